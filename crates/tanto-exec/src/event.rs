@@ -1,0 +1,74 @@
+//! The one vocabulary of what happens in a build. Every view is a function of this stream, live or replayed.
+
+use crate::job::{About, Exit, JobId};
+
+/// How loud a notice is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// For information.
+    Info,
+    /// Something is odd; the build goes on.
+    Warning,
+    /// Something went wrong.
+    Error,
+}
+
+/// One thing that happened. Times are milliseconds since the program started.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A command joined the plan; it took `expected_ms` last time, if known.
+    Planned {
+        /// Which job.
+        job: JobId,
+        /// Wall time of its last run in milliseconds.
+        expected_ms: Option<i64>,
+    },
+    /// A command left the plan: its inputs turned out not to have changed.
+    Unplanned {
+        /// Which job.
+        job: JobId,
+        /// As it was given when planned.
+        expected_ms: Option<i64>,
+    },
+    /// The first command is about to be started.
+    BuildStarted,
+    /// A command was started.
+    Started {
+        /// Which job.
+        job: JobId,
+        /// What it is.
+        about: &'a About,
+        /// When.
+        at_ms: i64,
+    },
+    /// A command ended.
+    Finished {
+        /// Which job.
+        job: JobId,
+        /// What it is.
+        about: &'a About,
+        /// When it was started.
+        start_ms: i64,
+        /// When it ended.
+        end_ms: i64,
+        /// How it ended, after its front has judged it.
+        exit: Exit,
+        /// What it printed, after its front has filtered it.
+        output: &'a [u8],
+    },
+    /// No further command will be started, and none runs.
+    BuildFinished,
+    /// A message for the user, without a line end.
+    Notice {
+        /// How loud.
+        level: Level,
+        /// The text.
+        text: &'a [u8],
+    },
+}
+
+/// Something that shows or keeps events.
+pub trait View {
+    /// Takes one event, in the order in which they happened.
+    fn event(&mut self, event: Event<'_>);
+}

@@ -1,0 +1,59 @@
+//! What a language on the spine (ninja's, a package tree's) tells the run loop about its jobs.
+
+use crate::event::View;
+use crate::job::{About, Command, Completion, JobId};
+use crate::schedule::Schedule;
+
+/// Why a build cannot go on at all; the text is for the user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fatal(pub Vec<u8>);
+
+/// What to do with a job whose turn has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Run this.
+    Run(Command, About),
+    /// Nothing to run: the job is done (ninja's phony).
+    Nothing,
+}
+
+/// How a job left the schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending<'a> {
+    /// Nobody wanted it to run, or there was nothing to run.
+    Passed,
+    /// It ran, and ended well. Times are milliseconds since the program started.
+    Succeeded {
+        /// When it was started.
+        start_ms: i64,
+        /// When it ended.
+        end_ms: i64,
+        /// What its runner saw.
+        completion: &'a Completion,
+    },
+    /// It ran, and failed.
+    Failed,
+}
+
+/// The language side of the run loop. All calls come from the loop's thread.
+pub trait Front {
+    /// The job's turn has come: makes ready what its command needs (directories, response file).
+    fn start(&mut self, job: JobId) -> Result<Start, Fatal>;
+
+    /// The command ended: reads what it discovered, filters its output, and may turn success into failure.
+    /// Called before any view hears of it.
+    fn judge(&mut self, completion: &mut Completion);
+
+    /// The job leaves the schedule. Called before its dependents are released, so that the front can take jobs out
+    /// of the plan, or add jobs and dependencies to it.
+    fn finish(
+        &mut self,
+        job: JobId,
+        ending: Ending<'_>,
+        schedule: &mut Schedule,
+        view: &mut dyn View,
+    ) -> Result<(), Fatal>;
+
+    /// The build stops while this job runs; its processes are gone.
+    fn abandon(&mut self, job: JobId, view: &mut dyn View);
+}

@@ -1,0 +1,69 @@
+//! What is run, and what became of it. Does not know why it is run.
+
+/// A job of one build: a dense number, in the order in which jobs were added to the schedule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct JobId(pub u32);
+
+/// A command line and how it wants to be run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// The line, for `/bin/sh -c`. Bytes, not text: paths need not be UTF-8.
+    pub line: Vec<u8>,
+    /// Runs with Tanto's own terminal, in its foreground process group (ninja's `console` pool).
+    pub console: bool,
+}
+
+/// What the views may show of a job.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct About {
+    /// The command line as the user would type it.
+    pub command: Vec<u8>,
+    /// A short text for the progress line; empty where the job has none.
+    pub description: Vec<u8>,
+    /// The files it makes, in the order of the job's declaration.
+    pub outputs: Vec<Vec<u8>>,
+    /// It owns the terminal while it runs.
+    pub console: bool,
+    /// Why it is run, a sentence each (ninja's `-d explain`); empty unless asked for.
+    pub why: Vec<Vec<u8>>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// It exited with this code (0..=255).
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// It ended with code 0.
+    pub fn success(self) -> bool {
+        self == Exit::Code(0)
+    }
+}
+
+/// What a job used, as `wait4` counts it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// User time in microseconds.
+    pub user_us: u64,
+    /// System time in microseconds.
+    pub system_us: u64,
+    /// Largest resident set in KiB.
+    pub max_rss_kib: u64,
+}
+
+/// A job that ended, as its runner saw it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Which.
+    pub job: JobId,
+    /// How it ended.
+    pub exit: Exit,
+    /// Its standard output and standard error, in the order of writing.
+    pub output: Vec<u8>,
+    /// What it used.
+    pub usage: Usage,
+}

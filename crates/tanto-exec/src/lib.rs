@@ -1,0 +1,9 @@
+//! Jobs, the scheduler, the run loop and its runners, and the vocabulary of events.
+//!
+//! It does not know `.ninja` files, packages, SQL or HTTP.
+
+pub mod event;
+pub mod front;
+pub mod job;
+pub mod runner;
+pub mod schedule;

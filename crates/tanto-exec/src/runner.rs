@@ -1,0 +1,30 @@
+//! Where commands run: a trait with one implementation for processes and one for tests.
+
+use crate::job::{Command, Completion, JobId};
+
+/// What a runner's wait brought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// A job ended.
+    Completed(Completion),
+    /// The user (or a supervisor) asked for an end by this signal.
+    Interrupted(i32),
+    /// Nothing ended, but more may be started now (a job token came free).
+    MayStart,
+}
+
+/// Runs commands. The loop asks for capacity before each start.
+pub trait Runner {
+    /// How many more commands may be started now, load limit and job tokens considered. With none running, at
+    /// least 1: a build never waits for itself.
+    fn capacity(&mut self) -> usize;
+
+    /// Starts a command. An error is the machine's (no memory, no descriptors), never the command's.
+    fn start(&mut self, job: JobId, command: &Command) -> std::io::Result<()>;
+
+    /// Waits until something happens. Not called while no command runs.
+    fn wait(&mut self) -> std::io::Result<Woken>;
+
+    /// Ends every running command and waits for it; says which ran.
+    fn abort(&mut self) -> Vec<JobId>;
+}

@@ -1,0 +1,21 @@
+//! The files a build sees: the real ones, or those of a test. Does not know what they mean.
+
+use std::io;
+
+/// A file's modification time in nanoseconds since 1970, as ninja counts it: 0 is a missing file (also where a
+/// directory on the way is missing or is a file), and a real 0 is 1.
+pub type Mtime = i64;
+
+/// What a build asks of a file system. `path` is bytes, relative to the build directory.
+pub trait Disk {
+    /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
+    fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
+    /// The whole content. A missing file is `ErrorKind::NotFound`.
+    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>>;
+    /// Creates or replaces the file.
+    fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
+    /// Makes the directories above `path`.
+    fn make_parents(&mut self, path: &[u8]) -> io::Result<()>;
+    /// Removes the file; false if there was none.
+    fn remove(&mut self, path: &[u8]) -> io::Result<bool>;
+}

@@ -1,0 +1,11 @@
+//! Ninja's language: `.ninja` text to graph to plan, the two logs, the `-t` tools.
+//!
+//! It does not know how a command is run.
+
+pub mod bindings;
+pub mod canon;
+pub mod depfile;
+pub mod disk;
+pub mod error;
+pub mod graph;
+pub mod load;

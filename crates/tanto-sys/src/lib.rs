@@ -1,0 +1,6 @@
+//! The machine, as Tanto asks it: files, processes, signals, terminals, locks, clock.
+//!
+//! The only crate with `unsafe`. It does not know what a build is.
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
