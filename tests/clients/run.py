@@ -1,0 +1,92 @@
+"""Builds real projects with real build systems on a ninja, and again on the referee ($TANTO_REFEREE) in the same
+place: the same steps, the same files, and each goes on from where the other stopped.
+
+    python3 tests/clients/run.py NINJA [CLIENT...]"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cmake
+import meson
+from client import play
+
+PLACE = Path(__file__).resolve().parent.parent.parent / "target/clients"
+
+# Name, where (the directory that is compared, in which a ninja finds its manifest, is build/ in it), client.
+CLIENTS = {
+    "cmake-cpp": ("cmake-cpp", cmake.cpp),
+    "cmake-fortran": ("cmake-fortran", cmake.fortran),
+    "cmake-multi-config": ("cmake-multi-config", cmake.multi_config),
+    "cmake-nested": ("cmake-nested", cmake.nested),
+    "meson": ("meson it's", meson.project),
+}
+
+
+def report(name, what, complaints):
+    """Prints the result of one check; says whether it is good."""
+    print("not ok" if complaints else "ok", f"{name}: {what}")
+    for complaint in complaints:
+        print("   ", complaint.rstrip())
+    return not complaints
+
+
+def differences(ours, theirs):
+    """What the two did, command by command."""
+    found = []
+    for mine, other in zip(ours.outcomes, theirs.outcomes):
+        if mine.steps != other.steps:
+            found.append(f"{mine.what}: ran {mine.steps}\n      the referee ran {other.steps}")
+        if mine.status != other.status:
+            found.append(f"{mine.what}: ended with {mine.status}, the referee with {other.status}")
+    if len(ours.outcomes) != len(theirs.outcomes):
+        found.append(f"{len(ours.outcomes)} commands, the referee had {len(theirs.outcomes)}")
+    return found
+
+
+def goes_on(tree, ninja):
+    """Another ninja on a tree that is up to date finds nothing to do."""
+    if not (tree.root / "build/build.ninja").exists():
+        return ["there is no build.ninja"]
+    ended = subprocess.run([ninja, "-C", "build", "-n", "-d", "explain"], cwd=tree.root, capture_output=True, text=True)
+    if "no work to do" in ended.stdout:
+        return []
+    return [ended.stdout + ended.stderr]
+
+
+def compare(name, place, client, ninja, referee):
+    """Plays a client on both; says whether all is well."""
+    root = PLACE / place
+    ours = play(client, name, root, ninja)
+    good = report(name, f"{len(ours.outcomes)} commands do what they must", ours.complaints)
+    if referee is None:
+        return good
+    files = ours.files()
+    # The custom target of the nested build always runs.
+    if name != "cmake-nested":
+        good &= report(name, "the referee goes on from here with nothing to do", goes_on(ours, referee))
+    theirs = play(client, name, root, referee)
+    good &= report(name, "the referee passes the same checks", theirs.complaints)
+    good &= report(name, "the same steps as the referee", differences(ours, theirs))
+    differing = sorted(files ^ theirs.files())
+    good &= report(name, "the same files as the referee", [f"only in one tree: {differing}"] if differing else [])
+    if name != "cmake-nested":
+        good &= report(name, "goes on from the referee's tree with nothing to do", goes_on(theirs, ninja))
+    return good
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    ninja = Path(sys.argv[1]).absolute()
+    referee = os.environ.get("TANTO_REFEREE")
+    if referee is None:
+        print("TANTO_REFEREE is not set: nothing is compared")
+    wanted = sys.argv[2:] or CLIENTS
+    good = [compare(name, *CLIENTS[name], ninja, referee and Path(referee)) for name in wanted]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

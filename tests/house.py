@@ -1,0 +1,171 @@
+"""The rules of the house that neither rustc nor clippy holds: sizes, arrows between crates, words, and tables that
+stand in two places. Prints a line for each rule, and each breach with its place."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTION_LINES = 70
+FILE_LINES = 900
+
+# Which crate may name which in its dependencies (tests included). The program and the fuzzer may name all.
+ARROWS = {
+    "tanto-sys": set(),
+    "tanto-exec": {"tanto-sys"},
+    "tanto-ninja": {"tanto-sys", "tanto-exec"},
+    "tanto-record": {"tanto-sys", "tanto-exec"},
+}
+FREE = {"tanto", "tanto-fuzz"}
+MAY_BE_UNSAFE = {"tanto-sys"}
+
+# Taken apart, so that this file does not break its own rule.
+UNFINISHED = re.compile(r"\b(to" r"do!|unimple" r"mented!|db" r"g!\(|FIX" r"ME|XX" r"X\b|HA" r"CK\b|TO" r"DO\b)")
+PLACES = re.compile(r"(?<![\w.$}])/(home|ro" r"ot|wo" r"rk|Us" r"ers)/\w|/tm" r"p/(wt|brief|peers|ref)\b")
+FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:default )?(?:const )?(?:async )?(?:unsafe )?(?:extern \S+ )?fn (\w+)")
+ATTRIBUTE_OF_TESTS = re.compile(r"^#\[cfg\(test\)\]", re.M)
+
+
+def files():
+    """The project's own text files: what git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
+    )
+    if listed.returncode == 0:
+        names = [name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        skipped = {".git", "target", ".venv"}
+        found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+        names = [str(path) for path in found if path.parts[0] not in skipped]
+    for name in sorted(names):
+        path = ROOT / name
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            if b"\0" not in data:
+                yield name, data.decode(errors="replace")
+
+
+def long_functions(name, text):
+    """Formatted code closes a function with a brace at the depth of its `fn`, and a declaration with a semicolon."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        opened = FUNCTION.match(line)
+        if not opened or line.endswith((";", "}")):
+            continue
+        for end in range(number + 1, len(lines)):
+            if lines[end] == opened[1] + "}" or (lines[end].startswith(opened[1] + ")") and lines[end].endswith(";")):
+                break
+        length = end - number + 1
+        if length > FUNCTION_LINES:
+            yield f"{name}:{number + 1}: fn {opened[2]} has {length} lines (at most {FUNCTION_LINES})"
+
+
+def sizes(sources):
+    for name, text in sources:
+        length = text.count("\n")
+        if length > FILE_LINES:
+            yield f"{name}: {length} lines (at most {FILE_LINES})"
+        if name.endswith(".rs"):
+            yield from long_functions(name, text)
+
+
+def module_heads(sources):
+    for name, text in sources:
+        if name.endswith(".rs") and "/src/" in name and not text.startswith("//! "):
+            yield f"{name}:1: the first line does not say what the module is (//!)"
+
+
+def words(sources):
+    for name, text in sources:
+        for number, line in enumerate(text.split("\n"), 1):
+            for pattern, why in ((UNFINISHED, "unfinished"), (PLACES, "a path of one machine")):
+                found = pattern.search(line)
+                if found:
+                    yield f"{name}:{number}: {why}: {found[0]}"
+
+
+def unwraps(sources):
+    """Input never panics: outside of tests `expect` says why it cannot fail, `unwrap` says nothing."""
+    for name, text in sources:
+        if not re.match(r"crates/[^/]+/src/", name) or name.endswith(("tests.rs", "test.rs")) or "/tests/" in name:
+            continue
+        tests = ATTRIBUTE_OF_TESTS.search(text)
+        for number, line in enumerate(text[: tests.start() if tests else None].split("\n"), 1):
+            if ".unwrap()" in line.split("//")[0]:
+                yield f"{name}:{number}: unwrap() outside of tests"
+
+
+def packages():
+    out = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked"], cwd=ROOT, capture_output=True
+    )
+    if out.returncode != 0:
+        sys.exit("cargo metadata failed: " + out.stderr.decode())
+    return json.loads(out.stdout)["packages"]
+
+
+def arrows(members):
+    for package in members:
+        name = package["name"]
+        if name in FREE:
+            continue
+        if name not in ARROWS:
+            yield f"{name}: no arrows known for this crate; add them to tests/house.py and ARCHITECTURE.md"
+            continue
+        for dependency in package["dependencies"]:
+            to = dependency["name"]
+            if to.startswith("tanto") and to not in ARROWS[name]:
+                yield f"{name} may not depend on {to}"
+
+
+def unsafe_code(members):
+    workspace = (ROOT / "Cargo.toml").read_text()
+    if not re.search(r'^unsafe_code = "forbid"$', workspace, re.M):
+        yield 'Cargo.toml: [workspace.lints.rust] has no unsafe_code = "forbid"'
+    for package in members:
+        manifest = Path(package["manifest_path"]).read_text()
+        inherits = re.search(r"^\[lints\]\nworkspace = true$", manifest, re.M)
+        if package["name"] in MAY_BE_UNSAFE:
+            if not re.search(r'^undocumented_unsafe_blocks = "deny"$', manifest, re.M):
+                yield f"{package['name']}: undocumented_unsafe_blocks is not denied"
+        elif not inherits:
+            yield f"{package['name']}: does not inherit the workspace's lints, so unsafe is not forbidden"
+
+
+def budgets(sources):
+    """The budgets of ./test and the table in CONTRIBUTING.md are the same."""
+    texts = dict(sources)
+    script = re.findall(r'^    "(\w+) +[qfl]+ +(\d+)"$', texts["test"], re.M)
+    table = re.findall(r"^\| `(\w+)` \|.*\| *(\d+) s \|$", texts.get("CONTRIBUTING.md", ""), re.M)
+    if script != table:
+        yield f"CONTRIBUTING.md: the budgets {table} are not those of ./test, {script}"
+
+
+def main():
+    sources = list(files())
+    members = packages()
+    rules = {
+        f"functions of at most {FUNCTION_LINES} lines, files of at most {FILE_LINES}": sizes(
+            [source for source in sources if source[0].endswith((".rs", ".py", ".sh"))]
+        ),
+        "each module's first line says what it is": module_heads(sources),
+        "nothing unfinished, no path of one machine": words(sources),
+        "no unwrap() outside of tests": unwraps(sources),
+        "crates depend on each other as ARCHITECTURE.md says": arrows(members),
+        "unsafe code is forbidden outside of tanto-sys": unsafe_code(members),
+        "budgets in CONTRIBUTING.md are those of ./test": budgets(sources),
+    }
+    bad = 0
+    for rule, found in rules.items():
+        breaches = list(found)
+        print("not ok" if breaches else "ok", rule)
+        for breach in breaches:
+            print("   ", breach)
+        bad += bool(breaches)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+# What the scripts at the root need of the machine, and how they get it. Sourced by ./test and ./demo, in the
+# root of the repository. Nothing is installed that is already there, so that a second run needs no network.
+
+ninja_version=1.13.2
+meson_version=1.12.1
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+need_rust() {
+    command -v cargo >/dev/null && command -v rustc >/dev/null ||
+        die "Tanto is built with Rust 1.95 or newer, and there is no cargo in PATH. See https://rustup.rs"
+    local version
+    version=$(rustc --version)
+    [[ $version =~ ^rustc\ ([0-9]+)\.([0-9]+) ]] || die "cannot read the version of rustc: $version"
+    (( BASH_REMATCH[1] > 1 || BASH_REMATCH[2] >= 95 )) ||
+        die "Tanto is built with Rust 1.95 or newer; this is $version. With rustup: rustup update stable"
+}
+
+# need_packages PACKAGE=PROBE...: a probe is a command, or the path of a file that must be there.
+need_packages() {
+    local want missing=()
+    for want in "$@"; do
+        case ${want#*=} in
+            /*) [ -e "${want#*=}" ] ;;
+            *) command -v "${want#*=}" >/dev/null ;;
+        esac || missing+=("${want%%=*}")
+    done
+    if [ ${#missing[@]} -gt 0 ]; then install_packages "${missing[@]}"; fi
+}
+
+install_packages() {
+    command -v apt-get >/dev/null ||
+        die "These Debian packages are needed, and there is no apt-get here; install what stands for them: $*"
+    local root=()
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || die "As root, run: apt-get install $*"
+        root=(sudo)
+    fi
+    say "Installing from Debian: $*"
+    local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@")
+    "${install[@]}" >/dev/null 2>&1 && return
+    "${root[@]}" apt-get -qq update || die "apt-get update failed: is there a network? Needed: $*"
+    "${install[@]}" >/dev/null || die "apt-get could not install: $*"
+}
+
+# The ninja that Tanto is compared with, and Meson, both from PyPI, in .venv.
+need_venv() {
+    [ "$(.venv/bin/meson --version 2>/dev/null)" = "$meson_version" ] &&
+        [[ $(.venv/bin/ninja --version 2>/dev/null) = "$ninja_version"* ]] && return
+    need_packages python3=python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+    say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version"
+    python3 -m venv .venv || die "python3 could not make .venv"
+    .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" ||
+        die "pip could not install ninja $ninja_version and meson $meson_version: is there a network?"
+}
+
+# The release program, and target/as-ninja/ninja, the same program under ninja's name.
+build_tanto() {
+    cargo build --release -p tanto || return
+    mkdir -p target/as-ninja
+    ln -sf ../release/tanto target/as-ninja/ninja
+}
