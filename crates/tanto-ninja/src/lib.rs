@@ -9,3 +9,4 @@ pub mod disk;
 pub mod error;
 pub mod graph;
 pub mod load;
+pub mod spell;
