@@ -11,6 +11,8 @@ pub enum Level {
     Warning,
     /// Something went wrong.
     Error,
+    /// Why something is done; comes only if it was asked for (`-d explain`).
+    Explain,
 }
 
 /// One thing that happened. Times are milliseconds since the program started.

@@ -1,1 +1,10 @@
 //! What a build leaves behind and shows: every view is a function of the event stream. Does not know how a job is run.
+
+mod ansi;
+mod elide;
+mod eta;
+pub mod format;
+mod line;
+pub mod ninja;
+mod progress;
+pub mod terminal;

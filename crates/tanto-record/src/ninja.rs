@@ -1,0 +1,173 @@
+//! What ninja shows of a build, byte for byte. Does not know how commands run, or why.
+
+use std::io::Write;
+
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{About, Exit, JobId};
+
+use crate::ansi;
+use crate::format::{BadFormat, Format};
+use crate::line::Line;
+use crate::progress::Progress;
+use crate::terminal::Terminal;
+
+#[cfg(test)]
+mod tests;
+
+/// How much is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verbosity {
+    /// No progress, only what commands print and which fail (`--quiet`).
+    Quiet,
+    /// Progress with descriptions.
+    Normal,
+    /// Progress with whole commands, a line each (`-v`).
+    Verbose,
+}
+
+/// What the user asked for.
+pub struct Config {
+    /// How much is shown.
+    pub verbosity: Verbosity,
+    /// The progress line.
+    pub format: Format,
+    /// How many commands run at a time; the current rate is taken over so many.
+    pub parallelism: usize,
+}
+
+/// The terminal view of ninja.
+pub struct NinjaView {
+    verbosity: Verbosity,
+    format: Format,
+    progress: Progress,
+    line: Line,
+}
+
+impl NinjaView {
+    /// A view on standard output and standard error. `out` should not hold anything back of its own: a command
+    /// that gets the terminal writes there too.
+    pub fn new(config: Config, terminal: Terminal, out: Box<dyn Write>, err: Box<dyn Write>) -> NinjaView {
+        // A line can be written over only if the next one is short too.
+        let smart = terminal.smart && config.verbosity == Verbosity::Normal;
+        NinjaView {
+            verbosity: config.verbosity,
+            format: config.format,
+            progress: Progress::new(config.parallelism),
+            line: Line::new(Terminal { smart, ..terminal }, out, err),
+        }
+    }
+
+    /// Complains of a format that cannot be shown, if it is to be shown at all. To be called when there is
+    /// something to run, before the first command: ninja does not look at the format earlier.
+    pub fn check_format(&self) -> Result<(), BadFormat> {
+        if self.verbosity == Verbosity::Quiet { Ok(()) } else { self.format.check() }
+    }
+
+    fn started(&mut self, about: &About, at_ms: i64) {
+        self.progress.started(at_ms);
+        if about.console || self.line.terminal().smart {
+            self.status(about);
+        }
+        if about.console {
+            self.line.lock();
+        }
+    }
+
+    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
+        self.progress.finished(job, times_ms.0, times_ms.1);
+        if about.console {
+            self.line.unlock();
+        } else {
+            self.status(about);
+        }
+        self.progress.ended();
+        if !exit.success() {
+            self.failed(about, exit);
+        }
+        if !output.is_empty() {
+            self.output(output);
+        }
+    }
+
+    fn status(&mut self, about: &About) {
+        if !about.why.is_empty() {
+            self.line.on_new_line(b"");
+        }
+        for why in &about.why {
+            self.line.error(&[b"ninja explain: ", why.as_slice(), b"\n"].concat());
+        }
+        if self.verbosity == Verbosity::Quiet {
+            return;
+        }
+        let is_brief = self.verbosity == Verbosity::Normal && !about.description.is_empty();
+        let text = if is_brief { &about.description } else { &about.command };
+        let line = self.format.line(&mut self.progress, text);
+        self.line.status(&line);
+    }
+
+    fn failed(&mut self, about: &About, exit: Exit) {
+        let (red, plain) = if self.line.terminal().color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+        let mut text = format!("{red}FAILED: [code={}] {plain}", code(exit)).into_bytes();
+        for output in &about.outputs {
+            text.extend_from_slice(output);
+            text.push(b' ');
+        }
+        text.push(b'\n');
+        text.extend_from_slice(&about.command);
+        text.push(b'\n');
+        self.line.on_new_line(&text);
+    }
+
+    fn output(&mut self, output: &[u8]) {
+        if self.line.terminal().color {
+            self.line.on_new_line(output);
+        } else {
+            self.line.on_new_line(&ansi::strip(output));
+        }
+    }
+
+    fn notice(&mut self, level: Level, text: &[u8]) {
+        match level {
+            Level::Info => self.line.raw(&[b"ninja: ", text, b"\n"].concat()),
+            Level::Warning => self.line.error(&[b"ninja: warning: ", text, b"\n"].concat()),
+            Level::Error => self.line.error(&[b"ninja: error: ", text, b"\n"].concat()),
+            Level::Explain => {
+                self.line.on_new_line(b"");
+                self.line.error(&[b"ninja explain: ", text, b"\n"].concat());
+            }
+        }
+    }
+}
+
+impl View for NinjaView {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Planned { job, expected_ms } => self.progress.planned(job, expected_ms),
+            Event::Unplanned { job, .. } => self.progress.unplanned(job),
+            Event::BuildStarted => self.progress.build_started(),
+            Event::Started { about, at_ms, .. } => self.started(about, at_ms),
+            Event::Finished { job, about, start_ms, end_ms, exit, output } => {
+                self.finished(job, about, (start_ms, end_ms), exit, output);
+            }
+            Event::BuildFinished => {
+                self.line.unlock();
+                self.line.on_new_line(b"");
+            }
+            Event::Notice { level, text } => self.notice(level, text),
+        }
+        self.line.settle();
+    }
+}
+
+/// The code that a shell would give for such an end; those who are asked to end count as interrupted.
+fn code(exit: Exit) -> i32 {
+    const INTERRUPTED: i32 = 130;
+    const HUP: i32 = 1;
+    const INT: i32 = 2;
+    const TERM: i32 = 15;
+    match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(HUP | INT | TERM) => INTERRUPTED,
+        Exit::Signal(signal) => 128 + signal,
+    }
+}

@@ -1,0 +1,62 @@
+//! What standard output can do. Does not know what is written to it, and asks nobody: the caller hands it the facts.
+
+use std::ffi::OsString;
+
+/// What is known of the terminal behind standard output, if there is one.
+pub struct Terminal {
+    /// A line can be written over.
+    pub smart: bool,
+    /// Colour sequences are wanted.
+    pub color: bool,
+    /// The width in columns at this moment; `None` where it is not known.
+    pub columns: Box<dyn Fn() -> Option<usize>>,
+}
+
+impl Terminal {
+    /// Judges by the environment that `lookup` reads, as ninja does: `TERM`, `NO_COLOR`, `CLICOLOR_FORCE` and
+    /// `FORCE_COLOR`, the last being the strongest.
+    pub fn detect(
+        is_terminal: bool,
+        lookup: impl Fn(&str) -> Option<OsString>,
+        columns: Box<dyn Fn() -> Option<usize>>,
+    ) -> Terminal {
+        let smart = is_terminal && lookup("TERM").is_some_and(|term| term != "dumb");
+        let is_on = |name| lookup(name).is_some_and(|value| value != "0");
+        let color = is_on("FORCE_COLOR") || (!is_on("NO_COLOR") && (smart || is_on("CLICOLOR_FORCE")));
+        Terminal { smart, color, columns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(is_terminal: bool, environment: &[(&str, &str)]) -> (bool, bool) {
+        let lookup = |name: &str| environment.iter().find(|pair| pair.0 == name).map(|pair| OsString::from(pair.1));
+        let terminal = Terminal::detect(is_terminal, lookup, Box::new(|| None));
+        (terminal.smart, terminal.color)
+    }
+
+    #[test]
+    fn a_terminal_is_smart_unless_its_name_says_otherwise() {
+        assert_eq!(detect(true, &[("TERM", "xterm")]), (true, true));
+        assert_eq!(detect(true, &[("TERM", "")]), (true, true));
+        assert_eq!(detect(true, &[("TERM", "dumb")]), (false, false));
+        assert_eq!(detect(true, &[]), (false, false));
+        assert_eq!(detect(false, &[("TERM", "xterm")]), (false, false));
+    }
+
+    #[test]
+    fn colour_variables_overrule_one_another() {
+        let piped = |environment: &[(&str, &str)]| detect(false, environment).1;
+        assert!(piped(&[("CLICOLOR_FORCE", "1")]));
+        assert!(piped(&[("CLICOLOR_FORCE", "")]));
+        assert!(!piped(&[("CLICOLOR_FORCE", "0")]));
+        assert!(!piped(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(piped(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "0")]));
+        assert!(piped(&[("FORCE_COLOR", "1"), ("NO_COLOR", "1")]));
+        assert!(!piped(&[("FORCE_COLOR", "0")]));
+        assert_eq!(detect(true, &[("TERM", "xterm"), ("NO_COLOR", "")]), (true, false));
+        assert_eq!(detect(true, &[("TERM", "xterm"), ("NO_COLOR", ""), ("FORCE_COLOR", "")]), (true, true));
+    }
+}
