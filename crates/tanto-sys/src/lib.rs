@@ -4,3 +4,15 @@
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
+
+pub mod clock;
+pub mod cpu;
+pub mod error;
+pub mod file;
+pub mod identity;
+pub mod lock;
+pub mod poll;
+pub mod process;
+pub mod signals;
+pub mod terminal;
+pub mod tokens;

@@ -1,0 +1,249 @@
+//! Files, by paths that are bytes. Does not know what is in them.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::error::refused;
+
+/// The bytes as a path.
+pub fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// Longest path, with its end, that needs no heap.
+const SHORT: usize = 512;
+
+/// Calls `f` with the path and the NUL that system calls want at its end. A path that contains a NUL is
+/// `InvalidInput`.
+#[inline]
+pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) -> T) -> io::Result<T> {
+    if path.len() >= SHORT {
+        let path = CString::new(path)?;
+        return Ok(f(path.as_ptr()));
+    }
+    if path.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "path contains a NUL byte"));
+    }
+    let mut buffer = [MaybeUninit::uninit(); SHORT];
+    buffer[..path.len()].write_copy_of_slice(path);
+    buffer[path.len()].write(0);
+    Ok(f(buffer.as_ptr().cast()))
+}
+
+/// When the file was last modified, in nanoseconds since 1970; links are followed. 0: there is no such file (also
+/// where a directory on the way is missing or is a file). A file of the first second of 1970 says 1.
+pub fn mtime(path: &[u8]) -> io::Result<i64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `path` is NUL-terminated and outlives the call, and `stat` is a place for the answer.
+    if with_c_path(path, |path| unsafe { libc::fstatat(libc::AT_FDCWD, path, stat.as_mut_ptr(), 0) })? != 0 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => Ok(0),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: the call succeeded and so has filled `stat`.
+    let stat = unsafe { stat.assume_init() };
+    Ok(nanoseconds(stat.st_mtime, stat.st_mtime_nsec))
+}
+
+/// Wraps beyond the year 2262, as the logs of other programs do.
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    match seconds {
+        0 => 1,
+        _ => seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds),
+    }
+}
+
+/// The whole content. A missing file is `ErrorKind::NotFound`.
+pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
+    fs::read(self::path(path))
+}
+
+/// Creates or replaces the content.
+pub fn write(path: &[u8], content: &[u8]) -> io::Result<()> {
+    fs::write(self::path(path), content)
+}
+
+/// Makes the directories above `path`, if they are not there. The error's text names the directory.
+pub fn make_parents(path: &[u8]) -> io::Result<()> {
+    let Some(parent) = parent(path) else { return Ok(()) };
+    if mtime(parent).map_err(|e| refused("stat", Some(parent), e))? != 0 {
+        return Ok(());
+    }
+    make_parents(parent)?;
+    match fs::create_dir(self::path(parent)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(refused("mkdir", Some(parent), error)),
+        _ => Ok(()),
+    }
+}
+
+/// What stands before the last run of slashes; none where that is nothing.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    let end = path[..slash].iter().rposition(|&b| b != b'/')?;
+    Some(&path[..=end])
+}
+
+/// Removes a file, or an empty directory; false if there was none. The error's text names the path.
+pub fn remove(path: &[u8]) -> io::Result<bool> {
+    // SAFETY: `name` is NUL-terminated and outlives the call.
+    if with_c_path(path, |name| unsafe { libc::remove(name) })? == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(false),
+        _ => Err(refused("remove", Some(path), error)),
+    }
+}
+
+/// Gives a file another name, in place of a file that has it.
+pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
+    fs::rename(path(from), path(to))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::error::text;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+    use std::time::{Duration, SystemTime};
+
+    /// A directory of one test, gone with it.
+    pub(crate) struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new(name: &str) -> Scratch {
+            let dir = std::env::temp_dir().join(format!("tanto-sys-{}-{name}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Scratch(dir)
+        }
+
+        pub(crate) fn at(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+
+        fn bytes(&self, name: &str) -> Vec<u8> {
+            self.at(name).into_os_string().into_encoded_bytes()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn touch(path: &Path, since_1970: Duration) {
+        let file = fs::File::create(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + since_1970).unwrap();
+    }
+
+    #[test]
+    fn mtime_counts_nanoseconds() {
+        let dir = Scratch::new("mtime");
+        touch(&dir.at("f"), Duration::new(5, 7));
+        assert_eq!(mtime(&dir.bytes("f")).unwrap(), 5_000_000_007);
+        symlink("f", dir.at("link")).unwrap();
+        assert_eq!(mtime(&dir.bytes("link")).unwrap(), 5_000_000_007);
+    }
+
+    #[test]
+    fn mtime_of_nothing_is_0_and_of_a_real_0_is_1() {
+        let dir = Scratch::new("mtime-0");
+        touch(&dir.at("f"), Duration::new(0, 9));
+        symlink("nowhere", dir.at("link")).unwrap();
+        assert_eq!(mtime(&dir.bytes("f")).unwrap(), 1);
+        for missing in ["none", "none/x", "f/x", "link"] {
+            assert_eq!(mtime(&dir.bytes(missing)).unwrap(), 0, "{missing}");
+        }
+        assert_eq!(mtime(b"").unwrap(), 0);
+    }
+
+    #[test]
+    fn mtime_knows_short_and_long_paths() {
+        let dir = Scratch::new("mtime-long");
+        touch(&dir.at("f"), Duration::new(5, 0));
+        let base = dir.bytes(".");
+        for length in SHORT - 3..SHORT + 3 {
+            let mut path = base.clone();
+            path.resize(length - 1, b'/');
+            path.push(b'f');
+            assert_eq!(mtime(&path).unwrap(), 5_000_000_000);
+        }
+        let error = mtime(&[b'x'; 300]).unwrap_err();
+        assert_eq!(text(&error), b"File name too long");
+        assert_eq!(mtime(b"a\0b").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(mtime(&[0; 600]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn years_that_do_not_fit_wrap() {
+        assert_eq!(nanoseconds(-1, 5), -999_999_995);
+        assert_eq!(nanoseconds(i64::MAX, 1), (-1_000_000_000_i64) + 1);
+    }
+
+    #[test]
+    fn parents_are_what_stands_before_the_slashes() {
+        for (path, expected) in [("a/b", "a"), ("a//b", "a"), ("/a/b", "/a"), ("a/b/", "a/b"), ("../x", "..")] {
+            assert_eq!(parent(path.as_bytes()), Some(expected.as_bytes()), "{path}");
+        }
+        for path in ["a", "", "/", "/a", "//a"] {
+            assert_eq!(parent(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn parents_are_made_once() {
+        let dir = Scratch::new("parents");
+        make_parents(&dir.bytes("a/b//c/file")).unwrap();
+        assert!(dir.at("a/b/c").is_dir() && !dir.at("a/b/c/file").exists());
+        make_parents(&dir.bytes("a/b/c/other")).unwrap();
+        make_parents(b"here").unwrap();
+    }
+
+    #[test]
+    fn a_parent_that_cannot_be_made_is_named() {
+        let dir = Scratch::new("parents-file");
+        write(&dir.bytes("f"), b"").unwrap();
+        // A file in a directory's place counts as there, as it does for ninja; only below it is there an error.
+        make_parents(&dir.bytes("f/x")).unwrap();
+        let mut expected = b"mkdir(".to_vec();
+        expected.extend_from_slice(&dir.bytes("f/x"));
+        expected.extend_from_slice(b"): Not a directory");
+        assert_eq!(text(&make_parents(&dir.bytes("f/x/y")).unwrap_err()), expected);
+    }
+
+    #[test]
+    fn content_is_written_read_and_replaced() {
+        let dir = Scratch::new("content");
+        let (f, g) = (dir.bytes("f"), dir.bytes("g"));
+        write(&f, b"long content").unwrap();
+        write(&f, b"\xff\0").unwrap();
+        assert_eq!(read(&f).unwrap(), b"\xff\0");
+        assert_eq!(read(&g).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(text(&read(&dir.bytes(".")).unwrap_err()), b"Is a directory");
+        rename(&f, &g).unwrap();
+        assert_eq!(read(&g).unwrap(), b"\xff\0");
+    }
+
+    #[test]
+    fn remove_says_whether_there_was_one() {
+        let dir = Scratch::new("remove");
+        write(&dir.bytes("f"), b"").unwrap();
+        fs::set_permissions(dir.at("f"), fs::Permissions::from_mode(0o400)).unwrap();
+        fs::create_dir_all(dir.at("d/e")).unwrap();
+        assert!(remove(&dir.bytes("f")).unwrap());
+        assert!(!remove(&dir.bytes("f")).unwrap());
+        assert!(remove(&dir.bytes("d/e")).unwrap());
+        fs::create_dir(dir.at("d/e")).unwrap();
+        let error = text(&remove(&dir.bytes("d")).unwrap_err());
+        assert!(error.starts_with(b"remove(") && error.ends_with(b"/d): Directory not empty"));
+    }
+}

@@ -1,0 +1,80 @@
+//! Advisory locks on whole files, between processes. Does not know what they guard.
+//!
+//! They are `flock`'s: the lock belongs to the open file, so that a process and its grandchild that opened the file
+//! afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Takes the lock if nobody has it; says whether it did.
+pub fn try_exclusive(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Takes the lock, however long that lasts; calls `slow` once if it was not free for `patience`. A signal whose
+/// action is to end the process does so here too.
+pub fn exclusive(file: &File, patience: Duration, slow: impl FnOnce()) -> io::Result<()> {
+    const STEP: Duration = Duration::from_millis(10);
+    let begun = Instant::now();
+    while !try_exclusive(file)? {
+        if begun.elapsed() >= patience {
+            slow();
+            return block(file);
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+fn block(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// Gives the lock back.
+pub fn release(file: &File) -> io::Result<()> {
+    file.unlock()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::Scratch;
+
+    #[test]
+    fn one_opening_excludes_another() {
+        let dir = Scratch::new("lock");
+        let first = File::create(dir.at("l")).unwrap();
+        let second = File::open(dir.at("l")).unwrap();
+        assert!(try_exclusive(&first).unwrap());
+        assert!(!try_exclusive(&second).unwrap());
+        release(&first).unwrap();
+        assert!(try_exclusive(&second).unwrap());
+        drop(second);
+        exclusive(&first, Duration::ZERO, || panic!("it was free")).unwrap();
+    }
+
+    #[test]
+    fn who_waits_says_so_once_and_gets_it() {
+        let dir = Scratch::new("lock-wait");
+        let first = File::create(dir.at("l")).unwrap();
+        let second = File::open(dir.at("l")).unwrap();
+        assert!(try_exclusive(&first).unwrap());
+        let mut slow = 0;
+        exclusive(&second, Duration::from_millis(1), || {
+            slow += 1;
+            drop(first);
+        })
+        .unwrap();
+        assert_eq!(slow, 1);
+    }
+}

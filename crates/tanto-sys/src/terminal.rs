@@ -1,0 +1,50 @@
+//! What stands at the other end of a descriptor. Does not know what is shown there.
+
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Is it a terminal?
+pub fn is_terminal(fd: impl AsFd) -> bool {
+    fd.as_fd().is_terminal()
+}
+
+/// The terminal's width in columns; none if it is no terminal or does not know.
+pub fn columns(fd: impl AsFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one `winsize`, and `size` is one.
+    let rc = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (rc == 0 && size.ws_col != 0).then_some(usize::from(size.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{FromRawFd, OwnedFd};
+
+    /// A pseudo-terminal of this width: its two ends.
+    fn pty(columns: u16) -> (OwnedFd, OwnedFd) {
+        let size = libc::winsize { ws_row: 10, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let (mut main, mut side) = (-1, -1);
+        let none = std::ptr::null_mut();
+        // SAFETY: both descriptors are places to write, no name is asked for, `size` outlives the call.
+        let rc = unsafe { libc::openpty(&raw mut main, &raw mut side, none, std::ptr::null(), &raw const size) };
+        assert_eq!(rc, 0);
+        // SAFETY: the call succeeded, so both are open and ours.
+        unsafe { (OwnedFd::from_raw_fd(main), OwnedFd::from_raw_fd(side)) }
+    }
+
+    #[test]
+    fn a_terminal_has_columns() {
+        let (_main, side) = pty(93);
+        assert!(is_terminal(&side));
+        assert_eq!(columns(&side), Some(93));
+        assert_eq!(columns(&pty(0).1), None);
+    }
+
+    #[test]
+    fn a_file_has_none() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(!is_terminal(&file));
+        assert_eq!(columns(&file), None);
+    }
+}

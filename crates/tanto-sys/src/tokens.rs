@@ -1,0 +1,148 @@
+//! A pipe that many processes share, with a byte in it for each thing that may be done. Does not know what for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::file::with_c_path;
+
+/// Both ends of a pipe of tokens, as this process opened them for itself: they never block, whatever the others do
+/// with theirs.
+#[derive(Debug)]
+pub struct Tokens {
+    reader: File,
+    writer: File,
+}
+
+/// Why there is no pipe of tokens.
+#[derive(Debug)]
+pub enum NoTokens {
+    /// It is something else.
+    NotAPipe,
+    /// It could not be opened for reading.
+    Reading(io::Error),
+    /// It could not be opened for writing.
+    Writing(io::Error),
+}
+
+impl Tokens {
+    /// Opens a named pipe.
+    pub fn open(path: &Path) -> Result<Tokens, NoTokens> {
+        let reader = nonblocking().read(true).open(path).map_err(NoTokens::Reading)?;
+        if !reader.metadata().is_ok_and(|m| m.file_type().is_fifo()) {
+            return Err(NoTokens::NotAPipe);
+        }
+        // Only now: a pipe without a reader cannot be opened for writing without blocking.
+        let writer = nonblocking().write(true).open(path).map_err(NoTokens::Writing)?;
+        Ok(Tokens { reader, writer })
+    }
+
+    /// Opens anew the pipe whose ends this process inherited under these numbers. A duplicate would share the
+    /// blocking mode with every other process that has it.
+    pub fn inherited(reader: RawFd, writer: RawFd) -> Result<Tokens, NoTokens> {
+        let (reader, writer) = (format!("/proc/self/fd/{reader}"), format!("/proc/self/fd/{writer}"));
+        let is_pipe = |path: &str| fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo());
+        if !is_pipe(&reader) || !is_pipe(&writer) {
+            return Err(NoTokens::NotAPipe);
+        }
+        let reader = nonblocking().read(true).open(reader).map_err(NoTokens::Reading)?;
+        let writer = nonblocking().write(true).open(writer).map_err(NoTokens::Writing)?;
+        Ok(Tokens { reader, writer })
+    }
+
+    /// Takes a token; none if there is none now.
+    pub fn take(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        loop {
+            match (&self.reader).read(&mut byte) {
+                Ok(0) => return Ok(None),
+                Ok(_) => return Ok(Some(byte[0])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Puts a token back.
+    pub fn put(&self, token: u8) -> io::Result<()> {
+        (&self.writer).write_all(&[token])
+    }
+}
+
+impl AsRawFd for Tokens {
+    /// Readable when there is a token.
+    fn as_raw_fd(&self) -> RawFd {
+        self.reader.as_raw_fd()
+    }
+}
+
+fn nonblocking() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NONBLOCK);
+    options
+}
+
+/// Makes a named pipe that only this user may open.
+pub fn make_fifo(path: &Path) -> io::Result<()> {
+    let made = with_c_path(path.as_os_str().as_bytes(), |path| {
+        // SAFETY: `path` is a NUL-terminated string that outlives the call.
+        unsafe { libc::mkfifo(path, 0o600) }
+    });
+    match made? {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::Scratch;
+    use std::os::fd::OwnedFd;
+
+    fn is_nonblocking(fd: &impl AsRawFd) -> bool {
+        // SAFETY: F_GETFL takes no further argument and touches no memory.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+        flags & libc::O_NONBLOCK != 0
+    }
+
+    #[test]
+    fn a_named_pipe_gives_and_takes() {
+        let dir = Scratch::new("tokens");
+        make_fifo(&dir.at("fifo")).unwrap();
+        let one = Tokens::open(&dir.at("fifo")).unwrap();
+        let other = Tokens::open(&dir.at("fifo")).unwrap();
+        assert_eq!(one.take().unwrap(), None);
+        one.put(b'x').unwrap();
+        assert_eq!(other.take().unwrap(), Some(b'x'));
+        assert_eq!(one.take().unwrap(), None);
+    }
+
+    #[test]
+    fn an_inherited_pipe_keeps_its_blocking_mode() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"ab").unwrap();
+        let tokens = Tokens::inherited(reader.as_raw_fd(), writer.as_raw_fd()).unwrap();
+        assert_eq!(tokens.take().unwrap(), Some(b'a'));
+        assert_eq!(tokens.take().unwrap(), Some(b'b'));
+        assert_eq!(tokens.take().unwrap(), None);
+        assert!(is_nonblocking(&tokens));
+        assert!(!is_nonblocking(&OwnedFd::from(reader)) && !is_nonblocking(&OwnedFd::from(writer)));
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_refused() {
+        let dir = Scratch::new("no-tokens");
+        fs::write(dir.at("file"), "x").unwrap();
+        assert!(matches!(Tokens::open(&dir.at("file")), Err(NoTokens::NotAPipe)));
+        assert!(matches!(Tokens::open(&dir.at("none")), Err(NoTokens::Reading(_))));
+        let file = File::open("/dev/null").unwrap();
+        let fd = file.as_raw_fd();
+        assert!(matches!(Tokens::inherited(fd, fd), Err(NoTokens::NotAPipe)));
+        assert!(matches!(Tokens::inherited(-2, 1 << 30), Err(NoTokens::NotAPipe)));
+    }
+}
