@@ -42,6 +42,26 @@ impl Exit {
     pub fn success(self) -> bool {
         self == Exit::Code(0)
     }
+
+    /// As one number, as ninja 1.13.2 reports it: the exit code, 130 for a death by SIGINT, SIGTERM or SIGHUP, and
+    /// 128 + N for a death by any other signal N.
+    pub fn code(self) -> i32 {
+        const SIGHUP: i32 = 1;
+        const SIGINT: i32 = 2;
+        const SIGTERM: i32 = 15;
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(SIGHUP | SIGINT | SIGTERM) => Self::INTERRUPTED,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+
+    /// The build is to stop as if the user had interrupted it; ninja takes exit code 130 for that too.
+    pub fn interrupted(self) -> bool {
+        self.code() == Self::INTERRUPTED
+    }
+
+    const INTERRUPTED: i32 = 130;
 }
 
 /// What a job used, as `wait4` counts it.

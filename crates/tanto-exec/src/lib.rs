@@ -2,8 +2,10 @@
 //!
 //! It does not know `.ninja` files, packages, SQL or HTTP.
 
+pub mod clock;
 pub mod event;
 pub mod front;
 pub mod job;
+pub mod run;
 pub mod runner;
 pub mod schedule;

@@ -45,9 +45,9 @@ pub enum State {
     Delayed,
     /// All it depends on is done, it holds its pool's slot and waits for its turn.
     Ready,
-    /// `next` handed it out; its pool's slot is held.
+    /// `hand_out` gave it out; its pool's slot is held.
     Running,
-    /// `next` handed it out as unwanted; it holds no slot.
+    /// `hand_out` gave it out as unwanted; it holds no slot.
     Passing,
     /// It succeeded or passed: its dependents need not wait for it.
     Done,
@@ -143,10 +143,15 @@ impl Schedule {
         self.set(job, State::Waiting);
     }
 
-    /// Sets the job's priority; higher goes first. Only before it is queued.
-    pub fn set_priority(&mut self, job: JobId, priority: i64) {
-        assert_eq!(self.state(job), State::Waiting, "priority of a queued job");
-        self.jobs[job.0 as usize].priority = priority;
+    /// Gives each job as priority the weight of the heaviest chain of jobs that begins with it. `order` holds each
+    /// job after all that it depends on. Only before the build begins.
+    pub fn prioritise(&mut self, order: &[JobId], weight: impl Fn(JobId) -> i64) {
+        assert!(!self.begun, "priorities are set before the build begins");
+        for &job in order.iter().rev() {
+            let dependents = &self.jobs[job.0 as usize].dependents;
+            let behind = dependents.iter().map(|d| self.jobs[d.0 as usize].priority).max().unwrap_or(0);
+            self.jobs[job.0 as usize].priority = behind + weight(job);
+        }
     }
 
     /// The job is to run after all.
@@ -223,7 +228,7 @@ impl Schedule {
     }
 
     /// Hands out the next job: what passes goes before what runs.
-    pub fn next(&mut self) -> Option<Next> {
+    pub fn hand_out(&mut self) -> Option<Next> {
         if let Some(job) = self.passing.pop() {
             return Some(Next::Pass(job));
         }

@@ -1,10 +1,16 @@
 //! An error for the user, in bytes: it quotes paths, and paths need not be UTF-8. Does not know where it is shown.
 
-use std::fmt;
+use std::{fmt, io};
 
-/// A message as ninja words it, without the `ninja: error: ` in front and without a line end.
+/// Why something cannot go on.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Error(pub Vec<u8>);
+pub struct Error {
+    /// A message as ninja words it, without the `ninja: error: ` in front. Ninja's errors that point into a
+    /// manifest end with a line end where they show no line; it belongs to the text.
+    pub text: Vec<u8>,
+    /// Ninja says `ninja: fatal: `, not `ninja: error: `, and exits with 1 at once.
+    pub fatal: bool,
+}
 
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,25 +18,48 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// Joins the parts of a message.
     pub fn of(parts: &[&[u8]]) -> Self {
-        Error(parts.concat())
+        parts.concat().into()
+    }
+
+    /// As `of`, for what ninja calls fatal.
+    pub fn fatal(parts: &[&[u8]]) -> Self {
+        Error { text: parts.concat(), fatal: true }
+    }
+}
+
+/// What C's `strerror` says of an error: Rust's text without its number.
+pub fn os_text(error: &io::Error) -> String {
+    let text = match (error.raw_os_error(), error.kind()) {
+        (None, io::ErrorKind::NotFound) => return "No such file or directory".into(),
+        _ => error.to_string(),
+    };
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].into(),
+        None => text,
+    }
+}
+
+impl From<Vec<u8>> for Error {
+    fn from(text: Vec<u8>) -> Self {
+        Error { text, fatal: false }
     }
 }
 
 impl From<&str> for Error {
     fn from(text: &str) -> Self {
-        Error(text.into())
+        Vec::from(text).into()
     }
 }
 
 impl From<String> for Error {
     fn from(text: String) -> Self {
-        Error(text.into_bytes())
+        text.into_bytes().into()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
+        f.write_str(&String::from_utf8_lossy(&self.text))
     }
 }
 

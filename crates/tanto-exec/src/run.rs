@@ -1,0 +1,192 @@
+//! The loop of a build: hands out what the schedule has ready, waits, judges, releases. It owns all mutable state
+//! of the build; it does not know what a job means.
+
+use crate::clock::Clock;
+use crate::event::{Event, View};
+use crate::front::{Ending, Fatal, Front, Start};
+use crate::job::{About, Completion, Exit, JobId};
+use crate::runner::{Runner, Woken};
+use crate::schedule::{Next, Schedule};
+
+/// How a build ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// All that was wanted is done.
+    Done,
+    /// A signal, or a command that died of one, ended it.
+    Interrupted,
+    /// Commands failed, or it could not go on.
+    Failed {
+        /// The program's exit code: that of the last command that failed, or 1.
+        code: i32,
+        /// Why, for `build stopped: ...`.
+        why: Vec<u8>,
+    },
+}
+
+/// The parts of one build, lent for its duration.
+pub struct Run<'a> {
+    /// What the jobs mean.
+    pub front: &'a mut dyn Front,
+    /// In which order they go.
+    pub schedule: &'a mut Schedule,
+    /// What executes them.
+    pub runner: &'a mut dyn Runner,
+    /// Who looks on.
+    pub view: &'a mut dyn View,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+    /// After this many failures nothing more is started; at least 1.
+    pub failures_allowed: usize,
+}
+
+/// A command under way.
+struct Running {
+    job: JobId,
+    about: About,
+    start_ms: i64,
+}
+
+enum Step {
+    GoOn,
+    Stop(Verdict),
+}
+
+struct Loop<'a> {
+    run: Run<'a>,
+    running: Vec<Running>,
+    failures: usize,
+    /// Exit code of the last failure.
+    code: i32,
+}
+
+impl Run<'_> {
+    /// Runs the build to its end. Whatever ends it, no command is left running.
+    pub fn to_end(self) -> Verdict {
+        self.view.event(Event::BuildStarted);
+        let mut it = Loop { run: self, running: Vec::new(), failures: 0, code: 0 };
+        let verdict = it.turn_until_stop();
+        if !it.running.is_empty() {
+            it.abandon_running();
+        }
+        it.run.view.event(Event::BuildFinished);
+        verdict
+    }
+}
+
+impl Loop<'_> {
+    fn turn_until_stop(&mut self) -> Verdict {
+        while self.run.schedule.more_to_do() {
+            match self.turn() {
+                Ok(Step::GoOn) => {}
+                Ok(Step::Stop(verdict)) => return verdict,
+                Err(Fatal(why)) => return Verdict::Failed { code: 1, why },
+            }
+        }
+        Verdict::Done
+    }
+
+    /// Starts all that may start, then waits for one thing to happen.
+    fn turn(&mut self) -> Result<Step, Fatal> {
+        self.start_ready()?;
+        if self.running.is_empty() {
+            let done = !self.run.schedule.more_to_do();
+            return Ok(Step::Stop(if done { Verdict::Done } else { self.no_progress() }));
+        }
+        match self.run.runner.wait() {
+            Ok(Woken::Completed(completion)) => self.complete(completion),
+            Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
+            Ok(Woken::MayStart) => Ok(Step::GoOn),
+            Err(error) => Err(Fatal(format!("waiting for commands: {error}").into_bytes())),
+        }
+    }
+
+    fn start_ready(&mut self) -> Result<(), Fatal> {
+        let may_start = self.failures < self.run.failures_allowed;
+        while self.run.schedule.has_passing()
+            || (may_start && self.run.schedule.has_next() && self.run.runner.capacity() > 0)
+        {
+            match self.run.schedule.hand_out() {
+                Some(Next::Pass(job)) => self.pass(job)?,
+                Some(Next::Start(job)) => self.start(job)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, job: JobId) -> Result<(), Fatal> {
+        let start_ms = self.run.clock.now_ms();
+        match self.run.front.start(job)? {
+            Start::Nothing => self.pass(job),
+            Start::Run(command, about) => {
+                self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
+                self.run.runner.start(job, &command).map_err(|error| cannot_start(&command.line, &error))?;
+                self.running.push(Running { job, about, start_ms });
+                Ok(())
+            }
+        }
+    }
+
+    fn pass(&mut self, job: JobId) -> Result<(), Fatal> {
+        self.run.front.finish(job, Ending::Passed, self.run.schedule, self.run.view)?;
+        self.run.schedule.succeeded(job);
+        Ok(())
+    }
+
+    fn complete(&mut self, mut completion: Completion) -> Result<Step, Fatal> {
+        if completion.exit.interrupted() {
+            // Its outputs stay, as with ninja: only those of commands that Tanto itself ended are removed.
+            self.take_running(completion.job);
+            return Ok(Step::Stop(Verdict::Interrupted));
+        }
+        let job = completion.job;
+        self.run.front.judge(&mut completion);
+        let Running { about, start_ms, .. } = self.take_running(job);
+        let end_ms = self.run.clock.now_ms();
+        let (exit, output) = (completion.exit, completion.output.as_slice());
+        self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output });
+        let ending = match exit.success() {
+            true => Ending::Succeeded { start_ms, end_ms, completion: &completion },
+            false => Ending::Failed,
+        };
+        self.run.front.finish(job, ending, self.run.schedule, self.run.view)?;
+        self.leave(job, exit);
+        Ok(Step::GoOn)
+    }
+
+    fn leave(&mut self, job: JobId, exit: Exit) {
+        if exit.success() {
+            self.run.schedule.succeeded(job);
+        } else {
+            self.run.schedule.failed(job);
+            self.failures += 1;
+            self.code = exit.code();
+        }
+    }
+
+    fn take_running(&mut self, job: JobId) -> Running {
+        let at = self.running.iter().position(|r| r.job == job).expect("a completed job was running");
+        self.running.remove(at)
+    }
+
+    fn abandon_running(&mut self) {
+        for job in self.run.runner.abort() {
+            self.run.front.abandon(job, self.run.view);
+        }
+    }
+
+    fn no_progress(&self) -> Verdict {
+        let why: &[u8] = match (self.failures, self.run.failures_allowed) {
+            (0, _) => b"stuck [this is a bug]",
+            (failed, 1) if failed >= 1 => b"subcommand failed",
+            (failed, allowed) if failed >= allowed => b"subcommands failed",
+            _ => b"cannot make progress due to previous errors",
+        };
+        Verdict::Failed { code: if self.code == 0 { 1 } else { self.code }, why: why.to_vec() }
+    }
+}
+
+fn cannot_start(line: &[u8], error: &std::io::Error) -> Fatal {
+    Fatal([b"command '", line, b"' failed to start: ", error.to_string().as_bytes()].concat())
+}
