@@ -57,6 +57,13 @@ impl From<String> for Error {
     }
 }
 
+impl From<io::Error> for Error {
+    /// The reason alone, worded as C's `strerror` does.
+    fn from(error: io::Error) -> Self {
+        tanto_sys::error::text(&error).into()
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.text))

@@ -9,4 +9,5 @@ pub mod disk;
 pub mod error;
 pub mod graph;
 pub mod load;
+pub mod log;
 pub mod spell;

@@ -1,0 +1,199 @@
+//! `.ninja_log`: what ran last to make each output, how long it took, and what the output was up to date with.
+//! Does not know edges, nor whether an output is still wanted: it asks.
+
+use crate::disk::{Disk, Mtime};
+use crate::error::{Error, Result};
+
+use super::entries::{Draft, Entries, Entry, Header};
+use super::file::{Locked, LogFile, prefixed};
+use super::hash;
+
+/// The build log: entries in memory, and their file.
+pub struct BuildLog {
+    entries: Entries,
+    file: Option<LogFile>,
+    status: Status,
+    /// `open` was called: what is recorded goes into the file.
+    writes: bool,
+}
+
+/// What loading found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Missing,
+    /// A version that is not ours: the file goes as soon as we may write.
+    Foreign,
+    Sound,
+}
+
+impl BuildLog {
+    /// An empty log without a file.
+    pub fn in_memory(version: u32) -> Self {
+        BuildLog { entries: Entries::new(version), file: None, status: Status::Missing, writes: false }
+    }
+
+    /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
+    /// or none that can be read, a new one is to have `new_version`. The second value is a warning.
+    pub fn load(path: &[u8], new_version: u32) -> Result<(Self, Option<Vec<u8>>)> {
+        let (file, text) =
+            LogFile::load(path).map_err(|e| Error::of(&[b"loading build log ", path, b": ", &Error::from(e).text]))?;
+        let mut entries = Entries::new(new_version);
+        let (status, warning) = match text.map(|text| entries.read(text)) {
+            None => (Status::Missing, None),
+            Some(Header::Known) => (Status::Sound, None),
+            Some(Header::TooOld) => (Status::Foreign, Some("build log version is too old; starting over")),
+            Some(Header::TooNew) => (Status::Foreign, Some("build log version is too new; starting over")),
+        };
+        let log = BuildLog { entries, file: Some(file), status, writes: false };
+        Ok((log, warning.map(Into::into)))
+    }
+
+    /// Was there a log that could be read? (`-t recompact` and `-t restat` do nothing, and the latter does not even
+    /// warn, where there was none.)
+    pub fn was_found(&self) -> bool {
+        self.status == Status::Sound
+    }
+
+    /// 5, 6 or 7.
+    pub fn version(&self) -> u32 {
+        self.entries.version()
+    }
+
+    /// What an entry's mtime is to be, apart from 0 for a dry run.
+    ///
+    /// False (versions 6 and 7): the clock of the file system when the command was started; for a `restat` or
+    /// `generator` edge the newest output's mtime if that is larger, but the start again if an output was found
+    /// unchanged and cleaned.
+    ///
+    /// True (version 5): the newest output's mtime; if an output was found unchanged and cleaned, the newest mtime
+    /// of the inputs that are not order-only, or the depfile's if that is newer, there is no `deps` and some input
+    /// exists.
+    ///
+    /// Read it the same way in all versions: an output whose entry is older than its newest input is dirty, and
+    /// for a `restat` edge the entry alone counts.
+    pub fn records_output_mtime(&self) -> bool {
+        self.version() == 5
+    }
+
+    /// The hash of a command, as entries of this log have it.
+    pub fn hash_command(&self, command: &[u8]) -> u64 {
+        if self.version() < 7 { hash::murmur(command) } else { hash::rapid(command) }
+    }
+
+    /// What made `output` last.
+    pub fn lookup(&self, output: &[u8]) -> Option<&Entry> {
+        self.entries.get(output)
+    }
+
+    /// All outputs with their entries, each once, in the order of the log.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], &Entry)> {
+        self.entries.iter()
+    }
+
+    /// From now on the log may be written to. It is rewritten without the dead outputs if most of its lines are void,
+    /// and removed if it cannot be read; otherwise nothing is written before the first record.
+    pub fn open(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+        let opened = match self.status {
+            Status::Foreign => self.remove(),
+            Status::Sound if self.entries.is_overgrown() => {
+                self.rewrite(".recompact", |output, _| Ok(!is_dead(output)))
+            }
+            _ => Ok(()),
+        };
+        opened.map_err(prefixed(b"opening build log: "))?;
+        self.writes = true;
+        Ok(())
+    }
+
+    /// Notes for each of the outputs that a command has made it. It is in the file when this returns.
+    pub fn record<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) -> Result<()> {
+        self.append(outputs, entry).map_err(prefixed(b"Error writing to build log: "))
+    }
+
+    /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
+    /// they did.
+    pub fn close(&mut self) -> Result<()> {
+        if !self.writes || self.entries.len() > 0 {
+            return Ok(());
+        }
+        let nothing = Entry { command_hash: 0, start_ms: 0, end_ms: 0, mtime: 0 };
+        self.append([], nothing).map_err(prefixed(b"Error writing to build log: "))
+    }
+
+    /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a log.
+    pub fn recompact(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+        let done = match self.status {
+            Status::Missing => Ok(()),
+            Status::Foreign => self.remove(),
+            Status::Sound => self.rewrite(".recompact", |output, _| Ok(!is_dead(output))),
+        };
+        done.map_err(prefixed(b"failed recompaction: "))
+    }
+
+    /// `-t restat`: gives the entries of these outputs (of all, if there are none) the mtime that the file has now.
+    pub fn restat(&mut self, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
+        let restat = |output: &[u8], entry: &mut Entry| {
+            if outputs.is_empty() || outputs.contains(&output) {
+                entry.mtime = mtime(disk, output)?;
+            }
+            Ok(true)
+        };
+        let done = match self.status {
+            Status::Missing => Ok(()),
+            Status::Foreign => self.remove(),
+            Status::Sound => self.rewrite(".restat", restat),
+        };
+        done.map_err(prefixed(b"failed recompaction: "))
+    }
+
+    fn append<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) -> Result<()> {
+        let BuildLog { entries, file, writes, .. } = self;
+        let draft: Draft = match file {
+            Some(file) if *writes => {
+                let mut locked = file.lock()?;
+                catch_up(entries, &mut locked)?;
+                let draft = entries.draft(outputs, entry);
+                locked.append(entries.len(), &draft.text)?;
+                draft
+            }
+            _ => entries.draft(outputs, entry),
+        };
+        entries.commit(draft);
+        Ok(())
+    }
+
+    fn rewrite(&mut self, suffix: &str, keep: impl FnMut(&[u8], &mut Entry) -> Result<bool>) -> Result<()> {
+        let BuildLog { entries, file, .. } = self;
+        let Some(file) = file else { return Ok(()) };
+        let mut locked = file.lock()?;
+        catch_up(entries, &mut locked)?;
+        let text = entries.rewritten(keep)?;
+        locked.replace(suffix, &text)?;
+        entries.clear();
+        let header = entries.read(text);
+        assert_eq!(header, Header::Known, "a log that we wrote is one that we read");
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        self.status = Status::Missing;
+        Ok(self.file.as_mut().map_or(Ok(()), LogFile::remove)?)
+    }
+}
+
+/// Takes in what other processes did to the file, and cuts off what is not sound.
+fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>) -> Result<()> {
+    let tail = locked.tail(entries.len())?;
+    if tail.restart {
+        entries.clear();
+    }
+    if !tail.bytes.is_empty() {
+        // A header that is not known leaves nothing: the log is started over.
+        entries.read(tail.bytes);
+    }
+    Ok(locked.cut(entries.len())?)
+}
+
+fn mtime(disk: &mut dyn Disk, output: &[u8]) -> Result<Mtime> {
+    disk.mtime(output).map_err(|e| Error::of(&[b"stat(", output, b"): ", &Error::from(e).text]))
+}

@@ -1,0 +1,184 @@
+//! `.ninja_deps`: the files that the commands of `deps` edges read, by their own account. Does not know whether
+//! they still exist, nor what made them.
+
+use crate::bindings::Escape;
+use crate::disk::Mtime;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, NodeId};
+
+use super::file::{Locked, LogFile, prefixed};
+use super::records::{Draft, Records, TooLong, Verdict};
+
+pub use super::records::Deps;
+
+/// The deps log: records in memory, and their file.
+pub struct DepsLog {
+    records: Records,
+    file: Option<LogFile>,
+    status: Status,
+    /// `open` was called: what is recorded goes into the file.
+    writes: bool,
+}
+
+/// What loading found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Missing,
+    /// Not a log of ours: the file goes as soon as we may write.
+    Foreign,
+    /// Something at the end is not sound: it goes as soon as we may write.
+    Torn,
+    Sound,
+}
+
+impl DepsLog {
+    /// An empty log without a file.
+    pub fn in_memory() -> Self {
+        DepsLog { records: Records::default(), file: None, status: Status::Missing, writes: false }
+    }
+
+    /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
+    pub fn load(path: &[u8], graph: &mut Graph<'_>) -> Result<(Self, Option<Vec<u8>>)> {
+        let (file, bytes) =
+            LogFile::load(path).map_err(|e| Error::of(&[b"loading deps log ", path, b": ", &Error::from(e).text]))?;
+        let mut records = Records::default();
+        let (status, warning) = match bytes.map(|bytes| records.read(bytes, graph)) {
+            None => (Status::Missing, None),
+            Some(Verdict::Sound) => (Status::Sound, None),
+            Some(Verdict::Torn) => (Status::Torn, Some("premature end of file; recovering")),
+            Some(Verdict::Foreign) => (Status::Foreign, Some("bad deps log signature or version; starting over")),
+            Some(Verdict::Ancient) => (Status::Foreign, Some("deps log version change; rebuilding")),
+        };
+        let log = DepsLog { records, file: Some(file), status, writes: false };
+        Ok((log, warning.map(Into::into)))
+    }
+
+    /// What is known of an output.
+    pub fn deps(&self, output: NodeId) -> Option<Deps<'_>> {
+        self.records.get(output)
+    }
+
+    /// Every path of the log, in the order of the file (which is that of `-t deps`).
+    pub fn nodes(&self) -> &[NodeId] {
+        self.records.nodes()
+    }
+
+    /// The first output, in the order of the file's paths, whose command read `input`: what `input^` means on the
+    /// command line when no edge names the input.
+    pub fn first_reader(&self, input: NodeId) -> Option<NodeId> {
+        let reads = |&output: &NodeId| self.deps(output).is_some_and(|deps| deps.ins().any(|node| node == input));
+        self.nodes().iter().copied().find(reads)
+    }
+
+    /// From now on the log may be written to. What is not sound in it goes now, and it is rewritten if most of its
+    /// records are void; otherwise nothing is written before the first record.
+    pub fn open(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let opened = match self.status {
+            Status::Foreign => self.remove(),
+            Status::Torn => self.mend(graph),
+            Status::Sound if self.records.is_overgrown() => self.rewrite(graph),
+            _ => Ok(()),
+        };
+        opened.map_err(prefixed(b"opening deps log: "))?;
+        self.writes = true;
+        Ok(())
+    }
+
+    /// Notes that the command which made `output`, now of this mtime, read `ins`. Writes nothing if the log says so
+    /// already; else it is in the file when this returns. What other processes wrote may add nodes to the graph.
+    pub fn record(&mut self, graph: &mut Graph<'_>, output: NodeId, mtime: Mtime, ins: &[NodeId]) -> Result<()> {
+        let draft = |records: &mut Records, graph: &Graph<'_>| {
+            // As ninja words its own limit.
+            let too_long = |TooLong| Error::from("Numerical result out of range");
+            records.draft(graph, output, mtime, ins).map_err(too_long)
+        };
+        self.append(graph, draft).map_err(prefixed(b"Error writing to deps log: "))
+    }
+
+    /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
+    /// they did.
+    pub fn close(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        if !self.writes || self.records.len() > 0 {
+            return Ok(());
+        }
+        self.append(graph, |records, _| Ok(records.draft_header())).map_err(prefixed(b"Error writing to deps log: "))
+    }
+
+    /// `-t recompact`: rewrites the log without the outputs that no `deps` edge makes. Does nothing without a log.
+    pub fn recompact(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let done = match self.status {
+            Status::Missing => Ok(()),
+            Status::Foreign => self.remove(),
+            Status::Torn | Status::Sound => self.rewrite(graph),
+        };
+        done.map_err(prefixed(b"failed recompaction: "))
+    }
+
+    fn append<'t>(
+        &mut self,
+        graph: &mut Graph<'t>,
+        draft: impl FnOnce(&mut Records, &Graph<'t>) -> Result<Draft>,
+    ) -> Result<()> {
+        let DepsLog { records, file, writes, .. } = self;
+        let draft = match file {
+            Some(file) if *writes => {
+                let mut locked = file.lock()?;
+                catch_up(records, &mut locked, graph)?;
+                let draft = draft(records, graph)?;
+                if !draft.bytes.is_empty()
+                    && let Err(error) = locked.append(records.len(), &draft.bytes)
+                {
+                    records.roll_back(&draft);
+                    return Err(error.into());
+                }
+                draft
+            }
+            _ => draft(records, graph)?,
+        };
+        records.commit(draft);
+        Ok(())
+    }
+
+    fn mend(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
+        catch_up(records, &mut file.lock()?, graph)?;
+        self.status = Status::Sound;
+        Ok(())
+    }
+
+    fn rewrite(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
+        let mut locked = file.lock()?;
+        catch_up(records, &mut locked, graph)?;
+        let new = records.rewritten(graph, |output| is_deps_entry_live(graph, output));
+        locked.replace(".recompact", new.bytes())?;
+        *records = new;
+        self.status = Status::Sound;
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        self.status = Status::Missing;
+        Ok(self.file.as_mut().map_or(Ok(()), LogFile::remove)?)
+    }
+}
+
+/// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.
+pub fn is_deps_entry_live(graph: &Graph<'_>, output: NodeId) -> bool {
+    let Some(edge) = graph.node(output).in_edge else { return false };
+    // What cannot be told is kept.
+    graph.binding(edge, b"deps", Escape::Shell).map_or(true, |deps| !deps.is_empty())
+}
+
+/// Takes in what other processes did to the file, and cuts off what is not sound.
+fn catch_up(records: &mut Records, locked: &mut Locked<'_>, graph: &mut Graph<'_>) -> Result<()> {
+    let tail = locked.tail(records.len())?;
+    if tail.restart {
+        records.clear();
+    }
+    if !tail.bytes.is_empty() {
+        // A signature that is not ours leaves nothing: the log is started over.
+        records.read(tail.bytes, graph);
+    }
+    Ok(locked.cut(records.len())?)
+}

@@ -1,0 +1,267 @@
+//! A log's file: read at once, appended to under a lock, replaced whole. Does not know what the bytes mean.
+//!
+//! Several processes may write to one log (a nested build, CMake's `-t restat`). Each takes an exclusive lock on
+//! the file for one record at a time, and looks first whether the file is still the one at the path and as long as
+//! it believes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// The largest log that is read, in bytes.
+const LIMIT: u64 = 8 << 30;
+
+/// The file of a log, and where it is.
+pub(super) struct LogFile {
+    path: PathBuf,
+    /// The file that was read or written last. It stays open, so that no other file gets its inode number.
+    file: Option<File>,
+    writable: bool,
+}
+
+impl LogFile {
+    /// Reads the file; None if there is none. Writes nothing.
+    pub(super) fn load(path: &[u8]) -> io::Result<(Self, Option<Vec<u8>>)> {
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((LogFile { path, file: None, writable: false }, None));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut bytes = reserve(file.metadata()?.len())?;
+        (&mut file).take(LIMIT).read_to_end(&mut bytes)?;
+        Ok((LogFile { path, file: Some(file), writable: false }, Some(bytes)))
+    }
+
+    /// Waits for the lock on the file that is at the path now; makes one if there is none.
+    pub(super) fn lock(&mut self) -> io::Result<Locked<'_>> {
+        let mut replaced = false;
+        loop {
+            replaced |= self.open_for_writing()?;
+            let file = self.file.as_ref().expect("just opened");
+            wait_for_lock(file);
+            match is_at(file, &self.path) {
+                Ok(Some(len)) => return Ok(Locked { log: self, replaced, len }),
+                // Someone replaced or removed it, perhaps while we waited.
+                Ok(None) => replaced = true,
+                Err(error) => {
+                    self.file = None;
+                    return Err(error);
+                }
+            }
+            self.file = None;
+        }
+    }
+
+    /// Returns whether the file is another one than before.
+    fn open_for_writing(&mut self) -> io::Result<bool> {
+        if self.writable && self.file.is_some() {
+            return Ok(false);
+        }
+        let new = appendable().create(true).open(&self.path)?;
+        let replaced = match &self.file {
+            Some(old) => !same(&old.metadata()?, &new.metadata()?),
+            None => false,
+        };
+        self.file = Some(new);
+        self.writable = true;
+        Ok(replaced)
+    }
+
+    /// Removes the file that was loaded, unless another process has put a new one in its place.
+    pub(super) fn remove(&mut self) -> io::Result<()> {
+        let locked = self.lock()?;
+        if !locked.replaced {
+            fs::remove_file(&locked.log.path)?;
+        }
+        drop(locked);
+        self.file = None;
+        Ok(())
+    }
+}
+
+/// What others appended since we looked.
+pub(super) struct Tail {
+    /// The file is another one, or was cut: what we know of it no longer holds, and `bytes` is the whole file.
+    pub(super) restart: bool,
+    /// From where our knowledge ends to the file's end.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The right to change the file, until it is dropped.
+pub(super) struct Locked<'a> {
+    log: &'a mut LogFile,
+    replaced: bool,
+    len: u64,
+}
+
+impl Locked<'_> {
+    /// Reads what lies behind the first `known` bytes.
+    pub(super) fn tail(&self, known: usize) -> io::Result<Tail> {
+        let restart = self.replaced || self.len < known as u64;
+        let from = if restart { 0 } else { known as u64 };
+        let mut bytes = reserve(self.len - from)?;
+        bytes.resize((self.len - from) as usize, 0);
+        self.file().read_exact_at(&mut bytes, from)?;
+        Ok(Tail { restart, bytes })
+    }
+
+    /// Cuts off what lies behind the first `sound` bytes.
+    pub(super) fn cut(&mut self, sound: usize) -> io::Result<()> {
+        assert!(sound as u64 <= self.len, "a log cannot be cut to more than it is");
+        if (sound as u64) < self.len {
+            self.file().set_len(sound as u64)?;
+            self.len = sound as u64;
+        }
+        Ok(())
+    }
+
+    /// Appends `bytes` behind the `known` ones, which are the whole file: all of them or none.
+    pub(super) fn append(&mut self, known: usize, bytes: &[u8]) -> io::Result<()> {
+        assert_eq!(known as u64, self.len, "a record is appended only to a file known to its end");
+        if let Err(error) = write(self.file(), bytes) {
+            // If this fails too, the next one to append finds a tail that is not sound, and cuts it off.
+            let _ = self.file().set_len(self.len);
+            return Err(error);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Puts a new file with these bytes in the place of the old one. It is written next to it, under its name with
+    /// `suffix`: whatever happens, there is a whole log at the path.
+    pub(super) fn replace(&mut self, suffix: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut temporary = self.log.path.clone().into_os_string();
+        temporary.push(suffix);
+        let temporary = Path::new(&temporary);
+        match self.write_beside(temporary, bytes) {
+            Ok(file) => {
+                self.log.file = Some(file);
+                self.len = bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let _ = fs::remove_file(temporary);
+                Err(error)
+            }
+        }
+    }
+
+    fn write_beside(&self, temporary: &Path, bytes: &[u8]) -> io::Result<File> {
+        // What a crashed process left there may be a link to anywhere.
+        match fs::remove_file(temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = appendable().create_new(true).open(temporary)?;
+        write(&file, bytes)?;
+        keep_owner(&self.file().metadata()?, &file);
+        fs::rename(temporary, &self.log.path)?;
+        Ok(file)
+    }
+
+    fn file(&self) -> &File {
+        self.log.file.as_ref().expect("a locked log is open")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = &self.log.file {
+            let _ = file.unlock();
+        }
+    }
+}
+
+fn appendable() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    options
+}
+
+fn same(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// The length of `file`, if it is the one at `path`.
+fn is_at(file: &File, path: &Path) -> io::Result<Option<u64>> {
+    let ours = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok(same(&ours, &there).then_some(there.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A build as root does not take the log away from its owner. Not being allowed to is no error.
+fn keep_owner(old: &Metadata, new: &File) {
+    if let Ok(now) = new.metadata()
+        && (old.uid(), old.gid()) != (now.uid(), now.gid())
+    {
+        let _ = fchown(new, Some(old.uid()), Some(old.gid()));
+    }
+}
+
+/// On a file system without locks there is none, as with ninja.
+fn wait_for_lock(file: &File) {
+    while let Err(error) = file.lock() {
+        if error.kind() != io::ErrorKind::Interrupted {
+            break;
+        }
+    }
+}
+
+/// Says what was tried in front of why it failed.
+pub(super) fn prefixed(what: &'static [u8]) -> impl Fn(Error) -> Error {
+    move |reason| Error::of(&[what, &reason.text])
+}
+
+/// An empty buffer for `len` bytes.
+fn reserve(len: u64) -> io::Result<Vec<u8>> {
+    if len > LIMIT {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len as usize).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    Ok(bytes)
+}
+
+#[cfg(not(test))]
+fn write(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)
+}
+
+#[cfg(test)]
+fn write(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    match faults::space_left() {
+        Some(space) if space < bytes.len() => {
+            file.write_all(&bytes[..space])?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+        _ => file.write_all(bytes),
+    }
+}
+
+/// A disk that fills up, for tests.
+#[cfg(test)]
+pub(super) mod faults {
+    use std::cell::Cell;
+
+    thread_local!(static SPACE: Cell<Option<usize>> = const { Cell::new(None) });
+
+    /// From now on each write of this thread gets no more than this many bytes to the disk; None for all.
+    pub(crate) fn limit_writes(space: Option<usize>) {
+        SPACE.set(space);
+    }
+
+    pub(super) fn space_left() -> Option<usize> {
+        SPACE.get()
+    }
+}

@@ -1,0 +1,71 @@
+//! Tests of the logs against files: golden bytes, torn and hostile files, several writers, full disks.
+
+mod build;
+mod hashes;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own for a test, removed at its end.
+struct Space(PathBuf);
+
+impl Space {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("tanto-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a new directory");
+        Space(path)
+    }
+
+    /// The log's path.
+    fn log(&self) -> Vec<u8> {
+        self.0.join("log").into_os_string().into_encoded_bytes()
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        fs::write(self.0.join("log"), bytes).expect("writing the log");
+    }
+
+    /// Puts a new file in the log's place.
+    fn replace(&self, bytes: &[u8]) {
+        fs::write(self.0.join("new"), bytes).expect("writing a new log");
+        fs::rename(self.0.join("new"), self.0.join("log")).expect("renaming it");
+    }
+
+    /// The log's bytes; None if there is no such file.
+    fn bytes(&self) -> Option<Vec<u8>> {
+        fs::read(self.0.join("log")).ok()
+    }
+
+    /// All names in the directory, sorted.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("listing");
+        let mut names: Vec<_> = entries.map(|e| e.expect("entry").file_name().into_string().expect("name")).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Seeded(u64);
+
+impl Seeded {
+    /// A number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % limit as u64) as usize
+    }
+}
+
+/// The text of a warning.
+fn text(warning: Option<Vec<u8>>) -> Option<String> {
+    warning.map(|bytes| String::from_utf8(bytes).expect("plain text"))
+}
