@@ -27,18 +27,6 @@ impl Error {
     }
 }
 
-/// What C's `strerror` says of an error: Rust's text without its number.
-pub fn os_text(error: &io::Error) -> String {
-    let text = match (error.raw_os_error(), error.kind()) {
-        (None, io::ErrorKind::NotFound) => return "No such file or directory".into(),
-        _ => error.to_string(),
-    };
-    match text.rfind(" (os error ") {
-        Some(end) => text[..end].into(),
-        None => text,
-    }
-}
-
 impl From<Vec<u8>> for Error {
     fn from(text: Vec<u8>) -> Self {
         Error { text, fatal: false }

@@ -62,8 +62,8 @@ pub struct Node<'t> {
     pub path: Text<'t>,
     /// The edge that makes it.
     pub in_edge: Option<EdgeId>,
-    /// It was first named by a depfile or a deps log, or is a validation or dyndep input: then it is no error if it
-    /// is missing and no rule makes it.
+    /// No manifest names it as an input, output or validation: only a depfile, the deps log or a dyndep file does.
+    /// Then it is no error if it is missing and no rule makes it.
     pub generated_by_dep_loader: bool,
     /// It is a dyndep file that has not been loaded yet.
     pub dyndep_pending: bool,
@@ -125,8 +125,9 @@ pub struct Edge<'t> {
     pub validations: &'t [NodeId],
     /// The dyndep file, one of `ins`.
     pub dyndep: Option<NodeId>,
-    /// A dyndep file said `restat = 1`.
-    pub restat_by_dyndep: bool,
+    /// It is phony and its own output was among its inputs, which ninja drops but goes on to count as a use of the
+    /// output.
+    pub names_itself: bool,
 }
 
 impl<'t> Edge<'t> {
@@ -167,10 +168,12 @@ pub struct Graph<'t> {
     pub scopes: Vec<Scope<'t>>,
     /// The targets of `default` statements.
     pub defaults: Vec<NodeId>,
+    /// A scope sets a variable that a rule may have too (`restat = 1` for a whole file).
+    pub scopes_set_reserved: bool,
     index: HashTable<NodeId>,
 }
 
-fn hash(path: &[u8]) -> u64 {
+pub(crate) fn hash(path: &[u8]) -> u64 {
     use std::hash::BuildHasher;
     foldhash::fast::FixedState::default().hash_one(path)
 }
@@ -189,6 +192,7 @@ impl<'t> Graph<'t> {
             pools: vec![Pool { name: b"", depth: 0 }, Pool { name: b"console", depth: 1 }],
             scopes: vec![top],
             defaults: Vec::new(),
+            scopes_set_reserved: false,
             index: HashTable::new(),
         }
     }
@@ -198,8 +202,18 @@ impl<'t> Graph<'t> {
         self.index.find(hash(path), |id| self.nodes[id.index()].path == path).copied()
     }
 
-    /// The node of a canonical path, made if need be.
+    /// The node of a canonical path, made if need be; a new one counts as named by no manifest.
     pub fn intern(&mut self, path: &[u8]) -> NodeId {
+        let arena = self.arena;
+        self.intern_with(path, || arena.alloc_slice_copy(path))
+    }
+
+    /// As `intern`, for a path that lies in the arena already.
+    pub fn intern_text(&mut self, path: Text<'t>) -> NodeId {
+        self.intern_with(path, || path)
+    }
+
+    fn intern_with(&mut self, path: &[u8], text: impl FnOnce() -> Text<'t>) -> NodeId {
         let nodes = &mut self.nodes;
         let entry =
             self.index.entry(hash(path), |id| nodes[id.index()].path == path, |id| hash(nodes[id.index()].path));
@@ -207,9 +221,8 @@ impl<'t> Graph<'t> {
             hashbrown::hash_table::Entry::Occupied(found) => *found.get(),
             hashbrown::hash_table::Entry::Vacant(free) => {
                 let id = NodeId(u32::try_from(nodes.len()).expect("under 2^32 paths"));
-                let path = self.arena.alloc_slice_copy(path);
                 free.insert(id);
-                nodes.push(Node { path, in_edge: None, generated_by_dep_loader: false, dyndep_pending: false });
+                nodes.push(Node { path: text(), in_edge: None, generated_by_dep_loader: true, dyndep_pending: false });
                 id
             }
         }

@@ -10,4 +10,6 @@ pub mod error;
 pub mod graph;
 pub mod load;
 pub mod log;
+#[cfg(test)]
+pub(crate) mod mutate;
 pub mod spell;

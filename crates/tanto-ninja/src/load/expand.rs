@@ -1,0 +1,86 @@
+//! A raw value's parts: plain text and variables. Does not know what a variable stands for.
+
+use memchr::memchr;
+
+use super::lexer::simple_name_end;
+
+/// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
+/// (`a = $a$a`) would fill the memory.
+pub(crate) const LONGEST_VALUE: usize = 1 << 28;
+
+/// A part of a raw value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece<'a> {
+    /// Text as it is.
+    Text(&'a [u8]),
+    /// The value of this variable.
+    Variable(&'a [u8]),
+}
+
+/// The parts of a raw value whose escapes the lexer has checked.
+pub(crate) struct Pieces<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        loop {
+            let rest = self.0;
+            match memchr(b'$', rest) {
+                _ if rest.is_empty() => return None,
+                Some(0) => {}
+                plain => {
+                    let (text, after) = rest.split_at(plain.unwrap_or(rest.len()));
+                    self.0 = after;
+                    return Some(Piece::Text(text));
+                }
+            }
+            if let Some(piece) = self.escape(rest) {
+                return Some(piece);
+            }
+        }
+    }
+}
+
+impl<'a> Pieces<'a> {
+    /// Takes the escape at the beginning; a continued line is no piece.
+    fn escape(&mut self, rest: &'a [u8]) -> Option<Piece<'a>> {
+        match rest {
+            [_, b'\n', after @ ..] | [_, b'\r', b'\n', after @ ..] => {
+                self.0 = skip_spaces(after);
+                None
+            }
+            [_, b'{', after @ ..] => {
+                let end = memchr(b'}', after).unwrap_or(after.len());
+                self.0 = after.get(end + 1..).unwrap_or_default();
+                Some(Piece::Variable(&after[..end]))
+            }
+            _ => {
+                let end = simple_name_end(rest, 1);
+                let (piece, end) = match end {
+                    1 => (Piece::Text(&rest[1..rest.len().min(2)]), rest.len().min(2)),
+                    _ => (Piece::Variable(&rest[1..end]), end),
+                };
+                self.0 = &rest[end..];
+                Some(piece)
+            }
+        }
+    }
+}
+
+fn skip_spaces(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().position(|&b| b != b' ').unwrap_or(text.len());
+    &text[spaces..]
+}
+
+/// The value with its escapes resolved but its variables as `${name}`, as `-t rules` shows it.
+pub fn unparse(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in Pieces(raw) {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text),
+            Piece::Variable(name) => out.extend_from_slice(&[b"${", name, b"}"].concat()),
+        }
+    }
+    out
+}
