@@ -1,7 +1,9 @@
 //! Tests of the logs against files: golden bytes, torn and hostile files, several writers, full disks.
 
 mod build;
+mod deps;
 mod hashes;
+mod referee;
 
 use std::fs;
 use std::path::PathBuf;
