@@ -9,13 +9,13 @@
 //! later line for the same output wins. Lines that are not of this form are skipped; one without a line end is
 //! torn, and no part of the text as it is kept here.
 
-use std::hash::BuildHasher;
 use std::io::Write;
 use std::ops::Range;
 
 use hashbrown::HashTable;
 
 use crate::disk::Mtime;
+use crate::graph::hash;
 
 /// The oldest version whose entries are read.
 const OLDEST: u32 = 5;
@@ -227,10 +227,6 @@ pub(super) struct Draft {
     /// Where in `text` the outputs stand.
     outputs: Vec<Range<usize>>,
     entry: Entry,
-}
-
-fn hash(output: &[u8]) -> u64 {
-    foldhash::fast::FixedState::default().hash_one(output)
 }
 
 fn header(version: u32) -> Vec<u8> {

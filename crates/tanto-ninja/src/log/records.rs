@@ -124,7 +124,7 @@ impl Records {
         if path.is_empty() || path.contains(&0) || !u32::from_le_bytes(*complement) != id {
             return None;
         }
-        let node = intern(graph, path);
+        let node = graph.intern(path);
         (self.id(node) == NO_ID).then(|| self.name(node))
     }
 
@@ -290,16 +290,6 @@ fn judge_header(bytes: &[u8]) -> Verdict {
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-/// The path's node; one that no manifest names may be missing without anyone knowing how to make it.
-fn intern(graph: &mut Graph<'_>, path: &[u8]) -> NodeId {
-    let before = graph.nodes.len();
-    let node = graph.intern(path);
-    if node.index() >= before {
-        graph.nodes[node.index()].generated_by_dep_loader = true;
-    }
-    node
 }
 
 fn write_path(bytes: &mut Vec<u8>, path: &[u8], id: u32) {

@@ -1,13 +1,11 @@
 //! The build log.
 
 use std::collections::BTreeMap;
-use std::io;
 
-use crate::disk::{Disk, Mtime};
 use crate::log::file::faults::limit_writes;
 use crate::log::{BuildLog, Entry};
 
-use super::{Seeded, Space, text};
+use super::{Seeded, Space, Stub, text};
 
 /// As ninja 1.13.2 wrote it.
 const V7: &[u8] = b"# ninja log v7\n\
@@ -307,7 +305,7 @@ fn tools_do_nothing_where_there_is_no_log() {
     let space = Space::new();
     let mut log = load(&space);
     log.recompact(&mut |_| false).expect("recompact");
-    log.restat(&mut Clock(Some(5)), &[]).expect("restat");
+    log.restat(&mut Stub::of_mtime(Some(5)), &[]).expect("restat");
     assert_eq!(space.names(), [""; 0]);
     space.write(b"# ninja log v99\n");
     let (mut log, _) = BuildLog::load(&space.log(), 7).expect("load");
@@ -319,37 +317,16 @@ fn tools_do_nothing_where_there_is_no_log() {
 fn restat_takes_the_mtimes_that_files_have() {
     let space = Space::new();
     space.write(V5);
-    load(&space).restat(&mut Clock(Some(55)), &[b"q", b"unknown"]).expect("restat");
+    load(&space).restat(&mut Stub::of_mtime(Some(55)), &[b"q", b"unknown"]).expect("restat");
     let log = load(&space);
     assert_eq!(log.version(), 5);
     assert_eq!(log.lookup(b"q").map(|entry| (entry.mtime, entry.end_ms)), Some((55, 6)));
     assert_eq!(log.lookup(b"x.o").map(|entry| entry.mtime), Some(1_700_000_001_000_000_000));
-    load(&space).restat(&mut Clock(Some(0)), &[]).expect("restat");
+    load(&space).restat(&mut Stub::of_mtime(Some(0)), &[]).expect("restat");
     assert!(load(&space).entries().all(|(_, entry)| entry.mtime == 0));
-    let error = load(&space).restat(&mut Clock(None), &[]).expect_err("no answer");
+    let error = load(&space).restat(&mut Stub::of_mtime(None), &[]).expect_err("no answer");
     assert_eq!(error.text, b"failed recompaction: stat(x.o): Permission denied");
     assert_eq!(space.names(), ["log"]);
-}
-
-/// A disk on which all files have one mtime, or none can be looked at.
-struct Clock(Option<Mtime>);
-
-impl Disk for Clock {
-    fn mtime(&mut self, _path: &[u8]) -> io::Result<Mtime> {
-        self.0.ok_or_else(|| io::Error::from_raw_os_error(13))
-    }
-    fn read(&mut self, _path: &[u8]) -> io::Result<Vec<u8>> {
-        unreachable!("a log is not read through a disk")
-    }
-    fn write(&mut self, _path: &[u8], _content: &[u8]) -> io::Result<()> {
-        unreachable!("a log is not written through a disk")
-    }
-    fn make_parents(&mut self, _path: &[u8]) -> io::Result<()> {
-        unreachable!("a log makes no directories")
-    }
-    fn remove(&mut self, _path: &[u8]) -> io::Result<bool> {
-        unreachable!("a log removes no outputs")
-    }
 }
 
 /// Three processes do as they like; what is in the file is what the last writer of each output said.
@@ -381,6 +358,34 @@ fn any_order_of_writers_gives_the_last_word_to_the_last() {
         let log = load(&space);
         let found: BTreeMap<_, _> = log.entries().map(|(output, entry)| (output.to_vec(), *entry)).collect();
         assert_eq!(found, model, "seed {seed}");
+    }
+}
+
+/// Each thread has a log of its own, as a process would; some rewrite it under the others.
+#[test]
+fn writers_at_the_same_time_lose_nothing() {
+    let space = Space::new();
+    let write = |writer: u64| {
+        for round in 0..50 {
+            let mut log = open(&space);
+            let output = format!("{writer}/{round}");
+            log.record([output.as_bytes()], entry(writer)).expect("record");
+            if writer == 0 && round % 10 == 0 {
+                load(&space).recompact(&mut |_| false).expect("recompact");
+            }
+            log.record([output.as_bytes(), b"all"], entry(writer + 1)).expect("record");
+        }
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            scope.spawn(move || write(writer));
+        }
+    });
+    let log = load(&space);
+    assert_eq!(log.entries().len(), 4 * 50 + 1);
+    for (writer, round) in (0..4).flat_map(|writer| (0..50).map(move |round| (writer, round))) {
+        let output = format!("{writer}/{round}");
+        assert_eq!(log.lookup(output.as_bytes()), Some(&entry(writer + 1)));
     }
 }
 

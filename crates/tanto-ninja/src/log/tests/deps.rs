@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use bumpalo::Bump;
 
 use crate::disk::Mtime;
-use crate::graph::{Edge, EdgeId, Graph, NodeId, PoolId, Rule, RuleId, ScopeId};
+use crate::graph::{Graph, NodeId};
+use crate::load::{self, LoadOptions};
 use crate::log::file::faults::limit_writes;
 use crate::log::{DepsLog, is_deps_entry_live};
 
-use super::{Seeded, Space, text};
+use super::{Seeded, Space, Stub, text};
 
 const HEADER: &[u8] = b"# ninjadeps\n\x04\0\0\0";
 
@@ -85,35 +86,18 @@ fn deps_record(words: &[u32]) -> Vec<u8> {
     [head].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Makes `output` one of an edge whose rule sets `deps`.
-fn add_edge(graph: &mut Graph<'_>, output: &str, deps: &'static [u8]) {
-    let rule = RuleId(graph.rules.len() as u32);
-    graph.rules.push(Rule { name: b"cc", bindings: vec![(b"deps", deps)] });
-    let node = graph.intern(output.as_bytes());
-    let edge = EdgeId(graph.edges.len() as u32);
-    graph.nodes[node.index()].in_edge = Some(edge);
-    graph.edges.push(Edge {
-        rule,
-        pool: PoolId::DEFAULT,
-        scope: ScopeId::TOP,
-        bindings: &[],
-        outs: graph.arena.alloc_slice_copy(&[node]),
-        explicit_outs: 1,
-        ins: &[],
-        explicit_ins: 0,
-        order_only_ins: 0,
-        validations: &[],
-        dyndep: None,
-        restat_by_dyndep: false,
-    });
+/// The graph of a manifest.
+fn graph_of<'t>(arena: &'t Bump, manifest: &'static [u8]) -> Graph<'t> {
+    let mut disk = Stub { mtime: None, content: manifest };
+    load::load(arena, &mut disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a manifest")
 }
 
 #[test]
 fn what_ninja_wrote_is_read() {
     let (arena, space) = (Bump::new(), Space::new());
     space.write(GOLDEN);
-    let mut graph = Graph::new(&arena);
-    let known = graph.intern(b"a.h");
+    let mut graph = graph_of(&arena, b"build all: phony a.h\n");
+    let known = graph.lookup(b"a.h").expect("a node");
     let (log, warning) = DepsLog::load(&space.log(), &mut graph).expect("load");
     assert_eq!(text(warning), None);
     let process = Process { graph, log };
@@ -396,9 +380,8 @@ fn a_full_disk_is_reported_and_leaves_whole_records() {
 fn recompaction_keeps_what_a_deps_edge_makes() {
     let (arena, space) = (Bump::new(), Space::new());
     space.write(GOLDEN);
-    let mut graph = Graph::new(&arena);
-    add_edge(&mut graph, "y1.o", b"gcc");
-    add_edge(&mut graph, "x.o", b"");
+    let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n  how = gcc\nbuild x.o: cc\n";
+    let mut graph = graph_of(&arena, rules);
     let (log, _) = DepsLog::load(&space.log(), &mut graph).expect("load");
     let mut process = Process { graph, log };
     let live = |path: &[u8]| is_deps_entry_live(&process.graph, process.graph.lookup(path).expect("a node"));
@@ -441,10 +424,11 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
             }
         }
         let before = process.all();
-        let mut graph = Graph::new(&arena);
+        let mut manifest = String::from("rule cc\n  command = cc\n  deps = gcc\n");
         for output in (0..outputs).filter(|&output| output != 1) {
-            add_edge(&mut graph, &format!("o{output}"), b"gcc");
+            manifest += &format!("build o{output}: cc\n");
         }
+        let mut graph = graph_of(&arena, manifest.leak().as_bytes());
         let (log, _) = DepsLog::load(&space.log(), &mut graph).expect("load");
         let mut process = Process { graph, log };
         process.log.open(&mut process.graph).expect("open");
@@ -487,5 +471,30 @@ fn any_order_of_writers_gives_the_last_word_to_the_last() {
         }
         let found: BTreeMap<_, _> = reloaded(&space).into_iter().map(|(o, mtime, ins)| (o, (mtime, ins))).collect();
         assert_eq!(found, model, "seed {seed}");
+    }
+}
+
+/// Each thread has a log and a graph of its own, as a process would.
+#[test]
+fn writers_at_the_same_time_lose_nothing() {
+    let space = Space::new();
+    let write = |writer: i64| {
+        let arena = Bump::new();
+        let mut process = Process::open(&arena, &space);
+        for round in 0..50 {
+            process.record(&format!("{writer}/{round}"), writer, &["h", &format!("{round}.h")]).expect("record");
+            process.record("all", writer * 50 + round, &["h"]).expect("record");
+        }
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            scope.spawn(move || write(writer));
+        }
+    });
+    let all = reloaded(&space);
+    assert_eq!(all.len(), 4 * 50 + 1);
+    for (writer, round) in (0..4).flat_map(|writer| (0..50).map(move |round| (writer, round))) {
+        let header = format!("{round}.h");
+        assert!(all.contains(&deps(&format!("{writer}/{round}"), writer, &["h", &header])));
     }
 }

@@ -6,8 +6,11 @@ mod hashes;
 mod referee;
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::disk::{Disk, Mtime};
 
 /// A directory of its own for a test, removed at its end.
 struct Space(PathBuf);
@@ -70,4 +73,34 @@ impl Seeded {
 /// The text of a warning.
 fn text(warning: Option<Vec<u8>>) -> Option<String> {
     warning.map(|bytes| String::from_utf8(bytes).expect("plain text"))
+}
+
+/// A disk on which all files have one mtime, or none can be looked at, and one content.
+struct Stub {
+    mtime: Option<Mtime>,
+    content: &'static [u8],
+}
+
+impl Stub {
+    fn of_mtime(mtime: Option<Mtime>) -> Self {
+        Stub { mtime, content: b"" }
+    }
+}
+
+impl Disk for Stub {
+    fn mtime(&mut self, _path: &[u8]) -> io::Result<Mtime> {
+        self.mtime.ok_or_else(|| io::Error::from_raw_os_error(13))
+    }
+    fn read(&mut self, _path: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(self.content.to_vec())
+    }
+    fn write(&mut self, _path: &[u8], _content: &[u8]) -> io::Result<()> {
+        unreachable!("a log is not written through a disk")
+    }
+    fn make_parents(&mut self, _path: &[u8]) -> io::Result<()> {
+        unreachable!("a log makes no directories")
+    }
+    fn remove(&mut self, _path: &[u8]) -> io::Result<bool> {
+        unreachable!("a log removes no outputs")
+    }
 }
