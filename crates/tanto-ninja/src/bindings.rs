@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Edge, EdgeId, Graph, Rule, RuleId, ScopeId, Text};
-use crate::load::expand::{LONGEST_VALUE, Piece, Pieces};
+use crate::load::expand::{Piece, Pieces, check_length};
 
 /// How `$in` and `$out` are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,10 +161,7 @@ impl<'t> Evaluator<'_, 't> {
         } else if let Some(value) = self.graph.outer_variable(self.edge, name) {
             out.extend_from_slice(value);
         }
-        if out.len() > LONGEST_VALUE {
-            return Err(too_long(name));
-        }
-        Ok(())
+        check_length(out, name)
     }
 
     fn append_raw(&mut self, raw: Text<'t>, out: &mut Vec<u8>) -> Result<()> {
@@ -212,8 +209,4 @@ impl<'t> Evaluator<'_, 't> {
         }
         true
     }
-}
-
-pub(crate) fn too_long(name: &[u8]) -> Error {
-    Error::of(&[b"the value of '", name, format!("' is longer than {LONGEST_VALUE} bytes").as_bytes()])
 }

@@ -6,6 +6,7 @@ pub mod bindings;
 pub mod canon;
 pub mod depfile;
 pub mod disk;
+pub mod dyndep;
 pub mod error;
 pub mod graph;
 pub mod load;

@@ -5,8 +5,8 @@ pub(crate) mod expand;
 pub(crate) mod lexer;
 mod statement;
 #[cfg(test)]
-mod tests;
-mod version;
+pub(crate) mod tests;
+pub(crate) mod version;
 
 use bumpalo::Bump;
 

@@ -1,8 +1,9 @@
 //! The `build` statement. Does not know what its edge's variables are for, but for `pool` and `dyndep`.
 
 use super::Loader;
+use super::expand::append_value;
 use super::lexer::{Lexer, Raw, Token};
-use super::statement::{Bindings, append_value};
+use super::statement::Bindings;
 use crate::bindings::Escape;
 use crate::canon::{canonicalize_into, is_canonical};
 use crate::error::Result;
@@ -155,16 +156,18 @@ impl<'t> Loader<'t, '_> {
         Ok(node)
     }
 
-    /// The canonical path that a raw text stands for, in a buffer that is to be given back to the scratch.
+    /// The canonical path that a raw text stands for, in a buffer that is the scratch's to be given back.
     pub(super) fn canonical_path(&mut self, raw: Raw<'t>, bindings: Bindings<'_, 't>) -> Result<Vec<u8>> {
-        let Scratch { value, path, .. } = &mut self.scratch;
+        let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        append_value(&self.graph, self.scope, bindings, raw, value)?;
+        append_value(raw, &mut value, |name| self.look_up(bindings, name))?;
         if value.is_empty() {
             return Err(self.lexer.error(&[b"empty path"]));
         }
-        canonicalize_into(value, path);
-        Ok(std::mem::take(path))
+        let mut path = std::mem::take(&mut self.scratch.path);
+        canonicalize_into(&value, &mut path);
+        self.scratch.value = value;
+        Ok(path)
     }
 
     /// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. The counts of

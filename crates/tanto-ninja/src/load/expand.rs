@@ -2,7 +2,8 @@
 
 use memchr::memchr;
 
-use super::lexer::simple_name_end;
+use super::lexer::{Raw, simple_name_end};
+use crate::error::{Error, Result};
 
 /// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
 /// (`a = $a$a`) would fill the memory.
@@ -71,6 +72,33 @@ impl<'a> Pieces<'a> {
 fn skip_spaces(text: &[u8]) -> &[u8] {
     let spaces = text.iter().position(|&b| b != b' ').unwrap_or(text.len());
     &text[spaces..]
+}
+
+/// Appends the value of a raw text, whose variables stand for what `look_up` says, or for nothing.
+pub(crate) fn append_value<'v>(
+    raw: Raw<'_>,
+    value: &mut Vec<u8>,
+    look_up: impl Fn(&[u8]) -> Option<&'v [u8]>,
+) -> Result<()> {
+    for piece in Pieces(raw.text) {
+        match piece {
+            Piece::Text(text) => value.extend_from_slice(text),
+            Piece::Variable(name) => {
+                value.extend_from_slice(look_up(name).unwrap_or_default());
+                check_length(value, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error if the value is longer than any should be.
+pub(crate) fn check_length(value: &[u8], name: &[u8]) -> Result<()> {
+    if value.len() <= LONGEST_VALUE {
+        return Ok(());
+    }
+    let limit = format!("' makes a value longer than {LONGEST_VALUE} bytes");
+    Err(Error::of(&[b"variable '", name, limit.as_bytes()]))
 }
 
 /// The value with its escapes resolved but its variables as `${name}`, as `-t rules` shows it.

@@ -2,12 +2,12 @@
 //! while the manifests are read.
 
 use super::Loader;
-use super::expand::{LONGEST_VALUE, Piece, Pieces};
+use super::expand::append_value;
 use super::lexer::{Raw, Token};
 use super::version;
-use crate::bindings::{is_reserved, too_long};
+use crate::bindings::is_reserved;
 use crate::error::Result;
-use crate::graph::{Graph, Pool, PoolId, Rule, RuleId, ScopeId, Text};
+use crate::graph::{Pool, PoolId, Rule, RuleId, Text};
 
 /// Names and values that shadow those of the scope.
 pub(super) type Bindings<'b, 't> = &'b [(Text<'t>, Text<'t>)];
@@ -43,10 +43,16 @@ impl<'t> Loader<'t, '_> {
         }
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        let done = append_value(&self.graph, self.scope, bindings, raw, &mut value);
+        let done = append_value(raw, &mut value, |name| self.look_up(bindings, name));
         let text = self.graph.arena.alloc_slice_copy(&value);
         self.scratch.value = value;
         done.map(|()| &*text)
+    }
+
+    /// What a variable stands for here and now.
+    pub(super) fn look_up(&self, bindings: Bindings<'_, 't>, name: &[u8]) -> Option<Text<'t>> {
+        let own = bindings.iter().rev().find(|(own, _)| *own == name).map(|&(_, value)| value);
+        own.or_else(|| self.graph.variable(self.scope, name))
     }
 
     /// `rule name`, and its variables on indented lines
@@ -128,27 +134,4 @@ impl<'t> Rule<'t> {
     fn sets(&self, name: &[u8]) -> bool {
         self.binding(name).is_some_and(|raw| !raw.is_empty())
     }
-}
-
-/// Appends the value that a raw text has here and now.
-pub(super) fn append_value<'t>(
-    graph: &Graph<'t>,
-    scope: ScopeId,
-    bindings: Bindings<'_, 't>,
-    raw: Raw<'t>,
-    value: &mut Vec<u8>,
-) -> Result<()> {
-    for piece in Pieces(raw.text) {
-        match piece {
-            Piece::Text(text) => value.extend_from_slice(text),
-            Piece::Variable(name) => {
-                let own = bindings.iter().rev().find(|(own, _)| *own == name).map(|&(_, value)| value);
-                value.extend_from_slice(own.or_else(|| graph.variable(scope, name)).unwrap_or_default());
-                if value.len() > LONGEST_VALUE {
-                    return Err(too_long(name));
-                }
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,224 @@
+//! Dyndep files: inputs and outputs of edges that are known only when something has been built. Does not know when
+//! they are loaded, nor what their news mean for a plan.
+
+use crate::canon::canonicalize_into;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::graph::{EdgeId, Graph, Map, NodeId, Text};
+use crate::load::expand::append_value;
+use crate::load::lexer::{Lexer, Raw, Token};
+use crate::load::{self, version};
+
+/// What a dyndep file says of one edge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Update {
+    /// Which.
+    pub edge: EdgeId,
+    /// Further implicit outputs.
+    pub outs: Vec<NodeId>,
+    /// Further implicit inputs.
+    pub ins: Vec<NodeId>,
+    /// The edge's command may leave outputs as they were.
+    pub restat: bool,
+}
+
+/// Loads a dyndep file and applies it to the graph. `users` are the edges whose dyndep file it is, in the order of
+/// the manifest; each must be mentioned, and no other. Says what was added, in the order of `users`.
+pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[EdgeId]) -> Result<Vec<Update>> {
+    graph.nodes[file.index()].dyndep_pending = false;
+    let path = graph.path(file);
+    let text = load::read(graph.arena, disk, path)?;
+    let mut mentioned = parse(graph, path, text)?;
+    let mut updates = Vec::with_capacity(users.len());
+    for user in users {
+        let Some(update) = mentioned.remove(user) else {
+            let out = graph.path(graph.edge(*user).outs[0]);
+            return Err(Error::of(&[b"'", out, b"' not mentioned in its dyndep file '", path, b"'"]));
+        };
+        apply(graph, file, &update)?;
+        updates.push(update);
+    }
+    match mentioned.into_keys().min() {
+        None => Ok(updates),
+        Some(stranger) => {
+            let out = graph.path(graph.edge(stranger).outs[0]);
+            let middle = b"' whose build statement does not have a dyndep binding for the file";
+            Err(Error::of(&[b"dyndep file '", path, b"' mentions output '", out, middle]))
+        }
+    }
+}
+
+fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
+    if update.restat {
+        set_restat(graph, update.edge);
+    }
+    let arena = graph.arena;
+    let edge = &mut graph.edges[update.edge.index()];
+    let uses = edge.ins.iter().filter(|&&node| node == file).count();
+    edge.outs = arena.alloc_slice_copy(&[edge.outs, &update.outs].concat());
+    edge.ins = arena.alloc_slice_copy(&[edge.dirtying_ins(), &update.ins, edge.order_only()].concat());
+    // An edge that names the file twice as an input would get its outputs twice.
+    for &out in update.outs.iter().chain(update.outs.first().filter(|_| uses > 1)) {
+        if graph.nodes[out.index()].in_edge.replace(update.edge).is_some() {
+            return Err(Error::of(&[b"multiple rules generate ", graph.path(out)]));
+        }
+    }
+    Ok(())
+}
+
+/// As if the edge had the binding; ninja gives it to the whole file where the edge has none of its own.
+fn set_restat(graph: &mut Graph<'_>, edge: EdgeId) {
+    let arena = graph.arena;
+    let edge = &mut graph.edges[edge.index()];
+    let restat: (Text<'_>, Text<'_>) = (b"restat", b"1");
+    match edge.bindings {
+        [] => {
+            let scope = edge.scope;
+            graph.set_variable(scope, restat.0, restat.1);
+        }
+        bindings => edge.bindings = arena.alloc_slice_copy(&[bindings, &[restat]].concat()),
+    }
+}
+
+/// What a dyndep file says, by edge. New paths become nodes.
+fn parse<'t>(graph: &mut Graph<'t>, path: Text<'t>, text: Text<'t>) -> Result<Map<EdgeId, Update>> {
+    let mut parser = Parser { graph, lexer: Lexer::new(path, text), updates: Map::default() };
+    parser.run()?;
+    Ok(parser.updates)
+}
+
+struct Parser<'g, 't> {
+    graph: &'g mut Graph<'t>,
+    lexer: Lexer<'t>,
+    updates: Map<EdgeId, Update>,
+}
+
+/// What must come first in a dyndep file.
+const NO_VERSION: &[u8] = b"expected 'ninja_dyndep_version = ...'";
+
+impl<'t> Parser<'_, 't> {
+    fn run(&mut self) -> Result<()> {
+        let mut versioned = false;
+        loop {
+            match self.lexer.token() {
+                Token::Newline => {}
+                Token::Build if versioned => self.build()?,
+                Token::Ident if !versioned => {
+                    self.version()?;
+                    versioned = true;
+                }
+                Token::Eof if versioned => return Ok(()),
+                Token::Build | Token::Eof => return Err(self.lexer.error(&[NO_VERSION])),
+                Token::Error => return Err(self.lexer.lexing_error()),
+                other => return Err(self.lexer.error(&[b"unexpected ", other.name().as_bytes()])),
+            }
+        }
+    }
+
+    fn version(&mut self) -> Result<()> {
+        self.lexer.unread();
+        let (name, value) = self.assignment()?;
+        if name != b"ninja_dyndep_version" {
+            return Err(self.lexer.error(&[NO_VERSION]));
+        }
+        if version::parse(&value) != (1, 0) {
+            return Err(self.lexer.error(&[b"unsupported 'ninja_dyndep_version = ", &value, b"'"]));
+        }
+        Ok(())
+    }
+
+    fn assignment(&mut self) -> Result<(Text<'t>, Vec<u8>)> {
+        let name = self.lexer.name().ok_or_else(|| self.lexer.error(&[b"expected variable name"]))?;
+        self.lexer.expect(Token::Equals)?;
+        let raw = self.lexer.value()?;
+        Ok((name, self.value(raw)?))
+    }
+
+    /// No variable has a value here.
+    fn value(&self, raw: Raw<'t>) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        append_value(raw, &mut value, |_| None)?;
+        Ok(value)
+    }
+
+    fn path(&self, raw: Raw<'t>) -> Result<Vec<u8>> {
+        let value = self.value(raw)?;
+        if value.is_empty() {
+            return Err(self.lexer.error(&[b"empty path"]));
+        }
+        let mut path = Vec::new();
+        canonicalize_into(&value, &mut path);
+        Ok(path)
+    }
+
+    fn nodes(&mut self, raws: &[Raw<'t>]) -> Result<Vec<NodeId>> {
+        raws.iter().map(|&raw| self.path(raw).map(|path| self.graph.intern(&path))).collect()
+    }
+
+    /// `build out | outs: dyndep | ins`, and perhaps `restat = 1`
+    fn build(&mut self) -> Result<()> {
+        let edge = self.edge()?;
+        if !self.lexer.path()?.text.is_empty() {
+            return Err(self.lexer.error(&[b"explicit outputs not supported"]));
+        }
+        let Some(outs) = self.implicit_paths() else { return Ok(()) };
+        self.lexer.expect(Token::Colon)?;
+        if self.lexer.name() != Some(b"dyndep") {
+            return Err(self.lexer.error(&[b"expected build command name 'dyndep'"]));
+        }
+        if !self.lexer.path()?.text.is_empty() {
+            return Err(self.lexer.error(&[b"explicit inputs not supported"]));
+        }
+        let Some(ins) = self.implicit_paths() else { return Ok(()) };
+        if self.lexer.peek(Token::Pipe2) {
+            return Err(self.lexer.error(&[b"order-only inputs not supported"]));
+        }
+        self.lexer.expect(Token::Newline)?;
+        let restat = self.restat()?;
+        let ins = self.nodes(&ins)?;
+        let outs = self.nodes(&outs)?;
+        self.updates.insert(edge, Update { edge, outs, ins, restat });
+        Ok(())
+    }
+
+    /// The edge of the output that a statement begins with; its entry is made at once, and stays empty if ninja
+    /// loses the rest of the statement.
+    fn edge(&mut self) -> Result<EdgeId> {
+        let raw = self.lexer.path()?;
+        if raw.text.is_empty() {
+            return Err(self.lexer.error(&[b"expected path"]));
+        }
+        let path = self.path(raw)?;
+        let known = self.graph.lookup(&path).and_then(|node| self.graph.node(node).in_edge);
+        let Some(edge) = known else {
+            return Err(self.lexer.error(&[b"no build statement exists for '", &path, b"'"]));
+        };
+        let update = Update { edge, outs: Vec::new(), ins: Vec::new(), restat: false };
+        match self.updates.insert(edge, update) {
+            None => Ok(edge),
+            Some(_) => Err(self.lexer.error(&[b"multiple statements for '", &path, b"'"])),
+        }
+    }
+
+    /// The paths behind a `|`. None where a path is broken: ninja drops the statement without a word, and goes on
+    /// with the broken path as if it were the next statement.
+    fn implicit_paths(&mut self) -> Option<Vec<Raw<'t>>> {
+        let mut paths = Vec::new();
+        self.lexer.paths(Some(Token::Pipe), &mut paths).ok()?;
+        Some(paths)
+    }
+
+    fn restat(&mut self) -> Result<bool> {
+        if !self.lexer.peek(Token::Indent) {
+            return Ok(false);
+        }
+        let (name, value) = self.assignment()?;
+        if name != b"restat" {
+            return Err(self.lexer.error(&[b"binding is not 'restat'"]));
+        }
+        Ok(!value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;
