@@ -14,3 +14,5 @@ pub mod log;
 #[cfg(test)]
 pub(crate) mod mutate;
 pub mod spell;
+pub mod targets;
+pub mod tools;

@@ -1,0 +1,100 @@
+//! From what the user calls a target to its node: names, `source^`, the `default` statements, the graph's roots.
+//! Does not know what is to be done with the targets.
+
+use crate::canon;
+use crate::error::{Error, Result};
+use crate::graph::{Edge, Graph, NodeId};
+use crate::log::DepsLog;
+use crate::spell;
+
+/// Where a name is looked for besides the graph.
+#[derive(Clone, Copy, Default)]
+pub struct Hints<'a> {
+    /// A name that is no path of the graph may be one below this directory; empty where it may not.
+    pub builddir: &'a [u8],
+    /// Knows who read a header: for `header.h^`.
+    pub deps_log: Option<&'a DepsLog>,
+}
+
+/// The node that one argument names. `source^` is the first output of the first edge that uses `source`.
+pub fn collect_target(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<NodeId> {
+    if arg.is_empty() {
+        return Err("empty path".into());
+    }
+    let mut path = canonical(arg);
+    let wants_dependent = path.last() == Some(&b'^');
+    if wants_dependent {
+        path.pop();
+    }
+    let Some(node) = graph.lookup(&path).or_else(|| below_builddir(graph, hints.builddir, &path)) else {
+        return Err(unknown(graph, &path));
+    };
+    if !wants_dependent {
+        return Ok(node);
+    }
+    dependent(graph, hints, node).ok_or_else(|| Error::of(&[b"'", graph.path(node), b"' has no out edge"]))
+}
+
+/// The nodes that the arguments name; without any, the default ones.
+pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
+    if args.is_empty() {
+        return default_nodes(graph);
+    }
+    args.iter().map(|arg| collect_target(graph, hints, arg)).collect()
+}
+
+/// What is built where no target is named: the `default` statements' or else the roots.
+pub fn default_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
+    if graph.defaults.is_empty() { root_nodes(graph) } else { Ok(graph.defaults.clone()) }
+}
+
+/// All outputs that no edge uses, in the order of the manifest.
+pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
+    let mut used = vec![false; graph.nodes.len()];
+    for edge in &graph.edges {
+        edge.ins.iter().chain(itself(edge)).for_each(|node| used[node.index()] = true);
+    }
+    let outs = graph.edges.iter().flat_map(|edge| edge.outs).copied();
+    let roots: Vec<_> = outs.filter(|node| !used[node.index()]).collect();
+    if roots.is_empty() && !graph.edges.is_empty() {
+        return Err("could not determine root nodes of build graph".into());
+    }
+    Ok(roots)
+}
+
+/// The output of a phony edge that named itself as its input. Ninja drops the input, but still counts a use of it.
+pub(crate) fn itself<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
+    edge.outs.first().filter(|_| edge.names_itself)
+}
+
+fn canonical(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    canon::canonicalize_into(path, &mut out);
+    out
+}
+
+fn below_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<NodeId> {
+    if builddir.is_empty() {
+        return None;
+    }
+    graph.lookup(&canonical(&[builddir, b"/", path].concat()))
+}
+
+fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId> {
+    let uses = |edge: &&Edge<'_>| edge.ins.contains(&node) || itself(edge) == Some(&node);
+    match graph.edges.iter().find(uses) {
+        Some(edge) => edge.outs.first().copied(),
+        None => hints.deps_log.and_then(|log| log.first_reader(node)),
+    }
+}
+
+fn unknown(graph: &Graph<'_>, path: &[u8]) -> Error {
+    let paths = || graph.nodes.iter().map(|node| node.path);
+    let hint = match path {
+        b"clean" => b"ninja -t clean",
+        b"help" => b"ninja -h".as_slice(),
+        _ => spell::closest(path, paths()).unwrap_or_default(),
+    };
+    let suggestion = if hint.is_empty() { Vec::new() } else { [b", did you mean '", hint, b"'?"].concat() };
+    Error::of(&[b"unknown target '", path, b"'", &suggestion])
+}

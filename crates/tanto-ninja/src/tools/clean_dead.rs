@@ -1,0 +1,27 @@
+//! `-t cleandead`: removes what the build log says was made and the manifest no longer names.
+
+use super::clean::Cleaner;
+use super::{Context, Outcome};
+use crate::graph::Graph;
+
+pub(super) fn run(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
+    let build_log = context.build_log;
+    let mut cleaner = Cleaner::start(context)?;
+    let named = named_by_edges(cleaner.graph());
+    for (path, _) in build_log.entries() {
+        let is_named = cleaner.graph().lookup(path).is_some_and(|node| named[node.index()]);
+        if !is_named {
+            cleaner.remove(path)?;
+        }
+    }
+    cleaner.end()
+}
+
+/// For each node, whether an edge has it as an output or input. The deps log may know more paths than the edges.
+fn named_by_edges(graph: &Graph<'_>) -> Vec<bool> {
+    let mut named = vec![false; graph.nodes.len()];
+    for node in graph.edges.iter().flat_map(|edge| edge.outs.iter().chain(edge.ins)) {
+        named[node.index()] = true;
+    }
+    named
+}

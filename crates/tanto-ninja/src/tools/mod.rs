@@ -1,0 +1,244 @@
+//! Ninja's `-t` tools: the table of them, and what they share. Does not know how the program was started, nor how a
+//! build is run.
+
+use std::io::{self, Write};
+
+use crate::disk::Disk;
+use tanto_sys::error::text as text_of;
+
+use crate::error::{Error, Result};
+use crate::graph::{EdgeId, Graph, NodeId};
+use crate::log::{BuildLog, DepsLog};
+use crate::spell;
+use crate::targets::{self, Hints};
+
+mod browse;
+mod browse_page;
+mod clean;
+mod clean_dead;
+mod commands;
+mod compdb;
+mod deps;
+mod getopt;
+mod graph;
+mod inputs;
+mod json;
+mod logs;
+mod missing_deps;
+mod query;
+mod rules;
+mod targets_list;
+mod urtle;
+mod walk;
+
+use When::{AfterFlags, AfterLoad, AfterLogs};
+
+/// What must be loaded before a tool runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Nothing: the graph is empty.
+    AfterFlags,
+    /// The manifest.
+    AfterLoad,
+    /// The manifest and both logs; `Options::builddir` is set.
+    AfterLogs,
+}
+
+/// One of the tools.
+pub struct Tool {
+    /// What `-t` calls it.
+    pub name: &'static str,
+    /// What `-t list` says of it; `None` hides it.
+    pub description: Option<&'static str>,
+    /// What it needs.
+    pub when: When,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+}
+
+/// What the command line says that tools care about.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// `-n`: say what would be done.
+    pub dry_run: bool,
+    /// `-v`.
+    pub verbose: bool,
+    /// The argument that named the tool (`clean`, or `-tclean`): usage errors begin with it.
+    pub called: Vec<u8>,
+    /// The manifest's `builddir`; empty where it sets none, or the tool does not run after the logs.
+    pub builddir: Vec<u8>,
+    /// `-f`.
+    pub manifest: Vec<u8>,
+}
+
+/// What a tool works on.
+pub struct Context<'c, 't> {
+    /// The manifest's graph. Tools load dyndep files into it.
+    pub graph: &'c mut Graph<'t>,
+    /// What was built. Empty unless the tool runs after the logs.
+    pub build_log: &'c BuildLog,
+    /// What compilers read. Empty unless the tool runs after the logs.
+    pub deps_log: &'c DepsLog,
+    /// The files.
+    pub disk: &'c mut dyn Disk,
+    /// The command line.
+    pub options: &'c Options,
+    /// Standard output, buffered.
+    pub out: &'c mut dyn Write,
+    /// Standard error.
+    pub err: &'c mut dyn Write,
+}
+
+/// Why a tool ended early.
+enum Stop {
+    /// `ninja: error: ...` or `ninja: fatal: ...`
+    Error(Error),
+    /// The tool's usage goes to standard output.
+    Usage(&'static str),
+    /// Standard output or error failed.
+    Io(io::Error),
+}
+
+/// The exit code.
+type Outcome = std::result::Result<i32, Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Error(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Stop::Io(error)
+    }
+}
+
+/// All tools, in the order of `-t list`.
+pub const TOOLS: &[Tool] = &[
+    tool("browse", "browse dependency graph in a web browser", AfterLoad, browse::run),
+    tool("clean", "clean built files", AfterLoad, clean::run),
+    tool("commands", "list all commands required to rebuild given targets", AfterLoad, commands::run),
+    tool("inputs", "list all inputs required to rebuild given targets", AfterLoad, inputs::run),
+    tool("multi-inputs", "print one or more sets of inputs required to build targets", AfterLoad, inputs::run_multi),
+    tool("deps", "show dependencies stored in the deps log", AfterLogs, deps::run),
+    tool("missingdeps", "check deps log dependencies on generated files", AfterLogs, missing_deps::run),
+    tool("graph", "output graphviz dot file for targets", AfterLoad, graph::run),
+    tool("query", "show inputs/outputs for a path", AfterLogs, query::run),
+    tool("targets", "list targets by their rule or depth in the DAG", AfterLoad, targets_list::run),
+    tool("compdb", "dump JSON compilation database to stdout", AfterLoad, compdb::run),
+    tool(
+        "compdb-targets",
+        "dump JSON compilation database for a given list of targets to stdout",
+        AfterLoad,
+        compdb::run_for_targets,
+    ),
+    tool("recompact", "recompacts ninja-internal data structures", AfterLoad, logs::run_recompact),
+    tool("restat", "restats all outputs in the build log", AfterFlags, logs::run_restat),
+    tool("rules", "list all rules", AfterLoad, rules::run),
+    tool("cleandead", "clean built files that are no longer produced by the manifest", AfterLogs, clean_dead::run),
+    Tool { name: "urtle", description: None, when: AfterFlags, run: urtle::run },
+];
+
+const fn tool(
+    name: &'static str,
+    description: &'static str,
+    when: When,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+) -> Tool {
+    Tool { name, description: Some(description), when, run }
+}
+
+/// The tool of this name.
+pub fn find(name: &[u8]) -> Result<&'static Tool> {
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.name.as_bytes() == name) {
+        return Ok(tool);
+    }
+    match spell::closest(name, TOOLS.iter().map(|tool| tool.name.as_bytes())) {
+        Some(nearest) => Err(Error::fatal(&[b"unknown tool '", name, b"', did you mean '", nearest, b"'?"])),
+        None => Err(Error::fatal(&[b"unknown tool '", name, b"'"])),
+    }
+}
+
+/// What `-t list` prints.
+pub fn list() -> String {
+    let line = |tool: &Tool| tool.description.map(|text| format!("{:>11}  {text}\n", tool.name));
+    let lines: String = TOOLS.iter().filter_map(line).collect();
+    format!("ninja subtools:\n{lines}")
+}
+
+impl Tool {
+    /// It writes nothing, neither logs nor anything else.
+    pub fn only_answers(&self) -> bool {
+        !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
+    }
+
+    /// Runs the tool and says the exit code; its messages are written. An error is standard output's or standard
+    /// error's (a closed pipe, a full disk).
+    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<i32> {
+        let code = match (self.run)(context, args) {
+            Ok(code) => code,
+            Err(stop) => {
+                context.report(stop)?;
+                1
+            }
+        };
+        context.out.flush()?;
+        Ok(code)
+    }
+}
+
+impl<'t> Context<'_, 't> {
+    fn report(&mut self, stop: Stop) -> io::Result<()> {
+        match stop {
+            Stop::Error(Error { text, fatal: false }) => self.say(b"error", &text),
+            Stop::Error(Error { text, fatal: true }) => self.say(b"fatal", &text),
+            Stop::Usage(text) => self.out.write_all(text.as_bytes()),
+            Stop::Io(error) => Err(error),
+        }
+    }
+
+    /// A line on standard error, behind everything printed so far.
+    fn say(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
+        self.out.flush()?;
+        self.err.write_all(&[b"ninja: ", level, b": ", text, b"\n"].concat())
+    }
+
+    fn error(&mut self, text: &[u8]) -> io::Result<()> {
+        self.say(b"error", text)
+    }
+
+    fn warn(&mut self, text: &[u8]) -> io::Result<()> {
+        self.say(b"warning", text)
+    }
+
+    fn warn_if(&mut self, text: Option<Vec<u8>>) -> io::Result<()> {
+        text.map_or(Ok(()), |text| self.warn(&text))
+    }
+
+    fn hints(&self) -> Hints<'_> {
+        Hints { builddir: &self.options.builddir, deps_log: Some(self.deps_log) }
+    }
+
+    fn target(&self, arg: &[u8]) -> Result<NodeId> {
+        targets::collect_target(self.graph, self.hints(), arg)
+    }
+
+    fn targets(&self, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
+        targets::collect_targets(self.graph, self.hints(), args)
+    }
+
+    /// Loads the edge's dyndep file, unless that was tried before.
+    fn load_dyndep(&mut self, _edge: EdgeId) -> Result<()> {
+        Ok(())
+    }
+
+    /// The name of an edge's rule.
+    fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
+        self.graph.rules[self.graph.edge(edge).rule.index()].name
+    }
+}
+
+/// The message that a file could not be looked at.
+fn stat_failed(path: &[u8], error: &io::Error) -> Vec<u8> {
+    [b"stat(", path, b"): ", &text_of(error)].concat()
+}

@@ -1,0 +1,105 @@
+//! `-t query`: what a path is made from, and what is made from it.
+
+use super::{Context, Outcome, Stop};
+use crate::graph::{EdgeId, Graph, NodeId, OutEdges};
+use crate::targets::itself;
+
+/// Who uses a node: as the manifest has it, then what dyndep files added since, in that order.
+struct Users {
+    inputs: OutEdges,
+    validations: OutEdges,
+    added: Vec<(NodeId, EdgeId)>,
+}
+
+impl Users {
+    fn new(graph: &Graph<'_>) -> Self {
+        let inputs = OutEdges::new(graph, |edge| edge.ins);
+        let validations = OutEdges::new(graph, |edge| edge.validations);
+        Users { inputs, validations, added: Vec::new() }
+    }
+
+    /// The edges that have `node` as an input.
+    fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
+        let mut users = self.inputs.of(node).to_vec();
+        if let Some(edge) = graph.node(node).in_edge.filter(|edge| itself(graph.edge(*edge)) == Some(&node)) {
+            users.push(edge);
+            users.sort_unstable();
+        }
+        users.extend(self.added.iter().filter(|(input, _)| *input == node).map(|(_, edge)| *edge));
+        users
+    }
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+    if args.is_empty() {
+        return Err(Stop::Error("expected a target to query".into()));
+    }
+    let mut users = Users::new(context.graph);
+    for arg in args {
+        let node = context.target(arg)?;
+        context.out.write_all(&[context.graph.path(node), b":\n"].concat())?;
+        if let Some(edge) = context.graph.node(node).in_edge {
+            load_dyndep(context, &mut users, edge)?;
+            made_from(context, edge)?;
+        }
+        made_with_it(context, &users, node)?;
+    }
+    Ok(0)
+}
+
+/// Loads the edge's dyndep file, and notes whose inputs it adds.
+fn load_dyndep(context: &mut Context<'_, '_>, users: &mut Users, edge: EdgeId) -> Result<(), Stop> {
+    let Some(file) = context.graph.edge(edge).dyndep.filter(|file| context.graph.node(*file).dyndep_pending) else {
+        return Ok(());
+    };
+    let same_file = |graph: &Graph<'_>| -> Vec<(EdgeId, usize)> {
+        let edges = graph.edge_ids().filter(|edge| graph.edge(*edge).dyndep == Some(file));
+        edges.map(|edge| (edge, graph.edge(edge).dirtying_ins().len())).collect()
+    };
+    let before = same_file(context.graph);
+    if let Err(error) = context.load_dyndep(edge) {
+        context.warn(&[&error.text, b"\n".as_slice()].concat())?;
+    }
+    for (edge, known) in before {
+        let new = &context.graph.edge(edge).dirtying_ins()[known..];
+        users.added.extend(new.iter().map(|node| (*node, edge)));
+    }
+    Ok(())
+}
+
+fn made_from(context: &mut Context<'_, '_>, id: EdgeId) -> Result<(), Stop> {
+    context.out.write_all(&[b"  input: ", context.rule_name(id), b"\n"].concat())?;
+    let edge = context.graph.edge(id);
+    let implicit = &edge.dirtying_ins()[edge.explicit_ins as usize..];
+    for (label, nodes) in [(b"".as_slice(), edge.explicit()), (b"| ", implicit), (b"|| ", edge.order_only())] {
+        for &node in nodes {
+            context.out.write_all(&[b"    ", label, context.graph.path(node), b"\n"].concat())?;
+        }
+    }
+    if !edge.validations.is_empty() {
+        context.out.write_all(b"  validations:\n")?;
+    }
+    for &node in edge.validations {
+        context.out.write_all(&[b"    ", context.graph.path(node), b"\n"].concat())?;
+    }
+    Ok(())
+}
+
+fn made_with_it(context: &mut Context<'_, '_>, users: &Users, node: NodeId) -> Result<(), Stop> {
+    context.out.write_all(b"  outputs:\n")?;
+    for edge in users.of(context.graph, node) {
+        outputs(context, edge)?;
+    }
+    let validated = users.validations.of(node);
+    if !validated.is_empty() {
+        context.out.write_all(b"  validation for:\n")?;
+    }
+    validated.iter().try_for_each(|edge| outputs(context, *edge))
+}
+
+fn outputs(context: &mut Context<'_, '_>, edge: EdgeId) -> Result<(), Stop> {
+    for &node in context.graph.edge(edge).outs {
+        context.out.write_all(&[b"    ", context.graph.path(node), b"\n"].concat())?;
+    }
+    Ok(())
+}
