@@ -1,3 +1,42 @@
 //! The program: its doors, its settings and its wiring. Everything else it asks the other crates.
 
-fn main() {}
+mod commands;
+mod completions;
+mod doctor;
+mod flags;
+mod help;
+mod man;
+mod settings;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+use crate::settings::Surroundings;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let program = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    match Door::of(program.as_bytes()) {
+        Door::Ninja => build(Door::Ninja, program.as_bytes(), &args),
+        Door::Tanto => command(&args),
+    }
+}
+
+fn command(args: &[OsString]) -> ExitCode {
+    match args.split_first() {
+        Some((name, rest)) if name == "build" => build(Door::Tanto, b"tanto build", rest),
+        _ => commands::run(args).exit(),
+    }
+}
+
+fn build(door: Door, program: &[u8], args: &[OsString]) -> ExitCode {
+    let mut warn = |text: &[u8]| eprintln!("{}: warning: {}", door.name(), String::from_utf8_lossy(text));
+    match flags::options(door, program, args, &Surroundings::of_process(), &mut warn) {
+        Ok(options) => Stop::failed(options.door, "fatal", b"nothing is built yet").exit(),
+        Err(stop) => stop.exit(),
+    }
+}

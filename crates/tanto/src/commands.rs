@@ -1,0 +1,100 @@
+//! Tanto's own subcommands: the table from which help texts, the man page and the completions are made, and the way
+//! to each but `build`. Does not know how they do what they do.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::flags::door::Door;
+use crate::flags::modes;
+use crate::flags::stop::Stop;
+use crate::settings::Surroundings;
+use crate::{completions, doctor, help, man};
+
+/// A subcommand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// What follows the name.
+    pub args: &'static str,
+    /// One line.
+    pub doc: &'static str,
+    /// Everything else there is to say, in paragraphs.
+    pub more: &'static str,
+    /// It takes the flags of the table.
+    pub flags: bool,
+}
+
+/// All that a user may type.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "build",
+        args: "[options] [targets...]",
+        doc: "bring targets up to date, as ninja does",
+        more: "Reads build.ninja of the current directory (or of the one that -C names), and runs the commands that \
+               are needed to bring the targets up to date. Without targets it is those that the file's default \
+               statements name.",
+        flags: true,
+    },
+    Command {
+        name: "doctor",
+        args: "[options]",
+        doc: "show every setting and where it comes from",
+        more: "Takes the options of `tanto build`, and shows what they and the other sources come to: each setting's \
+               value and who said it, the log of the build directory, the processors of this machine, a jobserver, \
+               and whether the `ninja` that other programs find is this one.",
+        flags: true,
+    },
+    Command {
+        name: "help",
+        args: "[command]",
+        doc: "tell more of a command",
+        more: "Without a command, lists them.",
+        flags: false,
+    },
+];
+
+/// The command of this name.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name.as_bytes() == name)
+}
+
+/// Runs a command line that is no build.
+pub fn run(args: &[OsString]) -> Stop {
+    let Some((name, rest)) = args.split_first() else {
+        return Stop { out: Vec::new(), err: help::overview().into_bytes(), code: 1 };
+    };
+    match name.as_bytes() {
+        b"doctor" => doctor::run(rest, &Surroundings::of_process()),
+        b"help" | b"-h" | b"--help" => help_on(rest),
+        b"--version" | b"-V" => Stop::printed(format!("{}\n", Door::Tanto.version()), 0),
+        b"generate" => generate(rest),
+        name => unknown(name),
+    }
+}
+
+fn help_on(topics: &[OsString]) -> Stop {
+    let Some(topic) = topics.first() else {
+        return Stop::printed(help::overview(), 0);
+    };
+    match find(topic.as_bytes()) {
+        Some(command) => Stop::printed(help::topic(command), 0),
+        None => unknown(topic.as_bytes()),
+    }
+}
+
+fn unknown(name: &[u8]) -> Stop {
+    let message = modes::unknown("command", name, COMMANDS.iter().map(|command| command.name));
+    Stop::failed(Door::Tanto, "error", &message)
+}
+
+/// What `./install` puts beside the program. No command for a user, and in no table.
+fn generate(what: &[OsString]) -> Stop {
+    match what.first().map(|word| word.as_bytes()) {
+        Some(b"man") => Stop::printed(man::page(), 0),
+        Some(b"bash") => Stop::printed(completions::bash::script(), 0),
+        Some(b"zsh") => Stop::printed(completions::zsh::script(), 0),
+        Some(b"fish") => Stop::printed(completions::fish::script(), 0),
+        _ => Stop::failed(Door::Tanto, "error", b"generate what: man, bash, zsh or fish?"),
+    }
+}

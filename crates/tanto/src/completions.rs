@@ -1,0 +1,93 @@
+//! Completions for shells, from the tables of flags and commands. They ask Tanto itself for a build's targets.
+
+pub mod bash;
+pub mod fish;
+pub mod zsh;
+
+use crate::flags::modes::TOOLS;
+use crate::flags::table::{FLAGS, Flag};
+
+/// The names of the tools that `-t list` lists.
+fn tool_names() -> Vec<&'static str> {
+    TOOLS.iter().filter(|(_, doc)| doc.is_some()).map(|(name, _)| *name).collect()
+}
+
+/// Each way to write each flag: `-v`, `--verbose`.
+fn spellings(flag: &Flag) -> Vec<String> {
+    let short = flag.short.map(|letter| format!("-{}", letter as char));
+    let long = flag.long.map(|name| format!("--{name}"));
+    short.into_iter().chain(long).collect()
+}
+
+/// Every spelling of every flag.
+fn all_spellings() -> Vec<String> {
+    FLAGS.iter().flat_map(spellings).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use std::process::{Command, Stdio};
+
+    /// Asks `program` what it thinks of `text`; says so and passes if there is no such program here.
+    pub fn check(program: &str, args: &[&str], text: &str) {
+        let file = std::env::temp_dir().join(format!("tanto-{}-{program}", std::process::id()));
+        std::fs::write(&file, text).expect("a temporary file");
+        let asked = Command::new(program).args(args).arg(&file).stdin(Stdio::null()).output();
+        std::fs::remove_file(&file).expect("the file is still there");
+        match asked {
+            Err(error) if error.kind() == ErrorKind::NotFound => println!("skipped: no {program} here"),
+            Err(error) => panic!("{program}: {error}"),
+            Ok(output) => {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && complaint.is_empty(), "{program}: {complaint}");
+            }
+        }
+    }
+
+    #[test]
+    fn shells_can_read_their_scripts() {
+        check("bash", &["-n"], &bash::script());
+        check("zsh", &["-n"], &zsh::script());
+        check("fish", &["-n"], &fish::script());
+    }
+
+    #[test]
+    fn every_flag_is_completed() {
+        let (bash, zsh, fish) = (bash::script(), zsh::script(), fish::script());
+        for flag in FLAGS {
+            for spelling in spellings(flag) {
+                assert!(bash.contains(&format!("{spelling} ")), "{spelling}");
+                assert!(zsh.contains(&spelling), "{spelling}");
+            }
+            let fishy = flag.short.map(|letter| format!(" -s {}", letter as char)).unwrap_or_default();
+            assert!(fish.contains(&fishy), "{flag:?}");
+            assert!(flag.long.is_none_or(|long| fish.contains(&format!(" -l {long}"))), "{flag:?}");
+        }
+    }
+
+    /// Bash's script, run: what it offers for a command line.
+    fn offered(words: &[&str]) -> Vec<String> {
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let last = words.len() - 1;
+        let script = format!(
+            "{}\nCOMP_WORDS=({}); COMP_CWORD={last}; _tanto; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            bash::script(),
+            quoted.join(" ")
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &script]).output().expect("bash");
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
+    }
+
+    #[test]
+    fn bash_offers_what_fits() {
+        assert_eq!(offered(&["tanto", "bu"]), ["build"]);
+        assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
+        assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);
+        assert_eq!(offered(&["tanto", "build", "-d", "keep"]), ["keepdepfile", "keeprsp"]);
+        assert_eq!(offered(&["tanto", "build", "-t", "compdb"]), ["compdb", "compdb-targets"]);
+        assert_eq!(offered(&["tanto", "build", "-j", ""]), Vec::<String>::new());
+        assert_eq!(offered(&["tanto", "help", "build", "x"]), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,66 @@
+//! The completion script for bash.
+
+use crate::commands::COMMANDS;
+use crate::completions::{all_spellings, spellings, tool_names};
+use crate::flags::table::{FLAGS, Flag, Shape};
+
+/// The whole script.
+pub fn script() -> String {
+    let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    let values: String = FLAGS.iter().filter_map(value_case).collect();
+    FRAME
+        .replace("@COMMANDS@", &commands.join(" "))
+        .replace("@FLAGS@", &(all_spellings().join(" ") + " "))
+        .replace("@VALUES@", &values)
+}
+
+const FRAME: &str = r#"# Completion for tanto in bash; made from the program's own tables: 'tanto generate bash'.
+
+# The targets of the build that the command line so far is about.
+_tanto_targets() {
+    local i place=()
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+            -C | -f) place+=("${COMP_WORDS[i]}" "${COMP_WORDS[i + 1]}") ;;
+            -t) return ;;
+        esac
+    done
+    "${COMP_WORDS[0]}" build "${place[@]}" -t targets all 2>/dev/null | sed 's/: [^:]*$//'
+}
+
+_tanto_flags() {
+    local cur=${COMP_WORDS[COMP_CWORD]}
+    case ${COMP_WORDS[COMP_CWORD - 1]} in
+@VALUES@    esac
+    case $cur in
+        -*) mapfile -t COMPREPLY < <(compgen -W '@FLAGS@' -- "$cur") ;;
+        *) mapfile -t COMPREPLY < <(IFS=$'\n' && compgen -W "$(_tanto_targets)" -- "$cur") ;;
+    esac
+}
+
+_tanto() {
+    local cur=${COMP_WORDS[COMP_CWORD]}
+    COMPREPLY=()
+    case $COMP_CWORD:${COMP_WORDS[1]} in
+        1:* | 2:help) mapfile -t COMPREPLY < <(compgen -W '@COMMANDS@' -- "$cur") ;;
+        *:build | *:doctor) _tanto_flags ;;
+    esac
+}
+
+complete -F _tanto tanto
+"#;
+
+/// What follows a flag that takes a value.
+fn value_case(flag: &Flag) -> Option<String> {
+    let words = match flag.value?.shape {
+        Shape::Directory => "-d".to_owned(),
+        Shape::File => "-f".to_owned(),
+        Shape::OneOf(words) => format!("-W '{}'", words.join(" ")),
+        Shape::Tool => format!("-W '{}'", tool_names().join(" ")),
+        Shape::Free => return Some(format!("        {}) return ;;\n", spellings(flag).join(" | "))),
+    };
+    let pattern = spellings(flag).join(" | ");
+    Some(format!(
+        "        {pattern})\n            mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\")\n            return ;;\n"
+    ))
+}

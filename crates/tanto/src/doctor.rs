@@ -1,0 +1,208 @@
+//! `tanto doctor`: each setting's value and where it came from, and what of the machine matters to a build. Runs no
+//! program and writes nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use tanto_record::ninja::Verbosity;
+use tanto_sys::cpu;
+
+use crate::flags::door::{Door, NINJA_VERSION};
+use crate::flags::low::LowArgs;
+use crate::flags::stop::{Halt, Stop};
+use crate::flags::{self};
+use crate::settings::layer::{ConfigFile, Jobs, Origin, Said, StatusFormat};
+use crate::settings::{self, Settings, Surroundings};
+use crate::{commands, help};
+
+/// A line of the report: what, its value, and where the value came from.
+struct Row(&'static str, Vec<u8>, Vec<u8>);
+
+/// What `tanto doctor` prints for these arguments.
+pub fn run(args: &[OsString], around: &Surroundings) -> Stop {
+    let mut warnings = Vec::new();
+    let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"tanto: warning: ", text, b"\n"].concat());
+    match flags::all(args, around, &mut warn) {
+        Ok(low) => Stop { out: report(low, around), err: warnings, code: 0 },
+        Err(Halt::Help) => Stop::printed(commands::find(b"doctor").map(help::topic).unwrap_or_default(), 0),
+        Err(halt) => Stop::of(halt, Door::Tanto, b"tanto doctor"),
+    }
+}
+
+fn report(low: LowArgs, around: &Surroundings) -> Vec<u8> {
+    let settings = Settings::of(low.layer, Door::Tanto);
+    let dir = low.dir.as_deref();
+    let mut text = format!("{}; as ninja it is {NINJA_VERSION}\n\n", Door::Tanto.version()).into_bytes();
+    text.extend(aligned(&setting_rows(&settings, dir, around)));
+    text.push(b'\n');
+    text.extend(aligned(&machine_rows(dir, around)));
+    text
+}
+
+fn aligned(rows: &[Row]) -> Vec<u8> {
+    let width = |column: fn(&Row) -> usize| rows.iter().map(column).max().unwrap_or(0) + 2;
+    let (first, second) = (width(|row| row.0.len()), width(|row| row.1.len()));
+    let mut text = Vec::new();
+    for Row(name, value, from) in rows {
+        let mut line = format!("{name:<first$}").into_bytes();
+        line.extend_from_slice(value);
+        if !from.is_empty() {
+            line.resize(line.len() + second - value.len(), b' ');
+            line.extend_from_slice(from);
+        }
+        text.extend_from_slice(&line);
+        text.push(b'\n');
+    }
+    text
+}
+
+fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
+    let from = |origin| origin_text(origin, dir, around);
+    let mut rows = vec![
+        Row("jobs", jobs(settings.jobs.value), from(settings.jobs.origin)),
+        Row("keep-going", limit(settings.keep_going.value), from(settings.keep_going.origin)),
+        Row("max-load", load(settings.max_load.value), from(settings.max_load.origin)),
+        Row("verbosity", verbosity(settings.verbosity.value).into(), from(settings.verbosity.origin)),
+        Row("status", status(&settings.status), from(settings.status.origin)),
+        Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
+    ];
+    if settings.jobs.origin == Origin::Default {
+        rows[0].2 = format!("default (under the name ninja: {})", Jobs::ProcessorsAndMore.limit(cpu::count)).into();
+    }
+    rows
+}
+
+fn origin_text(origin: Origin, dir: Option<&[u8]>, around: &Surroundings) -> Vec<u8> {
+    match origin {
+        Origin::Default => "default".into(),
+        Origin::Flag => "command line".into(),
+        Origin::Variable(name) => name.into(),
+        Origin::File(file, line) => {
+            let path = match file {
+                ConfigFile::Build => settings::build_file(dir),
+                ConfigFile::User => around.user_file().unwrap_or_default(),
+            };
+            [path.as_os_str().as_bytes(), format!(":{line}").as_bytes()].concat()
+        }
+    }
+}
+
+fn jobs(jobs: Jobs) -> Vec<u8> {
+    match jobs {
+        Jobs::Unlimited => "no limit".into(),
+        jobs => jobs.limit(cpu::count).to_string().into(),
+    }
+}
+
+fn limit(count: u32) -> Vec<u8> {
+    if count == u32::MAX { "no limit".into() } else { count.to_string().into() }
+}
+
+fn load(load: f64) -> Vec<u8> {
+    if load > 0.0 { load.to_string().into() } else { "no limit".into() }
+}
+
+fn verbosity(verbosity: Verbosity) -> &'static str {
+    match verbosity {
+        Verbosity::Quiet => "quiet",
+        Verbosity::Normal => "normal",
+        Verbosity::Verbose => "verbose",
+    }
+}
+
+fn status(status: &Said<StatusFormat>) -> Vec<u8> {
+    let (StatusFormat::Percent(format) | StatusFormat::Variables(format)) = &status.value;
+    [b"\"", &format[..], b"\""].concat()
+}
+
+fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
+    let row = |name, value| Row(name, value, Vec::new());
+    vec![
+        row("build directory", directory(dir)),
+        row("its .ninja_log", log(dir)),
+        row("its config", presence(Some(settings::build_file(dir)))),
+        row("your config", presence(around.user_file())),
+        row("processors", cpu::count().to_string().into()),
+        row("jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
+        row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
+    ]
+}
+
+fn directory(dir: Option<&[u8]>) -> Vec<u8> {
+    let path = Path::new(OsStr::from_bytes(dir.unwrap_or(b".")));
+    match path.canonicalize() {
+        Ok(path) => path.into_os_string().into_vec(),
+        Err(error) => [path.as_os_str().as_bytes(), b": ", &tanto_sys::error::text(&error)].concat(),
+    }
+}
+
+/// The first line says the version. A manifest can put the log elsewhere (`builddir`), which only loading it tells.
+fn log(dir: Option<&[u8]>) -> Vec<u8> {
+    let path = Path::new(OsStr::from_bytes(dir.unwrap_or_default())).join(".ninja_log");
+    let Ok(file) = std::fs::File::open(path) else {
+        return "none".into();
+    };
+    let mut line = Vec::new();
+    let read = BufReader::new(file.take(64)).read_until(b'\n', &mut line);
+    match (read, line.trim_ascii_end().strip_prefix(b"# ninja log v")) {
+        (Ok(_), Some(version)) if !version.is_empty() && version.iter().all(u8::is_ascii_digit) => {
+            [b"version ", version].concat()
+        }
+        _ => "no log of ninja's".into(),
+    }
+}
+
+fn presence(path: Option<PathBuf>) -> Vec<u8> {
+    let Some(path) = path else {
+        return "none (no HOME)".into();
+    };
+    let there: &[u8] = if path.exists() { b"" } else { b" (none)" };
+    [path.as_os_str().as_bytes(), there].concat()
+}
+
+/// The jobserver that `make` tells of; the last word that names one counts.
+fn jobserver(makeflags: Option<&OsStr>) -> Vec<u8> {
+    let words = makeflags.unwrap_or_default().as_bytes().split(|&byte| byte == b' ');
+    let named = |word: &[u8]| {
+        let auth = word.strip_prefix(b"--jobserver-auth=").or_else(|| word.strip_prefix(b"--jobserver-fds="))?;
+        Some(auth.to_vec())
+    };
+    words.filter_map(named).next_back().unwrap_or_else(|| "none in MAKEFLAGS".into())
+}
+
+fn ninja_in_path(path: Option<&OsStr>) -> Vec<u8> {
+    let dirs = path.map(std::env::split_paths).into_iter().flatten();
+    let Some(found) = dirs.map(|dir| dir.join("ninja")).find(|file| is_program(file)) else {
+        return "none".into();
+    };
+    let real = |path: &Path| path.canonicalize().ok();
+    let ours = std::env::current_exe().ok().and_then(|path| real(&path));
+    let which: &[u8] = if ours.is_some() && real(&found) == ours { b"this program" } else { b"another program" };
+    [found.as_os_str().as_bytes(), b" (", which, b")"].concat()
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [Row("a", b"1".to_vec(), b"x".to_vec()), Row("long", b"22".to_vec(), Vec::new())];
+        assert_eq!(aligned(&rows), b"a     1   x\nlong  22\n");
+    }
+
+    #[test]
+    fn the_last_jobserver_counts() {
+        assert_eq!(jobserver(None), b"none in MAKEFLAGS");
+        assert_eq!(jobserver(Some(OsStr::new(" -j4 --jobserver-auth=3,4"))), b"3,4");
+        let two = " -j --jobserver-fds=3,4 --jobserver-auth=fifo:/tmp/x -- A=b";
+        assert_eq!(jobserver(Some(OsStr::new(two))), b"fifo:/tmp/x");
+    }
+}

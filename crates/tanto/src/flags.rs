@@ -1,0 +1,104 @@
+//! The command line of both doors: from words to flags as typed (`low`), and on to what is meant (`Options`). Does
+//! not know how anything is built.
+
+pub mod door;
+pub mod getopt;
+pub mod low;
+pub mod modes;
+pub mod number;
+pub mod stop;
+pub mod table;
+
+use std::ffi::OsString;
+
+use tanto_record::ninja::Verbosity;
+
+use crate::flags::door::Door;
+use crate::flags::low::{LowArgs, Reader, ToolCall};
+use crate::flags::modes::Debug;
+use crate::flags::stop::{Halt, Stop};
+use crate::settings::layer::{Jobs, Origin, StatusFormat};
+use crate::settings::{self, Settings, Surroundings};
+
+/// What the user means, all sources considered.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// By which door they came.
+    pub door: Door,
+    /// Change to this directory first.
+    pub dir: Option<Vec<u8>>,
+    /// The build file.
+    pub manifest: Vec<u8>,
+    /// How many commands run at a time.
+    pub jobs: Jobs,
+    /// A jobserver may be joined: neither `-j` was typed nor is this a dry run.
+    pub jobserver: bool,
+    /// Failures until the build stops, 1 or more; `u32::MAX` for no limit.
+    pub keep_going: u32,
+    /// Above this load average (more than 0) no command is started.
+    pub max_load: Option<f64>,
+    /// Run nothing, write nothing.
+    pub dry_run: bool,
+    /// How much to tell.
+    pub verbosity: Verbosity,
+    /// What stands before each description.
+    pub status: StatusFormat,
+    /// What `-d` switched on.
+    pub debug: Debug,
+    /// `-w phonycycle=err`
+    pub phony_cycle_is_error: bool,
+    /// The version of a new `.ninja_log`: 5, 6 or 7.
+    pub log_version: u32,
+    /// The tool to run instead of a build.
+    pub tool: Option<ToolCall>,
+    /// What to build; empty for the default.
+    pub targets: Vec<Vec<u8>>,
+}
+
+/// Reads a command line and all other sources. `program` is `argv[0]`, `args` is what follows it. `warn` takes
+/// warnings that come before everything else.
+pub fn options(
+    door: Door,
+    program: &[u8],
+    args: &[OsString],
+    around: &Surroundings,
+    warn: &mut dyn FnMut(&[u8]),
+) -> Result<Options, Stop> {
+    let low = all(args, around, warn).map_err(|halt| Stop::of(halt, door, program))?;
+    let settings = Settings::of(low.layer.clone(), door);
+    Ok(Options::of(door, low, settings))
+}
+
+/// What was typed, with what the other sources say under it.
+pub fn all(args: &[OsString], around: &Surroundings, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
+    let posix = !args.is_empty() && std::env::var_os("POSIXLY_CORRECT").is_some();
+    let typed = Reader { origin: Origin::Flag, posix, warn }.read(args)?;
+    settings::under(typed, around, warn)
+}
+
+impl Options {
+    fn of(door: Door, low: LowArgs, settings: Settings) -> Self {
+        let typed_jobs = settings.jobs.origin == Origin::Flag;
+        Options {
+            door,
+            dir: low.dir,
+            manifest: low.manifest.unwrap_or_else(|| b"build.ninja".to_vec()),
+            jobs: settings.jobs.value,
+            jobserver: !typed_jobs && !low.dry_run,
+            keep_going: settings.keep_going.value,
+            // Infinity and what is no number limit nothing.
+            max_load: Some(settings.max_load.value).filter(|load| *load > 0.0 && load.is_finite()),
+            dry_run: low.dry_run,
+            verbosity: settings.verbosity.value,
+            status: settings.status.value,
+            debug: low.debug,
+            phony_cycle_is_error: low.phony_cycle_is_error.unwrap_or(false),
+            log_version: settings.log_version.value,
+            tool: low.tool,
+            targets: low.targets,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

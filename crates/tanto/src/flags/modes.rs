@@ -1,0 +1,126 @@
+//! What `-d`, `-w` and `-t` take: their words, their lists, and what an unknown word meant. Does not know what a
+//! mode changes or how a tool answers.
+
+use tanto_ninja::spell;
+
+use crate::flags::stop::Halt;
+
+/// What `-d` switches on.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Debug {
+    /// Print operation counts and times at the end.
+    pub stats: bool,
+    /// Print why a command runs.
+    pub explain: bool,
+    /// Keep depfiles that were read.
+    pub keep_depfile: bool,
+    /// Keep response files on success.
+    pub keep_rsp: bool,
+}
+
+const DEBUG_LIST: &str = "debugging modes:
+  stats        print operation counts/timing info
+  explain      explain what caused a command to execute
+  keepdepfile  don't delete depfiles after they're read by ninja
+  keeprsp      don't delete @response files on success
+multiple modes can be enabled via -d FOO -d BAR
+";
+
+const WARNING_LIST: &str = "warning flags:
+  phonycycle={err,warn}  phony build statement references itself
+";
+
+impl Debug {
+    /// Switches on the mode `-d` names.
+    pub fn enable(&mut self, mode: &[u8]) -> Result<(), Halt> {
+        match mode {
+            b"stats" => self.stats = true,
+            b"explain" => self.explain = true,
+            b"keepdepfile" => self.keep_depfile = true,
+            b"keeprsp" => self.keep_rsp = true,
+            // Windows has a cache that this turns off; here there is none.
+            b"nostatcache" => {}
+            b"list" => return Err(Halt::Text { text: DEBUG_LIST.into(), code: 1 }),
+            _ => {
+                let known = ["stats", "explain", "keepdepfile", "keeprsp", "nostatcache"];
+                return Err(Halt::Error(unknown("debug setting", mode, known)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is on here or there.
+    pub fn or(self, other: Debug) -> Debug {
+        Debug {
+            stats: self.stats || other.stats,
+            explain: self.explain || other.explain,
+            keep_depfile: self.keep_depfile || other.keep_depfile,
+            keep_rsp: self.keep_rsp || other.keep_rsp,
+        }
+    }
+}
+
+/// What a word after `-w` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Warning {
+    /// Is a phony edge that names itself an error?
+    PhonyCycle { is_error: bool },
+    /// Nothing any more; this is the warning's name.
+    Deprecated(&'static str),
+}
+
+/// Reads a word after `-w`.
+pub fn warning(word: &[u8]) -> Result<Warning, Halt> {
+    match word {
+        b"phonycycle=err" => Ok(Warning::PhonyCycle { is_error: true }),
+        b"phonycycle=warn" => Ok(Warning::PhonyCycle { is_error: false }),
+        b"dupbuild=err" | b"dupbuild=warn" => Ok(Warning::Deprecated("dupbuild")),
+        b"depfilemulti=err" | b"depfilemulti=warn" => Ok(Warning::Deprecated("depfilemulti")),
+        b"list" => Err(Halt::Text { text: WARNING_LIST.into(), code: 1 }),
+        _ => Err(Halt::Error(unknown("warning flag", word, ["phonycycle=err", "phonycycle=warn"]))),
+    }
+}
+
+/// The `-t` tools and what `-t list` says of them, in its order; one without a text is not listed.
+pub static TOOLS: &[(&str, Option<&str>)] = &[
+    ("browse", Some("browse dependency graph in a web browser")),
+    ("clean", Some("clean built files")),
+    ("commands", Some("list all commands required to rebuild given targets")),
+    ("inputs", Some("list all inputs required to rebuild given targets")),
+    ("multi-inputs", Some("print one or more sets of inputs required to build targets")),
+    ("deps", Some("show dependencies stored in the deps log")),
+    ("missingdeps", Some("check deps log dependencies on generated files")),
+    ("graph", Some("output graphviz dot file for targets")),
+    ("query", Some("show inputs/outputs for a path")),
+    ("targets", Some("list targets by their rule or depth in the DAG")),
+    ("compdb", Some("dump JSON compilation database to stdout")),
+    ("compdb-targets", Some("dump JSON compilation database for a given list of targets to stdout")),
+    ("recompact", Some("recompacts ninja-internal data structures")),
+    ("restat", Some("restats all outputs in the build log")),
+    ("rules", Some("list all rules")),
+    ("cleandead", Some("clean built files that are no longer produced by the manifest")),
+    ("urtle", None),
+];
+
+/// The tool `-t` names.
+pub fn tool(name: &[u8]) -> Result<&'static str, Halt> {
+    if name == b"list" {
+        return Err(Halt::Text { text: tool_list(), code: 0 });
+    }
+    let mut names = TOOLS.iter().map(|(known, _)| *known);
+    names.clone().find(|known| known.as_bytes() == name).ok_or_else(|| Halt::Fatal(unknown("tool", name, &mut names)))
+}
+
+fn tool_list() -> String {
+    let lines = TOOLS.iter().filter_map(|(name, doc)| doc.map(|doc| format!("{name:>11}  {doc}\n")));
+    std::iter::once("ninja subtools:\n".to_owned()).chain(lines).collect()
+}
+
+/// `unknown KIND 'WORD', did you mean 'OTHER'?`
+pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
+    let mut message = [b"unknown ", kind.as_bytes(), b" '", word, b"'"].concat();
+    if let Some(meant) = spell::closest(word, known.into_iter().map(str::as_bytes)) {
+        message.extend_from_slice(&[b", did you mean '", meant, b"'?"].concat());
+    }
+    message
+}

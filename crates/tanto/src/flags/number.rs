@@ -1,0 +1,103 @@
+//! Numbers as C's `strtol` and `strtod` read them, which is how ninja reads its flags' values. Does not know what
+//! they count.
+
+/// The whole text as a decimal number: leading white space and a sign may stand before it, nothing after it. The
+/// empty text is 0; a number beyond the range is the range's end.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let (negative, digits) = sign(text.trim_ascii_start_c());
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let magnitude =
+        digits.iter().fold(0i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// The number at the text's beginning, whatever follows it.
+pub fn real_prefix(text: &[u8]) -> Option<f64> {
+    let (negative, text) = sign(text.trim_ascii_start_c());
+    let magnitude = word(text).or_else(|| decimal(text))?;
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+trait TrimC {
+    fn trim_ascii_start_c(&self) -> &[u8];
+}
+
+impl TrimC for [u8] {
+    /// White space as C's `isspace` has it: with the vertical tab, which Rust leaves out.
+    fn trim_ascii_start_c(&self) -> &[u8] {
+        let at = self.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r')).unwrap_or(self.len());
+        &self[at..]
+    }
+}
+
+fn sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    }
+}
+
+fn word(text: &[u8]) -> Option<f64> {
+    let begins = |word: &str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()));
+    match () {
+        () if begins("inf") => Some(f64::INFINITY),
+        () if begins("nan") => Some(f64::NAN),
+        () => None,
+    }
+}
+
+/// `12`, `12.5`, `.5`, `1e3`: the longest beginning that is a number.
+fn decimal(text: &[u8]) -> Option<f64> {
+    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(0);
+    let fraction = if text.get(whole) == Some(&b'.') { digits(whole + 1) } else { 0 };
+    if whole + fraction == 0 {
+        return None;
+    }
+    let mut end = if fraction > 0 { whole + 1 + fraction } else { whole };
+    if let Some(b'e' | b'E') = text.get(end) {
+        let signed = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + signed);
+        end += if exponent > 0 { 1 + signed + exponent } else { 0 };
+    }
+    // Digits, a point and an exponent: ASCII, and a number to Rust too.
+    std::str::from_utf8(&text[..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_strtols() {
+        assert_eq!(integer(b"4"), Some(4));
+        assert_eq!(integer(b"+4"), Some(4));
+        assert_eq!(integer(b" \x0b\t-4"), Some(-4));
+        assert_eq!(integer(b""), Some(0));
+        assert_eq!(integer(b"99999999999999999999"), Some(i64::MAX));
+        for bad in [&b" "[..], b"4 ", b"x", b"-", b"+-4", b"0x4", b"4x"] {
+            assert_eq!(integer(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn reals_are_strtods() {
+        assert_eq!(real_prefix(b"3.5"), Some(3.5));
+        assert_eq!(real_prefix(b"3x"), Some(3.0));
+        assert_eq!(real_prefix(b"3."), Some(3.0));
+        assert_eq!(real_prefix(b" -.5e1z"), Some(-5.0));
+        assert_eq!(real_prefix(b"1e"), Some(1.0));
+        assert_eq!(real_prefix(b"1e+"), Some(1.0));
+        assert_eq!(real_prefix(b"INFinity"), Some(f64::INFINITY));
+        assert!(real_prefix(b"nan").is_some_and(f64::is_nan));
+        for bad in [&b""[..], b"x", b".", b"-", b"e5"] {
+            assert_eq!(real_prefix(bad), None, "{bad:?}");
+        }
+    }
+}

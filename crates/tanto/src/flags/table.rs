@@ -1,0 +1,335 @@
+//! The one table of flags: the parser, the help texts, the man page, the completions and the config files' keys
+//! are all made from it. It does not know what a flag does.
+
+/// Which flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Id {
+    /// `-h`
+    Help,
+    /// `--version`
+    Version,
+    /// `-v`
+    Verbose,
+    /// `--quiet`
+    Quiet,
+    /// `--status`
+    Status,
+    /// `-C`
+    Directory,
+    /// `-f`
+    Manifest,
+    /// `-j`
+    Jobs,
+    /// `-k`
+    KeepGoing,
+    /// `-l`
+    MaxLoad,
+    /// `-n`
+    DryRun,
+    /// `-d`
+    Debug,
+    /// `-t`
+    Tool,
+    /// `-w`
+    Warning,
+    /// `--log-version`
+    LogVersion,
+}
+
+/// Where a flag may be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// On the command line only.
+    Command,
+    /// In `TANTO_FLAGS` too.
+    Variable,
+    /// In `TANTO_FLAGS`, and under this key in the config files.
+    Setting(&'static str),
+}
+
+/// What a flag's value is, for completions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// A directory.
+    Directory,
+    /// A file.
+    File,
+    /// A number or a text that no shell can guess.
+    Free,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// The name of a `-t` tool.
+    Tool,
+}
+
+/// The value that follows a flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// What help texts call it.
+    pub name: &'static str,
+    /// What it is.
+    pub shape: Shape,
+    /// What a config file's value has to be, for its error message.
+    pub expected: &'static str,
+}
+
+/// Flags that are shown together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// What is printed.
+    Output,
+    /// Which build.
+    Place,
+    /// How commands are run.
+    Run,
+    /// Modes of ninja's with lists of their own.
+    Mode,
+    /// Tanto's own. Not in the usage text of the ninja door.
+    Own,
+}
+
+impl Group {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Group; 5] = [Group::Output, Group::Place, Group::Run, Group::Mode, Group::Own];
+}
+
+/// One flag. Both doors take all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flag {
+    /// Which.
+    pub id: Id,
+    /// Its letter, after one dash.
+    pub short: Option<u8>,
+    /// Its name, after two dashes.
+    pub long: Option<&'static str>,
+    /// What follows it, if anything.
+    pub value: Option<Value>,
+    /// Where it may be given.
+    pub reach: Reach,
+    /// With which others it is shown.
+    pub group: Group,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// What help texts add, on the same line or on lines of its own. `{jobs}` and `{version}` stand for this machine's
+    /// default and this door's version.
+    pub note: &'static str,
+    /// Everything else there is to say, in paragraphs.
+    pub more: &'static str,
+}
+
+impl Flag {
+    /// Its key in config files.
+    pub fn key(&self) -> Option<&'static str> {
+        match self.reach {
+            Reach::Setting(key) => Some(key),
+            Reach::Command | Reach::Variable => None,
+        }
+    }
+
+    /// Its names, comma-separated, without its value: `-v, --verbose`.
+    pub fn names(&self) -> String {
+        let short = self.short.map(|letter| format!("-{}", letter as char));
+        let long = self.long.map(|name| format!("--{name}"));
+        [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Its names and its value, as help texts show it: `-C DIR`.
+    pub fn label(&self) -> String {
+        let value = self.value.map(|value| format!(" {}", value.name)).unwrap_or_default();
+        self.names() + &value
+    }
+}
+
+/// The flag with this id.
+pub fn flag(id: Id) -> &'static Flag {
+    // The order of `Id` is not the table's: a search keeps both free to change.
+    FLAGS.iter().find(|flag| flag.id == id).unwrap_or(&FLAGS[0])
+}
+
+/// The flag whose key in config files this is.
+pub fn by_key(key: &[u8]) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.key().is_some_and(|known| known.as_bytes() == key))
+}
+
+const fn free(name: &'static str, expected: &'static str) -> Option<Value> {
+    Some(Value { name, shape: Shape::Free, expected })
+}
+
+/// `-d`'s modes that `-d list` names.
+pub const DEBUG_MODES: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp"];
+
+/// `-w`'s flags that are not deprecated.
+pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
+
+/// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them.
+pub static FLAGS: &[Flag] = &[
+    Flag {
+        id: Id::Help,
+        short: Some(b'h'),
+        long: Some("help"),
+        value: None,
+        reach: Reach::Command,
+        group: Group::Output,
+        doc: "print this text",
+        note: "",
+        more: "Under the name `ninja` it goes to standard error and the exit code is 1, as with ninja.",
+    },
+    Flag {
+        id: Id::Version,
+        short: None,
+        long: Some("version"),
+        value: None,
+        reach: Reach::Command,
+        group: Group::Output,
+        doc: "print the version",
+        note: " (\"{version}\")",
+        more: "Under the name `ninja` it is the version of the ninja that Tanto stands for: programs that write \
+               build files read it.",
+    },
+    Flag {
+        id: Id::Verbose,
+        short: Some(b'v'),
+        long: Some("verbose"),
+        value: None,
+        reach: Reach::Setting("verbose"),
+        group: Group::Output,
+        doc: "show all command lines while building",
+        note: "",
+        more: "The last one of this and `--quiet` counts.",
+    },
+    Flag {
+        id: Id::Quiet,
+        short: None,
+        long: Some("quiet"),
+        value: None,
+        reach: Reach::Setting("quiet"),
+        group: Group::Output,
+        doc: "don't show progress status, just command output",
+        note: "",
+        more: "The last one of this and `--verbose` counts.",
+    },
+    Flag {
+        id: Id::Status,
+        short: None,
+        long: Some("status"),
+        value: free("FMT", "a status format"),
+        reach: Reach::Setting("status"),
+        group: Group::Output,
+        doc: "progress status format, such as '[$finished/$total] '",
+        note: "",
+        more: "It goes before `NINJA_STATUS`, whose format has % placeholders instead.",
+    },
+    Flag {
+        id: Id::Directory,
+        short: Some(b'C'),
+        long: None,
+        value: Some(Value { name: "DIR", shape: Shape::Directory, expected: "a directory" }),
+        reach: Reach::Command,
+        group: Group::Place,
+        doc: "change to DIR before doing anything else",
+        note: "",
+        more: "The directory's own settings, in `.tanto/config`, are those that count.",
+    },
+    Flag {
+        id: Id::Manifest,
+        short: Some(b'f'),
+        long: None,
+        value: Some(Value { name: "FILE", shape: Shape::File, expected: "a file" }),
+        reach: Reach::Command,
+        group: Group::Place,
+        doc: "specify input build file",
+        note: " [default=build.ninja]",
+        more: "It is looked for in the directory that `-C` names.",
+    },
+    Flag {
+        id: Id::Jobs,
+        short: Some(b'j'),
+        long: None,
+        value: free("N", "a number, 0 for no limit"),
+        reach: Reach::Setting("jobs"),
+        group: Group::Run,
+        doc: "run N jobs in parallel (0 means infinity)",
+        note: " [default={jobs} on this system]",
+        more: "The default is the number of processors that this process may use, and two more under the name \
+               `ninja` (one more where there are one or two). On the command line it also means not to take part \
+               in the jobserver of a `make` that runs us.",
+    },
+    Flag {
+        id: Id::KeepGoing,
+        short: Some(b'k'),
+        long: None,
+        value: free("N", "a number, 0 for no limit"),
+        reach: Reach::Setting("keep-going"),
+        group: Group::Run,
+        doc: "keep going until N jobs fail (0 means infinity)",
+        note: " [default=1]",
+        more: "Jobs that run when the last allowed one fails still come to their end.",
+    },
+    Flag {
+        id: Id::MaxLoad,
+        short: Some(b'l'),
+        long: None,
+        value: free("N", "a number, 0 for no limit"),
+        reach: Reach::Setting("max-load"),
+        group: Group::Run,
+        doc: "do not start new jobs if the load average is greater than N",
+        note: "",
+        more: "One job always runs, whatever the load.",
+    },
+    Flag {
+        id: Id::DryRun,
+        short: Some(b'n'),
+        long: None,
+        value: None,
+        reach: Reach::Variable,
+        group: Group::Run,
+        doc: "dry run (don't run commands but act like they succeeded)",
+        note: "",
+        more: "Nothing is written, the logs included.",
+    },
+    Flag {
+        id: Id::Debug,
+        short: Some(b'd'),
+        long: None,
+        value: Some(Value { name: "MODE", shape: Shape::OneOf(DEBUG_MODES), expected: "a mode" }),
+        reach: Reach::Variable,
+        group: Group::Mode,
+        doc: "enable debugging",
+        note: " (use '-d list' to list modes)",
+        more: "May be given more than once.",
+    },
+    Flag {
+        id: Id::Tool,
+        short: Some(b't'),
+        long: None,
+        value: Some(Value { name: "TOOL", shape: Shape::Tool, expected: "a tool" }),
+        reach: Reach::Command,
+        group: Group::Mode,
+        doc: "run a subtool",
+        note: " (use '-t list' to list subtools)\nends the options; all that follows goes to the tool",
+        more: "`-t TOOL -h` tells a tool's own options.",
+    },
+    Flag {
+        id: Id::Warning,
+        short: Some(b'w'),
+        long: None,
+        value: Some(Value { name: "FLAG", shape: Shape::OneOf(WARNINGS), expected: "a warning flag" }),
+        reach: Reach::Variable,
+        group: Group::Mode,
+        doc: "adjust warnings",
+        note: " (use '-w list' to list warnings)",
+        more: "May be given more than once.",
+    },
+    Flag {
+        id: Id::LogVersion,
+        short: None,
+        long: Some("log-version"),
+        value: Some(Value { name: "N", shape: Shape::OneOf(&["5", "6", "7"]), expected: "5, 6 or 7" }),
+        reach: Reach::Setting("log-version"),
+        group: Group::Own,
+        doc: "version of a new .ninja_log: 5, 6 or 7",
+        note: " [default=7]",
+        more: "For a build directory that an older ninja goes on with: ninja up to 1.11 reads version 5, 1.12 reads \
+               6. A log that is there keeps its version. `TANTO_LOG_VERSION` says the same.",
+    },
+];

@@ -1,0 +1,301 @@
+//! Tests of the flags of both doors: tables of command lines, and the referee beside them.
+
+use super::*;
+use crate::flags::getopt::Bad;
+use crate::flags::table::{FLAGS, Group, Id};
+use crate::settings::layer::Jobs;
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStringExt;
+use std::process::{Command, Stdio};
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+fn typed(args: &[&str]) -> Result<LowArgs, Halt> {
+    Reader { origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args))
+}
+
+/// What the ninja door makes of it, in surroundings that say nothing.
+fn meant(args: &[&str]) -> Options {
+    let low = typed(args).unwrap_or_else(|halt| panic!("{args:?}: {halt:?}"));
+    let settings = Settings::of(low.layer.clone(), Door::Ninja);
+    Options::of(Door::Ninja, low, settings)
+}
+
+fn targets(args: &[&str]) -> Vec<String> {
+    meant(args).targets.into_iter().map(|target| String::from_utf8_lossy(&target).into_owned()).collect()
+}
+
+fn usage_error(args: &[&str]) -> String {
+    match typed(args) {
+        Err(Halt::Usage(Bad(message))) => String::from_utf8_lossy(&message).into_owned(),
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+fn fatal(args: &[&str]) -> String {
+    match typed(args) {
+        Err(Halt::Fatal(message) | Halt::Error(message)) => String::from_utf8_lossy(&message).into_owned(),
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_table_is_sound() {
+    let mut seen = HashSet::new();
+    for flag in FLAGS {
+        for name in [flag.short.map(|letter| (letter as char).to_string()), flag.long.map(str::to_owned)] {
+            assert!(name.is_none_or(|name| seen.insert(name)), "{flag:?}");
+        }
+        assert!(!flag.names().is_empty() && !flag.doc.is_empty() && !flag.more.is_empty(), "{flag:?}");
+        assert_eq!(table::flag(flag.id), flag);
+        assert!(flag.key().is_none_or(|key| table::by_key(key.as_bytes()) == Some(flag)));
+    }
+}
+
+/// `ninja --verb` must go on meaning what it means to ninja.
+#[test]
+fn our_long_flags_take_no_abbreviation_from_ninjas() {
+    let first = |own: bool| {
+        let longs = FLAGS.iter().filter(move |flag| (flag.group == Group::Own) == own).filter_map(|flag| flag.long);
+        longs.map(|long| long.as_bytes()[0]).collect::<HashSet<u8>>()
+    };
+    assert!(first(true).is_disjoint(&first(false)));
+}
+
+#[test]
+fn nothing_typed_is_the_default() {
+    let options = meant(&[]);
+    assert_eq!(options.manifest, b"build.ninja");
+    assert_eq!((options.jobs, options.jobserver), (Jobs::ProcessorsAndMore, true));
+    assert_eq!((options.keep_going, options.max_load), (1, None));
+    assert_eq!(options.verbosity, Verbosity::Normal);
+    assert_eq!(options.status, StatusFormat::Percent(b"[%f/%t] ".to_vec()));
+    assert_eq!(options.log_version, 7);
+    assert!(options.targets.is_empty() && options.tool.is_none() && options.dir.is_none());
+}
+
+#[test]
+fn flags_and_targets_mix() {
+    assert_eq!(targets(&["a", "-j2", "b"]), ["a", "b"]);
+    assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
+    assert_eq!(targets(&["-", "-n"]), ["-"]);
+    assert_eq!(targets(&["-n", ""]), [""]);
+    let posix = Reader { origin: Origin::Flag, posix: true, warn: &mut |_| {} }.read(&words(&["-n", "a", "-j2"]));
+    assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
+}
+
+#[test]
+fn letters_bundle_and_values_join() {
+    for args in [&["-vnj4"][..], &["-vnj", "4"], &["-v", "-n", "-j4"], &["--verb", "-nj", "+4"]] {
+        let options = meant(args);
+        assert_eq!(options.jobs, Jobs::AtMost(4), "{args:?}");
+        assert!(options.dry_run && options.verbosity == Verbosity::Verbose, "{args:?}");
+    }
+    let options = meant(&["-Cdir", "-f", "x y", "-C", "other"]);
+    assert_eq!((options.dir.as_deref(), &options.manifest[..]), (Some(&b"other"[..]), &b"x y"[..]));
+    assert_eq!(meant(&["--status=[$f=] "]).status, StatusFormat::Variables(b"[$f=] ".to_vec()));
+    assert_eq!(meant(&["--stat", "-n"]).status, StatusFormat::Variables(b"-n".to_vec()));
+}
+
+#[test]
+fn arguments_are_bytes() {
+    let args = [OsString::from_vec(b"-C\xff".to_vec()), OsString::from_vec(b"\xfe".to_vec())];
+    let low = Reader { origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
+    assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
+}
+
+#[test]
+fn numbers_are_ninjas() {
+    for (value, jobs) in [
+        ("0", Jobs::Unlimited),
+        ("", Jobs::Unlimited),
+        (" 7", Jobs::AtMost(7)),
+        ("2147483646", Jobs::AtMost(2147483646)),
+        ("2147483647", Jobs::Unlimited),
+        ("99999999999999999999", Jobs::Unlimited),
+    ] {
+        let options = meant(&["-j", value]);
+        assert_eq!((options.jobs, options.jobserver), (jobs, false), "{value}");
+    }
+    for (value, failures) in [("3", 3), ("0", u32::MAX), ("-3", u32::MAX), ("", u32::MAX)] {
+        assert_eq!(meant(&["-k", value]).keep_going, failures, "{value}");
+    }
+    for (value, load) in
+        [("2.5", Some(2.5)), ("3x", Some(3.0)), ("0", None), ("-1", None), ("nan", None), ("inf", None)]
+    {
+        assert_eq!(meant(&["-l", value]).max_load, load, "{value}");
+    }
+    assert_eq!(fatal(&["-j", "-1"]), "invalid -j parameter");
+    assert_eq!(fatal(&["-j4x"]), "invalid -j parameter");
+    assert_eq!(fatal(&["-kx"]), "-k parameter not numeric; did you mean -k 0?");
+    assert_eq!(fatal(&["-l", ""]), "-l parameter not numeric: did you mean -l 0.0?");
+    assert_eq!(fatal(&["--log-version", "4"]), "invalid --log-version parameter: expected 5, 6 or 7");
+    assert_eq!(meant(&["--log-version", "5"]).log_version, 5);
+}
+
+#[test]
+fn the_last_word_counts() {
+    assert_eq!(meant(&["-v", "--quiet"]).verbosity, Verbosity::Quiet);
+    assert_eq!(meant(&["--quiet", "-v"]).verbosity, Verbosity::Verbose);
+    assert!(!meant(&["-w", "phonycycle=err", "-w", "phonycycle=warn"]).phony_cycle_is_error);
+    assert!(meant(&["-wphonycycle=err"]).phony_cycle_is_error);
+}
+
+#[test]
+fn a_dry_run_takes_no_tokens() {
+    assert!(!meant(&["-n"]).jobserver);
+    assert!(meant(&["-k0"]).jobserver);
+}
+
+#[test]
+fn a_tool_ends_the_flags() {
+    let call = |args| meant(args).tool.map(|call| (call.name, call.argv0, call.args)).expect("a tool");
+    assert_eq!(
+        call(&["-t", "clean", "-n", "--", "x"]),
+        ("clean", b"clean".to_vec(), vec![b"-n".to_vec(), b"--".to_vec(), b"x".to_vec()])
+    );
+    assert_eq!(call(&["-vtclean"]), ("clean", b"-vtclean".to_vec(), vec![]));
+    let options = meant(&["a", "-n", "-t", "deps", "b"]);
+    assert!(options.dry_run && options.targets.is_empty());
+    assert_eq!(options.tool.map(|call| call.args), Some(vec![b"b".to_vec()]));
+    assert_eq!(fatal(&["-t", "cle", "--bad"]), "unknown tool 'cle', did you mean 'clean'?");
+    assert_eq!(fatal(&["-t", "msvc"]), "unknown tool 'msvc'");
+}
+
+#[test]
+fn modes_and_warnings() {
+    let options = meant(&["-d", "stats", "-dexplain", "-d", "keeprsp", "-d", "nostatcache"]);
+    assert_eq!(options.debug, Debug { stats: true, explain: true, keep_depfile: false, keep_rsp: true });
+    assert!(meant(&["-d", "keepdepfile"]).debug.keep_depfile);
+    assert_eq!(fatal(&["-d", "stat"]), "unknown debug setting 'stat', did you mean 'stats'?");
+    assert_eq!(fatal(&["-w", "phonycycle"]), "unknown warning flag 'phonycycle'");
+    let mut warnings = Vec::new();
+    let mut warn = |text: &[u8]| warnings.push(text.to_vec());
+    let args = words(&["-w", "dupbuild=err", "-w", "depfilemulti=warn", "-j", "x"]);
+    assert!(Reader { origin: Origin::Flag, posix: false, warn: &mut warn }.read(&args).is_err());
+    assert_eq!(warnings, [&b"deprecated warning 'dupbuild'"[..], b"deprecated warning 'depfilemulti'"]);
+}
+
+#[test]
+fn errors_are_getopts() {
+    assert_eq!(usage_error(&["-nx"]), "invalid option -- 'x'");
+    assert_eq!(usage_error(&["-n=3"]), "invalid option -- '='");
+    assert_eq!(usage_error(&["-vj"]), "option requires an argument -- 'j'");
+    assert_eq!(usage_error(&["--foo=3"]), "unrecognized option '--foo=3'");
+    assert_eq!(usage_error(&["---"]), "unrecognized option '---'");
+    assert_eq!(usage_error(&["--hel=3"]), "option '--help' doesn't allow an argument");
+    assert_eq!(usage_error(&["--status"]), "option '--status' requires an argument");
+    assert_eq!(usage_error(&["--ve=1"]), "option '--ve=1' is ambiguous; possibilities: '--version' '--verbose'");
+}
+
+#[test]
+fn the_doors_answer_differently() {
+    let version = |door| Stop::of(Halt::Version, door, b"ninja").out;
+    assert_eq!(version(Door::Ninja), b"1.13.2.git.kitware.jobserver-pipe-1\n");
+    assert_eq!(version(Door::Tanto), concat!("tanto ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+    let help = Stop::of(Halt::Help, Door::Ninja, b"ninja");
+    assert!(help.out.is_empty() && help.err.starts_with(b"usage: ninja [options]") && help.code == 1);
+    let help = Stop::of(Halt::Help, Door::Tanto, b"tanto build");
+    assert!(help.err.is_empty() && help.out.starts_with(b"usage: tanto build") && help.code == 0);
+    let fatal = Stop::of(Halt::Fatal(b"x".to_vec()), Door::Ninja, b"./ninja");
+    assert_eq!((&fatal.err[..], fatal.code), (&b"ninja: fatal: x\n"[..], 1));
+    assert!(Stop::of(Halt::Usage(Bad(b"y".to_vec())), Door::Ninja, b"./ninja").err.starts_with(b"./ninja: y\nusage: "));
+}
+
+/// Command lines that end before a build file is read: the referee's output and exit code are ours. The usage text
+/// has our words, so only the lines before it are compared.
+#[test]
+fn the_referee_agrees() {
+    let Some(referee) = std::env::var_os("TANTO_REFEREE") else {
+        println!("skipped: TANTO_REFEREE names no ninja to compare with");
+        return;
+    };
+    let name = referee.to_string_lossy().into_owned();
+    let lines: &[&[&str]] = &[
+        &["--version"],
+        &["--versio"],
+        &["-h"],
+        &["--he"],
+        &["-x"],
+        &["-vx"],
+        &["-v=3"],
+        &["-?"],
+        &["-:"],
+        &["-W", "x"],
+        &["--foo"],
+        &["--foo=bar"],
+        &["---"],
+        &["--v"],
+        &["--ve=3"],
+        &["--help=3"],
+        &["--qui=1"],
+        &["-j"],
+        &["-nC"],
+        &["-j4x"],
+        &["-j", "-1"],
+        &["-j", " "],
+        &["-k", "x"],
+        &["-k", "0x1"],
+        &["-l", "x"],
+        &["-l", ""],
+        &["-l", "."],
+        &["-d", "list"],
+        &["-dlist"],
+        &["-w", "list"],
+        &["-t", "list"],
+        &["-tlist", "-x"],
+        &["-d", "foo"],
+        &["-d", ""],
+        &["-d", "explan"],
+        &["-d", "keep"],
+        &["-w", "phonycycle"],
+        &["-w", "phonycycle=er"],
+        &["-w", "dupbuild"],
+        &["-t", "cle"],
+        &["-t", ""],
+        &["-t", "urtl"],
+        &["-t", "wincodepage"],
+        &["-t", "compdb-target"],
+        &["-w", "dupbuild=err", "-j", "x"],
+        &["a", "-x", "b"],
+        &["-C", "/nonexistent", "-d", "list"],
+        &["--version", "-x"],
+        &["-x", "--version"],
+        &["a", "--version"],
+    ];
+    for args in lines {
+        let theirs = Command::new(&referee).args(*args).stdin(Stdio::null()).output().expect("the referee runs");
+        let ours = ninja_says(&name, args);
+        assert_eq!(ours.code, theirs.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255), "{args:?}");
+        assert_eq!(before_usage(&ours.err), before_usage(&theirs.stderr), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&ours.out), String::from_utf8_lossy(&theirs.stdout), "{args:?}");
+    }
+}
+
+fn ninja_says(program: &str, args: &[&str]) -> Stop {
+    let mut warnings = Vec::new();
+    let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"ninja: warning: ", text, b"\n"].concat());
+    let said = options(Door::Ninja, program.as_bytes(), &words(args), &Surroundings::default(), &mut warn);
+    let mut stop = said.err().unwrap_or_else(|| panic!("{args:?} goes on to a build"));
+    warnings.append(&mut stop.err);
+    stop.err = warnings;
+    stop
+}
+
+fn before_usage(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text).into_owned();
+    match text.split_once("options:\n") {
+        Some((head, _)) => head.to_owned(),
+        None => text,
+    }
+}
+
+#[test]
+fn usage_tells_of_every_flag_of_ninjas() {
+    let text = String::from_utf8_lossy(&Stop::of(Halt::Help, Door::Ninja, b"ninja").err).into_owned();
+    for flag in FLAGS.iter().filter(|flag| flag.id != Id::LogVersion) {
+        assert!(text.contains(&format!("\n  {} ", flag.label())), "{flag:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
+
+use crate::commands::{COMMANDS, Command};
+use crate::flags::door::Door;
+use crate::flags::table::{FLAGS, Flag, Group};
+use crate::settings::{Settings, layer::Layer};
+
+/// The longest line of a paragraph.
+const WIDTH: usize = 78;
+
+/// `ninja -h`: ninja's own flags, laid out as ninja does.
+pub fn ninja() -> String {
+    let head = "usage: ninja [options] [targets...]\n\n\
+                if targets are unspecified, builds the 'default' target (see manual).\n\noptions:\n";
+    let groups: Vec<Group> = Group::ALL.into_iter().filter(|group| *group != Group::Own).collect();
+    head.to_owned() + &flags(&groups, Door::Ninja)
+}
+
+/// `tanto build -h`.
+pub fn build() -> String {
+    let head = "usage: tanto build [options] [targets...]\n\n\
+                Without targets, builds what the build file's default statements name.\n\noptions:\n";
+    let tail = "\n'tanto help build' tells more of each option.\n";
+    head.to_owned() + &flags(&Group::ALL, Door::Tanto) + tail
+}
+
+/// `tanto help`.
+pub fn overview() -> String {
+    let line = |command: &Command| format!("  {:<9}{}\n", command.name, command.doc);
+    let commands: String = COMMANDS.iter().map(line).collect();
+    format!(
+        "usage: tanto COMMAND [options]\n\ncommands:\n{commands}\n\
+         Called by the name ninja, the same program is a ninja.\n\
+         'tanto help COMMAND' tells more; so does the manual, 'man tanto'.\n"
+    )
+}
+
+/// `tanto help COMMAND`: all there is to say.
+pub fn topic(command: &Command) -> String {
+    let mut text = format!("usage: tanto {} {}\n\n", command.name, command.args);
+    text += &paragraph(command.more, 0);
+    if command.name == "build" {
+        text += "\noptions:\n";
+        text.extend(FLAGS.iter().map(in_full));
+    }
+    text
+}
+
+fn in_full(flag: &Flag) -> String {
+    let key = flag.key().map(|key| format!("In config files: {key}.")).unwrap_or_default();
+    let note = noted(flag, Door::Tanto).replace('\n', "; ");
+    let doc = format!("{}{note}. {} {key}", capital(flag.doc), flag.more);
+    format!("\n  {}\n{}", flag.label(), paragraph(&doc, 6))
+}
+
+/// The text with a capital letter in front.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Fills lines with words.
+fn paragraph(text: &str, indent: usize) -> String {
+    let mut filled = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.len() + 1 + word.len() > WIDTH {
+            filled += &format!("{:indent$}{line}\n", "");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    filled + &format!("{:indent$}{line}\n", "")
+}
+
+fn flags(groups: &[Group], door: Door) -> String {
+    groups.iter().map(|group| section(*group, door)).collect::<Vec<_>>().join("\n")
+}
+
+fn section(group: Group, door: Door) -> String {
+    let members: Vec<&Flag> = FLAGS.iter().filter(|flag| flag.group == group).collect();
+    let width = members.iter().map(|flag| flag.label().len() + 2).max().unwrap_or(0).max(9);
+    members.into_iter().map(|flag| entry(flag, width, door)).collect()
+}
+
+fn entry(flag: &Flag, width: usize, door: Door) -> String {
+    let doc = flag.doc.to_owned() + &noted(flag, door);
+    let mut lines = doc.lines();
+    let first = format!("  {:<width$}{}\n", flag.label(), lines.next().unwrap_or_default());
+    first + &lines.map(|line| format!("  {:width$}{line}\n", "")).collect::<String>()
+}
+
+/// The flag's note, with this machine's numbers in it.
+fn noted(flag: &Flag, door: Door) -> String {
+    if flag.note.contains("{jobs}") {
+        let jobs = Settings::of(Layer::default(), door).jobs.value.limit(tanto_sys::cpu::count);
+        return flag.note.replace("{jobs}", &jobs.to_string());
+    }
+    flag.note.replace("{version}", door.version())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ninjas_text_has_ninjas_flags_only() {
+        let text = ninja();
+        for line in ["  -C DIR   change to DIR", "  -v, --verbose  show", "  --version      print", "  -w FLAG  adjust"]
+        {
+            assert!(text.contains(line), "{line}");
+        }
+        assert!(!text.contains("log-version"));
+        assert!(build().contains("--log-version N"));
+    }
+
+    #[test]
+    fn every_flag_is_told_of_in_full() {
+        let text = COMMANDS.iter().map(topic).collect::<String>();
+        for flag in FLAGS {
+            assert!(text.contains(&flag.label()), "{flag:?}");
+        }
+        for line in text.lines() {
+            assert!(line.len() <= WIDTH, "{line}");
+            assert!(!line.contains('{') || line.contains("$"), "{line}");
+        }
+    }
+
+    #[test]
+    fn paragraphs_are_filled() {
+        let filled = paragraph(&"word ".repeat(40), 2);
+        assert!(filled.lines().all(|line| line.len() <= WIDTH && line.starts_with("  word")));
+        assert_eq!(filled.split_whitespace().count(), 40);
+    }
+}

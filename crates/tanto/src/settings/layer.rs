@@ -1,0 +1,158 @@
+//! What one source (the command line, a variable, a file) says of each setting, and how sources lie on each other.
+
+use tanto_record::ninja::Verbosity;
+
+use crate::flags::number;
+use crate::flags::table::Id;
+
+/// Where a value came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// The command line.
+    Flag,
+    /// An environment variable of this name.
+    Variable(&'static str),
+    /// A line, counted from 1, of a config file.
+    File(ConfigFile, u32),
+}
+
+/// Which config file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigFile {
+    /// `.tanto/config` of the build directory.
+    Build,
+    /// The user's.
+    User,
+}
+
+/// A value, and who said it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Said<T> {
+    /// What.
+    pub value: T,
+    /// Who.
+    pub origin: Origin,
+}
+
+/// How many commands run at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jobs {
+    /// So many; more than 0.
+    AtMost(u32),
+    /// As many as are ready.
+    Unlimited,
+    /// One for each processor.
+    Processors,
+    /// As ninja: two more than there are processors; with one or two processors, one more.
+    ProcessorsAndMore,
+}
+
+impl Jobs {
+    /// The number, 1 or more, on a machine with so many processors. They are counted only where they matter.
+    pub fn limit(self, processors: impl FnOnce() -> usize) -> usize {
+        match self {
+            Jobs::AtMost(limit) => limit as usize,
+            // ninja's infinity; it fits a `-j` that is handed on.
+            Jobs::Unlimited => i32::MAX as usize,
+            Jobs::Processors => processors().max(1),
+            Jobs::ProcessorsAndMore => match processors() {
+                0 | 1 => 2,
+                2 => 3,
+                many => many + 2,
+            },
+        }
+    }
+}
+
+/// What stands before each command's description.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StatusFormat {
+    /// `NINJA_STATUS`: `%` placeholders.
+    Percent(Vec<u8>),
+    /// `--status`: `$` variables.
+    Variables(Vec<u8>),
+}
+
+/// What one source says; `None` where it says nothing.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Layer {
+    /// `-j`
+    pub jobs: Option<Said<Jobs>>,
+    /// `-k`: failures until the build stops; 1 or more, `u32::MAX` for no limit.
+    pub keep_going: Option<Said<u32>>,
+    /// `-l`: not above 0 for no limit.
+    pub max_load: Option<Said<f64>>,
+    /// `-v`, `--quiet`
+    pub verbosity: Option<Said<Verbosity>>,
+    /// `--status`
+    pub status: Option<Said<StatusFormat>>,
+    /// `--log-version`
+    pub log_version: Option<Said<u32>>,
+}
+
+impl Layer {
+    /// Takes a setting's value as it is written. False if it is not one (or the flag is no setting).
+    pub fn say(&mut self, id: Id, value: &[u8], origin: Origin) -> bool {
+        match id {
+            Id::Jobs => put(&mut self.jobs, jobs(value), origin),
+            Id::KeepGoing => put(&mut self.keep_going, keep_going(value), origin),
+            Id::MaxLoad => put(&mut self.max_load, number::real_prefix(value), origin),
+            Id::Quiet => put(&mut self.verbosity, switch(value, Verbosity::Quiet), origin),
+            Id::Verbose => put(&mut self.verbosity, switch(value, Verbosity::Verbose), origin),
+            Id::Status => put(&mut self.status, Some(StatusFormat::Variables(value.to_vec())), origin),
+            Id::LogVersion => put(&mut self.log_version, log_version(value), origin),
+            _ => false,
+        }
+    }
+
+    /// This source over another: what it does not say, the other does.
+    pub fn over(self, below: Layer) -> Layer {
+        Layer {
+            jobs: self.jobs.or(below.jobs),
+            keep_going: self.keep_going.or(below.keep_going),
+            max_load: self.max_load.or(below.max_load),
+            verbosity: self.verbosity.or(below.verbosity),
+            status: self.status.or(below.status),
+            log_version: self.log_version.or(below.log_version),
+        }
+    }
+}
+
+fn put<T>(slot: &mut Option<Said<T>>, value: Option<T>, origin: Origin) -> bool {
+    let known = value.is_some();
+    *slot = value.map(|value| Said { value, origin });
+    known
+}
+
+/// ninja's infinity is `INT_MAX`; so is anything above it.
+fn below_infinity(value: i64) -> Option<u32> {
+    u32::try_from(value).ok().filter(|&count| count > 0 && i64::from(count) < i64::from(i32::MAX))
+}
+
+fn jobs(value: &[u8]) -> Option<Jobs> {
+    let count = number::integer(value).filter(|&count| count >= 0)?;
+    Some(below_infinity(count).map_or(Jobs::Unlimited, Jobs::AtMost))
+}
+
+fn keep_going(value: &[u8]) -> Option<u32> {
+    number::integer(value).map(|count| below_infinity(count).unwrap_or(u32::MAX))
+}
+
+fn switch(value: &[u8], on: Verbosity) -> Option<Verbosity> {
+    match value {
+        b"yes" => Some(on),
+        b"no" => Some(Verbosity::Normal),
+        _ => None,
+    }
+}
+
+fn log_version(value: &[u8]) -> Option<u32> {
+    match value {
+        b"5" => Some(5),
+        b"6" => Some(6),
+        b"7" => Some(7),
+        _ => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! Tests of the settings: which source goes before which, and what a bad one says.
+
+use super::*;
+use crate::flags;
+use crate::flags::Options;
+use crate::flags::stop::Stop;
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tanto-settings-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+
+    fn write(&self, file: &str, text: &[u8]) {
+        let path = self.0.join(file);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+
+    fn dir(&self) -> &str {
+        self.0.to_str().expect("a temporary folder's name is text")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ask(args: &[&str], around: &Surroundings) -> Result<Options, Stop> {
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    flags::options(Door::Ninja, b"ninja", &args, around, &mut |_| {})
+}
+
+fn complaint(args: &[&str], around: &Surroundings) -> String {
+    let stop = ask(args, around).expect_err("an error");
+    assert_eq!(stop.code, 1);
+    String::from_utf8(stop.err).expect("text")
+}
+
+fn variable(flags: &str) -> Surroundings {
+    Surroundings { flags: Some(flags.into()), ..Surroundings::default() }
+}
+
+#[test]
+fn each_source_goes_before_those_below_it() {
+    let folder = Folder::new("order");
+    folder
+        .write("home/.config/tanto/config", b"jobs = 1\nkeep-going = 1\nmax-load = 1\nlog-version = 5\nquiet = yes\n");
+    folder.write("build/.tanto/config", b"jobs = 2\nkeep-going = 2\nmax-load = 2\nlog-version = 6\n");
+    let build = format!("{}/build", folder.dir());
+    let around = Surroundings {
+        flags: Some("-k3 -l 3 -d explain -n".into()),
+        log_version: Some("7".into()),
+        home: Some(folder.0.join("home").into()),
+        ..Surroundings::default()
+    };
+    let options = ask(&["-C", &build, "-l4", "-d", "stats"], &around).expect("sound");
+    assert_eq!(options.max_load, Some(4.0), "the command line");
+    assert_eq!(options.keep_going, 3, "TANTO_FLAGS");
+    assert_eq!(options.log_version, 7, "its own variable");
+    assert_eq!(options.jobs, Jobs::AtMost(2), "the build directory's file");
+    assert_eq!(options.verbosity, Verbosity::Quiet, "the user's file");
+    assert!(options.debug.explain && options.debug.stats && options.dry_run);
+}
+
+#[test]
+fn only_a_typed_number_of_jobs_leaves_the_jobserver() {
+    assert!(ask(&[], &variable("-j3")).expect("sound").jobserver);
+    assert!(!ask(&["-j3"], &variable("-j3")).expect("sound").jobserver);
+    assert!(!ask(&[], &variable("-n")).expect("sound").jobserver);
+}
+
+#[test]
+fn the_status_has_three_sources() {
+    let mut around = Surroundings { ninja_status: Some("".into()), ..Surroundings::default() };
+    assert_eq!(ask(&[], &around).expect("sound").status, StatusFormat::Percent(Vec::new()));
+    around.flags = Some("--status '$total '".into());
+    assert_eq!(ask(&[], &around).expect("sound").status, StatusFormat::Variables(b"$total ".to_vec()));
+    assert_eq!(ask(&["--status", ""], &around).expect("sound").status, StatusFormat::Variables(Vec::new()));
+}
+
+#[test]
+fn the_variable_takes_flags_that_fit_every_build() {
+    assert_eq!(complaint(&[], &variable("-C x")), "ninja: fatal: TANTO_FLAGS: -C goes on the command line only\n");
+    assert_eq!(complaint(&[], &variable("-t clean")), "ninja: fatal: TANTO_FLAGS: -t goes on the command line only\n");
+    assert_eq!(
+        complaint(&[], &variable("--help")),
+        "ninja: fatal: TANTO_FLAGS: -h, --help goes on the command line only\n"
+    );
+    assert_eq!(complaint(&[], &variable("all")), "ninja: fatal: TANTO_FLAGS: 'all' is no flag\n");
+    assert_eq!(complaint(&[], &variable("'-j")), "ninja: fatal: TANTO_FLAGS: a quote is not closed\n");
+    assert_eq!(complaint(&[], &variable("--foo")), "ninja: fatal: TANTO_FLAGS: unrecognized option '--foo'\n");
+    assert_eq!(complaint(&[], &variable("-jx")), "ninja: fatal: TANTO_FLAGS: invalid -j parameter\n");
+    assert_eq!(complaint(&[], &variable("-dx")), "ninja: error: TANTO_FLAGS: unknown debug setting 'x'\n");
+    let around = Surroundings { log_version: Some("4".into()), ..Surroundings::default() };
+    assert_eq!(complaint(&[], &around), "ninja: fatal: TANTO_LOG_VERSION: expected 5, 6 or 7\n");
+}
+
+#[test]
+fn a_bad_file_is_pointed_at() {
+    let folder = Folder::new("bad");
+    folder.write(".tanto/config", b"# mine\njobs = x\n");
+    let expected = format!(
+        "ninja: error: {}/.tanto/config:2: expected a number, 0 for no limit\njobs = x\n       ^\n",
+        folder.dir()
+    );
+    assert_eq!(complaint(&["-C", folder.dir()], &Surroundings::default()), expected);
+    folder.write(".tanto/config", &[b'#'; LARGEST_FILE as usize + 1]);
+    let expected = format!("ninja: error: reading {}/.tanto/config: larger than 64 KiB\n", folder.dir());
+    assert_eq!(complaint(&["-C", folder.dir()], &Surroundings::default()), expected);
+}
+
+#[test]
+fn a_file_that_is_not_there_says_nothing() {
+    let folder = Folder::new("none");
+    folder.write("file", b"");
+    let file = format!("{}/file", folder.dir());
+    for home in ["/nonexistent", &file, "relative", ""] {
+        let around = Surroundings { home: Some(home.into()), ..Surroundings::default() };
+        assert!(ask(&["-C", &file], &around).is_ok(), "{home}");
+    }
+    folder.write("dir/tanto/config/x", b"");
+    let around = Surroundings { config_home: Some(folder.0.join("dir").into()), ..Surroundings::default() };
+    assert!(complaint(&[], &around).contains("Is a directory"));
+}
+
+#[test]
+fn the_users_file_is_where_xdg_says() {
+    let around = |config: Option<&str>, home: Option<&str>| {
+        let around = Surroundings {
+            config_home: config.map(OsString::from),
+            home: home.map(OsString::from),
+            ..Surroundings::default()
+        };
+        around.user_file().map(|path| path.display().to_string())
+    };
+    assert_eq!(around(Some("/x"), Some("/h")).as_deref(), Some("/x/tanto/config"));
+    assert_eq!(around(Some(""), Some("/h")).as_deref(), Some("/h/.config/tanto/config"));
+    assert_eq!(around(Some("rel"), Some("/h")).as_deref(), Some("/h/.config/tanto/config"));
+    assert_eq!(around(None, None), None);
+}
+
+#[test]
+fn defaults_are_the_doors() {
+    let jobs = |door| Settings::of(Layer::default(), door).jobs.value;
+    let table: &[(usize, usize, usize)] = &[(0, 2, 1), (1, 2, 1), (2, 3, 2), (3, 5, 3), (64, 66, 64)];
+    for &(processors, ninja, tanto) in table {
+        assert_eq!(jobs(Door::Ninja).limit(|| processors), ninja);
+        assert_eq!(jobs(Door::Tanto).limit(|| processors), tanto);
+    }
+}
