@@ -1,7 +1,7 @@
 //! Waits until one of many descriptors has something to say. Does not know what they are.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A descriptor to be watched for something to read (or for its other end's going away).
@@ -15,14 +15,19 @@ impl Watch {
         Watch(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN | libc::POLLPRI, revents: 0 })
     }
 
+    /// Watches nothing: never ready.
+    pub fn nothing() -> Watch {
+        Watch(libc::pollfd { fd: -1, events: 0, revents: 0 })
+    }
+
     /// Did the last wait find something?
     pub fn ready(&self) -> bool {
         self.0.revents != 0
     }
 
-    /// The descriptor.
-    pub fn fd(&self) -> RawFd {
-        self.0.fd
+    /// Is there something to watch?
+    pub fn is_nothing(&self) -> bool {
+        self.0.fd < 0
     }
 }
 
@@ -61,10 +66,10 @@ mod tests {
         let (quiet, _quiet_end) = io::pipe().unwrap();
         let (loud, mut loud_end) = io::pipe().unwrap();
         loud_end.write_all(b"x").unwrap();
-        let mut watches = [Watch::new(&quiet), Watch::new(&loud)];
+        let mut watches = [Watch::new(&quiet), Watch::new(&loud), Watch::nothing()];
         wait(&mut watches, None).unwrap();
-        assert_eq!(watches.map(|w| w.ready()), [false, true]);
-        assert_eq!(watches[1].fd(), loud.as_raw_fd());
+        assert_eq!(watches.map(|w| w.ready()), [false, true, false]);
+        assert_eq!(watches.map(|w| w.is_nothing()), [false, false, true]);
     }
 
     #[test]

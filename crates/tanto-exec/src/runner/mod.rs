@@ -1,5 +1,11 @@
 //! Where commands run: a trait with one implementation for processes and one for tests.
 
+pub mod fake;
+pub mod jobserver;
+#[cfg(test)]
+mod scratch;
+pub mod spawn;
+
 use crate::job::{Command, Completion, JobId};
 
 /// What a runner's wait brought.
@@ -25,6 +31,7 @@ pub trait Runner {
     /// Waits until something happens. Not called while no command runs.
     fn wait(&mut self) -> std::io::Result<Woken>;
 
-    /// Ends every running command and waits for it; says which ran.
+    /// Hands the signal that interrupted the build, if one did, on to every running command, and waits until all
+    /// have ended; says which they were. Nothing more is started after it.
     fn abort(&mut self) -> Vec<JobId>;
 }

@@ -1,0 +1,131 @@
+//! A runner without processes, for tests: what a command does is a closure. Does not know what the closure changes.
+
+use std::collections::VecDeque;
+use std::io;
+
+use super::{Runner, Woken};
+use crate::job::{Command, Completion, Exit, JobId, Usage};
+
+/// What becomes of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// It ends.
+    Ends {
+        /// How.
+        exit: Exit,
+        /// What it printed.
+        output: Vec<u8>,
+    },
+    /// While it runs the user interrupts the build with this signal.
+    Interrupts(i32),
+    /// The machine cannot start it.
+    Refused(io::ErrorKind),
+}
+
+impl Effect {
+    /// It ends well and prints nothing.
+    pub fn success() -> Effect {
+        Effect::ends(0, b"")
+    }
+
+    /// It ends with this exit code and output.
+    pub fn ends(code: i32, output: &[u8]) -> Effect {
+        Effect::Ends { exit: Exit::Code(code), output: output.to_vec() }
+    }
+}
+
+/// Calls a closure for each command when it is started; the commands end in the order in which they were started.
+pub struct FakeRunner<F> {
+    effect: F,
+    parallelism: usize,
+    running: VecDeque<(JobId, Effect)>,
+    started: Vec<Vec<u8>>,
+}
+
+impl<F: FnMut(&Command) -> Effect> FakeRunner<F> {
+    /// Runs up to `parallelism` commands at a time (0: any number). The closure is called at a command's start,
+    /// with all that it changes done then.
+    pub fn new(parallelism: usize, effect: F) -> Self {
+        FakeRunner { effect, parallelism, running: VecDeque::new(), started: Vec::new() }
+    }
+
+    /// The lines of all commands that were started, in that order.
+    pub fn started(&self) -> &[Vec<u8>] {
+        &self.started
+    }
+}
+
+impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
+    fn capacity(&mut self) -> usize {
+        match self.parallelism {
+            0 => usize::MAX,
+            limit => limit.saturating_sub(self.running.len()),
+        }
+    }
+
+    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
+        assert!(self.capacity() > 0, "more was started than may run");
+        let effect = (self.effect)(command);
+        if let Effect::Refused(kind) = effect {
+            return Err(kind.into());
+        }
+        self.started.push(command.line.clone());
+        self.running.push_back((job, effect));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<Woken> {
+        match self.running.front() {
+            Some((_, Effect::Interrupts(signal))) => return Ok(Woken::Interrupted(*signal)),
+            Some(_) => {}
+            None => panic!("nothing to wait for"),
+        }
+        match self.running.pop_front() {
+            Some((job, Effect::Ends { exit, output })) => {
+                Ok(Woken::Completed(Completion { job, exit, output, usage: Usage::default() }))
+            }
+            other => unreachable!("{other:?} does not run"),
+        }
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        self.running.drain(..).map(|(job, _)| job).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(line: &str) -> Command {
+        Command { line: line.into(), console: false }
+    }
+
+    #[test]
+    fn commands_end_in_the_order_of_their_start() {
+        let mut runner = FakeRunner::new(2, |c: &Command| Effect::ends(i32::from(c.line == b"b"), &c.line));
+        runner.start(JobId(4), &command("a")).unwrap();
+        assert_eq!(runner.capacity(), 1);
+        runner.start(JobId(2), &command("b")).unwrap();
+        assert_eq!(runner.capacity(), 0);
+        for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
+            let usage = Usage::default();
+            let expected = Completion { job: JobId(job), exit: Exit::Code(code), output: output.to_vec(), usage };
+            assert_eq!(runner.wait().unwrap(), Woken::Completed(expected));
+        }
+        assert_eq!(runner.started(), [b"a", b"b"]);
+    }
+
+    #[test]
+    fn an_interrupt_leaves_the_command_running() {
+        let mut runner = FakeRunner::new(0, |c: &Command| match &c.line[..] {
+            b"no" => Effect::Refused(io::ErrorKind::OutOfMemory),
+            _ => Effect::Interrupts(2),
+        });
+        assert_eq!(runner.start(JobId(1), &command("no")).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        runner.start(JobId(0), &command("x")).unwrap();
+        assert_eq!(runner.wait().unwrap(), Woken::Interrupted(2));
+        assert_eq!(runner.abort(), [JobId(0)]);
+        assert!(runner.abort().is_empty());
+    }
+}

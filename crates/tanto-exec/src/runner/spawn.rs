@@ -1,0 +1,278 @@
+//! Runs commands as processes of this machine. Does not know why, nor what they make.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use tanto_sys::cpu;
+use tanto_sys::poll::{self, Watch};
+use tanto_sys::process::{self, Child, Ended, Environment, Status};
+use tanto_sys::signals::Endings;
+
+use super::jobserver::{Client, Slot};
+use super::{Runner, Woken};
+use crate::job::{Command, Completion, Exit, JobId, Usage};
+
+/// How much may run at a time, and where.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Commands at a time; 0: any number. Not looked at where there is a jobserver.
+    pub parallelism: usize,
+    /// No further command is started while the load average is that high; only a value above 0 counts.
+    pub max_load: Option<f64>,
+    /// Whoever shares out the right to run commands, if that is not us.
+    pub jobserver: Option<Client>,
+    /// What the commands find in their environment besides what we found in ours.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What the machine answers; tests put other words into its mouth.
+struct Machine {
+    load: fn() -> f64,
+    exit_fd: fn(&mut Child) -> io::Result<RawFd>,
+}
+
+/// A command under way.
+struct Task {
+    job: JobId,
+    child: Child,
+    output: Vec<u8>,
+    slot: Option<Slot>,
+}
+
+/// The slots of a jobserver that we are about to use.
+struct Purse {
+    client: Client,
+    /// For the next command to be started.
+    in_hand: Option<Slot>,
+    /// The last time that somebody asked there was none.
+    hungry: bool,
+}
+
+/// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
+pub struct SpawnRunner {
+    parallelism: usize,
+    max_load: Option<f64>,
+    purse: Option<Purse>,
+    environment: Environment,
+    machine: Machine,
+    endings: Endings,
+    interrupted_by: Option<i32>,
+    /// In the order of their start.
+    running: Vec<Task>,
+    /// Ended, but not yet told.
+    finished: VecDeque<Completion>,
+    buffer: Box<[u8]>,
+    watches: Vec<Watch>,
+}
+
+/// What one look at all descriptors brought.
+#[derive(PartialEq, Eq)]
+enum Seen {
+    Ending,
+    FreeSlot,
+    Tasks,
+}
+
+/// As much as a pipe holds.
+const BUFFER: usize = 64 << 10;
+/// How often a process is looked after whose end cannot be polled for (before Linux 5.3).
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+impl SpawnRunner {
+    /// A runner with nothing to run yet.
+    pub fn new(options: Options) -> io::Result<SpawnRunner> {
+        let purse = options.jobserver.map(|client| Purse { client, in_hand: None, hungry: false });
+        Ok(SpawnRunner {
+            parallelism: options.parallelism,
+            max_load: options.max_load.filter(|&load| load > 0.0),
+            purse,
+            environment: Environment::ours_and(&options.environment),
+            machine: Machine { load: cpu::load_average, exit_fd: Child::exit_fd },
+            endings: Endings::listen()?,
+            interrupted_by: None,
+            running: Vec::new(),
+            finished: VecDeque::new(),
+            buffer: vec![0; BUFFER].into(),
+            watches: Vec::new(),
+        })
+    }
+
+    /// What our own limits leave room for.
+    fn room(&self) -> usize {
+        let busy = self.running.len() + self.finished.len();
+        let unlimited = self.parallelism == 0 || self.purse.is_some();
+        let mut room = if unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
+        if let Some(max_load) = self.max_load {
+            // A float that does not fit is the nearest that does; below 0 that is 0.
+            room = room.min((max_load - (self.machine.load)()) as usize);
+        }
+        if self.running.is_empty() { room.max(1) } else { room }
+    }
+
+    /// Waits until a descriptor is ready, and does what there is to do for each command.
+    fn look(&mut self) -> io::Result<Seen> {
+        let first_task = self.watch_all();
+        let blind = self.watches[first_task..].iter().any(Watch::is_nothing);
+        poll::wait(&mut self.watches, blind.then_some(LOOK_EVERY))?;
+        if self.watches[0].ready() {
+            return Ok(Seen::Ending);
+        }
+        self.advance_all(first_task)?;
+        let slot_is_free = first_task > 1 && self.watches[1].ready();
+        Ok(if slot_is_free { Seen::FreeSlot } else { Seen::Tasks })
+    }
+
+    /// Lists what to wait for: the endings, the jobserver if it could help, each command. Says where those begin.
+    fn watch_all(&mut self) -> usize {
+        self.watches.clear();
+        self.watches.push(Watch::new(&self.endings));
+        if let Some(purse) = self.purse.as_ref().filter(|purse| purse.hungry) {
+            self.watches.push(Watch::new(&purse.client));
+        }
+        let first_task = self.watches.len();
+        for task in &mut self.running {
+            self.watches.push(task.watch(self.machine.exit_fd));
+        }
+        first_task
+    }
+
+    fn advance_all(&mut self, first_task: usize) -> io::Result<()> {
+        let mut index = 0;
+        for at in first_task..self.watches.len() {
+            let watch = self.watches[at];
+            let moved = watch.ready() || watch.is_nothing();
+            match if moved { self.running[index].advance(&mut self.buffer)? } else { None } {
+                Some(ended) => self.finish(index, ended),
+                None => index += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, index: usize, ended: Ended) {
+        let task = self.running.remove(index);
+        let usage = Usage { user_us: ended.user_us, system_us: ended.system_us, max_rss_kib: ended.max_rss_kib };
+        let exit = exit(ended.status);
+        self.finished.push_back(Completion { job: task.job, exit, output: task.output, usage });
+        self.release(task.slot);
+    }
+
+    fn release(&mut self, slot: Option<Slot>) {
+        if let (Some(purse), Some(slot)) = (&mut self.purse, slot) {
+            purse.client.release(slot);
+        }
+    }
+
+    /// A slot in hand that was not used is for others, while we wait.
+    fn release_unused(&mut self) {
+        let unused = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
+        self.release(unused);
+    }
+}
+
+impl Runner for SpawnRunner {
+    fn capacity(&mut self) -> usize {
+        let room = self.room();
+        match &mut self.purse {
+            Some(purse) if room > 0 => usize::from(purse.hold()),
+            _ => room,
+        }
+    }
+
+    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
+        let spawn = if command.console { process::spawn_console } else { process::spawn_piped };
+        let child = spawn(&command.line, &self.environment)?;
+        let slot = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
+        self.running.push(Task { job, child, output: Vec::new(), slot });
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<Woken> {
+        self.release_unused();
+        loop {
+            if let Some(completion) = self.finished.pop_front() {
+                return Ok(Woken::Completed(completion));
+            }
+            match self.look()? {
+                Seen::Ending => {
+                    if let Some(signal) = self.endings.take() {
+                        self.interrupted_by = Some(signal);
+                        return Ok(Woken::Interrupted(signal));
+                    }
+                }
+                Seen::FreeSlot if self.finished.is_empty() => return Ok(Woken::MayStart),
+                Seen::FreeSlot | Seen::Tasks => {}
+            }
+        }
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = self.finished.drain(..).map(|completion| completion.job).collect();
+        if let Some(signal) = self.interrupted_by {
+            // Not to one on the console: it is in our own process group, and the terminal has told it.
+            self.running.iter().for_each(|task| task.child.signal_group(signal));
+        }
+        for mut task in std::mem::take(&mut self.running) {
+            jobs.push(task.job);
+            task.child.close_output();
+            // An error means that there is no such child any more.
+            let _ = task.child.wait();
+            self.release(task.slot);
+        }
+        self.release_unused();
+        jobs
+    }
+}
+
+impl Drop for SpawnRunner {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+impl Purse {
+    /// Makes sure that there is a slot for the next command; says whether it could.
+    fn hold(&mut self) -> bool {
+        if self.in_hand.is_none() {
+            self.in_hand = self.client.acquire();
+        }
+        self.hungry = self.in_hand.is_none();
+        !self.hungry
+    }
+}
+
+impl Task {
+    /// What tells that there is something to do: its output, and after that its end.
+    fn watch(&mut self, exit_fd: fn(&mut Child) -> io::Result<RawFd>) -> Watch {
+        if let Some(output) = self.child.output() {
+            return Watch::new(output);
+        }
+        exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
+    }
+
+    /// Takes what it wrote. A command is over when nobody can write to its output any more and it has exited, in
+    /// whichever order.
+    fn advance(&mut self, buffer: &mut [u8]) -> io::Result<Option<Ended>> {
+        if self.child.output().is_some() {
+            let length = self.child.read_output(buffer)?;
+            self.output.extend_from_slice(&buffer[..length]);
+            if length > 0 {
+                return Ok(None);
+            }
+        }
+        self.child.try_wait()
+    }
+}
+
+fn exit(status: Status) -> Exit {
+    match status {
+        Status::Code(code) => Exit::Code(code),
+        Status::Killed { signal, .. } => Exit::Signal(signal),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+use super::*;
+use crate::runner::jobserver::Place;
+use crate::runner::scratch::Scratch;
+use std::fs;
+use std::path::Path;
+use tanto_sys::tokens::Tokens;
+
+fn runner() -> SpawnRunner {
+    SpawnRunner::new(Options::default()).unwrap()
+}
+
+fn start(runner: &mut SpawnRunner, job: u32, line: &str) {
+    runner.start(JobId(job), &Command { line: line.into(), console: false }).unwrap();
+}
+
+fn start_console(runner: &mut SpawnRunner, job: u32, line: &str) {
+    runner.start(JobId(job), &Command { line: line.into(), console: true }).unwrap();
+}
+
+/// The next job to end: which, how, what it printed.
+fn next(runner: &mut SpawnRunner) -> (u32, Exit, String) {
+    match runner.wait().unwrap() {
+        Woken::Completed(it) => (it.job.0, it.exit, String::from_utf8(it.output).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ok(job: u32, output: &str) -> (u32, Exit, String) {
+    (job, Exit::Code(0), output.to_owned())
+}
+
+/// Lets the job go on that reads this named pipe.
+fn release(fifo: &Path) {
+    fs::write(fifo, "go\n").unwrap();
+}
+
+/// A line that waits for `release`.
+fn hold(fifo: &Path) -> String {
+    format!("read x < '{}'", fifo.display())
+}
+
+#[test]
+fn output_is_whole_and_in_order() {
+    let mut runner = runner();
+    start(&mut runner, 7, "echo out; echo err >&2; echo out");
+    assert_eq!(next(&mut runner), ok(7, "out\nerr\nout\n"));
+    start(&mut runner, 8, "i=0; while [ $i -lt 30000 ]; do echo 123456789; i=$((i+1)); done");
+    assert_eq!(next(&mut runner).2.len(), 300_000);
+}
+
+#[test]
+fn jobs_end_as_their_processes_do() {
+    let mut runner = runner();
+    for (line, exit) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9)), ("kill $$", Exit::Signal(15))] {
+        start(&mut runner, 0, line);
+        assert_eq!(next(&mut runner), (0, exit, String::new()), "{line}");
+    }
+}
+
+#[test]
+fn usage_is_told() {
+    let mut runner = runner();
+    start(&mut runner, 0, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
+    let Woken::Completed(it) = runner.wait().unwrap() else { panic!("not interrupted") };
+    assert!(it.usage.user_us + it.usage.system_us > 0 && it.usage.max_rss_kib > 0);
+}
+
+#[test]
+fn who_ends_first_is_told_first() {
+    let dir = Scratch::new("first");
+    let fifo = dir.fifo("fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("{}; echo slow", hold(&fifo)));
+    start(&mut runner, 1, "echo fast");
+    assert_eq!(next(&mut runner), ok(1, "fast\n"));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, "slow\n"));
+}
+
+#[test]
+fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
+    let dir = Scratch::new("closes");
+    let fifo = dir.fifo("fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("exec >&- 2>&-; {}; exit 4", hold(&fifo)));
+    start(&mut runner, 1, "echo b");
+    assert_eq!(next(&mut runner), ok(1, "b\n"));
+    release(&fifo);
+    assert_eq!(next(&mut runner), (0, Exit::Code(4), String::new()));
+}
+
+#[test]
+fn a_job_is_over_when_its_last_writer_is() {
+    let dir = Scratch::new("daemon");
+    let fifo = dir.fifo("fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("echo early; ({}; echo late) &", hold(&fifo)));
+    start(&mut runner, 1, "true");
+    assert_eq!(next(&mut runner), ok(1, ""));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, "early\nlate\n"));
+}
+
+#[test]
+fn a_console_job_ends_beside_another() {
+    let dir = Scratch::new("console");
+    let fifo = dir.fifo("fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &hold(&fifo));
+    start_console(&mut runner, 1, "exit 5");
+    assert_eq!(next(&mut runner), (1, Exit::Code(5), String::new()));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn ends_are_seen_where_they_cannot_be_polled_for() {
+    let mut runner = runner();
+    runner.machine.exit_fd = |_| Err(io::ErrorKind::Unsupported.into());
+    start_console(&mut runner, 0, "exit 5");
+    assert_eq!(next(&mut runner), (0, Exit::Code(5), String::new()));
+    start(&mut runner, 1, "exec >&- 2>&-; exit 6");
+    assert_eq!(next(&mut runner), (1, Exit::Code(6), String::new()));
+}
+
+#[test]
+fn names_are_in_the_environment() {
+    let environment = vec![("TANTO_TEST".into(), "a b".into())];
+    let mut runner = SpawnRunner::new(Options { environment, ..Options::default() }).unwrap();
+    start(&mut runner, 0, "echo \"$TANTO_TEST\"");
+    assert_eq!(next(&mut runner), ok(0, "a b\n"));
+}
+
+#[test]
+fn abort_without_an_interruption_waits_for_the_end() {
+    let dir = Scratch::new("abort");
+    let mut runner = runner();
+    start(&mut runner, 3, &format!("sleep 0.05; : > '{}'", dir.at("done").display()));
+    start(&mut runner, 1, "exit 1");
+    assert_eq!(runner.abort(), [JobId(3), JobId(1)]);
+    assert!(dir.at("done").exists());
+    assert!(runner.abort().is_empty());
+}
+
+#[test]
+fn abort_tells_of_ended_jobs_that_nobody_heard_of() {
+    let dir = Scratch::new("abort-ended");
+    let fifo = dir.fifo("fifo");
+    let mut runner = runner();
+    // Both are held by one writer, and so seen to end in one look or in two.
+    start(&mut runner, 0, &hold(&fifo));
+    release(&fifo);
+    start(&mut runner, 1, "true");
+    let (told, ..) = next(&mut runner);
+    assert_eq!(runner.abort(), [JobId(1 - told)]);
+}
+
+#[test]
+fn dropping_waits_for_the_end() {
+    let dir = Scratch::new("drop");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("sleep 0.05; : > '{}'", dir.at("done").display()));
+    drop(runner);
+    assert!(dir.at("done").exists());
+}
+
+#[test]
+fn a_line_that_is_too_long_is_the_machines_refusal() {
+    let command = Command { line: vec![b'x'; 3 << 20], console: false };
+    let error = runner().start(JobId(0), &command).unwrap_err();
+    assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
+}
+
+#[test]
+fn parallelism_limits_what_runs() {
+    let mut runner = SpawnRunner::new(Options { parallelism: 2, ..Options::default() }).unwrap();
+    assert_eq!(runner.capacity(), 2);
+    start(&mut runner, 0, "sleep 100");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "true");
+    assert_eq!(runner.capacity(), 0);
+    next(&mut runner);
+    assert_eq!(runner.capacity(), 1);
+    runner.interrupted_by = Some(9);
+}
+
+#[test]
+fn load_limits_what_runs() {
+    let options = Options { parallelism: 8, max_load: Some(4.5), ..Options::default() };
+    let mut runner = SpawnRunner::new(options).unwrap();
+    runner.machine.load = || 1.0;
+    assert_eq!(runner.capacity(), 3);
+    runner.machine.load = || 1e9;
+    assert_eq!(runner.capacity(), 1, "with none running one may");
+    start(&mut runner, 0, "sleep 100");
+    assert_eq!(runner.capacity(), 0);
+    runner.machine.load = || 0.0;
+    assert_eq!(runner.capacity(), 4);
+    runner.parallelism = 0;
+    runner.max_load = None;
+    assert_eq!(runner.capacity(), usize::MAX);
+    runner.interrupted_by = Some(9);
+}
+
+/// A runner that shares these slots with the test.
+fn sharing(fifo: &Path, tokens: &[u8]) -> (SpawnRunner, Tokens) {
+    let pool = Tokens::open(fifo).unwrap();
+    tokens.iter().for_each(|&token| pool.put(token).unwrap());
+    let place = Place::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
+    let jobserver = Some(Client::open(&place).unwrap());
+    (SpawnRunner::new(Options { parallelism: 1, jobserver, ..Options::default() }).unwrap(), pool)
+}
+
+fn drain(pool: &Tokens) -> Vec<u8> {
+    std::iter::from_fn(|| pool.take().unwrap()).collect()
+}
+
+#[test]
+fn each_job_has_a_slot() {
+    let dir = Scratch::new("slots");
+    let (hold_0, hold_1) = (dir.fifo("0"), dir.fifo("1"));
+    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"xy");
+    for (job, fifo) in [(0, &hold_0), (1, &hold_1)] {
+        assert_eq!((runner.capacity(), runner.capacity()), (1, 1));
+        start(&mut runner, job, &hold(fifo));
+    }
+    assert_eq!(pool.take().unwrap(), Some(b'y'), "only one token was taken");
+    assert_eq!(runner.capacity(), 0);
+    release(&hold_1);
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(drain(&pool), b"x");
+    release(&hold_0);
+    assert_eq!(next(&mut runner), ok(0, ""));
+    assert_eq!(runner.capacity(), 1, "our own is free again");
+}
+
+#[test]
+fn a_slot_that_comes_free_wakes() {
+    let dir = Scratch::new("wakes");
+    let held = dir.fifo("held");
+    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 0);
+    pool.put(b'z').unwrap();
+    assert_eq!(runner.wait().unwrap(), Woken::MayStart);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "true");
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(drain(&pool), b"z");
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
+    let dir = Scratch::new("unused");
+    let held = dir.fifo("held");
+    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"q");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 1, "q is in hand");
+    assert_eq!(drain(&pool), b"");
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+    assert_eq!(drain(&pool), b"q");
+}
+
+#[test]
+fn slots_go_back_at_the_end() {
+    let dir = Scratch::new("end");
+    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"abc");
+    for job in 0..2 {
+        assert_eq!(runner.capacity(), 1);
+        start(&mut runner, job, "true");
+    }
+    assert_eq!(runner.capacity(), 1);
+    runner.abort();
+    let mut left = drain(&pool);
+    left.sort_unstable();
+    assert_eq!(left, b"abc");
+    pool.put(b'd').unwrap();
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 2, "true");
+    assert_eq!(runner.capacity(), 1);
+    drop(runner);
+    assert_eq!(drain(&pool), b"d");
+}
+
+#[test]
+fn a_refused_start_keeps_the_slot_in_hand() {
+    let dir = Scratch::new("refused");
+    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false }).unwrap_err();
+    assert_eq!(runner.capacity(), 1);
+    drop(runner);
+    assert_eq!(drain(&pool), b"");
+}

@@ -1,0 +1,157 @@
+//! What happens to jobs when the build is interrupted: each test runs this program again, as the build that is told.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command as Process, Stdio};
+
+use tanto_exec::job::{Command, JobId};
+use tanto_exec::runner::Runner;
+use tanto_exec::runner::spawn::{Options, SpawnRunner};
+use tanto_sys::signals;
+use tanto_sys::tokens::make_fifo;
+
+const DIRECTORY: &str = "TANTO_TEST_DIRECTORY";
+
+/// A directory for one test, with named pipes: `up0` and `up1`, on each of which one job says that it runs, and `go`
+/// that holds some.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("tanto-interrupt-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        ["up0", "up1", "go"].iter().for_each(|name| make_fifo(&dir.join(name)).unwrap());
+        Place(dir)
+    }
+
+    fn build(&self, role: &str) -> Build {
+        let mut process = Process::new(std::env::current_exe().unwrap())
+            .args(["--exact", role, "--ignored", "--nocapture"])
+            .env(DIRECTORY, &self.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Build { process, lines }
+    }
+
+    fn wait_for_job(&self, job: u32) {
+        assert_eq!(fs::read_to_string(self.0.join(format!("up{job}"))).unwrap(), "up\n");
+    }
+
+    fn let_go(&self) {
+        fs::write(self.0.join("go"), "go\n").unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A build in another process.
+struct Build {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Build {
+    fn interrupt(&self, signal: i32) {
+        signals::send(self.process.id(), signal).unwrap();
+    }
+
+    /// Its next line that it meant for us.
+    fn says(&mut self) -> Option<String> {
+        self.lines.find_map(|line| Some(line.unwrap().split_once('@')?.1.to_owned()))
+    }
+
+    fn ends_well(mut self) {
+        assert_eq!(self.says(), None);
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+fn start(runner: &mut SpawnRunner, job: u32, line: &str, console: bool) {
+    let directory = std::env::var(DIRECTORY).unwrap();
+    let line = format!("cd '{directory}'; job={job}; {line}").into_bytes();
+    runner.start(JobId(job), &Command { line, console }).unwrap();
+}
+
+/// Notes each signal that comes, and runs until then. Its errors go nowhere: the shell complains there of the end of
+/// `sleep`, and nobody reads what an interrupted job writes.
+const NOTES: &str = "exec 2> /dev/null; for s in INT TERM HUP; do trap \"echo $s >> log; exit 1\" $s; done
+    echo up > up$job; while :; do sleep 1; done";
+/// Notes each signal that comes, and runs until it is let go.
+const HELD: &str = "for s in INT TERM HUP; do trap \"echo $s >> log\" $s; done; echo up > up$job; read x < go";
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn two_jobs() {
+    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    start(&mut runner, 0, NOTES, false);
+    start(&mut runner, 1, NOTES, false);
+    println!("@{:?}", runner.wait().unwrap());
+    println!("@{:?}", runner.abort());
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn dropped() {
+    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    start(&mut runner, 0, NOTES, false);
+    println!("@{:?}", runner.wait().unwrap());
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn console() {
+    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    start(&mut runner, 0, HELD, true);
+    println!("@{:?}", runner.wait().unwrap());
+    println!("@{:?}", runner.abort());
+}
+
+#[test]
+fn a_signal_is_passed_on_to_every_job() {
+    for (signal, name) in [(2, "INT"), (15, "TERM"), (1, "HUP")] {
+        let place = Place::new(name);
+        let mut build = place.build("two_jobs");
+        place.wait_for_job(0);
+        place.wait_for_job(1);
+        build.interrupt(signal);
+        assert_eq!(build.says(), Some(format!("Interrupted({signal})")));
+        assert_eq!(build.says().as_deref(), Some("[JobId(0), JobId(1)]"));
+        build.ends_well();
+        assert_eq!(place.log(), format!("{name}\n{name}\n"));
+    }
+}
+
+#[test]
+fn a_dropped_runner_leaves_no_orphans() {
+    let place = Place::new("dropped");
+    let mut build = place.build("dropped");
+    place.wait_for_job(0);
+    build.interrupt(15);
+    assert_eq!(build.says().as_deref(), Some("Interrupted(15)"));
+    build.ends_well();
+    assert_eq!(place.log(), "TERM\n");
+}
+
+#[test]
+fn a_console_job_is_told_by_its_terminal_only() {
+    let place = Place::new("console");
+    let mut build = place.build("console");
+    place.wait_for_job(0);
+    build.interrupt(2);
+    assert_eq!(build.says().as_deref(), Some("Interrupted(2)"));
+    place.let_go();
+    assert_eq!(build.says().as_deref(), Some("[JobId(0)]"));
+    build.ends_well();
+    assert_eq!(place.log(), "");
+}
