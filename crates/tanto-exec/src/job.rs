@@ -35,6 +35,8 @@ pub enum Exit {
     Code(i32),
     /// This signal killed it.
     Signal(i32),
+    /// This signal killed it, and it left a core file.
+    Dumped(i32),
 }
 
 impl Exit {
@@ -44,7 +46,8 @@ impl Exit {
     }
 
     /// As one number, as ninja 1.13.2 reports it: the exit code, 130 for a death by SIGINT, SIGTERM or SIGHUP, and
-    /// 128 + N for a death by any other signal N.
+    /// 128 + N for a death by any other signal N, 128 more if that left a core file. What the program exits with is
+    /// cut to eight bits.
     pub fn code(self) -> i32 {
         const SIGHUP: i32 = 1;
         const SIGINT: i32 = 2;
@@ -53,6 +56,7 @@ impl Exit {
             Exit::Code(code) => code,
             Exit::Signal(SIGHUP | SIGINT | SIGTERM) => Self::INTERRUPTED,
             Exit::Signal(signal) => 128 + signal,
+            Exit::Dumped(signal) => 256 + signal,
         }
     }
 

@@ -107,7 +107,7 @@ impl NinjaView {
 
     fn failed(&mut self, about: &About, exit: Exit) {
         let (red, plain) = if self.line.terminal().color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
-        let mut text = format!("{red}FAILED: [code={}] {plain}", code(exit)).into_bytes();
+        let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
         for output in &about.outputs {
             text.extend_from_slice(output);
             text.push(b' ');
@@ -156,18 +156,5 @@ impl View for NinjaView {
             Event::Notice { level, text } => self.notice(level, text),
         }
         self.line.settle();
-    }
-}
-
-/// The code that a shell would give for such an end; those who are asked to end count as interrupted.
-fn code(exit: Exit) -> i32 {
-    const INTERRUPTED: i32 = 130;
-    const HUP: i32 = 1;
-    const INT: i32 = 2;
-    const TERM: i32 = 15;
-    match exit {
-        Exit::Code(code) => code,
-        Exit::Signal(HUP | INT | TERM) => INTERRUPTED,
-        Exit::Signal(signal) => 128 + signal,
     }
 }

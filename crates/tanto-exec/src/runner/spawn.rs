@@ -270,7 +270,8 @@ impl Task {
 fn exit(status: Status) -> Exit {
     match status {
         Status::Code(code) => Exit::Code(code),
-        Status::Killed { signal, .. } => Exit::Signal(signal),
+        Status::Killed { signal, dumped: false } => Exit::Signal(signal),
+        Status::Killed { signal, dumped: true } => Exit::Dumped(signal),
     }
 }
 

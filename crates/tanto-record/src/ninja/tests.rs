@@ -207,8 +207,8 @@ fn a_build_goes_on_after_a_failure() {
 
 #[test]
 fn codes_of_signals() {
-    let cases = [(Exit::Code(255), 255), (Exit::Signal(9), 137), (Exit::Signal(11), 139), (Exit::Signal(15), 130)];
-    for (exit, code) in cases {
+    let signals = [(Exit::Signal(9), 137), (Exit::Signal(11), 139), (Exit::Signal(15), 130), (Exit::Dumped(11), 267)];
+    for (exit, code) in [(Exit::Code(255), 255)].into_iter().chain(signals) {
         let mut build = Build::new(Where::Pipe, Verbosity::Normal, &[job("a", "x", "A")]);
         build.fail(0, exit, b"").finish().shows(&format!("[1/1] A\nFAILED: [code={code}] a \nx\n"));
     }
