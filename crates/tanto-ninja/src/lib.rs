@@ -8,11 +8,16 @@ pub mod depfile;
 pub mod disk;
 pub mod dyndep;
 pub mod error;
+pub mod explain;
+pub mod front;
 pub mod graph;
 pub mod load;
 pub mod log;
 #[cfg(test)]
 pub(crate) mod mutate;
+pub mod msvc;
+pub mod plan;
+pub mod scan;
 pub mod spell;
 pub mod targets;
 pub mod tools;

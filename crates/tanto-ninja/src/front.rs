@@ -1,0 +1,400 @@
+//! Ninja's side of the run loop: what an edge's job needs before it runs, and what its end means for the logs and
+//! for the rest of the plan. Does not know how a command is run, nor who looks on.
+
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::schedule::Schedule;
+
+use crate::bindings::Escape;
+use crate::canon::canonicalize_into;
+use crate::depfile;
+use crate::disk::Mtime;
+use crate::error::{Error, Result, errno_text};
+use crate::graph::{EdgeId, Map, NodeId, PoolId};
+use crate::msvc;
+use crate::plan::{Plan, Walk};
+use crate::scan::{Scan, stat_error};
+
+/// What the user may choose about a build.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Options {
+    /// `-n`: commands are only shown; nothing is written.
+    pub dry_run: bool,
+    /// `-d keepdepfile`: a depfile stays after it was read.
+    pub keep_depfile: bool,
+    /// `-d keeprsp`: a response file stays after its command succeeded.
+    pub keep_rspfile: bool,
+}
+
+/// What is to be remembered of an edge while its command runs.
+struct Active {
+    /// The file system's clock at its start; 0 if that could not be had.
+    start: Mtime,
+    /// What its depfile, or its output, said it read.
+    discovered: Vec<NodeId>,
+}
+
+/// A build of some targets.
+pub struct Builder<'a, 't> {
+    /// What is dirty.
+    pub scan: Scan<'a, 't>,
+    plan: Plan,
+    options: Options,
+    active: Map<JobId, Active>,
+    /// A file that is written at each start, to read the file system's clock.
+    clock_file: Vec<u8>,
+    clock_used: bool,
+}
+
+impl<'a, 't> Builder<'a, 't> {
+    /// A build over what `scan` knows.
+    pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
+        let builddir = scan.graph.top_variable(b"builddir");
+        let clock_file = match builddir {
+            b"" => b".ninja_lock".to_vec(),
+            dir => [dir, b"/.ninja_lock"].concat(),
+        };
+        Builder { scan, plan: Plan::default(), options, active: Map::default(), clock_file, clock_used: false }
+    }
+
+    /// Forgets the plan, for another build over the same scan.
+    pub fn new_plan(&mut self) {
+        self.plan = Plan::default();
+        self.active.clear();
+    }
+
+    /// Adds a target, what it needs and what is to be validated with it.
+    pub fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
+        let validations = self.scan.recompute(target)?;
+        self.plan_if_not_ready(schedule, view, target)?;
+        for validation in validations {
+            if self.scan.graph.node(validation).in_edge.is_some() {
+                self.plan_if_not_ready(schedule, view, validation)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_if_not_ready(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
+        let edge = self.scan.graph.node(target).in_edge;
+        if edge.is_some_and(|edge| self.scan.outputs_ready(edge)) {
+            return Ok(());
+        }
+        let mut walk = Walk { scan: &mut self.scan, schedule, view };
+        self.plan.add_target(&mut walk, target)
+    }
+
+    /// Orders the jobs and lets the schedule begin: the longest chain of commands first, as ninja does.
+    pub fn begin(&mut self, schedule: &mut Schedule) {
+        let (plan, graph) = (&self.plan, &self.scan.graph);
+        schedule.prioritise(plan.order(), |job| i64::from(!graph.edge(plan.edge(job)).is_phony()));
+        schedule.begin();
+    }
+
+    /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.
+    pub fn tidy(&mut self) {
+        if std::mem::take(&mut self.clock_used) {
+            // Should it stay behind, nothing is lost: it is empty, and the next build's again.
+            let _ = self.scan.disk.remove(&self.clock_file);
+        }
+    }
+
+    fn start_edge(&mut self, job: JobId) -> Result<Start> {
+        let edge = self.plan.edge(job);
+        let graph = &self.scan.graph;
+        if graph.edge(edge).is_phony() {
+            return Ok(Start::Nothing);
+        }
+        if graph.flag(edge, b"generator")? {
+            self.scan.log.close();
+            self.scan.deps_log.close();
+        }
+        let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
+        self.active.insert(job, Active { start, discovered: Vec::new() });
+        let graph = &self.scan.graph;
+        let it = graph.edge(edge);
+        let line = graph.binding(edge, b"command", Escape::Shell)?;
+        let about = About {
+            command: line.clone(),
+            description: graph.binding(edge, b"description", Escape::Shell)?,
+            outputs: it.outs.iter().map(|&out| graph.path(out).to_vec()).collect(),
+            console: it.pool == PoolId::CONSOLE,
+            why: self.scan.explanations.about(it.outs),
+        };
+        Ok(Start::Run(Command { line, console: about.console }, about))
+    }
+
+    /// Makes directories and the response file; says what the file system's clock showed.
+    fn prepare(&mut self, edge: EdgeId) -> Result<Mtime> {
+        let mut start = None;
+        for &out in self.scan.graph.edge(edge).outs {
+            let path = self.scan.graph.path(out);
+            self.make_parents(path)?;
+            if start.is_none() {
+                start = Some(self.file_system_now());
+            }
+        }
+        let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+        if !depfile.is_empty() {
+            self.make_parents(&depfile)?;
+        }
+        let rspfile = self.scan.graph.binding(edge, b"rspfile", Escape::None)?;
+        if !rspfile.is_empty() {
+            let content = self.scan.graph.binding(edge, b"rspfile_content", Escape::Shell)?;
+            let written = self.scan.disk.write(&rspfile, &content);
+            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", &errno_text(&error)]))?;
+        }
+        Ok(start.unwrap_or(0))
+    }
+
+    fn make_parents(&mut self, path: &[u8]) -> Result<()> {
+        let made = self.scan.disk.make_parents(path);
+        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", &errno_text(&error)]))
+    }
+
+    /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
+    /// server's). 0 if it cannot be had.
+    fn file_system_now(&mut self) -> Mtime {
+        self.clock_used = true;
+        match self.scan.disk.write(&self.clock_file, b"") {
+            Ok(()) => self.scan.disk.mtime(&self.clock_file).unwrap_or(0),
+            Err(_) => 0,
+        }
+    }
+
+    /// Reads what the command discovered. An error makes the command fail.
+    fn discover(&mut self, edge: EdgeId, output: &mut Vec<u8>) -> Result<Vec<NodeId>> {
+        let kind = self.scan.graph.binding(edge, b"deps", Escape::Shell)?;
+        let ins = match kind.as_slice() {
+            b"" => return Ok(Vec::new()),
+            b"msvc" => {
+                let prefix = self.scan.graph.binding(edge, b"msvc_deps_prefix", Escape::Shell)?;
+                msvc::take_includes(output, &prefix)
+            }
+            b"gcc" => self.read_depfile(edge)?,
+            other => return Err(Error::of(&[b"unknown deps type '", other, b"'"])),
+        };
+        let mut canonical = Vec::new();
+        let mut intern = |path: &Vec<u8>| {
+            canonicalize_into(path, &mut canonical);
+            self.scan.graph.intern(&canonical)
+        };
+        let nodes = ins.iter().map(&mut intern).collect();
+        self.scan.cover_new_nodes();
+        Ok(nodes)
+    }
+
+    fn read_depfile(&mut self, edge: EdgeId) -> Result<Vec<Vec<u8>>> {
+        let path = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+        if path.is_empty() {
+            return Err("edge with deps=gcc but no depfile makes no sense".into());
+        }
+        let text = match self.scan.disk.read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|error| Error(errno_text(&error)))?,
+        };
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = depfile::parse(&text)?;
+        if !self.options.keep_depfile {
+            let removed = self.scan.disk.remove(&path);
+            removed.map_err(|error| Error::of(&[b"deleting depfile: ", &errno_text(&error), b"\n"]))?;
+        }
+        Ok(found.ins)
+    }
+
+    /// The command succeeded: what that means for the plan, then for the logs.
+    fn succeeded(
+        &mut self,
+        job: JobId,
+        times: (i64, i64),
+        schedule: &mut Schedule,
+        view: &mut dyn View,
+    ) -> Result<()> {
+        let edge = self.plan.edge(job);
+        let active = self.active.remove(&job).expect("a job that ran was started");
+        let mtime = match self.options.dry_run {
+            true => 0,
+            false => self.restat(edge, active.start, schedule, view)?,
+        };
+        self.outputs_done(edge, schedule, view)?;
+        if self.options.dry_run {
+            return Ok(());
+        }
+        self.remove_rspfile(edge)?;
+        self.record(edge, times, mtime)?;
+        if self.scan.graph.flag(edge, b"deps")? { self.record_deps(edge, &active.discovered) } else { Ok(()) }
+    }
+
+    /// The mtime that the log is to hold: when the command started, or of what it made where that is later. With
+    /// `restat`, outputs that did not change clean what depends on them.
+    fn restat(&mut self, edge: EdgeId, start: Mtime, schedule: &mut Schedule, view: &mut dyn View) -> Result<Mtime> {
+        let restat = self.scan.graph.flag(edge, b"restat")?;
+        let generator = self.scan.graph.flag(edge, b"generator")?;
+        let output_mtime_wanted = self.scan.log.records_output_mtime();
+        if start != 0 && !restat && !generator && !output_mtime_wanted {
+            return Ok(start);
+        }
+        let (mut newest, mut newest_output, mut cleaned) = (start, 0, false);
+        for &out in self.scan.graph.edge(edge).outs {
+            let mtime = self.stat(out)?;
+            newest = newest.max(mtime);
+            newest_output = newest_output.max(mtime);
+            // A missing output that was missing before did not change either.
+            if restat && mtime == self.scan.mtime(out) {
+                let mut walk = Walk { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
+                self.plan.clean(&mut walk, out)?;
+                cleaned = true;
+            }
+        }
+        match (output_mtime_wanted, cleaned) {
+            (true, cleaned) => self.old_restat_mtime(edge, newest_output, cleaned),
+            (false, true) => Ok(start),
+            (false, false) => Ok(newest),
+        }
+    }
+
+    /// What a log of version 5 holds: the newest output's mtime or, if restat cleaned anything, the newest input's.
+    fn old_restat_mtime(&mut self, edge: EdgeId, newest_output: Mtime, cleaned: bool) -> Result<Mtime> {
+        if !cleaned {
+            return Ok(newest_output);
+        }
+        let mut newest = 0;
+        for input in self.scan.dirtying_ins(edge) {
+            newest = newest.max(self.stat(input)?);
+        }
+        let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+        if newest != 0 && !depfile.is_empty() && !self.scan.graph.flag(edge, b"deps")? {
+            newest = newest.max(self.scan.disk.mtime(&depfile).map_err(|error| stat_error(&depfile, &error))?);
+        }
+        Ok(newest)
+    }
+
+    fn stat(&mut self, node: NodeId) -> Result<Mtime> {
+        let path = self.scan.graph.path(node);
+        self.scan.disk.mtime(path).map_err(|error| stat_error(path, &error))
+    }
+
+    /// The edge's outputs are as they should be: dyndep files among them are loaded.
+    fn outputs_done(&mut self, edge: EdgeId, schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
+        self.scan.set_outputs_ready(edge);
+        for &out in self.scan.graph.edge(edge).outs {
+            if self.scan.graph.node(out).dyndep_pending {
+                let updates = self.scan.load_dyndep(out)?;
+                let mut walk = Walk { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
+                self.plan.dyndep_loaded(&mut walk, out, &updates)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_rspfile(&mut self, edge: EdgeId) -> Result<()> {
+        let rspfile = self.scan.graph.binding(edge, b"rspfile", Escape::None)?;
+        if !rspfile.is_empty() && !self.options.keep_rspfile {
+            // It is only in the way; ninja does not mind either.
+            let _ = self.scan.disk.remove(&rspfile);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, edge: EdgeId, (start_ms, end_ms): (i64, i64), mtime: Mtime) -> Result<()> {
+        let hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
+        let graph = &self.scan.graph;
+        let mut outs = graph.edge(edge).outs.iter().map(|&out| graph.path(out));
+        let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
+        let recorded = self.scan.log.record(&mut outs, hash, clip(start_ms), clip(end_ms), mtime);
+        recorded.map_err(|Error(why)| Error::of(&[b"Error writing to build log: ", &why]))
+    }
+
+    /// One record for each output, with the output's own mtime: a newer output voids it.
+    fn record_deps(&mut self, edge: EdgeId, ins: &[NodeId]) -> Result<()> {
+        for &out in self.scan.graph.edge(edge).outs {
+            let mtime = self.stat(out)?;
+            let recorded = self.scan.deps_log.record(self.scan.graph, out, mtime, ins);
+            recorded.map_err(|Error(why)| Error::of(&[b"Error writing to deps log: ", &why]))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what an interrupted command may have half written.
+    fn remove_outputs(&mut self, edge: EdgeId, view: &mut dyn View) -> Result<()> {
+        let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+        for &out in self.scan.graph.edge(edge).outs {
+            let path = self.scan.graph.path(out);
+            let changed = match self.stat(out) {
+                Ok(mtime) => mtime != self.scan.mtime(out),
+                Err(Error(text)) => {
+                    view.event(Event::Notice { level: Level::Error, text: &text });
+                    true
+                }
+            };
+            // A command with a depfile may have written that and not yet its output.
+            if changed || !depfile.is_empty() {
+                let _ = self.scan.disk.remove(path);
+            }
+        }
+        if !depfile.is_empty() {
+            let _ = self.scan.disk.remove(&depfile);
+        }
+        Ok(())
+    }
+}
+
+impl Front for Builder<'_, '_> {
+    fn start(&mut self, job: JobId) -> std::result::Result<Start, Fatal> {
+        self.start_edge(job).map_err(fatal)
+    }
+
+    fn judge(&mut self, completion: &mut Completion) {
+        let edge = self.plan.edge(completion.job);
+        match self.discover(edge, &mut completion.output) {
+            Ok(nodes) => {
+                if let Some(active) = self.active.get_mut(&completion.job) {
+                    active.discovered = nodes;
+                }
+            }
+            Err(Error(why)) if completion.exit.success() => {
+                if !completion.output.is_empty() {
+                    completion.output.push(b'\n');
+                }
+                completion.output.extend_from_slice(&why);
+                completion.exit = Exit::Code(1);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn finish(
+        &mut self,
+        job: JobId,
+        ending: Ending<'_>,
+        schedule: &mut Schedule,
+        view: &mut dyn View,
+    ) -> std::result::Result<(), Fatal> {
+        let edge = self.plan.edge(job);
+        match ending {
+            Ending::Passed => self.outputs_done(edge, schedule, view),
+            Ending::Succeeded { start_ms, end_ms, .. } => self.succeeded(job, (start_ms, end_ms), schedule, view),
+            Ending::Failed => {
+                self.active.remove(&job);
+                Ok(())
+            }
+        }
+        .map_err(fatal)
+    }
+
+    fn abandon(&mut self, job: JobId, view: &mut dyn View) {
+        let edge = self.plan.edge(job);
+        if self.active.remove(&job).is_some() && !self.options.dry_run {
+            if let Err(Error(text)) = self.remove_outputs(edge, view) {
+                view.event(Event::Notice { level: Level::Error, text: &text });
+            }
+        }
+    }
+}
+
+fn fatal(Error(why): Error) -> Fatal {
+    Fatal(why)
+}

@@ -1,0 +1,89 @@
+//! What Microsoft's compiler says with `/showIncludes`: its notes are taken out of the output, and the headers that
+//! they name are what the command read. Does not know the graph.
+
+use std::collections::BTreeSet;
+
+const ENGLISH_PREFIX: &[u8] = b"Note: including file: ";
+
+/// Takes the notes out of `output` and returns the headers, sorted, without those of the system. `prefix` is what a
+/// note begins with; empty for the English one.
+pub fn take_includes(output: &mut Vec<u8>, prefix: &[u8]) -> Vec<Vec<u8>> {
+    let prefix = if prefix.is_empty() { ENGLISH_PREFIX } else { prefix };
+    let mut headers = BTreeSet::new();
+    let mut rest = Vec::with_capacity(output.len());
+    let mut noted = false;
+    for line in lines(output) {
+        if let Some(header) = included(line, prefix) {
+            noted = true;
+            if !is_system(header) {
+                headers.insert(header.to_vec());
+            }
+        } else if noted || !is_source_name(line) {
+            rest.extend_from_slice(line);
+            rest.push(b'\n');
+        }
+    }
+    *output = rest;
+    headers.into_iter().collect()
+}
+
+/// Lines that end in CR, LF or CR LF; no empty one after the last end.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.iter().position(|&c| c == b'\r' || c == b'\n').unwrap_or(rest.len());
+        let (line, mut after) = rest.split_at(end);
+        after = after.strip_prefix(b"\r").unwrap_or(after);
+        rest = after.strip_prefix(b"\n").unwrap_or(after);
+        Some(line)
+    })
+}
+
+fn included<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let header = line.strip_prefix(prefix)?.trim_ascii_start();
+    (!header.is_empty()).then_some(header)
+}
+
+fn is_system(header: &[u8]) -> bool {
+    let lower = header.to_ascii_lowercase();
+    let contains = |part: &[u8]| lower.windows(part.len()).any(|window| window == part);
+    contains(b"program files") || contains(b"microsoft visual studio")
+}
+
+/// The compiler echoes the name of the file that it compiles.
+fn is_source_name(line: &[u8]) -> bool {
+    let lower = line.to_ascii_lowercase();
+    [b".c".as_slice(), b".cc", b".cxx", b".cpp", b".c++"].iter().any(|ending| lower.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(output: &[u8], prefix: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut output = output.to_vec();
+        let headers = take_includes(&mut output, prefix);
+        (headers, output)
+    }
+
+    #[test]
+    fn notes_and_the_echoed_source_leave_the_output() {
+        let text = b"foo.cc\r\nNote: including file:   b.h\r\nNote: including file: a.h\r\nwarning\r\n";
+        assert_eq!(taken(text, b""), (vec![b"a.h".to_vec(), b"b.h".to_vec()], b"warning\n".to_vec()));
+    }
+
+    #[test]
+    fn system_headers_are_not_inputs() {
+        let text = b"Note: including file: C:\\Program Files\\x.h\nNote: including file: d:\\Microsoft Visual Studio\\y.h\n";
+        assert_eq!(taken(text, b""), (vec![], vec![]));
+    }
+
+    #[test]
+    fn another_prefix_and_a_source_name_after_the_first_note() {
+        let text = b"Hinweis: Einlesen: x.h\nother.c\nlast";
+        assert_eq!(taken(text, b"Hinweis: Einlesen: "), (vec![b"x.h".to_vec()], b"other.c\nlast\n".to_vec()));
+    }
+}

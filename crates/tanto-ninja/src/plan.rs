@@ -1,0 +1,307 @@
+//! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
+//! what dyndep files add while the build runs. Does not know how jobs are run.
+
+use std::collections::BTreeSet;
+
+use tanto_exec::event::{Event, View};
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId as ExecPool, Schedule, State};
+
+use crate::dyndep::Update;
+use crate::error::{Error, Result};
+use crate::graph::{EdgeId, Map, NodeId};
+use crate::scan::Scan;
+
+/// The edges of a build and their jobs.
+#[derive(Default)]
+pub struct Plan {
+    jobs: Map<EdgeId, JobId>,
+    edges: Vec<EdgeId>,
+    /// By ninja's pool number; pools come into the schedule with their first edge.
+    pools: Map<u32, ExecPool>,
+    /// Jobs, each after all that it depends on: the order of the first walk.
+    order: Vec<JobId>,
+    /// For each node the planned edges that have it as an input; made when first needed, void after a dyndep file.
+    users: Option<Map<NodeId, Vec<EdgeId>>>,
+}
+
+/// What a walk over the graph needs beside the plan.
+pub struct Walk<'w, 'a, 't> {
+    /// What is dirty.
+    pub scan: &'w mut Scan<'a, 't>,
+    /// Where jobs go.
+    pub schedule: &'w mut Schedule,
+    /// Who hears of what joins and leaves the plan.
+    pub view: &'w mut dyn View,
+}
+
+/// A planned edge whose inputs are being added.
+struct Frame {
+    node: NodeId,
+    edge: EdgeId,
+    job: JobId,
+    ins: Vec<NodeId>,
+    next: usize,
+}
+
+impl Plan {
+    /// The edge of a job.
+    pub fn edge(&self, job: JobId) -> EdgeId {
+        self.edges[job.0 as usize]
+    }
+
+    /// Jobs, each after all that it depends on, as far as the walks before the build know.
+    pub fn order(&self) -> &[JobId] {
+        &self.order
+    }
+
+    /// Adds what is needed for `target`. An error names a file that is missing and that nothing makes.
+    pub fn add_target(&mut self, walk: &mut Walk<'_, '_, '_>, target: NodeId) -> Result<()> {
+        self.add(walk, target, None, None)
+    }
+
+    /// Adds `start` and all below it. With `met`, collects the edges that it came across.
+    fn add(
+        &mut self,
+        walk: &mut Walk<'_, '_, '_>,
+        start: NodeId,
+        dependent: Option<NodeId>,
+        mut met: Option<&mut BTreeSet<EdgeId>>,
+    ) -> Result<()> {
+        let mut stack = Vec::new();
+        stack.extend(self.enter(walk, start, dependent, &mut met)?);
+        while let Some(frame) = stack.last_mut() {
+            let Some(&input) = frame.ins.get(frame.next) else {
+                let frame = stack.pop().expect("the frame just seen");
+                self.order.push(frame.job);
+                continue;
+            };
+            frame.next += 1;
+            let (node, job) = (frame.node, frame.job);
+            let below = self.enter(walk, input, Some(node), &mut met)?;
+            // The input's edge has its job now, if it needs one.
+            if let Some(on) = self.job_of(walk, input) {
+                walk.schedule.depend(job, on);
+            }
+            stack.extend(below);
+        }
+        Ok(())
+    }
+
+    fn job_of(&self, walk: &Walk<'_, '_, '_>, node: NodeId) -> Option<JobId> {
+        let edge = walk.scan.graph.node(node).in_edge?;
+        self.jobs.get(&edge).copied()
+    }
+
+    /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
+    fn enter(
+        &mut self,
+        walk: &mut Walk<'_, '_, '_>,
+        node: NodeId,
+        dependent: Option<NodeId>,
+        met: &mut Option<&mut BTreeSet<EdgeId>>,
+    ) -> Result<Option<Frame>> {
+        let Some(edge) = walk.scan.graph.node(node).in_edge else {
+            return match missing_source(walk.scan, node, dependent) {
+                Some(error) => Err(error),
+                None => Ok(None),
+            };
+        };
+        if walk.scan.outputs_ready(edge) {
+            return Ok(None);
+        }
+        let known = self.jobs.get(&edge).copied();
+        let job = known.unwrap_or_else(|| self.add_job(walk, edge));
+        if met.is_some() && walk.schedule.is_wanted(job) && walk.schedule.state(job) != State::Waiting {
+            return Ok(None);
+        }
+        if walk.scan.is_dirty(node) {
+            self.want(walk, edge, job);
+        }
+        if let Some(met) = met {
+            met.insert(edge);
+        }
+        let ins = || walk.scan.all_ins(edge).collect();
+        Ok(known.is_none().then(|| Frame { node, edge, job, ins: ins(), next: 0 }))
+    }
+
+    fn add_job(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> JobId {
+        let it = walk.scan.graph.edge(edge);
+        let kind = if it.is_phony() { Kind::Phony } else { Kind::Command };
+        let depth = walk.scan.graph.pools[it.pool.index()].depth;
+        let pool = *self.pools.entry(it.pool.0).or_insert_with(|| match depth {
+            0 => ExecPool::UNLIMITED,
+            depth => walk.schedule.add_pool(depth),
+        });
+        let job = walk.schedule.add(JobSpec { pool, order: edge.0, kind, wanted: false });
+        assert_eq!(job.0 as usize, self.edges.len(), "the plan is the schedule's only source of jobs");
+        self.jobs.insert(edge, job);
+        self.edges.push(edge);
+        self.users = None;
+        job
+    }
+
+    fn want(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId, job: JobId) {
+        if walk.schedule.is_wanted(job) {
+            return;
+        }
+        walk.schedule.want(job);
+        if !walk.scan.graph.edge(edge).is_phony() {
+            walk.view.event(Event::Planned { job, expected_ms: walk.scan.expected_ms(edge) });
+        }
+    }
+
+    /// The node did not change though its edge ran (restat): takes out of the plan what is not dirty any more.
+    pub fn clean(&mut self, walk: &mut Walk<'_, '_, '_>, node: NodeId) -> Result<()> {
+        let mut nodes = vec![node];
+        while let Some(node) = nodes.pop() {
+            walk.scan.set_clean(node);
+            for edge in self.users_of(walk.scan, node) {
+                if self.clean_edge(walk, edge)? {
+                    nodes.extend(walk.scan.graph.edge(edge).outs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the edge out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
+    fn clean_edge(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> Result<bool> {
+        let job = self.jobs[&edge];
+        if !walk.schedule.is_wanted(job) || walk.scan.deps_missing(edge) {
+            return Ok(false);
+        }
+        let ins: Vec<NodeId> = walk.scan.dirtying_ins(edge).collect();
+        if ins.iter().any(|&input| walk.scan.is_dirty(input)) {
+            return Ok(false);
+        }
+        let newest = newest_of(walk.scan, &ins);
+        if walk.scan.outputs_dirty(edge, newest)? {
+            return Ok(false);
+        }
+        walk.schedule.unwant(job);
+        if !walk.scan.graph.edge(edge).is_phony() {
+            walk.view.event(Event::Unplanned { job, expected_ms: walk.scan.expected_ms(edge) });
+        }
+        Ok(true)
+    }
+
+    fn users_of(&mut self, scan: &Scan<'_, '_>, node: NodeId) -> Vec<EdgeId> {
+        let edges = &self.edges;
+        let users = self.users.get_or_insert_with(|| {
+            let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
+            for &edge in edges {
+                for input in scan.all_ins(edge) {
+                    users.entry(input).or_default().push(edge);
+                }
+            }
+            users
+        });
+        users.get(&node).cloned().unwrap_or_default()
+    }
+
+    /// A dyndep file that was made by this build has been loaded: looks again at all that depends on it, and adds
+    /// what it now needs. Called before the file's own job is done, so that its users still wait.
+    pub fn dyndep_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId, updates: &[Update]) -> Result<()> {
+        self.users = None;
+        self.refresh_dependents(walk, file)?;
+        let planned = |plan: &Plan, scan: &Scan<'_, '_>, update: &Update| {
+            plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
+        };
+        let mut met = BTreeSet::new();
+        for update in updates {
+            if let Some(job) = planned(self, walk.scan, update) {
+                self.add_inputs(walk, job, update, &mut met)?;
+            }
+        }
+        for update in updates {
+            if let Some(job) = planned(self, walk.scan, update) {
+                self.let_users_wait(walk, job, update);
+            }
+        }
+        for edge in met {
+            walk.schedule.settle(self.jobs[&edge]);
+        }
+        Ok(())
+    }
+
+    fn add_inputs(
+        &mut self,
+        walk: &mut Walk<'_, '_, '_>,
+        job: JobId,
+        update: &Update,
+        met: &mut BTreeSet<EdgeId>,
+    ) -> Result<()> {
+        let first_out = walk.scan.graph.edge(update.edge).outs[0];
+        for &input in &update.ins {
+            self.add(walk, input, Some(first_out), Some(&mut *met))?;
+            if let Some(on) = self.job_of(walk, input) {
+                walk.schedule.depend(job, on);
+            }
+        }
+        Ok(())
+    }
+
+    /// Edges that took the new outputs for source files now wait for the edge that makes them.
+    fn let_users_wait(&mut self, walk: &mut Walk<'_, '_, '_>, job: JobId, update: &Update) {
+        for &out in &update.outs {
+            for user in self.users_of(walk.scan, out) {
+                walk.schedule.depend(self.jobs[&user], job);
+            }
+        }
+    }
+
+    /// Walks again whatever depends on `file`: it may be dirty now, and there may be a cycle.
+    fn refresh_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId) -> Result<()> {
+        for node in self.unmark_dependents(walk, file) {
+            for validation in walk.scan.recompute(node)? {
+                let edge = walk.scan.graph.node(validation).in_edge;
+                if edge.is_some_and(|edge| !walk.scan.outputs_ready(edge)) {
+                    let mut met = BTreeSet::new();
+                    self.add(walk, validation, None, Some(&mut met))?;
+                    met.iter().for_each(|edge| walk.schedule.settle(self.jobs[edge]));
+                }
+            }
+            if walk.scan.is_dirty(node) {
+                let edge = walk.scan.graph.node(node).in_edge.expect("a dependent has an edge");
+                self.want(walk, edge, self.jobs[&edge]);
+            }
+        }
+        Ok(())
+    }
+
+    fn unmark_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId) -> BTreeSet<NodeId> {
+        let mut dependents = BTreeSet::new();
+        let mut nodes = vec![file];
+        while let Some(node) = nodes.pop() {
+            for edge in self.users_of(walk.scan, node) {
+                if walk.scan.unmark(edge) {
+                    for &out in walk.scan.graph.edge(edge).outs {
+                        if dependents.insert(out) {
+                            nodes.push(out);
+                        }
+                    }
+                }
+            }
+        }
+        dependents
+    }
+}
+
+/// The first of the newest.
+fn newest_of(scan: &Scan<'_, '_>, ins: &[NodeId]) -> Option<NodeId> {
+    ins.iter().copied().reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
+}
+
+/// A leaf that is missing, unless only a compiler or a dyndep file ever named it.
+fn missing_source(scan: &Scan<'_, '_>, node: NodeId, dependent: Option<NodeId>) -> Option<Error> {
+    if !scan.is_dirty(node) || scan.graph.node(node).generated_by_dep_loader {
+        return None;
+    }
+    let path = scan.graph.path(node);
+    let tail = b" missing and no known rule to make it";
+    Some(match dependent {
+        Some(by) => Error::of(&[b"'", path, b"', needed by '", scan.graph.path(by), b"',", tail]),
+        None => Error::of(&[b"'", path, b"'", tail]),
+    })
+}
