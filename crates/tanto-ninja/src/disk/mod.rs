@@ -19,3 +19,9 @@ pub trait Disk {
     /// Removes the file; false if there was none.
     fn remove(&mut self, path: &[u8]) -> io::Result<bool>;
 }
+
+mod real;
+mod virtual_disk;
+
+pub use real::RealDisk;
+pub use virtual_disk::VirtualDisk;
