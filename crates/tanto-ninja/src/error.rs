@@ -65,12 +65,3 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// What the system calls the error, as C's `strerror` words it.
-pub fn errno_text(error: &std::io::Error) -> Vec<u8> {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].into(),
-        None => text.into(),
-    }
-}

@@ -10,7 +10,7 @@ use crate::bindings::Escape;
 use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::Mtime;
-use crate::error::{Error, Result, errno_text};
+use crate::error::{Error, Result, os_text};
 use crate::graph::{EdgeId, Map, NodeId, PoolId};
 use crate::msvc;
 use crate::plan::{Plan, Walk};
@@ -143,14 +143,14 @@ impl<'a, 't> Builder<'a, 't> {
         if !rspfile.is_empty() {
             let content = self.scan.graph.binding(edge, b"rspfile_content", Escape::Shell)?;
             let written = self.scan.disk.write(&rspfile, &content);
-            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", &errno_text(&error)]))?;
+            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", os_text(&error).as_bytes()]))?;
         }
         Ok(start.unwrap_or(0))
     }
 
     fn make_parents(&mut self, path: &[u8]) -> Result<()> {
         let made = self.scan.disk.make_parents(path);
-        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", &errno_text(&error)]))
+        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", os_text(&error).as_bytes()]))
     }
 
     /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
@@ -192,7 +192,7 @@ impl<'a, 't> Builder<'a, 't> {
         }
         let text = match self.scan.disk.read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|error| Error(errno_text(&error)))?,
+            other => other.map_err(|error| Error::of(&[os_text(&error).as_bytes()]))?,
         };
         if text.is_empty() {
             return Ok(Vec::new());
@@ -200,7 +200,7 @@ impl<'a, 't> Builder<'a, 't> {
         let found = depfile::parse(&text)?;
         if !self.options.keep_depfile {
             let removed = self.scan.disk.remove(&path);
-            removed.map_err(|error| Error::of(&[b"deleting depfile: ", &errno_text(&error), b"\n"]))?;
+            removed.map_err(|error| Error::of(&[b"deleting depfile: ", &os_text(&error).as_bytes(), b"\n"]))?;
         }
         Ok(found.ins)
     }
@@ -305,7 +305,7 @@ impl<'a, 't> Builder<'a, 't> {
         let mut outs = graph.edge(edge).outs.iter().map(|&out| graph.path(out));
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
         let recorded = self.scan.log.record(&mut outs, hash, clip(start_ms), clip(end_ms), mtime);
-        recorded.map_err(|Error(why)| Error::of(&[b"Error writing to build log: ", &why]))
+        recorded.map_err(|error| Error::of(&[b"Error writing to build log: ", &error.text]))
     }
 
     /// One record for each output, with the output's own mtime: a newer output voids it.
@@ -313,7 +313,7 @@ impl<'a, 't> Builder<'a, 't> {
         for &out in self.scan.graph.edge(edge).outs {
             let mtime = self.stat(out)?;
             let recorded = self.scan.deps_log.record(self.scan.graph, out, mtime, ins);
-            recorded.map_err(|Error(why)| Error::of(&[b"Error writing to deps log: ", &why]))?;
+            recorded.map_err(|error| Error::of(&[b"Error writing to deps log: ", &error.text]))?;
         }
         Ok(())
     }
@@ -325,8 +325,8 @@ impl<'a, 't> Builder<'a, 't> {
             let path = self.scan.graph.path(out);
             let changed = match self.stat(out) {
                 Ok(mtime) => mtime != self.scan.mtime(out),
-                Err(Error(text)) => {
-                    view.event(Event::Notice { level: Level::Error, text: &text });
+                Err(error) => {
+                    view.event(Event::Notice { level: Level::Error, text: &error.text });
                     true
                 }
             };
@@ -355,11 +355,11 @@ impl Front for Builder<'_, '_> {
                     active.discovered = nodes;
                 }
             }
-            Err(Error(why)) if completion.exit.success() => {
+            Err(error) if completion.exit.success() => {
                 if !completion.output.is_empty() {
                     completion.output.push(b'\n');
                 }
-                completion.output.extend_from_slice(&why);
+                completion.output.extend_from_slice(&error.text);
                 completion.exit = Exit::Code(1);
             }
             Err(_) => {}
@@ -388,13 +388,13 @@ impl Front for Builder<'_, '_> {
     fn abandon(&mut self, job: JobId, view: &mut dyn View) {
         let edge = self.plan.edge(job);
         if self.active.remove(&job).is_some() && !self.options.dry_run {
-            if let Err(Error(text)) = self.remove_outputs(edge, view) {
-                view.event(Event::Notice { level: Level::Error, text: &text });
+            if let Err(error) = self.remove_outputs(edge, view) {
+                view.event(Event::Notice { level: Level::Error, text: &error.text });
             }
         }
     }
 }
 
-fn fatal(Error(why): Error) -> Fatal {
-    Fatal(why)
+fn fatal(error: Error) -> Fatal {
+    Fatal(error.text)
 }

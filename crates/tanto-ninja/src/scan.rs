@@ -8,7 +8,7 @@ use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, os_text};
 use crate::explain::Explanations;
 use crate::graph::{EdgeId, Graph, Map, NodeId};
 use crate::log::build_log::BuildLog;
@@ -442,13 +442,13 @@ impl<'a, 't> Scan<'a, 't> {
         let text = match self.disk.read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", &crate::error::errno_text(&error)])),
+            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", os_text(&error).as_bytes()])),
         };
         if text.is_empty() {
             self.explanations.note(out, &[b"depfile '", path, b"' is missing"]);
             return Ok(false);
         }
-        let found = depfile::parse(&text).map_err(|Error(why)| Error::of(&[path, b": ", &why]))?;
+        let found = depfile::parse(&text).map_err(|error| Error::of(&[path, b": ", &error.text]))?;
         if !self.depfile_is_for(edge, path, &found)? {
             return Ok(false);
         }
@@ -500,7 +500,7 @@ impl<'a, 't> Scan<'a, 't> {
         if start + 1 == stack.len() && it.is_phony() && it.outs.len() == 1 && it.explicit_outs == 1 && no_implicit_ins {
             text.extend_from_slice(b" [-w phonycycle=err]");
         }
-        Error(text)
+        text.into()
     }
 
     fn stat_if_unknown(&mut self, node: NodeId) -> Result<()> {
@@ -523,7 +523,7 @@ impl<'a, 't> Scan<'a, 't> {
 
 /// ninja's words for a stat that failed otherwise than by the file's absence.
 pub fn stat_error(path: &[u8], error: &std::io::Error) -> Error {
-    Error::of(&[b"stat(", path, b"): ", &crate::error::errno_text(error)])
+    Error::of(&[b"stat(", path, b"): ", os_text(error).as_bytes()])
 }
 
 fn dyndep_users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
