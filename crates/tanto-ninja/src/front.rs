@@ -12,6 +12,7 @@ use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result, os_text};
 use crate::graph::{EdgeId, Map, NodeId, PoolId};
+use crate::log::Entry;
 use crate::msvc;
 use crate::plan::{Plan, Walk};
 use crate::scan::{Scan, stat_error};
@@ -107,8 +108,8 @@ impl<'a, 't> Builder<'a, 't> {
             return Ok(Start::Nothing);
         }
         if graph.flag(edge, b"generator")? {
-            self.scan.log.close();
-            self.scan.deps_log.close();
+            self.scan.log.close()?;
+            self.scan.deps_log.close(self.scan.graph)?;
         }
         let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
         self.active.insert(job, Active { start, discovered: Vec::new() });
@@ -300,11 +301,11 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     fn record(&mut self, edge: EdgeId, (start_ms, end_ms): (i64, i64), mtime: Mtime) -> Result<()> {
-        let hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
-        let graph = &self.scan.graph;
-        let mut outs = graph.edge(edge).outs.iter().map(|&out| graph.path(out));
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
-        let recorded = self.scan.log.record(&mut outs, hash, clip(start_ms), clip(end_ms), mtime);
+        let command_hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
+        let entry = Entry { command_hash, start_ms: clip(start_ms), end_ms: clip(end_ms), mtime };
+        let graph = &self.scan.graph;
+        let recorded = self.scan.log.record(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry);
         recorded.map_err(|error| Error::of(&[b"Error writing to build log: ", &error.text]))
     }
 

@@ -38,7 +38,6 @@ pub struct Walk<'w, 'a, 't> {
 /// A planned edge whose inputs are being added.
 struct Frame {
     node: NodeId,
-    edge: EdgeId,
     job: JobId,
     ins: Vec<NodeId>,
     next: usize,
@@ -122,7 +121,7 @@ impl Plan {
             met.insert(edge);
         }
         let ins = || walk.scan.all_ins(edge).collect();
-        Ok(known.is_none().then(|| Frame { node, edge, job, ins: ins(), next: 0 }))
+        Ok(known.is_none().then(|| Frame { node, job, ins: ins(), next: 0 }))
     }
 
     fn add_job(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> JobId {

@@ -11,8 +11,7 @@ use crate::dyndep;
 use crate::error::{Error, Result, os_text};
 use crate::explain::Explanations;
 use crate::graph::{EdgeId, Graph, Map, NodeId};
-use crate::log::build_log::BuildLog;
-use crate::log::deps_log::DepsLog;
+use crate::log::{BuildLog, DepsLog};
 
 /// What is known of a node's file.
 #[derive(Clone, Copy, Default)]
@@ -432,7 +431,7 @@ impl<'a, 't> Scan<'a, 't> {
             self.note_times(out, &text, recorded, out_mtime);
             return false;
         }
-        let ins: Vec<NodeId> = deps.ins.collect();
+        let ins: Vec<NodeId> = deps.ins().collect();
         self.edges[edge.index()].deps = self.graph.arena.alloc_slice_copy(&ins);
         true
     }
