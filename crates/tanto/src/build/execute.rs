@@ -1,0 +1,131 @@
+//! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
+
+use tanto_exec::clock::Clock;
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::runner::Runner;
+use tanto_exec::runner::dry::DryRunner;
+use tanto_exec::runner::jobserver;
+use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::schedule::Schedule;
+use tanto_ninja::canon::canonicalize_into;
+use tanto_ninja::front::Builder;
+use tanto_ninja::graph::NodeId;
+use tanto_ninja::targets::{Hints, collect_targets};
+
+use super::{End, Session, Step, turn};
+use crate::settings::layer::Verbosity;
+
+impl Session<'_> {
+    /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
+    pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
+        let mut path = Vec::new();
+        canonicalize_into(&self.options.manifest, &mut path);
+        let Some(manifest) = builder.scan.graph.lookup(&path) else { return Ok(false) };
+        let mut schedule = Schedule::new();
+        if let Err(error) = builder.add_target(&mut schedule, &mut self.view, manifest) {
+            return Err(self.cannot_rebuild(&error.text));
+        }
+        if !schedule.more_to_do() {
+            builder.new_plan();
+            return Ok(false);
+        }
+        match self.execute(builder, &mut schedule, None)? {
+            Verdict::Done => {}
+            Verdict::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
+            Verdict::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
+        }
+        if builder.scan.is_dirty(manifest) {
+            return Ok(true);
+        }
+        // Its command left it as it was (restat); but who knows what else that command changed.
+        builder.scan.reset();
+        builder.new_plan();
+        Ok(false)
+    }
+
+    fn cannot_rebuild(&mut self, why: &[u8]) -> End {
+        self.error(&[b"rebuilding '", &self.options.manifest[..], b"': ", why].concat())
+    }
+
+    /// Builds what the command line names.
+    pub(super) fn build_targets(&mut self, builder: &mut Builder<'_, '_>, builddir: &[u8]) -> Step<()> {
+        let targets = self.targets(builder, builddir)?;
+        let jobserver = self.jobserver();
+        let mut schedule = Schedule::new();
+        for target in targets {
+            let added = builder.add_target(&mut schedule, &mut self.view, target);
+            added.map_err(|error| self.failed(&error))?;
+        }
+        if !schedule.more_to_do() {
+            if self.options.verbosity != Verbosity::Quiet {
+                self.info(b"no work to do.");
+            }
+            return Ok(());
+        }
+        let verdict = self.execute(builder, &mut schedule, jobserver)?;
+        let (why, code) = match verdict {
+            Verdict::Done => return Ok(()),
+            Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
+            Verdict::Failed { code, why } => (why, code),
+        };
+        self.info(&[b"build stopped: ", &why[..], b"."].concat());
+        Err(End(code))
+    }
+
+    fn targets(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
+        let first_dependent = |node| builder.scan.deps_log.first_reader(node);
+        let hints = Hints { builddir, first_dependent: Some(&first_dependent) };
+        let targets = collect_targets(builder.scan.graph, hints, &self.options.targets);
+        targets.map_err(|error| self.failed(&error))
+    }
+
+    /// The jobserver of a `make` that runs us, if we are to take part in it.
+    fn jobserver(&mut self) -> Option<jobserver::Client> {
+        None
+    }
+
+    /// Runs the plan to its end.
+    fn execute(
+        &mut self,
+        builder: &mut Builder<'_, '_>,
+        schedule: &mut Schedule,
+        jobserver: Option<jobserver::Client>,
+    ) -> Step<Verdict> {
+        if let Err(bad) = self.view.check_format() {
+            return Err(self.fatal(&bad.0));
+        }
+        builder.begin(schedule);
+        let mut runner: Box<dyn Runner> = match self.options.dry_run {
+            true => Box::new(DryRunner::default()),
+            false => Box::new(self.spawn_runner(jobserver)?),
+        };
+        let run = Run {
+            front: builder,
+            schedule,
+            runner: &mut *runner,
+            view: &mut self.view,
+            clock: &self.clock,
+            failures_allowed: self.options.keep_going as usize,
+        };
+        let verdict = run.to_end();
+        drop(runner);
+        builder.tidy();
+        Ok(verdict)
+    }
+
+    fn spawn_runner(&mut self, jobserver: Option<jobserver::Client>) -> Step<SpawnRunner> {
+        // Jobs that are Tantos themselves know us by this, and do not wait for us.
+        if let Some(Err(error)) = self.turn.as_mut().map(|turn| turn.sign()) {
+            return Err(self.error(format!("signing the build directory's lock: {error}").as_bytes()));
+        }
+        let environment = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value)).into_iter().collect();
+        let options = spawn::Options {
+            parallelism: self.options.jobs.limit(tanto_sys::cpu::count),
+            max_load: self.options.max_load,
+            jobserver,
+            environment,
+        };
+        SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
+    }
+}

@@ -1,0 +1,199 @@
+//! A run of `tanto build` or `ninja`: load, bring the manifest itself up to date, build, in ninja's order of things.
+//! Does not know flags, nor how any of its steps is done.
+
+mod execute;
+mod logs;
+mod stats;
+mod tool;
+mod turn;
+mod view;
+
+use std::os::unix::ffi::OsStrExt;
+
+use bumpalo::Bump;
+use tanto_exec::clock::RealClock;
+use tanto_exec::event::{Event, Level, View};
+use tanto_ninja::disk::{Disk, RealDisk};
+use tanto_ninja::error::Error;
+use tanto_ninja::explain::Explanations;
+use tanto_ninja::front::{self, Builder};
+use tanto_ninja::graph::Graph;
+use tanto_ninja::load::{self, LoadOptions};
+use tanto_ninja::scan::Scan;
+use tanto_record::ninja::NinjaView;
+
+use crate::build::stats::Stats;
+use crate::build::turn::Turn;
+use crate::flags::Options;
+use crate::settings::layer::Verbosity;
+
+/// A manifest that is still dirty after so many rebuilds will always be.
+const MOST_ROUNDS: usize = 100;
+
+/// Why a run ends early, with its exit code; what there was to say has been said.
+struct End(i32);
+
+type Step<T> = Result<T, End>;
+
+/// What lasts from the first round to the last.
+pub struct Session<'o> {
+    options: &'o Options,
+    /// The name the program was called by.
+    program: &'o [u8],
+    view: NinjaView,
+    clock: RealClock,
+    stats: Stats,
+    /// Held from the first round that writes.
+    turn: Option<Turn>,
+}
+
+/// Whether the manifest has to be loaded again.
+enum Round {
+    Again,
+    /// Somebody else was building; that does not count as a round.
+    AgainAfterWait,
+    End,
+}
+
+/// Runs what the options ask for; the program's exit code.
+pub fn run(options: &Options, program: &[u8]) -> i32 {
+    let clock = RealClock::start();
+    let view = match view::of(options) {
+        Ok(view) => view,
+        Err(text) => {
+            view::fatal(&text);
+            return 1;
+        }
+    };
+    let stats = Stats::new(options.debug.stats);
+    let mut session = Session { options, program, view, clock, stats, turn: None };
+    match session.whole() {
+        Ok(()) => 0,
+        Err(End(code)) => code,
+    }
+}
+
+impl Session<'_> {
+    fn whole(&mut self) -> Step<()> {
+        self.enter_directory()?;
+        self.tool_after_flags()?;
+        let mut rounds = 0;
+        while rounds < MOST_ROUNDS {
+            match self.round()? {
+                Round::Again => rounds += 1,
+                Round::AgainAfterWait => {}
+                Round::End => return Ok(()),
+            }
+        }
+        let tail = format!("' still dirty after {MOST_ROUNDS} tries, perhaps system time is not set");
+        Err(self.error(&[b"manifest '", &self.options.manifest, tail.as_bytes()].concat()))
+    }
+
+    fn enter_directory(&mut self) -> Step<()> {
+        let Some(dir) = &self.options.dir else { return Ok(()) };
+        if self.options.tool.is_none() && self.options.verbosity != Verbosity::Quiet {
+            // Emacs finds the place of later messages by these very words.
+            self.info(&[b"Entering directory `", dir, b"'"].concat());
+        }
+        std::env::set_current_dir(std::ffi::OsStr::from_bytes(dir)).map_err(|error| {
+            let why = tanto_ninja::error::os_text(&error);
+            self.fatal(&[b"chdir to '", dir, b"' - ", why.as_bytes()].concat())
+        })
+    }
+
+    /// One load of the manifest and, unless it turns out that it must be loaded again, everything after it.
+    fn round(&mut self) -> Step<Round> {
+        let arena = Bump::new();
+        let mut graph = self.load(&arena)?;
+        self.tool_after_load(&mut graph)?;
+        let builddir = graph.top_variable(b"builddir");
+        if !self.only_reads() {
+            self.make_builddir(builddir)?;
+            if self.take_turn(builddir) {
+                return Ok(Round::AgainAfterWait);
+            }
+        }
+        let mut logs = self.load_logs(&mut graph, builddir)?;
+        self.tool_after_logs(&mut graph, &mut logs, builddir)?;
+        if !self.options.dry_run {
+            self.open_logs(&mut logs, &mut graph)?;
+        }
+        let mut disk = RealDisk;
+        let explanations = Explanations::new(self.options.debug.explain);
+        let scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
+        let mut builder = Builder::new(scan, self.front_options());
+        if self.rebuild_manifest(&mut builder)? {
+            // A dry run leaves the manifest as it was, for ever.
+            return Ok(if self.options.dry_run { Round::End } else { Round::Again });
+        }
+        self.build_targets(&mut builder, builddir)?;
+        Ok(Round::End)
+    }
+
+    fn load<'t>(&mut self, arena: &'t Bump) -> Step<Graph<'t>> {
+        let options = LoadOptions { phony_cycle_is_error: self.options.phony_cycle_is_error };
+        let view = &mut self.view;
+        let mut warn = |text: &[u8]| view.event(Event::Notice { level: Level::Warning, text });
+        let manifest = &self.options.manifest;
+        let loading = || load::load(arena, &mut RealDisk, manifest, options, &mut warn);
+        self.stats.time(".ninja parse", loading).map_err(|error| self.failed(&error))
+    }
+
+    fn front_options(&self) -> front::Options {
+        front::Options {
+            dry_run: self.options.dry_run,
+            keep_depfile: self.options.debug.keep_depfile,
+            keep_rspfile: self.options.debug.keep_rsp,
+        }
+    }
+
+    /// Nothing may be written: a dry run, or a tool that only answers.
+    fn only_reads(&self) -> bool {
+        self.options.dry_run || self.options.tool.as_ref().is_some_and(|tool| tool::only_answers(tool.name))
+    }
+
+    fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {
+        if builddir.is_empty() {
+            return Ok(());
+        }
+        RealDisk.make_parents(&[builddir, b"/."].concat()).map_err(|error| {
+            let why = tanto_ninja::error::os_text(&error);
+            self.error(&[b"creating build directory ", builddir, b": ", why.as_bytes()].concat())
+        })
+    }
+
+    /// Waits until no other build is under way in the directory; true if it had to.
+    fn take_turn(&mut self, builddir: &[u8]) -> bool {
+        if self.turn.is_some() {
+            return false;
+        }
+        let view = &mut self.view;
+        let (turn, waited) = Turn::take(builddir, |pid| {
+            let who = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+            let text = format!("waiting for another build in this directory{who}");
+            view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+        });
+        self.turn = Some(turn);
+        waited
+    }
+
+    fn info(&mut self, text: &[u8]) {
+        self.view.event(Event::Notice { level: Level::Info, text });
+    }
+
+    /// Says `ninja: error: TEXT`.
+    fn error(&mut self, text: &[u8]) -> End {
+        self.view.event(Event::Notice { level: Level::Error, text });
+        End(1)
+    }
+
+    /// Says `ninja: fatal: TEXT`.
+    fn fatal(&mut self, text: &[u8]) -> End {
+        view::fatal(text);
+        End(1)
+    }
+
+    fn failed(&mut self, error: &Error) -> End {
+        if error.fatal { self.fatal(&error.text) } else { self.error(&error.text) }
+    }
+}
