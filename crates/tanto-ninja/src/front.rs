@@ -5,13 +5,14 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
 use tanto_exec::schedule::Schedule;
+use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
 use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::Mtime;
-use crate::error::{Error, Result, os_text};
-use crate::graph::{EdgeId, Map, NodeId, PoolId};
+use crate::error::{Error, Result};
+use crate::graph::{EdgeId, Map, NodeId, PoolId, ScopeId};
 use crate::log::Entry;
 use crate::msvc;
 use crate::plan::{Plan, Walk};
@@ -51,7 +52,7 @@ pub struct Builder<'a, 't> {
 impl<'a, 't> Builder<'a, 't> {
     /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
-        let builddir = scan.graph.top_variable(b"builddir");
+        let builddir = scan.graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
         let clock_file = match builddir {
             b"" => b".ninja_lock".to_vec(),
             dir => [dir, b"/.ninja_lock"].concat(),
@@ -144,14 +145,14 @@ impl<'a, 't> Builder<'a, 't> {
         if !rspfile.is_empty() {
             let content = self.scan.graph.binding(edge, b"rspfile_content", Escape::Shell)?;
             let written = self.scan.disk.write(&rspfile, &content);
-            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", os_text(&error).as_bytes()]))?;
+            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", &os_text(&error)]))?;
         }
         Ok(start.unwrap_or(0))
     }
 
     fn make_parents(&mut self, path: &[u8]) -> Result<()> {
         let made = self.scan.disk.make_parents(path);
-        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", os_text(&error).as_bytes()]))
+        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", &os_text(&error)]))
     }
 
     /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
@@ -193,7 +194,7 @@ impl<'a, 't> Builder<'a, 't> {
         }
         let text = match self.scan.disk.read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|error| Error::of(&[os_text(&error).as_bytes()]))?,
+            other => other.map_err(|error| Error::of(&[&os_text(&error)]))?,
         };
         if text.is_empty() {
             return Ok(Vec::new());
@@ -201,19 +202,13 @@ impl<'a, 't> Builder<'a, 't> {
         let found = depfile::parse(&text)?;
         if !self.options.keep_depfile {
             let removed = self.scan.disk.remove(&path);
-            removed.map_err(|error| Error::of(&[b"deleting depfile: ", &os_text(&error).as_bytes(), b"\n"]))?;
+            removed.map_err(|error| Error::of(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
         }
-        Ok(found.ins)
+        Ok(found.ins.into_iter().map(std::borrow::Cow::into_owned).collect())
     }
 
     /// The command succeeded: what that means for the plan, then for the logs.
-    fn succeeded(
-        &mut self,
-        job: JobId,
-        times: (i64, i64),
-        schedule: &mut Schedule,
-        view: &mut dyn View,
-    ) -> Result<()> {
+    fn succeeded(&mut self, job: JobId, times: (i64, i64), schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         let edge = self.plan.edge(job);
         let active = self.active.remove(&job).expect("a job that ran was started");
         let mtime = match self.options.dry_run {
@@ -388,10 +383,11 @@ impl Front for Builder<'_, '_> {
 
     fn abandon(&mut self, job: JobId, view: &mut dyn View) {
         let edge = self.plan.edge(job);
-        if self.active.remove(&job).is_some() && !self.options.dry_run {
-            if let Err(error) = self.remove_outputs(edge, view) {
-                view.event(Event::Notice { level: Level::Error, text: &error.text });
-            }
+        if self.active.remove(&job).is_some()
+            && !self.options.dry_run
+            && let Err(error) = self.remove_outputs(edge, view)
+        {
+            view.event(Event::Notice { level: Level::Error, text: &error.text });
         }
     }
 }

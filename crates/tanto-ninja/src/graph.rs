@@ -243,11 +243,6 @@ impl<'t> Graph<'t> {
         self.nodes[id.index()].path
     }
 
-    /// A variable of the top manifest, as it is at its end; empty if it is not set.
-    pub fn top_variable(&self, name: &[u8]) -> Text<'t> {
-        self.scopes[ScopeId::TOP.index()].variables.get(name).copied().unwrap_or(b"")
-    }
-
     /// All edges, in the order of the manifest.
     pub fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
         (0..self.edges.len() as u32).map(EdgeId)

@@ -13,9 +13,9 @@ pub mod front;
 pub mod graph;
 pub mod load;
 pub mod log;
+pub mod msvc;
 #[cfg(test)]
 pub(crate) mod mutate;
-pub mod msvc;
 pub mod plan;
 pub mod scan;
 pub mod spell;

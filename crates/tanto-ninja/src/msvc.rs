@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn system_headers_are_not_inputs() {
-        let text = b"Note: including file: C:\\Program Files\\x.h\nNote: including file: d:\\Microsoft Visual Studio\\y.h\n";
+        let text =
+            b"Note: including file: C:\\Program Files\\x.h\nNote: including file: d:\\Microsoft Visual Studio\\y.h\n";
         assert_eq!(taken(text, b""), (vec![], vec![]));
     }
 

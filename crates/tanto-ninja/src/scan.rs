@@ -3,12 +3,14 @@
 //!
 //! The walk is iterative: a chain of a million edges needs no deeper stack than one of ten.
 
+use tanto_sys::error::text as os_text;
+
 use crate::bindings::Escape;
 use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
-use crate::error::{Error, Result, os_text};
+use crate::error::{Error, Result};
 use crate::explain::Explanations;
 use crate::graph::{EdgeId, Graph, Map, NodeId};
 use crate::log::{BuildLog, DepsLog};
@@ -83,7 +85,8 @@ impl<'a, 't> Scan<'a, 't> {
         deps_log: &'a mut DepsLog,
         explanations: Explanations,
     ) -> Self {
-        let (nodes, edges) = (vec![NodeState::default(); graph.nodes.len()], vec![EdgeState::default(); graph.edges.len()]);
+        let (nodes, edges) =
+            (vec![NodeState::default(); graph.nodes.len()], vec![EdgeState::default(); graph.edges.len()]);
         Scan { graph, disk, log, deps_log, explanations, nodes, edges, dyndep_users: None }
     }
 
@@ -368,12 +371,12 @@ impl<'a, 't> Scan<'a, 't> {
         let entry = self.log.lookup(path).map(|entry| (entry.command_hash, entry.mtime));
         let newest = newest_input.map(|input| (self.graph.path(input), self.mtime(input)));
         // A restat command may have left its output older than its input on purpose: then the log knows better.
-        if let (Some((input, input_mtime)), false) = (newest, restat && entry.is_some()) {
-            if state.mtime < input_mtime {
-                let middle = [b"output ", path, b" older than most recent input ", input].concat();
-                self.note_times(out, &middle, state.mtime, input_mtime);
-                return Ok(true);
-            }
+        if let (Some((input, input_mtime)), false) = (newest, restat && entry.is_some())
+            && state.mtime < input_mtime
+        {
+            let middle = [b"output ", path, b" older than most recent input ", input].concat();
+            self.note_times(out, &middle, state.mtime, input_mtime);
+            return Ok(true);
         }
         let Some((hash, mtime)) = entry else {
             if !generator {
@@ -441,7 +444,7 @@ impl<'a, 't> Scan<'a, 't> {
         let text = match self.disk.read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", os_text(&error).as_bytes()])),
+            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", &os_text(&error)])),
         };
         if text.is_empty() {
             self.explanations.note(out, &[b"depfile '", path, b"' is missing"]);
@@ -522,7 +525,7 @@ impl<'a, 't> Scan<'a, 't> {
 
 /// ninja's words for a stat that failed otherwise than by the file's absence.
 pub fn stat_error(path: &[u8], error: &std::io::Error) -> Error {
-    Error::of(&[b"stat(", path, b"): ", os_text(error).as_bytes()])
+    Error::of(&[b"stat(", path, b"): ", &os_text(error)])
 }
 
 fn dyndep_users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {

@@ -8,9 +8,14 @@ use std::rc::Rc;
 
 use super::{Disk, Mtime};
 
+struct File {
+    mtime: Mtime,
+    content: Vec<u8>,
+}
+
 #[derive(Default)]
 struct Inner {
-    files: RefCell<BTreeMap<Vec<u8>, (Mtime, Vec<u8>)>>,
+    files: RefCell<BTreeMap<Vec<u8>, File>>,
     now: Cell<Mtime>,
 }
 
@@ -40,14 +45,15 @@ impl VirtualDisk {
 
     /// Creates or replaces a file, with the clock's time.
     pub fn put(&self, path: &str, content: &str) {
-        let entry = (self.0.now.get(), content.as_bytes().to_vec());
-        self.0.files.borrow_mut().insert(path.into(), entry);
+        let file = File { mtime: self.0.now.get(), content: content.into() };
+        self.0.files.borrow_mut().insert(path.into(), file);
     }
 
     /// Sets a file's time to the clock's; makes it if need be.
     pub fn touch(&self, path: &str) {
         let mut files = self.0.files.borrow_mut();
-        files.entry(path.into()).or_default().0 = self.0.now.get();
+        let fresh = || File { mtime: 0, content: Vec::new() };
+        files.entry(path.into()).or_insert_with(fresh).mtime = self.0.now.get();
     }
 
     /// Deletes a file, if it is there.
@@ -68,17 +74,18 @@ impl VirtualDisk {
 
 impl Disk for VirtualDisk {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
-        Ok(self.0.files.borrow().get(path).map_or(0, |file| file.0))
+        Ok(self.0.files.borrow().get(path).map_or(0, |file| file.mtime))
     }
 
     fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
         let files = self.0.files.borrow();
         // The machine's own error, so that messages read as they do on a real disk.
-        files.get(path).map(|file| file.1.clone()).ok_or_else(|| io::Error::from_raw_os_error(2))
+        files.get(path).map(|file| file.content.clone()).ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
-        self.0.files.borrow_mut().insert(path.into(), (self.0.now.get(), content.into()));
+        let file = File { mtime: self.0.now.get(), content: content.into() };
+        self.0.files.borrow_mut().insert(path.into(), file);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
-use tanto_ninja::graph::Graph;
+use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_record::ninja::NinjaView;
@@ -96,8 +96,8 @@ impl Session<'_> {
             self.info(&[b"Entering directory `", dir, b"'"].concat());
         }
         std::env::set_current_dir(std::ffi::OsStr::from_bytes(dir)).map_err(|error| {
-            let why = tanto_ninja::error::os_text(&error);
-            self.fatal(&[b"chdir to '", dir, b"' - ", why.as_bytes()].concat())
+            let why = tanto_sys::error::text(&error);
+            self.fatal(&[b"chdir to '", dir, b"' - ", &why].concat())
         })
     }
 
@@ -106,7 +106,7 @@ impl Session<'_> {
         let arena = Bump::new();
         let mut graph = self.load(&arena)?;
         self.tool_after_load(&mut graph)?;
-        let builddir = graph.top_variable(b"builddir");
+        let builddir = graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
         if !self.only_reads() {
             self.make_builddir(builddir)?;
             if self.take_turn(builddir) {
@@ -157,8 +157,8 @@ impl Session<'_> {
             return Ok(());
         }
         RealDisk.make_parents(&[builddir, b"/."].concat()).map_err(|error| {
-            let why = tanto_ninja::error::os_text(&error);
-            self.error(&[b"creating build directory ", builddir, b": ", why.as_bytes()].concat())
+            let why = tanto_sys::error::text(&error);
+            self.error(&[b"creating build directory ", builddir, b": ", &why].concat())
         })
     }
 

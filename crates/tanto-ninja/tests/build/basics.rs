@@ -1,0 +1,195 @@
+//! Order, failure, phony, interrupts: what needs neither restat nor discovered inputs.
+
+use tanto_exec::run::Verdict;
+use tanto_ninja::front::Options;
+
+use crate::world::World;
+
+#[test]
+fn a_chain_is_built_once_in_order() {
+    let mut world = World::new("build mid: make in\nbuild out: make mid\n", &["in"]);
+    assert_eq!(world.build("out"), ["make mid", "make out"]);
+    world.assert_clean("out");
+}
+
+#[test]
+fn a_changed_source_rebuilds_what_is_behind_it() {
+    let mut world = World::new("build a: make in\nbuild b: make other\nbuild out: make a b\n", &["in", "other"]);
+    world.build("out");
+    world.touch("in");
+    assert_eq!(world.build("out"), ["make a", "make out"]);
+    world.disk.delete("b");
+    assert_eq!(world.build("out"), ["make b", "make out"]);
+}
+
+#[test]
+fn an_output_as_old_as_its_input_is_clean() {
+    let mut world = World::new("build out: make in\n", &["in"]);
+    world.build("out");
+    world.disk.touch("in");
+    world.assert_clean("out");
+}
+
+#[test]
+fn the_longest_chain_goes_first() {
+    let mut world = World::new(
+        "build short: make in\nbuild l1: make in\nbuild l2: make l1\nbuild all: phony short l2\n",
+        &["in"],
+    );
+    assert_eq!(world.build("all"), ["make l1", "make short", "make l2"]);
+}
+
+#[test]
+fn a_missing_source_is_named_with_who_needs_it() {
+    let mut world = World::new("build out: make in\n", &[]);
+    let error = world.try_build("out").err().expect("an error");
+    assert_eq!(error, "'in', needed by 'out', missing and no known rule to make it");
+}
+
+#[test]
+fn a_failure_stops_what_is_behind_it() {
+    let mut world = World::new("build mid: fail in\nbuild out: make mid\n", &["in"]);
+    let built = world.try_build("out").expect("begins");
+    assert_eq!(built.verdict, Verdict::Failed { code: 1, why: b"subcommand failed".to_vec() });
+    assert_eq!(built.commands, ["fail mid"]);
+}
+
+#[test]
+fn keep_going_builds_what_can_be_built() {
+    let mut world = World::new("build a: fail in\nbuild b: make in\nbuild out: make a\nbuild all: phony out b\n", &["in"]);
+    world.failures_allowed = usize::MAX;
+    let built = world.try_build("all").expect("begins");
+    let why = b"cannot make progress due to previous errors".to_vec();
+    assert_eq!(built.verdict, Verdict::Failed { code: 1, why });
+    assert_eq!(built.commands, ["fail a", "make b"]);
+    // What had ended well is not built again.
+    assert_eq!(world.try_build("all").expect("begins").commands, ["fail a"]);
+}
+
+#[test]
+fn two_allowed_failures_are_subcommands() {
+    let mut world = World::new("build a: fail in\nbuild b: fail in\nbuild c: make in\nbuild all: phony a b c\n", &["in"]);
+    world.failures_allowed = 2;
+    let built = world.try_build("all").expect("begins");
+    assert_eq!(built.verdict, Verdict::Failed { code: 1, why: b"subcommands failed".to_vec() });
+}
+
+#[test]
+fn an_interrupt_removes_what_was_half_written() {
+    let rule = "rule half\n  command = make $out; stop\nrule cautious\n  command = stop\n  depfile = $out.d\n";
+    let mut world = World::new(&format!("{rule}build half: half in\nbuild cautious: cautious in\n"), &["in"]);
+    world.disk.put("cautious", "");
+    world.disk.put("cautious.d", "");
+    let built = world.try_build("half").expect("begins");
+    assert_eq!(built.verdict, Verdict::Interrupted);
+    assert!(!world.disk.has("half"));
+    // With a depfile, an output goes even if it looks untouched.
+    world.try_build("cautious").expect("begins");
+    assert_eq!(world.disk.names(), ["build.ninja", "in"]);
+}
+
+#[test]
+fn an_interrupt_keeps_an_output_that_was_not_touched() {
+    let mut world = World::new("rule stop\n  command = stop\nbuild out: stop in\n", &["in"]);
+    world.disk.put("out", "");
+    world.touch("in");
+    assert_eq!(world.try_build("out").expect("begins").verdict, Verdict::Interrupted);
+    assert!(world.disk.has("out"));
+}
+
+#[test]
+fn an_input_edited_while_its_command_ran_is_built_again() {
+    let mut world = World::new("rule edit\n  command = edit in; make $out\nbuild out: edit in\n", &["in"]);
+    world.build("out");
+    // The output is as new as the input, but the command began before the edit.
+    assert_eq!(world.build("out"), ["edit in; make out"]);
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let mut world = World::new("build mid: make in\nbuild out: make mid\n", &["in"]);
+    world.options = Options { dry_run: true, ..Options::default() };
+    let names = world.disk.names();
+    for _ in 0..2 {
+        let built = world.try_build("out").expect("begins");
+        assert_eq!((built.verdict, built.total), (Verdict::Done, 2));
+    }
+    assert_eq!(world.disk.names(), names);
+}
+
+#[test]
+fn a_phony_without_inputs_is_always_dirty_and_never_in_the_way() {
+    let mut world = World::new("build force: phony\nbuild out: make in force\n", &["in"]);
+    assert_eq!(world.build("out"), ["make out"]);
+    assert_eq!(world.build("out"), ["make out"]);
+}
+
+#[test]
+fn a_phony_hands_its_newest_input_on() {
+    let mut world = World::new("build group: phony a b\nbuild out: make group\n", &["a", "b"]);
+    world.build("out");
+    world.assert_clean("out");
+    world.touch("b");
+    assert_eq!(world.build("out"), ["make out"]);
+}
+
+#[test]
+fn an_order_only_input_is_built_first_and_dirties_nothing() {
+    let mut world = World::new("build gen: make x\nbuild out: make in || gen\n", &["in", "x"]);
+    assert_eq!(world.build("out"), ["make gen", "make out"]);
+    world.touch("x");
+    assert_eq!(world.build("out"), ["make gen"]);
+}
+
+#[test]
+fn a_validation_is_built_but_not_waited_for() {
+    let mut world = World::new("build check: fail in\nbuild out: make in |@ check\nbuild last: make out\n", &["in"]);
+    world.failures_allowed = 9;
+    let built = world.try_build("last").expect("begins");
+    assert!(built.commands.contains(&"make last".into()) && built.commands.contains(&"fail check".into()));
+}
+
+#[test]
+fn a_cycle_is_shown_as_a_path() {
+    let mut world = World::new("build a: make c\nbuild b: make a\nbuild c: make b\n", &[]);
+    let error = world.try_build("b").err().expect("an error");
+    assert_eq!(error, "dependency cycle: b -> a -> c -> b");
+}
+
+#[test]
+fn a_cycle_through_a_second_output_ends_where_it_began() {
+    let mut world = World::new("build a b: make c\nbuild c: make a\n", &[]);
+    assert_eq!(world.try_build("b").err().expect("an error"), "dependency cycle: a -> c -> a");
+}
+
+#[test]
+fn a_long_chain_needs_no_deep_stack() {
+    let mut manifest = String::from("build n0: make in\n");
+    for i in 1..20_000 {
+        manifest.push_str(&format!("build n{i}: make n{}\n", i - 1));
+    }
+    let mut world = World::new(&manifest, &["in"]);
+    assert_eq!(world.build("n19999").len(), 20_000);
+    world.assert_clean("n19999");
+}
+
+#[test]
+fn a_response_file_is_written_removed_and_kept_on_failure() {
+    let rule = |end: &str| format!("rule r\n  command = {end} $out\n  rspfile = $out.rsp\n  rspfile_content = $in\n");
+    let mut world = World::new(&format!("{}build out: r in\n", rule("make")), &["in"]);
+    world.build("out");
+    assert!(!world.disk.has("out.rsp"));
+    let mut world = World::new(&format!("{}build out: r in\n", rule("fail")), &["in"]);
+    world.try_build("out").expect("begins");
+    assert!(world.disk.has("out.rsp"));
+}
+
+#[test]
+fn explanations_say_what_was_seen() {
+    let mut world = World::new("build mid: make in\nbuild out: make mid\n", &["in"]);
+    let built = world.try_build("out").expect("begins");
+    assert_eq!(built.why, ["output mid doesn't exist", "mid is dirty"]);
+    world.touch("in");
+    let built = world.try_build("out").expect("begins");
+    assert!(built.why[0].starts_with("output mid older than most recent input in ("), "{:?}", built.why);
+}

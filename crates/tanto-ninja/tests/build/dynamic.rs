@@ -1,0 +1,68 @@
+//! Dyndep files: inputs and outputs that are known before the build, or in the middle of it.
+
+use tanto_exec::run::Verdict;
+
+use crate::world::World;
+
+const DD: &str = "ninja_dyndep_version = 1\\nbuild out: dyndep";
+
+fn made(rest: &str, manifest: &str, sources: &[&str]) -> World {
+    let rule = format!("rule scan\n  command = write dd {DD}{rest}\n");
+    World::new(&format!("{rule}build dd: scan scanned\n{manifest}"), &[&["scanned"], sources].concat())
+}
+
+#[test]
+fn a_ready_dyndep_file_is_loaded_before_the_build() {
+    let mut world = World::new("build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
+    world.disk.put("dd", "ninja_dyndep_version = 1\nbuild out: dyndep | x\n");
+    world.disk.tick();
+    assert_eq!(world.build("out"), ["make x", "make out"]);
+    world.assert_clean("out");
+}
+
+#[test]
+fn a_made_dyndep_file_adds_an_input_in_the_middle() {
+    let mut world = made(" | x", "build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
+    let built = world.try_build("out").expect("begins");
+    assert_eq!(built.verdict, Verdict::Done);
+    assert_eq!(built.commands[1..], ["make x", "make out"]);
+    assert_eq!(built.total, 3);
+    world.assert_clean("out");
+}
+
+#[test]
+fn a_made_dyndep_file_adds_an_output_that_others_wait_for() {
+    let manifest = "build out: make in || dd\n  dyndep = dd\nbuild user: make out2\nbuild all: phony user out\n";
+    let rule = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
+    let sources = ["scanned", "in", "out2"];
+    let mut world = World::new(&format!("{rule}build dd: scan scanned\n{manifest}"), &sources);
+    // `user` took `out2` for a source file; it is queued already when the dyndep file says otherwise.
+    let built = world.try_build("all").expect("begins");
+    assert_eq!(built.verdict, Verdict::Done);
+}
+
+#[test]
+fn a_cycle_that_a_made_dyndep_file_closes_stops_the_build() {
+    let mut world = made(" | x", "build out: make in || dd\n  dyndep = dd\nbuild x: make out\n", &["in"]);
+    let built = world.try_build("out").expect("begins");
+    let Verdict::Failed { why, .. } = built.verdict else { panic!("{:?}", built.verdict) };
+    assert!(why.starts_with(b"dependency cycle: "), "{}", String::from_utf8_lossy(&why));
+}
+
+#[test]
+fn a_dyndep_file_can_say_restat() {
+    let rule = "rule quiet\n  command = keep $out\n";
+    let manifest = format!("{rule}build out: quiet in || dd\n  dyndep = dd\nbuild last: make out\n");
+    let mut world = made("\\n  restat = 1", &manifest, &["in"]);
+    world.build("last");
+    world.touch("in");
+    assert_eq!(world.build("last"), ["keep out"]);
+}
+
+#[test]
+fn an_edge_that_the_file_does_not_mention_is_an_error() {
+    let mut world = World::new("build out: make in || dd\n  dyndep = dd\n", &["in"]);
+    world.disk.put("dd", "ninja_dyndep_version = 1\n");
+    let error = world.try_build("out").err().expect("an error");
+    assert_eq!(error, "'out' not mentioned in its dyndep file 'dd'");
+}

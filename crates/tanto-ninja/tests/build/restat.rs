@@ -1,0 +1,76 @@
+//! `restat` and `generator`: commands that leave their outputs as they were, and those whose change is no reason.
+
+use crate::world::World;
+
+#[test]
+fn an_unchanged_output_spares_what_is_behind_it() {
+    let mut world = World::new("build mid: keep in\nbuild out: make mid\n", &["in"]);
+    assert_eq!(world.build("out"), ["keep mid", "make out"]);
+    world.touch("in");
+    let built = world.try_build("out").expect("begins");
+    assert_eq!((built.commands, built.total), (vec!["keep mid".to_owned()], 1));
+    // The log remembers when the command ran, so that it does not run for ever.
+    world.assert_clean("out");
+}
+
+#[test]
+fn a_missing_output_that_stays_missing_did_not_change() {
+    let rule = "rule nothing\n  command = keep\n  restat = 1\n";
+    let mut world = World::new(&format!("{rule}build mid: nothing in\nbuild out: make other || mid\n"), &["in", "other"]);
+    world.disk.put("out", "");
+    let built = world.try_build("out").expect("begins");
+    assert_eq!(built.commands, ["keep", "make out"]);
+}
+
+#[test]
+fn one_changed_input_of_two_is_enough() {
+    let mut world = World::new("build a: keep in\nbuild b: make in\nbuild out: make a b\n", &["in"]);
+    world.build("out");
+    world.touch("in");
+    assert_eq!(world.build("out"), ["keep a", "make b", "make out"]);
+}
+
+#[test]
+fn an_order_only_input_does_not_hold_cleaning_back() {
+    let mut world = World::new("build a: keep in\nbuild b: make in\nbuild out: make a || b\n", &["in"]);
+    world.build("out");
+    world.touch("in");
+    assert_eq!(world.build("out"), ["keep a", "make b"]);
+}
+
+#[test]
+fn cleaning_goes_through_groups_and_chains() {
+    let manifest = "build a: keep in\nbuild group: phony a\nbuild b: make group\nbuild c: make b\n";
+    let mut world = World::new(manifest, &["in"]);
+    world.build("c");
+    world.touch("in");
+    let built = world.try_build("c").expect("begins");
+    assert_eq!((built.commands, built.total), (vec!["keep a".to_owned()], 1));
+}
+
+#[test]
+fn missing_deps_are_not_cleaned() {
+    let rule = "rule dep\n  command = make $out\n  depfile = $out.d\n";
+    let mut world = World::new(&format!("{rule}build a: keep in\nbuild out: dep a\n"), &["in"]);
+    world.build("out");
+    world.touch("in");
+    assert_eq!(world.build("out"), ["keep a", "make out"]);
+}
+
+#[test]
+fn a_generators_changed_command_is_no_reason() {
+    let rule = |word: &str| format!("rule gen\n  command = make $out; {word}\n  generator = 1\nbuild out: gen in\n");
+    let mut world = World::new(&rule("keep"), &["in"]);
+    world.build("out");
+    world.rewrite(&rule("edit"));
+    world.assert_clean("out");
+}
+
+#[test]
+fn any_other_changed_command_is() {
+    let rule = |word: &str| format!("rule r\n  command = make $out; {word}\nbuild out: r in\n");
+    let mut world = World::new(&rule("keep"), &["in"]);
+    world.build("out");
+    world.rewrite(&rule("edit"));
+    assert_eq!(world.build("out"), ["make out; edit"]);
+}

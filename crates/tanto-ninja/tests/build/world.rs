@@ -1,0 +1,165 @@
+//! A build directory in memory: a virtual disk, both logs, and commands that are words of this file.
+
+use tanto_exec::clock::FakeClock;
+use tanto_exec::event::{Event, View};
+use tanto_exec::job::Command;
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::runner::fake::{Effect, FakeRunner};
+use tanto_exec::schedule::Schedule;
+use tanto_ninja::disk::VirtualDisk;
+use tanto_ninja::explain::Explanations;
+use tanto_ninja::front::{Builder, Options};
+use tanto_ninja::graph::Graph;
+use tanto_ninja::load::{self, LoadOptions};
+use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::scan::Scan;
+
+/// Rules for most cases. A command is a line of words (see `effect`).
+pub const RULES: &str = "\
+rule make
+  command = make $out
+rule keep
+  command = keep $out
+  restat = 1
+rule fail
+  command = fail $out
+";
+
+/// A build directory and all that lasts from one build to the next.
+pub struct World {
+    pub disk: VirtualDisk,
+    graph: Graph<'static>,
+    log: BuildLog,
+    deps_log: DepsLog,
+    pub options: Options,
+    pub failures_allowed: usize,
+}
+
+/// What a build did.
+pub struct Built {
+    pub verdict: Verdict,
+    /// The commands, in the order of their start.
+    pub commands: Vec<String>,
+    /// The number of commands in the plan at the end.
+    pub total: i64,
+    /// Why, as `-d explain` says it.
+    pub why: Vec<String>,
+}
+
+#[derive(Default)]
+struct Counter {
+    total: i64,
+    why: Vec<String>,
+}
+
+impl View for Counter {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Planned { .. } => self.total += 1,
+            Event::Unplanned { .. } => self.total -= 1,
+            Event::Started { about, .. } => {
+                self.why.extend(about.why.iter().map(|why| String::from_utf8_lossy(why).into_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// A directory with this manifest (behind `RULES`) and these source files.
+    pub fn new(manifest: &str, sources: &[&str]) -> World {
+        let disk = VirtualDisk::new();
+        sources.iter().for_each(|source| disk.put(source, ""));
+        let graph = load(&disk, manifest);
+        disk.tick();
+        let (log, deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
+        World { disk, graph, log, deps_log, options: Options::default(), failures_allowed: 1 }
+    }
+
+    /// Another manifest over the same files and the same log; discovered inputs are forgotten.
+    pub fn rewrite(&mut self, manifest: &str) {
+        self.graph = load(&self.disk, manifest);
+        self.deps_log = DepsLog::in_memory();
+    }
+
+    /// Changes a file, a moment later.
+    pub fn touch(&self, path: &str) {
+        self.disk.tick();
+        self.disk.touch(path);
+        self.disk.tick();
+    }
+
+    /// Builds a target; an error is one that comes before anything is run.
+    pub fn try_build(&mut self, target: &str) -> Result<Built, String> {
+        let mut disk = self.disk.clone();
+        let target = self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
+        let explanations = Explanations::new(true);
+        let scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
+        let mut builder = Builder::new(scan, self.options);
+        let (mut schedule, mut view) = (Schedule::new(), Counter::default());
+        builder.add_target(&mut schedule, &mut view, target).map_err(|error| error.to_string())?;
+        let files = self.disk.clone();
+        let dry_run = self.options.dry_run;
+        let mut runner = FakeRunner::new(0, |command: &Command| match dry_run {
+            true => Effect::success(),
+            false => effect(&files, &command.line),
+        });
+        builder.begin(&mut schedule);
+        let clock = FakeClock::default();
+        let verdict = match schedule.more_to_do() {
+            false => Verdict::Done,
+            true => Run {
+                front: &mut builder,
+                schedule: &mut schedule,
+                runner: &mut runner,
+                view: &mut view,
+                clock: &clock,
+                failures_allowed: self.failures_allowed,
+            }
+            .to_end(),
+        };
+        builder.tidy();
+        let commands = runner.started().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+        Ok(Built { verdict, commands, total: view.total, why: view.why })
+    }
+
+    /// Builds a target, which must go well; says which commands ran.
+    pub fn build(&mut self, target: &str) -> Vec<String> {
+        let built = self.try_build(target).expect("a build that begins");
+        assert_eq!(built.verdict, Verdict::Done);
+        built.commands
+    }
+
+    /// Builds a target, which must have nothing to do.
+    pub fn assert_clean(&mut self, target: &str) {
+        assert_eq!(self.build(target), [""; 0]);
+    }
+}
+
+fn load(disk: &VirtualDisk, manifest: &str) -> Graph<'static> {
+    disk.put("build.ninja", &format!("{RULES}{manifest}"));
+    // Lives as long as the test; so do all texts that the graph holds.
+    let arena = Box::leak(Box::default());
+    let mut disk = disk.clone();
+    load::load(arena, &mut disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a sound manifest")
+}
+
+/// Runs a command, a moment after what happened last. Its parts stand between semicolons: `make FILES` writes them,
+/// `keep FILES` writes only those that are missing, `edit FILE` changes a file and `write FILE TEXT` writes one,
+/// `fail` ends with code 1 and `stop` is the user's interrupt.
+fn effect(disk: &VirtualDisk, line: &[u8]) -> Effect {
+    disk.tick();
+    for part in String::from_utf8_lossy(line).split(';') {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        match words.as_slice() {
+            ["make" | "edit", files @ ..] => files.iter().for_each(|file| disk.touch(file)),
+            ["keep", files @ ..] => files.iter().filter(|file| !disk.has(file)).for_each(|file| disk.touch(file)),
+            ["write", file, text @ ..] => disk.put(file, &text.join(" ").replace("\\n", "\n")),
+            ["fail", ..] => return Effect::ends(1, b""),
+            ["stop", ..] => return Effect::Interrupts(2),
+            [] => {}
+            other => panic!("no such command: {other:?}"),
+        }
+    }
+    Effect::success()
+}
