@@ -4,12 +4,13 @@ pub mod bash;
 pub mod fish;
 pub mod zsh;
 
-use crate::flags::modes::TOOLS;
+use tanto_ninja::tools::TOOLS;
+
 use crate::flags::table::{FLAGS, Flag};
 
 /// The names of the tools that `-t list` lists.
 fn tool_names() -> Vec<&'static str> {
-    TOOLS.iter().filter(|(_, doc)| doc.is_some()).map(|(name, _)| *name).collect()
+    TOOLS.iter().filter(|tool| tool.description.is_some()).map(|tool| tool.name).collect()
 }
 
 /// Each way to write each flag: `-v`, `--verbose`.

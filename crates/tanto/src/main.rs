@@ -1,5 +1,6 @@
 //! The program: its doors, its settings and its wiring. Everything else it asks the other crates.
 
+mod build;
 mod commands;
 mod completions;
 mod doctor;
@@ -17,6 +18,8 @@ use crate::flags::stop::Stop;
 use crate::settings::Surroundings;
 
 fn main() -> ExitCode {
+    // Rust ignores it; ninja and whatever it runs do not.
+    tanto_sys::signals::restore_pipe();
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
@@ -36,7 +39,8 @@ fn command(args: &[OsString]) -> ExitCode {
 fn build(door: Door, program: &[u8], args: &[OsString]) -> ExitCode {
     let mut warn = |text: &[u8]| eprintln!("{}: warning: {}", door.name(), String::from_utf8_lossy(text));
     match flags::options(door, program, args, &Surroundings::of_process(), &mut warn) {
-        Ok(options) => Stop::failed(options.door, "fatal", b"nothing is built yet").exit(),
+        // Everything that is held is the system's to take back: freeing a large graph piece by piece costs time.
+        Ok(options) => std::process::exit(build::run(&options)),
         Err(stop) => stop.exit(),
     }
 }

@@ -1,7 +1,8 @@
 //! The manual page, from the tables of flags and commands. Knows roff; does not know where the page is installed.
 
+use tanto_ninja::tools::TOOLS;
+
 use crate::commands::{COMMANDS, Command};
-use crate::flags::modes::TOOLS;
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
 use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, STATUS_VARIABLE};
@@ -96,7 +97,7 @@ fn option(flag: &Flag) -> String {
 }
 
 fn tools() -> String {
-    let listed = TOOLS.iter().filter_map(|(name, doc)| Some((*name, (*doc)?)));
+    let listed = TOOLS.iter().filter_map(|tool| Some((tool.name, tool.description?)));
     let entries: String = listed.map(|(name, doc)| entry(name, &(capital(doc) + "."))).collect();
     text("A tool answers a question, or puts something in order, and builds nothing.\n") + &entries
 }

@@ -74,8 +74,7 @@ impl Session<'_> {
     }
 
     fn targets(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
-        let first_dependent = |node| builder.scan.deps_log.first_reader(node);
-        let hints = Hints { builddir, first_dependent: Some(&first_dependent) };
+        let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log) };
         let targets = collect_targets(builder.scan.graph, hints, &self.options.targets);
         targets.map_err(|error| self.failed(&error))
     }

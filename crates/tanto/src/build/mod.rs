@@ -20,6 +20,7 @@ use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
+use tanto_ninja::tools::Tool;
 use tanto_record::ninja::NinjaView;
 
 use crate::build::stats::Stats;
@@ -38,8 +39,6 @@ type Step<T> = Result<T, End>;
 /// What lasts from the first round to the last.
 pub struct Session<'o> {
     options: &'o Options,
-    /// The name the program was called by.
-    program: &'o [u8],
     view: NinjaView,
     clock: RealClock,
     stats: Stats,
@@ -56,7 +55,7 @@ enum Round {
 }
 
 /// Runs what the options ask for; the program's exit code.
-pub fn run(options: &Options, program: &[u8]) -> i32 {
+pub fn run(options: &Options) -> i32 {
     let clock = RealClock::start();
     let view = match view::of(options) {
         Ok(view) => view,
@@ -66,7 +65,7 @@ pub fn run(options: &Options, program: &[u8]) -> i32 {
         }
     };
     let stats = Stats::new(options.debug.stats);
-    let mut session = Session { options, program, view, clock, stats, turn: None };
+    let mut session = Session { options, view, clock, stats, turn: None };
     match session.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,
@@ -114,7 +113,7 @@ impl Session<'_> {
             }
         }
         let mut logs = self.load_logs(&mut graph, builddir)?;
-        self.tool_after_logs(&mut graph, &mut logs, builddir)?;
+        self.tool_after_logs(&mut graph, &logs)?;
         if !self.options.dry_run {
             self.open_logs(&mut logs, &mut graph)?;
         }
@@ -126,8 +125,9 @@ impl Session<'_> {
             // A dry run leaves the manifest as it was, for ever.
             return Ok(if self.options.dry_run { Round::End } else { Round::Again });
         }
-        self.build_targets(&mut builder, builddir)?;
-        Ok(Round::End)
+        let built = self.build_targets(&mut builder, builddir);
+        print!("{}", self.stats.table());
+        built.map(|()| Round::End)
     }
 
     fn load<'t>(&mut self, arena: &'t Bump) -> Step<Graph<'t>> {
@@ -149,7 +149,7 @@ impl Session<'_> {
 
     /// Nothing may be written: a dry run, or a tool that only answers.
     fn only_reads(&self) -> bool {
-        self.options.dry_run || self.options.tool.as_ref().is_some_and(|tool| tool::only_answers(tool.name))
+        self.options.dry_run || tool::named(self.options).is_some_and(Tool::only_answers)
     }
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {

@@ -2,6 +2,7 @@
 //! mode changes or how a tool answers.
 
 use tanto_ninja::spell;
+use tanto_ninja::tools;
 
 use crate::flags::stop::Halt;
 
@@ -81,39 +82,12 @@ pub fn warning(word: &[u8]) -> Result<Warning, Halt> {
     }
 }
 
-/// The `-t` tools and what `-t list` says of them, in its order; one without a text is not listed.
-pub static TOOLS: &[(&str, Option<&str>)] = &[
-    ("browse", Some("browse dependency graph in a web browser")),
-    ("clean", Some("clean built files")),
-    ("commands", Some("list all commands required to rebuild given targets")),
-    ("inputs", Some("list all inputs required to rebuild given targets")),
-    ("multi-inputs", Some("print one or more sets of inputs required to build targets")),
-    ("deps", Some("show dependencies stored in the deps log")),
-    ("missingdeps", Some("check deps log dependencies on generated files")),
-    ("graph", Some("output graphviz dot file for targets")),
-    ("query", Some("show inputs/outputs for a path")),
-    ("targets", Some("list targets by their rule or depth in the DAG")),
-    ("compdb", Some("dump JSON compilation database to stdout")),
-    ("compdb-targets", Some("dump JSON compilation database for a given list of targets to stdout")),
-    ("recompact", Some("recompacts ninja-internal data structures")),
-    ("restat", Some("restats all outputs in the build log")),
-    ("rules", Some("list all rules")),
-    ("cleandead", Some("clean built files that are no longer produced by the manifest")),
-    ("urtle", None),
-];
-
 /// The tool `-t` names.
 pub fn tool(name: &[u8]) -> Result<&'static str, Halt> {
     if name == b"list" {
-        return Err(Halt::Text { text: tool_list(), code: 0 });
+        return Err(Halt::Text { text: tools::list(), code: 0 });
     }
-    let mut names = TOOLS.iter().map(|(known, _)| *known);
-    names.clone().find(|known| known.as_bytes() == name).ok_or_else(|| Halt::Fatal(unknown("tool", name, &mut names)))
-}
-
-fn tool_list() -> String {
-    let lines = TOOLS.iter().filter_map(|(name, doc)| doc.map(|doc| format!("{name:>11}  {doc}\n")));
-    std::iter::once("ninja subtools:\n".to_owned()).chain(lines).collect()
+    tools::find(name).map(|tool| tool.name).map_err(|error| Halt::Fatal(error.text))
 }
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`
