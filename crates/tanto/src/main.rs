@@ -14,7 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use crate::flags::door::Door;
-use crate::flags::stop::Stop;
 use crate::settings::Surroundings;
 
 fn main() -> ExitCode {

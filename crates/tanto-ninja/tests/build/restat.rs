@@ -16,7 +16,8 @@ fn an_unchanged_output_spares_what_is_behind_it() {
 #[test]
 fn a_missing_output_that_stays_missing_did_not_change() {
     let rule = "rule nothing\n  command = keep\n  restat = 1\n";
-    let mut world = World::new(&format!("{rule}build mid: nothing in\nbuild out: make other || mid\n"), &["in", "other"]);
+    let mut world =
+        World::new(&format!("{rule}build mid: nothing in\nbuild out: make other || mid\n"), &["in", "other"]);
     world.disk.put("out", "");
     let built = world.try_build("out").expect("begins");
     assert_eq!(built.commands, ["keep", "make out"]);

@@ -154,7 +154,7 @@ fn effect(disk: &VirtualDisk, line: &[u8]) -> Effect {
         match words.as_slice() {
             ["make" | "edit", files @ ..] => files.iter().for_each(|file| disk.touch(file)),
             ["keep", files @ ..] => files.iter().filter(|file| !disk.has(file)).for_each(|file| disk.touch(file)),
-            ["write", file, text @ ..] => disk.put(file, &text.join(" ").replace("\\n", "\n")),
+            ["write", file, text @ ..] => disk.put(file, &(text.join(" ").replace("\\n", "\n") + "\n")),
             ["fail", ..] => return Effect::ends(1, b""),
             ["stop", ..] => return Effect::Interrupts(2),
             [] => {}

@@ -1,7 +1,8 @@
 //! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
 
-use tanto_exec::clock::Clock;
-use tanto_exec::event::{Event, Level, View};
+use std::os::unix::ffi::OsStrExt;
+
+use tanto_exec::event::{Event, View};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
@@ -12,9 +13,9 @@ use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
 use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_record::ninja::Verbosity;
 
 use super::{End, Session, Step, turn};
-use crate::settings::layer::Verbosity;
 
 impl Session<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
@@ -81,7 +82,17 @@ impl Session<'_> {
 
     /// The jobserver of a `make` that runs us, if we are to take part in it.
     fn jobserver(&mut self) -> Option<jobserver::Client> {
-        None
+        if !self.options.jobserver {
+            return None;
+        }
+        let flags = std::env::var_os("MAKEFLAGS");
+        let connection = jobserver::connect(flags.as_deref().map(OsStrExt::as_bytes));
+        for notice in connection.notices {
+            if !notice.with_status || self.options.verbosity != Verbosity::Quiet {
+                self.view.event(Event::Notice { level: notice.level, text: &notice.text });
+            }
+        }
+        connection.client
     }
 
     /// Runs the plan to its end.

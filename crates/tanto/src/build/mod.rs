@@ -21,12 +21,11 @@ use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::tools::Tool;
-use tanto_record::ninja::NinjaView;
+use tanto_record::ninja::{NinjaView, Verbosity};
 
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
 use crate::flags::Options;
-use crate::settings::layer::Verbosity;
 
 /// A manifest that is still dirty after so many rebuilds will always be.
 const MOST_ROUNDS: usize = 100;
@@ -85,18 +84,18 @@ impl Session<'_> {
             }
         }
         let tail = format!("' still dirty after {MOST_ROUNDS} tries, perhaps system time is not set");
-        Err(self.error(&[b"manifest '", &self.options.manifest, tail.as_bytes()].concat()))
+        Err(self.error(&[b"manifest '", &self.options.manifest[..], tail.as_bytes()].concat()))
     }
 
     fn enter_directory(&mut self) -> Step<()> {
         let Some(dir) = &self.options.dir else { return Ok(()) };
         if self.options.tool.is_none() && self.options.verbosity != Verbosity::Quiet {
             // Emacs finds the place of later messages by these very words.
-            self.info(&[b"Entering directory `", dir, b"'"].concat());
+            self.info(&[b"Entering directory `", &dir[..], b"'"].concat());
         }
         std::env::set_current_dir(std::ffi::OsStr::from_bytes(dir)).map_err(|error| {
             let why = tanto_sys::error::text(&error);
-            self.fatal(&[b"chdir to '", dir, b"' - ", &why].concat())
+            self.fatal(&[b"chdir to '", &dir[..], b"' - ", &why].concat())
         })
     }
 

@@ -8,10 +8,11 @@ use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::tools::{self, Context, Options, Tool, When};
 
+use tanto_record::ninja::Verbosity;
+
 use super::logs::Logs;
 use super::{End, Session, Step};
 use crate::flags;
-use crate::settings::layer::Verbosity;
 
 impl Session<'_> {
     /// Runs the tool if nothing has to be loaded for it.

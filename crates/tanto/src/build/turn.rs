@@ -104,7 +104,7 @@ fn open(builddir: &[u8]) -> io::Result<File> {
 fn holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.rewind().ok()?;
-    file.by_ref().take(LONGEST_IDENTITY).read_to_string(&mut text).ok()?;
+    Read::by_ref(file).take(LONGEST_IDENTITY).read_to_string(&mut text).ok()?;
     Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
 }
 

@@ -3,12 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 
 use tanto_record::format::Format;
-use tanto_record::ninja::{Config, NinjaView, Verbosity};
+use tanto_record::ninja::{Config, NinjaView};
 use tanto_record::terminal::Terminal;
 use tanto_sys::{cpu, terminal};
 
 use crate::flags::Options;
-use crate::settings::layer::{self, StatusFormat};
+use crate::settings::layer::StatusFormat;
 
 /// The view that the options ask for. An error is a format that makes no sense.
 pub fn of(options: &Options) -> Result<NinjaView, Vec<u8>> {
@@ -16,12 +16,7 @@ pub fn of(options: &Options) -> Result<NinjaView, Vec<u8>> {
         StatusFormat::Percent(text) => Format::ninja_status(text),
         StatusFormat::Variables(text) => Format::status(text).map_err(|bad| bad.0)?,
     };
-    let verbosity = match options.verbosity {
-        layer::Verbosity::Quiet => Verbosity::Quiet,
-        layer::Verbosity::Normal => Verbosity::Normal,
-        layer::Verbosity::Verbose => Verbosity::Verbose,
-    };
-    let config = Config { verbosity, format, parallelism: options.jobs.limit(cpu::count) };
+    let config = Config { verbosity: options.verbosity, format, parallelism: options.jobs.limit(cpu::count) };
     let columns = Box::new(|| terminal::columns(io::stdout()));
     let terminal = Terminal::detect(io::stdout().is_terminal(), |name| std::env::var_os(name), columns);
     Ok(NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr())))
