@@ -1,0 +1,32 @@
+//! A runner that runs nothing: each command succeeds at once, in the order of the starts. Does not know why.
+
+use std::collections::VecDeque;
+use std::io;
+
+use super::{Runner, Woken};
+use crate::job::{Command, Completion, Exit, JobId, Usage};
+
+/// For dry runs.
+#[derive(Default)]
+pub struct DryRunner(VecDeque<JobId>);
+
+impl Runner for DryRunner {
+    fn capacity(&mut self) -> usize {
+        usize::MAX
+    }
+
+    fn start(&mut self, job: JobId, _command: &Command) -> io::Result<()> {
+        self.0.push_back(job);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<Woken> {
+        let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
+        let completion = Completion { job, exit: Exit::Code(0), output: Vec::new(), usage: Usage::default() };
+        Ok(Woken::Completed(completion))
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        self.0.drain(..).collect()
+    }
+}
