@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs Tanto under a prefix of its own, uses it, and uninstalls it. Prints a line for each thing that it checks.
 set -uo pipefail
-cd "$(dirname "$(readlink -f "$0")")/.."
+cd "$(dirname "$(readlink -f "$0")")/.." || exit
 
 lab=$(mktemp -d)
 trap 'rm -rf "$lab"' EXIT

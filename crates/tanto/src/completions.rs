@@ -41,8 +41,10 @@ pub mod tests {
             Err(error) if error.kind() == ErrorKind::NotFound => println!("skipped: no {program} here"),
             Err(error) => panic!("{program}: {error}"),
             Ok(output) => {
-                let complaint = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success() && complaint.is_empty(), "{program}: {complaint}");
+                let said = String::from_utf8_lossy(&output.stderr);
+                // A manual page is printed there.
+                let printed = String::from_utf8_lossy(&output.stdout);
+                assert!(output.status.success() && said.is_empty(), "{program}: {said}{printed}");
             }
         }
     }
@@ -68,12 +70,12 @@ pub mod tests {
         }
     }
 
-    /// Bash's script, run: what it offers for a command line.
+    /// Bash's script, run: what it offers for a command line, asking a Tanto that knows three targets.
     fn offered(words: &[&str]) -> Vec<String> {
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let last = words.len() - 1;
         let script = format!(
-            "{}\nCOMP_WORDS=({}); COMP_CWORD={last}; _tanto; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            "{}\ntanto() {{ printf '%s\\n' 'lib: phony' 'lib$(echo ran): cc' 'other: cc'; }}\nCOMP_WORDS=({}); COMP_CWORD={last}; _tanto; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             bash::script(),
             quoted.join(" ")
         );
@@ -90,5 +92,10 @@ pub mod tests {
         assert_eq!(offered(&["tanto", "build", "-t", "compdb"]), ["compdb", "compdb-targets"]);
         assert_eq!(offered(&["tanto", "build", "-j", ""]), Vec::<String>::new());
         assert_eq!(offered(&["tanto", "help", "build", "x"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn bash_runs_nothing_that_hides_in_a_target() {
+        assert_eq!(offered(&["tanto", "build", "-C", "x", "li"]), ["lib", r"lib\$\(echo\ ran\)"]);
     }
 }

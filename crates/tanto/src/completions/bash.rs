@@ -16,16 +16,19 @@ pub fn script() -> String {
 
 const FRAME: &str = r#"# Completion for tanto in bash; made from the program's own tables: 'tanto generate bash'.
 
-# The targets of the build that the command line so far is about.
+# Offers the targets of the build that the command line so far is about. They are taken as they are: `compgen -W`
+# would expand them, and run what a build file hides in a name.
 _tanto_targets() {
-    local i place=()
+    local i target place=()
     for ((i = 2; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
             -C | -f) place+=("${COMP_WORDS[i]}" "${COMP_WORDS[i + 1]}") ;;
             -t) return ;;
         esac
     done
-    "${COMP_WORDS[0]}" build "${place[@]}" -t targets all 2>/dev/null | sed 's/: [^:]*$//'
+    while IFS= read -r target; do
+        [[ $target == "$cur"* ]] && printf -v COMPREPLY[${#COMPREPLY[@]}] %q "$target"
+    done < <("${COMP_WORDS[0]}" build "${place[@]}" -t targets all 2>/dev/null | sed 's/: [^:]*$//')
 }
 
 _tanto_flags() {
@@ -34,7 +37,7 @@ _tanto_flags() {
 @VALUES@    esac
     case $cur in
         -*) mapfile -t COMPREPLY < <(compgen -W '@FLAGS@' -- "$cur") ;;
-        *) mapfile -t COMPREPLY < <(IFS=$'\n' && compgen -W "$(_tanto_targets)" -- "$cur") ;;
+        *) _tanto_targets ;;
     esac
 }
 
