@@ -74,12 +74,15 @@ pub mod tests {
     fn offered(words: &[&str]) -> Vec<String> {
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let last = words.len() - 1;
-        let script = format!(
-            "{}\ntanto() {{ printf '%s\\n' 'lib: phony' 'lib$(echo ran): cc' 'other: cc'; }}\nCOMP_WORDS=({}); COMP_CWORD={last}; _tanto; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        let script = [
             bash::script(),
-            quoted.join(" ")
-        );
-        let output = Command::new("bash").args(["--norc", "-c", &script]).output().expect("bash");
+            "tanto() { printf '%s\\n' 'lib: phony' 'lib$(echo ran): cc' 'other: cc'; }".to_owned(),
+            format!(
+                "COMP_WORDS=({}); COMP_CWORD={last}; _tanto; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                quoted.join(" ")
+            ),
+        ];
+        let output = Command::new("bash").args(["--norc", "-c", &script.join("\n")]).output().expect("bash");
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
     }
 

@@ -205,4 +205,50 @@ mod tests {
         let two = " -j --jobserver-fds=3,4 --jobserver-auth=fifo:/tmp/x -- A=b";
         assert_eq!(jobserver(Some(OsStr::new(two))), b"fifo:/tmp/x");
     }
+
+    #[test]
+    fn says_who_said_what() {
+        let dir = std::env::temp_dir().join(format!("tanto-doctor-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join(".tanto")).expect("a temporary folder");
+        std::fs::write(dir.join(".tanto/config"), "# ours\njobs = 0\n").expect("a file");
+        std::fs::write(dir.join(".ninja_log"), "# ninja log v5\n1\t2\t3\tout\tabc\n").expect("a file");
+        let place = dir.to_str().expect("text");
+        let args: Vec<OsString> = ["-C", place, "-k", "0", "target"].map(OsString::from).into();
+        let around = Surroundings {
+            flags: Some("--quiet -w dupbuild=err".into()),
+            ninja_status: Some("%p ".into()),
+            ..Surroundings::default()
+        };
+        let stop = run(&args, &around);
+        std::fs::remove_dir_all(&dir).expect("the folder is still there");
+        let lines = |text: Vec<u8>| -> Vec<String> {
+            let text = String::from_utf8(text).expect("text");
+            text.lines()
+                .map(|line| {
+                    line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect::<Vec<_>>().join("|")
+                })
+                .collect()
+        };
+        let out = lines(stop.out);
+        let at = format!("jobs|no limit|{place}/.tanto/config:2");
+        let expected = [
+            &at[..],
+            "keep-going|no limit|command line",
+            "max-load|no limit|default",
+            "verbosity|quiet|TANTO_FLAGS",
+            "status|\"%p \"|NINJA_STATUS",
+            "log-version|7|default",
+        ];
+        assert_eq!(out[2..8], expected);
+        assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
+        assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
+        assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));
+    }
+
+    #[test]
+    fn help_and_errors_are_its_own() {
+        let ask = |arg: &str| run(&[OsString::from(arg)], &Surroundings::default());
+        assert!(ask("-h").out.starts_with(b"usage: tanto doctor"));
+        assert_eq!((ask("-jx").err, ask("-jx").code), (b"tanto: fatal: invalid -j parameter\n".to_vec(), 1));
+    }
 }
