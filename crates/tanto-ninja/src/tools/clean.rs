@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 
+use super::dyndeps::Dyndeps;
 use super::getopt::Flags;
 use super::walk::Walk;
 use super::{Context, Outcome, Stop, stat_failed};
@@ -53,8 +54,9 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         let verbose = context.options.verbose || context.options.dry_run;
         context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;
         context.out.flush()?;
+        let dyndeps = Dyndeps::new(context.graph);
         for edge in context.graph.edge_ids() {
-            let _ = context.load_dyndep(edge);
+            let _ = dyndeps.load(context, edge);
         }
         Ok(Cleaner { context, tried: HashSet::new(), removed: 0, failed: false })
     }

@@ -1,5 +1,6 @@
 //! `-t graph`: the graph for graphviz' `dot`.
 
+use super::dyndeps::Dyndeps;
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
 use crate::graph::{Edge, EdgeId, NodeId};
@@ -15,16 +16,22 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let targets = context.targets(args)?;
     context.out.write_all(HEAD.as_bytes())?;
     let mut walk = Walk::new(context.graph);
+    let dyndeps = Dyndeps::new(context.graph);
     let mut drawn = vec![false; context.graph.edges.len()];
     for target in targets {
-        walk.users_first(target, |node| draw(context, &mut drawn, node))?;
+        walk.users_first(target, |node| draw(context, &dyndeps, &mut drawn, node))?;
     }
     context.out.write_all(b"}\n")?;
     Ok(0)
 }
 
 /// Draws a node, and the edge that makes it unless that is drawn; says which nodes come next.
-fn draw<'t>(context: &mut Context<'_, 't>, drawn: &mut [bool], node: NodeId) -> Result<&'t [NodeId], Stop> {
+fn draw<'t>(
+    context: &mut Context<'_, 't>,
+    dyndeps: &Dyndeps,
+    drawn: &mut [bool],
+    node: NodeId,
+) -> Result<&'t [NodeId], Stop> {
     let mut label = context.graph.path(node).to_vec();
     label.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
     context.out.write_all(&[node_name(node).as_bytes(), b" [label=\"", &label, b"\"]\n"].concat())?;
@@ -32,7 +39,7 @@ fn draw<'t>(context: &mut Context<'_, 't>, drawn: &mut [bool], node: NodeId) -> 
     if std::mem::replace(&mut drawn[id.index()], true) {
         return Ok(&[]);
     }
-    if let Err(error) = context.load_dyndep(id) {
+    if let Err(error) = dyndeps.load(context, id) {
         context.warn(&[&error.text, b"\n".as_slice()].concat())?;
     }
     let edge = context.graph.edge(id).clone();

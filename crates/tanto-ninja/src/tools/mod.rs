@@ -19,6 +19,7 @@ mod clean_dead;
 mod commands;
 mod compdb;
 mod deps;
+mod dyndeps;
 mod getopt;
 mod graph;
 mod inputs;
@@ -225,11 +226,6 @@ impl<'t> Context<'_, 't> {
 
     fn targets(&self, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
         targets::collect_targets(self.graph, self.hints(), args)
-    }
-
-    /// Loads the edge's dyndep file, unless that was tried before.
-    fn load_dyndep(&mut self, _edge: EdgeId) -> Result<()> {
-        Ok(())
     }
 
     /// The name of an edge's rule.

@@ -1,5 +1,6 @@
 //! `-t query`: what a path is made from, and what is made from it.
 
+use super::dyndeps::Dyndeps;
 use super::{Context, Outcome, Stop};
 use crate::graph::{EdgeId, Graph, NodeId, OutEdges};
 use crate::targets::itself;
@@ -9,13 +10,14 @@ struct Users {
     inputs: OutEdges,
     validations: OutEdges,
     added: Vec<(NodeId, EdgeId)>,
+    dyndeps: Dyndeps,
 }
 
 impl Users {
     fn new(graph: &Graph<'_>) -> Self {
         let inputs = OutEdges::new(graph, |edge| edge.ins);
         let validations = OutEdges::new(graph, |edge| edge.validations);
-        Users { inputs, validations, added: Vec::new() }
+        Users { inputs, validations, added: Vec::new(), dyndeps: Dyndeps::new(graph) }
     }
 
     /// The edges that have `node` as an input.
@@ -49,15 +51,10 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 /// Loads the edge's dyndep file, and notes whose inputs it adds.
 fn load_dyndep(context: &mut Context<'_, '_>, users: &mut Users, edge: EdgeId) -> Result<(), Stop> {
-    let Some(file) = context.graph.edge(edge).dyndep.filter(|file| context.graph.node(*file).dyndep_pending) else {
-        return Ok(());
-    };
-    let same_file = |graph: &Graph<'_>| -> Vec<(EdgeId, usize)> {
-        let edges = graph.edge_ids().filter(|edge| graph.edge(*edge).dyndep == Some(file));
-        edges.map(|edge| (edge, graph.edge(edge).dirtying_ins().len())).collect()
-    };
-    let before = same_file(context.graph);
-    if let Err(error) = context.load_dyndep(edge) {
+    let known = |graph: &Graph<'_>, edge: EdgeId| (edge, graph.edge(edge).dirtying_ins().len());
+    let pending = users.dyndeps.pending(context.graph, edge).iter();
+    let before: Vec<(EdgeId, usize)> = pending.map(|edge| known(context.graph, *edge)).collect();
+    if let Err(error) = users.dyndeps.load(context, edge) {
         context.warn(&[&error.text, b"\n".as_slice()].concat())?;
     }
     for (edge, known) in before {
