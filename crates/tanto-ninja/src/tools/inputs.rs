@@ -78,8 +78,9 @@ pub(super) fn run_multi(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outc
         let mut nodes = Vec::new();
         collect(context.graph, &mut Walk::new(context.graph), target, &mut nodes);
         for node in nodes {
-            let input = quoted(context.graph.path(node));
-            context.out.write_all(&[context.graph.path(target), delimiter, &input, &[end]].concat())?;
+            // Ninja quotes these for no shell.
+            let line = [context.graph.path(target), delimiter, context.graph.path(node), &[end]];
+            context.out.write_all(&line.concat())?;
         }
     }
     Ok(0)
