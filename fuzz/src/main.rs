@@ -63,7 +63,7 @@ struct Place {
 
 impl Place {
     fn new(target: &Target) -> std::io::Result<Self> {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fuzz");
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("fuzz");
         std::fs::create_dir_all(&directory)?;
         let current = File::create(directory.join(format!("{}.current", target.name)))?;
         let scratch = directory.join(format!("{}.scratch", target.name));
@@ -103,7 +103,7 @@ fn seeds(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
 /// Runs inputs until the runs or the time are used up, or one fails.
 fn fuzz(options: &Options, place: &Place) -> std::io::Result<bool> {
     let target = options.target;
-    let material = Material { seeds: seeds(target)?, tokens: target.tokens };
+    let material = Material { seeds: seeds(target)?, tokens: target.tokens, head: target.head };
     let begun = Instant::now();
     let mut runs = 0;
     let mut inputs = material.seeds.iter();

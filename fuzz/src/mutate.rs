@@ -36,13 +36,15 @@ pub struct Material {
     pub seeds: Vec<Vec<u8>>,
     /// Words of the language.
     pub tokens: &'static [&'static [u8]],
+    /// This many bytes at the front, without which nothing else is read, are most often left alone.
+    pub head: usize,
 }
 
 impl Material {
-    /// An input: a seed with some changes.
+    /// An input: a seed with some changes, most often few.
     pub fn input(&self, random: &mut Random) -> Vec<u8> {
         let mut input = random.pick(&self.seeds).cloned().unwrap_or_default();
-        for _ in 0..=random.below(8) {
+        for _ in 0..=random.next().trailing_zeros().min(8) {
             self.change(&mut input, random);
         }
         input.truncate(LONGEST);
@@ -50,19 +52,27 @@ impl Material {
     }
 
     fn change(&self, input: &mut Vec<u8>, random: &mut Random) {
-        let at = random.below(input.len() + 1);
-        let until = at + random.below(input.len() - at + 1);
-        match random.below(8) {
+        // A broken head hides all that follows it.
+        let head = if random.below(16) == 0 { 0 } else { self.head.min(input.len()) };
+        let at = head + random.below(input.len() - head + 1);
+        let longest = if random.below(4) == 0 { LONGEST } else { 16 };
+        let until = at + random.below((input.len() - at).min(longest) + 1);
+        match random.below(12) {
             0 => input.truncate(at),
-            1 => drop(input.drain(at..until)),
-            2 => input.extend_from_within(at..until),
-            3 => insert(input, at, &[random.next() as u8]),
-            4 => insert(input, at, random.pick(&EDGES).unwrap_or(&0).to_le_bytes().as_slice()),
-            5 => overwrite(input, at, random),
-            6 => insert(input, at, random.pick(self.tokens).copied().unwrap_or_default()),
+            1 | 2 => drop(input.drain(at..until)),
+            3 | 4 => {
+                let piece = input[at..until].to_vec();
+                insert(input, at, &piece);
+            }
+            5 => insert(input, at, &[random.next() as u8]),
+            6 => insert(input, at, random.pick(&EDGES).unwrap_or(&0).to_le_bytes().as_slice()),
+            7 | 8 => overwrite(input, at, random),
+            9 | 10 => insert(input, at, random.pick(self.tokens).copied().unwrap_or_default()),
             _ => {
                 let other = random.pick(&self.seeds).cloned().unwrap_or_default();
-                insert(input, at, &other[random.below(other.len() + 1)..]);
+                let from = if random.below(2) == 0 { self.head } else { random.below(other.len() + 1) };
+                input.truncate(at);
+                input.extend_from_slice(&other[from.min(other.len())..]);
             }
         }
     }

@@ -1,0 +1,109 @@
+//! What is fuzzed: a function for each format, which reads an input and asks what must be true of any.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bumpalo::Bump;
+use tanto_ninja::graph::Graph;
+use tanto_ninja::log::{BuildLog, DepsLog, Entry};
+
+/// One format.
+pub struct Target {
+    /// What the command line and the corpus call it.
+    pub name: &'static str,
+    /// Words of the format.
+    pub tokens: &'static [&'static [u8]],
+    /// How many bytes at the front name the format and its version.
+    pub head: usize,
+    /// Reads an input; panics if it is read wrong. The path is of a file that it may use as it likes.
+    pub run: fn(&[u8], &Path),
+}
+
+/// All of them.
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "log",
+        tokens: &[
+            b"# ninja log v",
+            b"7",
+            b"6",
+            b"5",
+            b"4",
+            b"\t",
+            b"\n",
+            b"\t0\t",
+            b"out.o",
+            b"ffffffffffffffff",
+            b"-1",
+        ],
+        head: 15,
+        run: log,
+    },
+    Target {
+        name: "deps",
+        tokens: &[b"# ninjadeps\n", b"\x04\0\0\0", b"out.o\0\0\0", b"\x0c\0\0\0", b"\x10\0\0\x80", b"\xff\xff\xff\xff"],
+        head: 16,
+        run: deps,
+    },
+];
+
+/// A machine that cannot write its own scratch file ends the fuzzing; it is no bug of the parser.
+fn fill(scratch: &Path, input: &[u8]) {
+    std::fs::write(scratch, input).expect("the scratch file can be written");
+}
+
+fn entries(log: &BuildLog) -> Vec<(Vec<u8>, Entry)> {
+    log.entries().map(|(output, entry)| (output.to_vec(), *entry)).collect()
+}
+
+/// What was read from any bytes is read again after a record was added to them, and the record with it.
+fn log(input: &[u8], scratch: &Path) {
+    fill(scratch, input);
+    let path = scratch.as_os_str().as_bytes();
+    let Ok((mut log, _)) = BuildLog::load(path, 7) else { return };
+    let mut before = entries(&log);
+    assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
+    let added = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
+    log.open(&mut |_| false).expect("the log can be opened");
+    log.record([b"added".as_slice()], added).expect("the log can be written");
+    let (after, _) = BuildLog::load(path, 7).expect("what was written can be read");
+    before.retain(|(output, _)| output != b"added");
+    before.push((b"added".to_vec(), added));
+    before.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut after = entries(&after);
+    after.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(before, after);
+}
+
+/// Output, its mtime, its dependencies.
+type Record = (Vec<u8>, i64, Vec<Vec<u8>>);
+
+fn records(log: &DepsLog, graph: &Graph<'_>) -> Vec<Record> {
+    let path = |node| graph.path(node).to_vec();
+    let known = log.nodes().iter().filter_map(|&output| Some((output, log.deps(output)?)));
+    let mut records: Vec<_> =
+        known.map(|(output, deps)| (path(output), deps.mtime, deps.ins().map(path).collect())).collect();
+    records.sort();
+    records.dedup();
+    records
+}
+
+/// As for the build log.
+fn deps(input: &[u8], scratch: &Path) {
+    fill(scratch, input);
+    let path = scratch.as_os_str().as_bytes();
+    let arena = Bump::new();
+    let mut graph = Graph::new(&arena);
+    let Ok((mut log, _)) = DepsLog::load(path, &mut graph) else { return };
+    let mut before = records(&log, &graph);
+    assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
+    let (output, dependency) = (graph.intern(b"added"), graph.intern(b"added.h"));
+    log.open(&mut graph).expect("the log can be opened");
+    log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
+    let mut graph = Graph::new(&arena);
+    let (after, _) = DepsLog::load(path, &mut graph).expect("what was written can be read");
+    before.retain(|(output, ..)| output != b"added");
+    before.push((b"added".to_vec(), 5, vec![b"added.h".to_vec()]));
+    before.sort();
+    assert_eq!(before, records(&after, &graph));
+}
