@@ -1,10 +1,16 @@
 //! What is fuzzed: a function for each format, which reads an input and asks what must be true of any.
 
+use std::collections::HashSet;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bumpalo::Bump;
+use tanto_ninja::bindings::Escape;
+use tanto_ninja::canon::canonicalize_into;
+use tanto_ninja::disk::{Disk, Mtime};
 use tanto_ninja::graph::Graph;
+use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 
 /// One format.
@@ -20,7 +26,67 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 4] = [
+    Target {
+        name: "manifest",
+        tokens: &[
+            b"build ",
+            b"rule ",
+            b"pool ",
+            b"default ",
+            b"include ",
+            b"subninja ",
+            b"build.ninja",
+            b"a.ninja",
+            b": ",
+            b" | ",
+            b" || ",
+            b" |@ ",
+            b" = ",
+            b"\n",
+            b"\n  ",
+            b"\r\n",
+            b"$\n",
+            b"$",
+            b"$$",
+            b"$ ",
+            b"$:",
+            b"${in}",
+            b"$out",
+            b"$in_newline",
+            b"command",
+            b"depfile",
+            b"deps",
+            b"gcc",
+            b"dyndep",
+            b"rspfile",
+            b"rspfile_content",
+            b"restat",
+            b"generator",
+            b"depth",
+            b"phony",
+            b"../",
+            b"./",
+            b"//",
+            b"#",
+            b"\t",
+            b"\0",
+            b"ninja_required_version",
+            b"builddir",
+            b"\xff",
+        ],
+        head: 0,
+        run: manifest,
+    },
+    Target {
+        name: "depfile",
+        tokens: &[
+            b": ", b":", b"\\\n", b"\\\r\n", b"\n", b"\r\n", b"\\ ", b"\\#", b"\\:", b"\\\\", b"$$", b"$", b"%",
+            b"a.c", b"out", b"|", b"\t", b"\0", b"c:\\",
+        ],
+        head: 0,
+        run: depfile,
+    },
     Target {
         name: "log",
         tokens: &[
@@ -46,6 +112,71 @@ pub const TARGETS: [Target; 2] = [
         run: deps,
     },
 ];
+
+/// The manifest and two more that it may include.
+struct Files<'a>(&'a [u8]);
+
+impl Disk for Files<'_> {
+    fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
+        Ok(self.read(path).is_ok().into())
+    }
+
+    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
+        match path {
+            b"build.ninja" => Ok(self.0.to_vec()),
+            b"a.ninja" => Ok(b"a = $flags\nrule included\n  command = $a $in\n".to_vec()),
+            b"b.ninja" => Ok(b"rule cc\n  command = $flags $in\nbuild inner: cc a.c\n".to_vec()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn write(&mut self, _: &[u8], _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn make_parents(&mut self, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&mut self, _: &[u8]) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A manifest that is taken has a sound graph, whose variables can be asked for; else the error says something.
+fn manifest(input: &[u8], _: &Path) {
+    let arena = Bump::new();
+    let loaded = load(&arena, &mut Files(input), b"build.ninja", LoadOptions::default(), &mut |_| ());
+    let graph = match loaded {
+        Ok(graph) => graph,
+        Err(error) => return assert!(!error.text.is_empty()),
+    };
+    for id in graph.edge_ids() {
+        let edge = graph.edge(id);
+        assert!(edge.explicit_outs as usize <= edge.outs.len());
+        assert!(edge.explicit_ins as usize + edge.order_only_ins as usize <= edge.ins.len());
+        assert!(edge.outs.iter().all(|&out| graph.node(out).in_edge == Some(id)), "an output has another edge");
+        for name in [b"command".as_slice(), b"description", b"depfile", b"rspfile_content"] {
+            // A cycle among variables is an error that only asking for them finds.
+            let _ = graph.binding(id, name, Escape::Shell);
+        }
+    }
+    for node in &graph.nodes {
+        let mut again = Vec::new();
+        canonicalize_into(node.path, &mut again);
+        assert_eq!(again, node.path, "a path that is not canonical");
+        assert!(graph.lookup(node.path).is_some());
+    }
+}
+
+/// Names are never empty, and each comes once.
+fn depfile(input: &[u8], _: &Path) {
+    let Ok(depfile) = tanto_ninja::depfile::parse(input) else { return };
+    for names in [&depfile.outs, &depfile.ins] {
+        assert!(names.iter().all(|name| !name.is_empty()));
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len(), "a name comes twice");
+    }
+}
 
 /// A machine that cannot write its own scratch file ends the fuzzing; it is no bug of the parser.
 fn fill(scratch: &Path, input: &[u8]) {
