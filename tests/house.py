@@ -71,9 +71,14 @@ def sizes(sources):
             yield from long_functions(name, text)
 
 
+def is_test(name):
+    """The file holds tests only."""
+    return name.endswith("/tests.rs") or "/tests/" in name
+
+
 def module_heads(sources):
     for name, text in sources:
-        if name.endswith(".rs") and "/src/" in name and not text.startswith("//! "):
+        if name.endswith(".rs") and "/src/" in name and not is_test(name) and not text.startswith("//! "):
             yield f"{name}:1: the first line does not say what the module is (//!)"
 
 
@@ -89,7 +94,7 @@ def words(sources):
 def unwraps(sources):
     """Input never panics: outside of tests `expect` says why it cannot fail, `unwrap` says nothing."""
     for name, text in sources:
-        if not re.match(r"crates/[^/]+/src/", name) or name.endswith(("tests.rs", "test.rs")) or "/tests/" in name:
+        if not re.match(r"crates/[^/]+/src/", name) or is_test(name):
             continue
         tests = ATTRIBUTE_OF_TESTS.search(text)
         for number, line in enumerate(text[: tests.start() if tests else None].split("\n"), 1):
