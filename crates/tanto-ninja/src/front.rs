@@ -68,7 +68,9 @@ impl<'a, 't> Builder<'a, 't> {
 
     /// Adds a target, what it needs and what is to be validated with it.
     pub fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
-        let validations = self.scan.recompute(target)?;
+        let validations = self.scan.recompute(target);
+        self.explain(view);
+        let validations = validations?;
         self.plan_if_not_ready(schedule, view, target)?;
         for validation in validations {
             if self.scan.graph.node(validation).in_edge.is_some() {
@@ -151,8 +153,8 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     fn make_parents(&mut self, path: &[u8]) -> Result<()> {
-        let made = self.scan.disk.make_parents(path);
-        made.map_err(|error| Error::of(&[b"mkdir(", path, b"): ", &os_text(&error)]))
+        // The error names the directory.
+        self.scan.disk.make_parents(path).map_err(Error::from)
     }
 
     /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
@@ -276,14 +278,27 @@ impl<'a, 't> Builder<'a, 't> {
     /// The edge's outputs are as they should be: dyndep files among them are loaded.
     fn outputs_done(&mut self, edge: EdgeId, schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         self.scan.set_outputs_ready(edge);
-        for &out in self.scan.graph.edge(edge).outs {
-            if self.scan.graph.node(out).dyndep_pending {
-                let updates = self.scan.load_dyndep(out)?;
-                let mut walk = Walk { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
-                self.plan.dyndep_loaded(&mut walk, out, &updates)?;
-            }
+        let is_pending = |&out: &NodeId| self.scan.graph.node(out).dyndep_pending;
+        let files: Vec<NodeId> = self.scan.graph.edge(edge).outs.iter().copied().filter(is_pending).collect();
+        if files.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // All of them before the plan looks at any: a walk that met the next one would load it behind its back.
+        let mut updates = Vec::new();
+        for &file in &files {
+            let loaded = self.scan.load_dyndep(file);
+            self.explain(view);
+            updates.extend(loaded?);
+        }
+        let mut walk = Walk { scan: &mut self.scan, schedule, view };
+        self.plan.dyndeps_loaded(&mut walk, &files, &updates)
+    }
+
+    /// Says what cannot wait for a command.
+    fn explain(&mut self, view: &mut dyn View) {
+        for text in self.scan.explanations.take_urgent() {
+            view.event(Event::Notice { level: Level::Explain, text: &text });
+        }
     }
 
     fn remove_rspfile(&mut self, edge: EdgeId) -> Result<()> {

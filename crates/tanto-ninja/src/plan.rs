@@ -199,11 +199,11 @@ impl Plan {
         users.get(&node).cloned().unwrap_or_default()
     }
 
-    /// A dyndep file that was made by this build has been loaded: looks again at all that depends on it, and adds
-    /// what it now needs. Called before the file's own job is done, so that its users still wait.
-    pub fn dyndep_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId, updates: &[Update]) -> Result<()> {
+    /// Dyndep files that an edge of this build made have been loaded: looks again at all that depends on them, and
+    /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
+    pub fn dyndeps_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId], updates: &[Update]) -> Result<()> {
         self.users = None;
-        self.refresh_dependents(walk, file)?;
+        self.refresh_dependents(walk, files)?;
         let planned = |plan: &Plan, scan: &Scan<'_, '_>, update: &Update| {
             plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
         };
@@ -250,9 +250,9 @@ impl Plan {
         }
     }
 
-    /// Walks again whatever depends on `file`: it may be dirty now, and there may be a cycle.
-    fn refresh_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId) -> Result<()> {
-        for node in self.unmark_dependents(walk, file) {
+    /// Walks again whatever depends on `files`: it may be dirty now, and there may be a cycle.
+    fn refresh_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> Result<()> {
+        for node in self.unmark_dependents(walk, files) {
             for validation in walk.scan.recompute(node)? {
                 let edge = walk.scan.graph.node(validation).in_edge;
                 if edge.is_some_and(|edge| !walk.scan.outputs_ready(edge)) {
@@ -269,9 +269,9 @@ impl Plan {
         Ok(())
     }
 
-    fn unmark_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, file: NodeId) -> BTreeSet<NodeId> {
+    fn unmark_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> BTreeSet<NodeId> {
         let mut dependents = BTreeSet::new();
-        let mut nodes = vec![file];
+        let mut nodes = files.to_vec();
         while let Some(node) = nodes.pop() {
             for edge in self.users_of(walk.scan, node) {
                 if walk.scan.unmark(edge) {

@@ -270,7 +270,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Applies a dyndep file to the graph.
     pub fn load_dyndep(&mut self, file: NodeId) -> Result<Vec<dyndep::Update>> {
-        self.explanations.note(file, &[b"loading dyndep file '", self.graph.path(file), b"'"]);
+        self.explanations.say(&[b"loading dyndep file '", self.graph.path(file), b"'"]);
         let users = self.dyndep_users.get_or_insert_with(|| dyndep_users(self.graph));
         let users = users.get(&file).map_or(&[] as &[EdgeId], Vec::as_slice);
         let updates = dyndep::load(self.graph, self.disk, file, users)?;

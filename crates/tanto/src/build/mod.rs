@@ -23,6 +23,7 @@ use tanto_ninja::scan::Scan;
 use tanto_ninja::tools::Tool;
 use tanto_record::ninja::{NinjaView, Verbosity};
 
+use crate::build::logs::Logs;
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
 use crate::flags::Options;
@@ -121,12 +122,21 @@ impl Session<'_> {
         let scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         let mut builder = Builder::new(scan, self.front_options());
         if self.rebuild_manifest(&mut builder)? {
-            // A dry run leaves the manifest as it was, for ever.
-            return Ok(if self.options.dry_run { Round::End } else { Round::Again });
+            return self.after_rebuild(&mut logs, &mut graph);
         }
         let built = self.build_targets(&mut builder, builddir);
         print!("{}", self.stats.table());
         built.map(|()| Round::End)
+    }
+
+    /// Everything is to be loaded again: logs that are new are there from now on, if only with their headers.
+    fn after_rebuild(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<Round> {
+        if self.options.dry_run {
+            // The manifest is as it was, and would be for ever.
+            return Ok(Round::End);
+        }
+        let closed = logs.build.close().and_then(|()| logs.deps.close(graph));
+        closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
     }
 
     fn load<'t>(&mut self, arena: &'t Bump) -> Step<Graph<'t>> {
