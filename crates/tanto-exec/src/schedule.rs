@@ -43,6 +43,8 @@ pub enum State {
     Waiting,
     /// All it depends on is done, but its pool is full.
     Delayed,
+    /// All it depends on is done, but nobody wants it to run: it waits to be handed out for passing.
+    Idle,
     /// All it depends on is done, it holds its pool's slot and waits for its turn.
     Ready,
     /// `hand_out` gave it out; its pool's slot is held.
@@ -94,7 +96,7 @@ pub struct Schedule {
     jobs: Vec<Job>,
     pools: Vec<Pool>,
     ready: BTreeSet<Rank>,
-    passing: Vec<JobId>,
+    idle: Vec<JobId>,
     wanted: usize,
     commands: usize,
     begun: bool,
@@ -156,12 +158,20 @@ impl Schedule {
 
     /// The job is to run after all.
     pub fn want(&mut self, job: JobId) {
+        if self.is_wanted(job) {
+            return;
+        }
+        let was_idle = self.state(job) == State::Idle;
+        if was_idle {
+            self.set(job, State::Waiting);
+        }
         let it = &mut self.jobs[job.0 as usize];
-        if !it.spec.wanted {
-            assert_eq!(it.state, State::Waiting, "wanted too late");
-            it.spec.wanted = true;
-            self.wanted += 1;
-            self.commands += usize::from(it.spec.kind == Kind::Command);
+        assert_eq!(it.state, State::Waiting, "wanted too late");
+        it.spec.wanted = true;
+        self.wanted += 1;
+        self.commands += usize::from(it.spec.kind == Kind::Command);
+        if was_idle {
+            self.settle(job);
         }
     }
 
@@ -188,7 +198,7 @@ impl Schedule {
 
     /// The job has been neither handed out nor finished.
     pub fn is_pending(&self, job: JobId) -> bool {
-        matches!(self.state(job), State::Waiting | State::Delayed | State::Ready)
+        matches!(self.state(job), State::Waiting | State::Delayed | State::Idle | State::Ready)
     }
 
     /// Is there anything to run? Groups alone do not count.
@@ -196,7 +206,7 @@ impl Schedule {
         self.wanted > 0 && self.commands > 0
     }
 
-    /// Queues every job that waits for nothing. Unwanted ones stay: nobody can wait for them alone.
+    /// Queues every job that waits for nothing.
     pub fn begin(&mut self) {
         self.begun = true;
         let free: Vec<JobId> = (0..self.jobs.len() as u32).map(JobId).filter(|&j| self.is_free(j)).collect();
@@ -219,17 +229,18 @@ impl Schedule {
 
     /// Is there a job to hand out?
     pub fn has_next(&self) -> bool {
-        !self.ready.is_empty() || !self.passing.is_empty()
+        !self.ready.is_empty() || !self.idle.is_empty()
     }
 
     /// Is there a job to pass, which takes no slot of a runner?
     pub fn has_passing(&self) -> bool {
-        !self.passing.is_empty()
+        !self.idle.is_empty()
     }
 
     /// Hands out the next job: what passes goes before what runs.
     pub fn hand_out(&mut self) -> Option<Next> {
-        if let Some(job) = self.passing.pop() {
+        if let Some(&job) = self.idle.last() {
+            self.set(job, State::Passing);
             return Some(Next::Pass(job));
         }
         let job = self.ready.first()?.job;
@@ -269,7 +280,7 @@ impl Schedule {
         if self.is_wanted(job) {
             self.set(job, State::Delayed);
         } else {
-            self.set(job, State::Passing);
+            self.set(job, State::Idle);
         }
     }
 
@@ -298,12 +309,16 @@ impl Schedule {
         match from {
             State::Delayed => assert!(self.pools[pool].delayed.remove(&rank)),
             State::Ready => assert!(self.ready.remove(&rank)),
+            State::Idle => {
+                let at = self.idle.iter().rposition(|&idle| idle == job);
+                self.idle.remove(at.expect("an idle job is listed"));
+            }
             _ => {}
         }
         match to {
             State::Delayed => assert!(self.pools[pool].delayed.insert(rank)),
             State::Ready => assert!(self.ready.insert(rank)),
-            State::Passing => self.passing.push(job),
+            State::Idle => self.idle.push(job),
             _ => {}
         }
         self.jobs[job.0 as usize].state = to;
@@ -317,11 +332,12 @@ impl Schedule {
     }
 
     fn allowed(from: State, to: State) -> bool {
-        use State::{Delayed, Done, Failed, Passing, Ready, Running, Waiting};
+        use State::{Delayed, Done, Failed, Idle, Passing, Ready, Running, Waiting};
         matches!(
             (from, to),
-            (Waiting, Waiting | Delayed | Passing)
+            (Waiting, Waiting | Delayed | Idle)
                 | (Delayed, Ready | Waiting)
+                | (Idle, Passing | Waiting)
                 | (Ready, Running | Waiting)
                 | (Running, Done | Failed)
                 | (Passing, Done)
