@@ -113,9 +113,11 @@ fn what_was_ignored_before_is_received_and_ignored_afterwards() {
     assert_eq!(other.says(), "listens");
     other.send(HUP);
     assert_eq!(other.says(), "took Some(1)");
+    assert!(other.ends().success());
     let mut other = Other::start("leaver", "trap '' INT");
     assert_eq!(other.says(), "still here");
     assert_eq!(other.says(), "survived");
+    assert!(other.ends().success());
 }
 
 #[test]
@@ -124,10 +126,12 @@ fn children_have_default_actions() {
     assert_eq!(other.says(), "0000");
     assert_eq!(other.says(), "true");
     assert_eq!(other.says(), "true");
+    assert!(other.ends().success());
 }
 
 #[test]
 fn children_ignore_broken_pipes_if_we_were_told_to() {
     let mut other = Other::start("parent", "trap '' PIPE");
     assert_eq!(other.says(), "1000");
+    assert!(other.ends().success());
 }
