@@ -86,7 +86,7 @@ fn start(runner: &mut SpawnRunner, job: u32, line: &str, console: bool) {
 /// Notes each signal that comes, and runs until then. Its errors go nowhere: the shell complains there of the end of
 /// `sleep`, and nobody reads what an interrupted job writes.
 const NOTES: &str = "exec 2> /dev/null; for s in INT TERM HUP; do trap \"echo $s >> log; exit 1\" $s; done
-    echo up > up$job; while :; do sleep 1; done";
+    echo up > up$job; while :; do sleep 0.1; done";
 /// Notes each signal that comes, and runs until it is let go.
 const HELD: &str = "for s in INT TERM HUP; do trap \"echo $s >> log\" $s; done; echo up > up$job; read x < go";
 

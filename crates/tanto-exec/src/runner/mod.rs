@@ -3,9 +3,9 @@
 pub mod dry;
 pub mod fake;
 pub mod jobserver;
-#[cfg(test)]
-mod scratch;
 pub mod spawn;
+#[cfg(test)]
+mod tests;
 
 use crate::job::{Command, Completion, JobId};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runner::scratch::Scratch;
+use crate::runner::tests::Scratch;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 

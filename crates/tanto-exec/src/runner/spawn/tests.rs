@@ -1,6 +1,6 @@
 use super::*;
 use crate::runner::jobserver::Place;
-use crate::runner::scratch::Scratch;
+use crate::runner::tests::Scratch;
 use std::fs;
 use std::path::Path;
 use tanto_sys::tokens::Tokens;

@@ -1,4 +1,4 @@
-//! A directory for one test, gone with it.
+//! What the tests of runners share: a directory for one test, gone with it.
 
 use std::fs;
 use std::path::PathBuf;
