@@ -4,9 +4,14 @@ use crate::event::View;
 use crate::job::{About, Command, Completion, JobId};
 use crate::schedule::Schedule;
 
-/// Why a build cannot go on at all; the text is for the user.
+/// Why a build cannot go on at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fatal(pub Vec<u8>);
+pub struct Fatal {
+    /// For the user.
+    pub why: Vec<u8>,
+    /// The input is so wrong that there was no build: nothing is said of its being stopped.
+    pub no_build: bool,
+}
 
 /// What to do with a job whose turn has come.
 #[derive(Clone, PartialEq, Eq, Debug)]

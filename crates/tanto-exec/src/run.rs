@@ -22,6 +22,8 @@ pub enum Verdict {
         /// Why, for `build stopped: ...`.
         why: Vec<u8>,
     },
+    /// The input is wrong in a way that was found only now; the text is for the user.
+    Wrong(Vec<u8>),
 }
 
 /// The parts of one build, lent for its duration.
@@ -80,7 +82,8 @@ impl Loop<'_> {
             match self.turn() {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop(verdict)) => return verdict,
-                Err(Fatal(why)) => return Verdict::Failed { code: 1, why },
+                Err(Fatal { why, no_build: true }) => return Verdict::Wrong(why),
+                Err(Fatal { why, no_build: false }) => return Verdict::Failed { code: 1, why },
             }
         }
         Verdict::Done
@@ -97,7 +100,7 @@ impl Loop<'_> {
             Ok(Woken::Completed(completion)) => self.complete(completion),
             Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
             Ok(Woken::MayStart) => Ok(Step::GoOn),
-            Err(error) => Err(Fatal(format!("waiting for commands: {error}").into_bytes())),
+            Err(error) => Err(stopped(b"waiting for commands", &error)),
         }
     }
 
@@ -121,7 +124,7 @@ impl Loop<'_> {
             Start::Nothing => self.pass(job),
             Start::Run(command, about) => {
                 self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
-                self.run.runner.start(job, &command).map_err(|error| cannot_start(&command.line, &error))?;
+                self.run.runner.start(job, &command).map_err(|error| stopped(&command.line, &error))?;
                 self.running.push(Running { job, about, start_ms });
                 Ok(())
             }
@@ -187,6 +190,7 @@ impl Loop<'_> {
     }
 }
 
-fn cannot_start(line: &[u8], error: &std::io::Error) -> Fatal {
-    Fatal([b"command '", line, b"' failed to start: ", error.to_string().as_bytes()].concat())
+/// The machine refused something that every build needs.
+fn stopped(what: &[u8], error: &std::io::Error) -> Fatal {
+    Fatal { why: [what, b": ", &tanto_sys::error::text(error)].concat(), no_build: false }
 }

@@ -112,7 +112,6 @@ impl<'a, 't> Builder<'a, 't> {
         }
         if graph.flag(edge, b"generator")? {
             self.scan.log.close()?;
-            self.scan.deps_log.close(self.scan.graph)?;
         }
         let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
         self.active.insert(job, Active { start, discovered: Vec::new() });
@@ -408,5 +407,5 @@ impl Front for Builder<'_, '_> {
 }
 
 fn fatal(error: Error) -> Fatal {
-    Fatal(error.text)
+    Fatal { why: error.text, no_build: error.fatal }
 }

@@ -24,8 +24,10 @@ impl Session<'_> {
         canonicalize_into(&self.options.manifest, &mut path);
         let Some(manifest) = builder.scan.graph.lookup(&path) else { return Ok(false) };
         let mut schedule = Schedule::new();
-        if let Err(error) = builder.add_target(&mut schedule, &mut self.view, manifest) {
-            return Err(self.cannot_rebuild(&error.text));
+        match builder.add_target(&mut schedule, &mut self.view, manifest) {
+            Err(error) if error.fatal => return Err(self.fatal(&error.text)),
+            Err(error) => return Err(self.cannot_rebuild(&error.text)),
+            Ok(()) => {}
         }
         if !schedule.more_to_do() {
             builder.new_plan();
@@ -35,6 +37,7 @@ impl Session<'_> {
             Verdict::Done => {}
             Verdict::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
             Verdict::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
+            Verdict::Wrong(why) => return Err(self.fatal(&why)),
         }
         if builder.scan.is_dirty(manifest) {
             return Ok(true);
@@ -69,6 +72,7 @@ impl Session<'_> {
             Verdict::Done => return Ok(()),
             Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
             Verdict::Failed { code, why } => (why, code),
+            Verdict::Wrong(why) => return Err(self.fatal(&why)),
         };
         self.info(&[b"build stopped: ", &why[..], b"."].concat());
         Err(End(code))

@@ -102,6 +102,8 @@ impl Session<'_> {
 
     /// One load of the manifest and, unless it turns out that it must be loaded again, everything after it.
     fn round(&mut self) -> Step<Round> {
+        // The log counts from here, as ninja's does.
+        self.clock = RealClock::start();
         let arena = Bump::new();
         let mut graph = self.load(&arena)?;
         self.tool_after_load(&mut graph)?;
