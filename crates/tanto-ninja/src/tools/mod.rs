@@ -29,6 +29,8 @@ mod missing_deps;
 mod query;
 mod rules;
 mod targets_list;
+#[cfg(test)]
+mod tests;
 mod urtle;
 mod walk;
 

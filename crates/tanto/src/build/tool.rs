@@ -14,6 +14,9 @@ use super::logs::Logs;
 use super::{End, Session, Step};
 use crate::flags;
 
+/// 128 and the number of SIGPIPE.
+const KILLED_BY_PIPE: i32 = 141;
+
 impl Session<'_> {
     /// Runs the tool if nothing has to be loaded for it.
     pub(super) fn tool_after_flags(&mut self) -> Step<()> {
@@ -25,7 +28,7 @@ impl Session<'_> {
     /// Runs the tool if the graph is all that it needs.
     pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> Step<()> {
         let Some(tool) = self.tool(When::AfterLoad) else { return Ok(()) };
-        if !tool.only_answers() {
+        if !self.only_reads() {
             let builddir = graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
             self.take_turn(builddir);
         }
@@ -69,8 +72,8 @@ impl Session<'_> {
         };
         match tool.run(&mut context, args) {
             Ok(code) => End(code),
-            // Whoever read has read enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => End(1),
+            // Whoever read has read enough: ninja dies of the signal, which a shell sees as this code.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => End(KILLED_BY_PIPE),
             Err(error) => self.fatal(&[b"writing the answer: ", &tanto_sys::error::text(&error)[..]].concat()),
         }
     }
