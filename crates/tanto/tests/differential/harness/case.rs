@@ -1,0 +1,318 @@
+//! A case: files, then steps; played on the referee and on the subject, then compared.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::answers::{self, Answer};
+use super::compare;
+use super::process::Ended;
+use super::programs::programs;
+use super::side::Side;
+use super::tree::Tree;
+
+/// The time of files that a case starts with: long ago.
+const LONG_AGO: u64 = 1_000_000_000;
+
+/// One call of the program.
+#[derive(Clone, Default)]
+pub struct Run {
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What it finds in the environment, beside the little that everything needs.
+    pub env: Vec<(String, String)>,
+    /// Where under the tree it is called.
+    pub dir: String,
+    /// On a terminal of so many columns.
+    pub columns: Option<u32>,
+    /// Without the `-j1` that everything else gets.
+    pub plain: bool,
+    /// Lines may come in another order, with other counters.
+    pub any_order: bool,
+    /// What is compared of the text, if not all.
+    pub view: Option<fn(&str) -> String>,
+}
+
+impl Run {
+    /// Arguments, separated by spaces.
+    pub fn new(args: &str) -> Run {
+        Run { args: args.split_whitespace().map(str::to_owned).collect(), ..Run::default() }
+    }
+
+    /// One more argument, as it is.
+    pub fn arg(mut self, arg: &str) -> Run {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Run {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Calls it in a directory under the tree.
+    pub fn dir(mut self, dir: &str) -> Run {
+        self.dir = dir.to_owned();
+        self
+    }
+
+    /// On a terminal of `columns`.
+    pub fn terminal(mut self, columns: u32) -> Run {
+        self.columns = Some(columns);
+        self
+    }
+
+    /// Without `-j1`, for what `-j` would change.
+    pub fn plain(mut self) -> Run {
+        self.plain = true;
+        self
+    }
+
+    /// The graph allows more than one order.
+    pub fn any_order(mut self) -> Run {
+        self.any_order = true;
+        self
+    }
+
+    /// Compares what `view` makes of each stream.
+    pub fn view(mut self, view: fn(&str) -> String) -> Run {
+        self.view = Some(view);
+        self
+    }
+
+    /// The command line; a terminal comes from script(1).
+    pub fn command(&self, program: &Path) -> Command {
+        let has_jobs = self.plain || self.args.iter().any(|arg| arg.starts_with("-j"));
+        let mut args = if has_jobs { Vec::new() } else { vec!["-j1".to_owned()] };
+        args.extend(self.args.iter().cloned());
+        let Some(columns) = self.columns else {
+            let mut command = Command::new(program);
+            command.args(&args);
+            return command;
+        };
+        let quoted: Vec<String> = args.iter().map(|arg| format!("'{}'", arg.replace('\'', r"'\''"))).collect();
+        let line = format!("stty cols {columns} rows 24; exec ninja {}", quoted.join(" "));
+        let mut command = Command::new("script");
+        command.args(["-qefc", &line, "/dev/null"]);
+        command
+    }
+}
+
+impl From<&str> for Run {
+    fn from(args: &str) -> Run {
+        Run::new(args)
+    }
+}
+
+type Act = Rc<dyn Fn(&mut Side)>;
+
+#[derive(Clone)]
+enum Step {
+    Act(Act),
+    Run(Run),
+    End(Run),
+}
+
+/// What was seen after a run.
+pub struct Seen {
+    /// The run.
+    pub run: Run,
+    /// How it ended.
+    pub ended: Ended,
+    /// What it left.
+    pub tree: Tree,
+}
+
+/// All that was seen of one program.
+pub struct Played {
+    /// After every run.
+    pub seen: Vec<Seen>,
+    /// What the tools said at the end.
+    pub answers: Vec<Answer>,
+}
+
+impl Played {
+    /// What the runs said, for a look at what a case really does.
+    fn show(&self) -> String {
+        let show = |seen: &Seen| {
+            format!("  {:?} {:?} -> {}\n{}", seen.run.args, seen.run.env, seen.ended.code, seen.ended.text())
+        };
+        self.seen.iter().map(show).collect()
+    }
+}
+
+/// A case under construction. Its name is its test's.
+#[derive(Clone)]
+pub struct Case {
+    steps: Vec<Step>,
+    began: bool,
+    started: Option<Run>,
+    flags: Vec<String>,
+    exact: bool,
+    ask: bool,
+}
+
+impl Case {
+    /// A case in an empty tree.
+    pub fn new() -> Case {
+        Case { steps: Vec::new(), began: false, started: None, flags: Vec::new(), exact: false, ask: true }
+    }
+
+    /// A case whose `build.ninja` is this.
+    pub fn manifest(text: &str) -> Case {
+        Case::new().file("build.ninja", text)
+    }
+
+    /// Does something to the tree.
+    pub fn act(mut self, act: impl Fn(&mut Side) + 'static) -> Case {
+        self.steps.push(Step::Act(Rc::new(act)));
+        self
+    }
+
+    /// Writes a file: with an old time before the first run, later with the time of now.
+    pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Case {
+        let (path, content, at) = (path.to_owned(), content.as_ref().to_vec(), (!self.began).then_some(LONG_AGO));
+        self.act(move |side| side.write(&path, &content, at))
+    }
+
+    /// Gives a file the time of now.
+    pub fn touch(self, path: &str) -> Case {
+        let path = path.to_owned();
+        self.act(move |side| side.touch(&path, None))
+    }
+
+    /// Gives a file this time, in seconds.
+    pub fn touch_at(self, path: &str, seconds: u64) -> Case {
+        let path = path.to_owned();
+        self.act(move |side| side.touch(&path, Some(seconds)))
+    }
+
+    /// Removes a file or directory.
+    pub fn delete(self, path: &str) -> Case {
+        let path = path.to_owned();
+        self.act(move |side| side.delete(&path))
+    }
+
+    /// Runs the program to its end.
+    pub fn run(mut self, run: impl Into<Run>) -> Case {
+        self.began = true;
+        self.steps.push(Step::Run(run.into()));
+        self
+    }
+
+    /// Starts the program; `end` has to follow.
+    pub fn start(mut self, run: impl Into<Run>) -> Case {
+        let run = run.into();
+        self.began = true;
+        self.started = Some(run.clone());
+        self.act(move |side| side.start(&run))
+    }
+
+    /// Waits until a command stands at a barrier.
+    pub fn wait_for(self, barrier: &str) -> Case {
+        let barrier = barrier.to_owned();
+        self.act(move |side| side.wait_for(&barrier))
+    }
+
+    /// Lets commands past a barrier.
+    pub fn open(self, barrier: &str) -> Case {
+        let barrier = barrier.to_owned();
+        self.act(move |side| side.open(&barrier))
+    }
+
+    /// Takes the marks of all barriers away.
+    pub fn reset_barriers(self) -> Case {
+        self.act(|side| side.reset_barriers())
+    }
+
+    /// Sends a signal to the program alone.
+    pub fn signal(self, name: &str) -> Case {
+        let name = name.to_owned();
+        self.act(move |side| side.signal(&name, false))
+    }
+
+    /// Types on the program's terminal.
+    pub fn type_keys(self, keys: &str) -> Case {
+        let keys = keys.to_owned();
+        self.act(move |side| side.type_keys(&keys))
+    }
+
+    /// Waits for the end of what was started.
+    pub fn end(mut self) -> Case {
+        let run = self.started.take().expect("start comes first");
+        self.steps.push(Step::End(run));
+        self
+    }
+
+    /// The tools at the end get these flags too, such as `-f other.ninja`.
+    pub fn flags(mut self, flags: &str) -> Case {
+        self.flags = flags.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
+    /// The commands wait for the clock's tick, so that times in the log can be told apart from their files'.
+    pub fn exact_times(mut self) -> Case {
+        self.exact = true;
+        self
+    }
+
+    /// The tools are not asked at the end: they would not answer alike on this tree, and the case says why.
+    pub fn without_answers(mut self) -> Case {
+        self.ask = false;
+        self
+    }
+
+    /// Plays it on one side.
+    pub fn play(&self, side: &mut Side) -> Played {
+        let mut seen = Vec::new();
+        for step in &self.steps {
+            let (run, ended) = match step {
+                Step::Act(act) => {
+                    act(side);
+                    continue;
+                }
+                Step::Run(run) => (run, side.run(run)),
+                Step::End(run) => (run, side.end()),
+            };
+            seen.push(Seen { run: run.clone(), ended, tree: side.tree(self.exact) });
+        }
+        let answers = if self.ask { answers::ask(side, &self.flags) } else { Vec::new() };
+        Played { seen, answers }
+    }
+
+    /// Plays it on both, and compares.
+    pub fn check(self) {
+        let Some((referee, subject)) = programs() else { return };
+        let name = std::thread::current().name().unwrap_or("case").to_owned();
+        let dir = fresh_dir();
+        let mut referee = Side::new(&referee, dir.join("r"));
+        let mut subject = Side::new(&subject, dir.join("s"));
+        let want = self.play(&mut referee);
+        let got = self.play(&mut subject);
+        if std::env::var_os("TANTO_SHOW").is_some() {
+            eprintln!("{name}\n{}", want.show());
+        }
+        let faults = compare::played(&referee, &want, &subject, &got);
+        if !faults.is_empty() {
+            panic!("{name}: {}\n(TANTO_KEEP=1 keeps {})\n", faults.join("\n"), dir.display());
+        }
+        remove_dir(&dir);
+    }
+}
+
+/// A directory for one case. Those of failed cases go with the next run of the tests, unless they are to be kept.
+pub fn fresh_dir() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{}", std::process::id()));
+    top.join(format!("{:04}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Removes what a case left.
+pub fn remove_dir(dir: &Path) {
+    if std::env::var_os("TANTO_KEEP").is_none() {
+        let _ = std::fs::remove_dir_all(dir);
+        let _ = std::fs::remove_dir(dir.parent().expect("it has one"));
+    }
+}

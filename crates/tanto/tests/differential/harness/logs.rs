@@ -1,0 +1,179 @@
+//! Reads ninja's two logs, by its own lights and apart from Tanto's readers, and shows them without times.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// One line of `.ninja_log`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Milliseconds after the program's start.
+    pub start: i64,
+    /// The same.
+    pub end: i64,
+    /// Nanoseconds; what it means depends on the log's version.
+    pub mtime: i64,
+    /// The output's path.
+    pub output: String,
+    /// The command's hash, hexadecimal.
+    pub hash: String,
+}
+
+/// All of `.ninja_log`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NinjaLog {
+    /// The first line.
+    pub head: String,
+    /// The records, dead ones too, in the order of the file.
+    pub records: Vec<Record>,
+    /// Lines that are none.
+    pub odd: Vec<String>,
+}
+
+impl NinjaLog {
+    /// Reads the bytes of a log.
+    pub fn parse(bytes: &[u8]) -> NinjaLog {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.split_inclusive('\n');
+        let head = lines.next().unwrap_or("").to_owned();
+        let mut log = NinjaLog { head, ..NinjaLog::default() };
+        for line in lines {
+            match record(line) {
+                Some(record) => log.records.push(record),
+                None => log.odd.push(line.to_owned()),
+            }
+        }
+        log
+    }
+
+    /// The log of a tree.
+    pub fn of(root: &Path) -> NinjaLog {
+        NinjaLog::parse(&fs::read(root.join(".ninja_log")).unwrap_or_default())
+    }
+
+    /// The last record of an output.
+    pub fn last(&self, output: &str) -> Option<&Record> {
+        self.records.iter().rev().find(|r| r.output == output)
+    }
+
+    /// What has to be alike: head, outputs, hashes, number of records, and how each time stands to its output's.
+    pub fn show(&self, root: &Path, exact: bool) -> String {
+        let mut lines: Vec<String> = self.records.iter().map(|r| self.show_record(r, root, exact)).collect();
+        lines.sort();
+        let times = self.records.iter().all(|r| 0 <= r.start && r.start <= r.end);
+        format!("{}{}\nodd {:?}, times {}", self.head, lines.join("\n"), self.odd, if times { "good" } else { "BAD" })
+    }
+
+    fn show_record(&self, r: &Record, root: &Path, exact: bool) -> String {
+        let last = self.last(&r.output) == Some(r);
+        let when = if last { relation(r.mtime, root, &r.output, exact) } else { "superseded" };
+        format!("  {} {} {when}", r.output, r.hash)
+    }
+}
+
+fn record(line: &str) -> Option<Record> {
+    let fields: Vec<&str> = line.strip_suffix('\n')?.split('\t').collect();
+    let [start, end, mtime, output, hash] = fields[..] else { return None };
+    let number = |text: &str| text.parse::<i64>().ok();
+    Some(Record {
+        start: number(start)?,
+        end: number(end)?,
+        mtime: number(mtime)?,
+        output: output.to_owned(),
+        hash: hash.to_owned(),
+    })
+}
+
+/// How a recorded time stands to its file's. A command may or may not write within one tick of the file system's
+/// clock, so that "equal" and "before" differ only where a case makes sure of it (`exact`).
+fn relation(mtime: i64, root: &Path, output: &str, exact: bool) -> &'static str {
+    let Ok(meta) = fs::metadata(root.join(output)) else {
+        return if mtime == 0 { "zero, no file" } else { "no file" };
+    };
+    let file = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+    match mtime.cmp(&file) {
+        _ if mtime == 0 => "zero",
+        std::cmp::Ordering::Greater => "after its file",
+        std::cmp::Ordering::Equal if exact => "its file's",
+        std::cmp::Ordering::Less if exact => "before its file",
+        _ => "not after its file",
+    }
+}
+
+/// All of `.ninja_deps`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DepsLog {
+    /// The version, 0 for a bad head.
+    pub version: u32,
+    /// Every path, by its number.
+    pub paths: Vec<String>,
+    /// Output, time, inputs; dead records too, in the order of the file.
+    pub deps: Vec<(String, i64, Vec<String>)>,
+    /// What could not be read: the number of bytes left, and why.
+    pub odd: Option<String>,
+}
+
+const HEAD: &[u8] = b"# ninjadeps\n";
+
+impl DepsLog {
+    /// Reads the bytes of a log as far as they are sound.
+    pub fn parse(bytes: &[u8]) -> DepsLog {
+        let mut log = DepsLog::default();
+        let Some(rest) = bytes.strip_prefix(HEAD).filter(|rest| rest.len() >= 4) else {
+            log.odd = Some(format!("bad head of {} bytes", bytes.len()));
+            return log;
+        };
+        log.version = word(rest, 0);
+        let mut rest = &rest[4..];
+        while rest.len() >= 4 {
+            let size = (word(rest, 0) & 0x7fff_ffff) as usize;
+            if rest.len() < 4 + size || !log.take(&rest[4..4 + size], word(rest, 0) >> 31 == 1) {
+                break;
+            }
+            rest = &rest[4 + size..];
+        }
+        if !rest.is_empty() {
+            log.odd = Some(format!("{} bytes at the end", rest.len()));
+        }
+        log
+    }
+
+    fn take(&mut self, body: &[u8], is_deps: bool) -> bool {
+        if body.len() % 4 != 0 || body.len() < 4 {
+            return false;
+        }
+        if is_deps { self.take_deps(body) } else { self.take_path(body) }
+    }
+
+    fn take_path(&mut self, body: &[u8]) -> bool {
+        let (name, check) = body.split_at(body.len() - 4);
+        let end = name.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        self.paths.push(String::from_utf8_lossy(&name[..end]).into_owned());
+        word(check, 0) == !(self.paths.len() as u32 - 1)
+    }
+
+    fn take_deps(&mut self, body: &[u8]) -> bool {
+        let path = |at: usize| self.paths.get(word(body, at) as usize).cloned();
+        let inputs: Option<Vec<String>> = (12..body.len()).step_by(4).map(path).collect();
+        let (Some(output), Some(inputs)) = (path(0), inputs) else { return false };
+        let mtime = u64::from(word(body, 4)) | u64::from(word(body, 8)) << 32;
+        self.deps.push((output, mtime as i64, inputs));
+        true
+    }
+
+    /// What has to be alike: which records there are, and whether each time is its output's own.
+    pub fn show(&self, root: &Path) -> String {
+        let show = |(output, mtime, inputs): &(String, i64, Vec<String>)| {
+            format!("  {output} <- {} {}", inputs.join(" "), relation(*mtime, root, output, true))
+        };
+        let mut lines: Vec<String> = self.deps.iter().map(show).collect();
+        lines.sort();
+        let mut paths = self.paths.clone();
+        paths.sort();
+        format!("v{} {paths:?}\n{}\nodd {:?}", self.version, lines.join("\n"), self.odd)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

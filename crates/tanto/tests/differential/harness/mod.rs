@@ -1,0 +1,17 @@
+//! What every case stands on: two fresh trees, one per program, and a comparison of all that can be seen.
+
+mod answers;
+mod case;
+mod compare;
+mod logs;
+mod process;
+mod programs;
+mod side;
+mod tree;
+
+pub use case::{Case, Run};
+pub use logs::{DepsLog, NinjaLog};
+pub use process::Ended;
+pub use programs::{Program, programs, tanto};
+pub use side::Side;
+pub use tree::Tree;

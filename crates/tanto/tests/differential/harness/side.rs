@@ -1,0 +1,204 @@
+//! One program's world in a case: its tree, its barriers, and what it was seen to do.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::case::Run;
+use super::process::{Ended, Running, signal};
+use super::programs::Program;
+use super::tree::Tree;
+
+/// `barrier NAME`: says that a command is here, and waits (a while) until the case lets it go on.
+const BARRIER: &str = r#"#!/bin/sh
+: > "$B/$1.here"
+i=0
+until [ -e "$B/$1.go" ]; do
+  i=$((i+1)); [ $i -gt 1500 ] && exit 99
+  sleep 0.02
+done
+"#;
+
+/// `tick`: waits until the file system's clock has moved on.
+const TICK: &str = r#"#!/bin/sh
+a=$B/tick.$$; : > "$a.1"; : > "$a.2"
+until [ -n "$(find "$a.2" -newer "$a.1")" ]; do sleep 0.002; : > "$a.2"; done
+rm -f "$a.1" "$a.2"
+"#;
+
+/// A program, its tree and what surrounds them.
+pub struct Side {
+    program: Program,
+    base: PathBuf,
+    /// The build directory.
+    pub root: PathBuf,
+    running: Option<Running>,
+}
+
+impl Side {
+    /// Makes an empty tree under `base`, which is as long for every program: paths go into messages.
+    pub fn new(program: &Program, base: PathBuf) -> Side {
+        let _ = fs::remove_dir_all(&base);
+        let side = Side { program: program.clone(), root: base.join("t"), base, running: None };
+        for dir in ["t", "b", "bin", "home"] {
+            fs::create_dir_all(side.base.join(dir)).expect("a temporary directory");
+        }
+        let ninja = fs::canonicalize(&program.path).unwrap_or_else(|e| panic!("{}: {e}", program.path.display()));
+        std::os::unix::fs::symlink(ninja, side.base.join("bin/ninja")).expect("a link");
+        side.script("barrier", BARRIER);
+        side.script("tick", TICK);
+        side
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.base.join("bin").join(name);
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+
+    /// The directory above the tree.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// What messages call the program.
+    pub fn name(&self) -> &'static str {
+        self.program.name
+    }
+
+    /// Writes a file, and the directories that it needs; at a given time, or now.
+    pub fn write(&self, path: &str, content: &[u8], at: Option<u64>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(&path, content).expect("a file");
+        if let Some(seconds) = at {
+            set_time(&path, seconds);
+        }
+    }
+
+    /// Gives a file a new time, and makes it if need be.
+    pub fn touch(&self, path: &str, at: Option<u64>) {
+        let path = self.root.join(path);
+        let file = fs::OpenOptions::new().append(true).create(true).open(&path).expect("a file");
+        match at {
+            Some(seconds) => set_time(&path, seconds),
+            None => file.set_modified(self.now()).expect("a time"),
+        }
+    }
+
+    /// Removes a file or a directory with all in it.
+    pub fn delete(&self, path: &str) {
+        let path = self.root.join(path);
+        let done = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        done.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+
+    /// The file system's clock, which is what a file written now would show.
+    fn now(&self) -> SystemTime {
+        let path = self.base.join("clock");
+        fs::write(&path, "").expect("a file");
+        fs::metadata(&path).and_then(|m| m.modified()).expect("a time")
+    }
+
+    /// Waits until the file system's clock has moved on.
+    pub fn tick(&self) {
+        let before = self.now();
+        while self.now() == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The command that a run means.
+    pub fn command(&self, run: &Run) -> Command {
+        let mut command = run.command(&self.base.join("bin/ninja"));
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.base.join("bin").display());
+        command.current_dir(self.root.join(&run.dir)).env_clear();
+        command.stdin(if run.columns.is_some() { Stdio::piped() } else { Stdio::null() });
+        command.env("PATH", path).env("B", self.base.join("b")).env("HOME", self.base.join("home"));
+        command.env("LC_ALL", "C").env("TERM", "xterm").env("SHELL", "/bin/sh").envs(run.env.iter().cloned());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&mut self, run: &Run) -> Ended {
+        self.tick();
+        let ended = Running::start(&mut self.command(run)).end();
+        self.tick();
+        ended
+    }
+
+    /// Starts it; `end` has to follow.
+    pub fn start(&mut self, run: &Run) {
+        self.tick();
+        self.running = Some(Running::start(&mut self.command(run)));
+    }
+
+    /// Waits until a command stands at a barrier.
+    pub fn wait_for(&mut self, barrier: &str) {
+        let path = self.base.join("b").join(format!("{barrier}.here"));
+        let until = Instant::now() + Duration::from_secs(30);
+        let mut running = self.running.take();
+        while !path.exists() && Instant::now() < until && running.as_mut().is_none_or(Running::runs) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.running = running;
+        assert!(path.exists(), "{}: no command came to barrier '{barrier}'", self.name());
+        self.tick();
+    }
+
+    /// No command may stand at this barrier. It could still come, so that only a fault that is quick is found.
+    pub fn absent(&self, barrier: &str) {
+        self.pause();
+        let here = self.base.join("b").join(format!("{barrier}.here")).exists();
+        assert!(!here, "{}: a command came to barrier '{barrier}' too early", self.name());
+    }
+
+    /// Gives the program time for what it has to do, where nothing tells that it has done it.
+    pub fn pause(&self) {
+        std::thread::sleep(Duration::from_millis(150));
+    }
+
+    /// Lets commands past a barrier.
+    pub fn open(&self, barrier: &str) {
+        self.tick();
+        fs::write(self.base.join("b").join(format!("{barrier}.go")), "").expect("a file");
+    }
+
+    /// Takes a barrier's marks away, for the next run.
+    pub fn reset_barriers(&self) {
+        for entry in fs::read_dir(self.base.join("b")).expect("a directory").flatten() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+
+    /// Sends a signal to the program, or to its whole group.
+    pub fn signal(&self, name: &str, group: bool) {
+        signal(name, self.running.as_ref().expect("started").id(), group);
+    }
+
+    /// Types on the terminal of a program that was started on one.
+    pub fn type_keys(&mut self, keys: &str) {
+        self.running.as_mut().expect("started").type_keys(keys);
+    }
+
+    /// Waits for the end of what `start` started.
+    pub fn end(&mut self) -> Ended {
+        let ended = self.running.take().expect("started").end();
+        self.tick();
+        ended
+    }
+
+    /// A picture of the tree.
+    pub fn tree(&self, exact: bool) -> Tree {
+        Tree::of(&self.root, exact)
+    }
+}
+
+/// Sets a file's time to whole seconds.
+fn set_time(path: &Path, seconds: u64) {
+    let file = fs::OpenOptions::new().append(true).open(path).expect("a file");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("a time");
+    assert_eq!(fs::metadata(path).expect("a file").mtime(), seconds as i64);
+}
