@@ -8,12 +8,16 @@
 //! - `TANTO_SHOW=1`: with `--nocapture`, what the referee said in each case.
 //! - `TANTO_SEEDS`, `TANTO_SEED`: how many random graphs, or which one.
 
-mod flags;
-mod harness;
-
+mod console;
 mod dyndep;
 mod errors;
+mod flags;
+mod harness;
+mod interrupt;
+mod jobserver;
 mod language;
+mod manifest;
+mod nested;
 mod pools;
 mod rebuild;
 mod restat;

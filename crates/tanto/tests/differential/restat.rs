@@ -85,7 +85,7 @@ fn missing_deps_are_never_cleaned() {
 
 #[test]
 fn restat_of_one_of_two_outputs() {
-    let text = "rule rs\n  command = test -e a || touch a; touch b\n  restat = 1\nrule cp\n  command = cp $in $out\n\
+    let text = "rule rs\n  command = test -e a || touch a; tick; touch b\n  restat = 1\nrule cp\n  command = cp $in $out\n\
                 build a b: rs x\nbuild c: cp a\nbuild d: cp b\n";
     Case::manifest(text).file("x", "").run("").touch("x").run("-d explain").run("-d explain").check();
 }

@@ -26,6 +26,8 @@ pub struct Run {
     pub dir: String,
     /// On a terminal of so many columns.
     pub columns: Option<u32>,
+    /// A shell runs this first, then becomes the program.
+    pub shell: Option<String>,
     /// Without the `-j1` that everything else gets.
     pub plain: bool,
     /// Lines may come in another order, with other counters.
@@ -64,6 +66,12 @@ impl Run {
         self
     }
 
+    /// A shell runs `line` first, then becomes the program.
+    pub fn shell(mut self, line: &str) -> Run {
+        self.shell = Some(line.to_owned());
+        self
+    }
+
     /// Without `-j1`, for what `-j` would change.
     pub fn plain(mut self) -> Run {
         self.plain = true;
@@ -87,13 +95,19 @@ impl Run {
         let has_jobs = self.plain || self.args.iter().any(|arg| arg.starts_with("-j"));
         let mut args = if has_jobs { Vec::new() } else { vec!["-j1".to_owned()] };
         args.extend(self.args.iter().cloned());
-        let Some(columns) = self.columns else {
+        if self.columns.is_none() && self.shell.is_none() {
             let mut command = Command::new(program);
             command.args(&args);
             return command;
-        };
+        }
         let quoted: Vec<String> = args.iter().map(|arg| format!("'{}'", arg.replace('\'', r"'\''"))).collect();
-        let line = format!("stty cols {columns} rows 24; exec ninja {}", quoted.join(" "));
+        let line = format!("{} exec ninja {}", self.shell.as_deref().unwrap_or(""), quoted.join(" "));
+        let Some(columns) = self.columns else {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &line]);
+            return command;
+        };
+        let line = format!("stty cols {columns} rows 24; {line}");
         let mut command = Command::new("script");
         command.args(["-qefc", &line, "/dev/null"]);
         command

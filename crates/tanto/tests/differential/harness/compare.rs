@@ -98,9 +98,14 @@ pub fn trees(want: &Tree, got: &Tree) -> String {
     lines.join("\n")
 }
 
+/// Lines that Tanto has from ninja's master branch, which the referee lacks.
+const FROM_MASTER: &[&str] = &["ninja explain: loading dyndep file "];
+
 /// A stream as it is compared: no directory names, times, pointers.
 fn text(run: &Run, side: &Side, bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace(&*side.base().to_string_lossy(), "@");
+    let text =
+        text.split_inclusive('\n').filter(|line| !FROM_MASTER.iter().any(|m| line.starts_with(m))).collect::<String>();
     let mut text = numbers(&text.replace("1.13.2.git.kitware.jobserver-pipe-1", "1.13.2"));
     if let Some(view) = run.view {
         text = view(&text);

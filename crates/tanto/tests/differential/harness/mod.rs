@@ -10,8 +10,4 @@ mod side;
 mod tree;
 
 pub use case::{Case, Run};
-pub use logs::{DepsLog, NinjaLog};
-pub use process::Ended;
-pub use programs::{Program, programs, tanto};
 pub use side::Side;
-pub use tree::Tree;

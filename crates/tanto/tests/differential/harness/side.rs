@@ -35,13 +35,14 @@ pub struct Side {
     /// The build directory.
     pub root: PathBuf,
     running: Option<Running>,
+    kept: Vec<fs::File>,
 }
 
 impl Side {
     /// Makes an empty tree under `base`, which is as long for every program: paths go into messages.
     pub fn new(program: &Program, base: PathBuf) -> Side {
         let _ = fs::remove_dir_all(&base);
-        let side = Side { program: program.clone(), root: base.join("t"), base, running: None };
+        let side = Side { program: program.clone(), root: base.join("t"), base, running: None, kept: Vec::new() };
         for dir in ["t", "b", "bin", "home"] {
             fs::create_dir_all(side.base.join(dir)).expect("a temporary directory");
         }
@@ -158,6 +159,26 @@ impl Side {
     /// Gives the program time for what it has to do, where nothing tells that it has done it.
     pub fn pause(&self) {
         std::thread::sleep(Duration::from_millis(150));
+    }
+
+    /// Waits until a file is there.
+    pub fn appears(&self, path: &str) {
+        let path = self.root.join(path);
+        let until = Instant::now() + Duration::from_secs(30);
+        while !path.exists() {
+            assert!(Instant::now() < until, "{}: {} never appeared", self.name(), path.display());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Keeps a file open until `let_go`.
+    pub fn keep(&mut self, file: fs::File) {
+        self.kept.push(file);
+    }
+
+    /// Closes what `keep` kept.
+    pub fn let_go(&mut self) {
+        self.kept.clear();
     }
 
     /// Lets commands past a barrier.
