@@ -22,8 +22,6 @@ pub struct Run {
     pub args: Vec<String>,
     /// What it finds in the environment, beside the little that everything needs.
     pub env: Vec<(String, String)>,
-    /// Where under the tree it is called.
-    pub dir: String,
     /// On a terminal of so many columns.
     pub columns: Option<u32>,
     /// A shell runs this first, then becomes the program.
@@ -51,12 +49,6 @@ impl Run {
     /// Sets a variable of the environment.
     pub fn env(mut self, name: &str, value: &str) -> Run {
         self.env.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Calls it in a directory under the tree.
-    pub fn dir(mut self, dir: &str) -> Run {
-        self.dir = dir.to_owned();
         self
     }
 

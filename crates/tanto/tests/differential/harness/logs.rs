@@ -46,11 +46,6 @@ impl NinjaLog {
         log
     }
 
-    /// The log of a tree.
-    pub fn of(root: &Path) -> NinjaLog {
-        NinjaLog::parse(&fs::read(root.join(".ninja_log")).unwrap_or_default())
-    }
-
     /// The last record of an output.
     pub fn last(&self, output: &str) -> Option<&Record> {
         self.records.iter().rev().find(|r| r.output == output)
@@ -139,7 +134,7 @@ impl DepsLog {
     }
 
     fn take(&mut self, body: &[u8], is_deps: bool) -> bool {
-        if body.len() % 4 != 0 || body.len() < 4 {
+        if !body.len().is_multiple_of(4) || body.len() < 4 {
             return false;
         }
         if is_deps { self.take_deps(body) } else { self.take_path(body) }

@@ -115,7 +115,7 @@ impl Side {
     pub fn command(&self, run: &Run) -> Command {
         let mut command = run.command(&self.base.join("bin/ninja"));
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.base.join("bin").display());
-        command.current_dir(self.root.join(&run.dir)).env_clear();
+        command.current_dir(&self.root).env_clear();
         command.stdin(if run.columns.is_some() { Stdio::piped() } else { Stdio::null() });
         command.env("PATH", path).env("B", self.base.join("b")).env("HOME", self.base.join("home"));
         command.env("LC_ALL", "C").env("TERM", "xterm").env("SHELL", "/bin/sh").envs(run.env.iter().cloned());
