@@ -124,7 +124,7 @@ impl Loop<'_> {
             Start::Nothing => self.pass(job),
             Start::Run(command, about) => {
                 self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
-                self.run.runner.start(job, &command).map_err(|error| stopped(&command.line, &error))?;
+                self.run.runner.start(job, &command).map_err(|error| cannot_start(&error))?;
                 self.running.push(Running { job, about, start_ms });
                 Ok(())
             }
@@ -188,6 +188,11 @@ impl Loop<'_> {
         };
         Verdict::Failed { code: if self.code == 0 { 1 } else { self.code }, why: why.to_vec() }
     }
+}
+
+/// The machine refused a process; the error names the call, as ninja does.
+fn cannot_start(error: &std::io::Error) -> Fatal {
+    Fatal { why: tanto_sys::error::text(error), no_build: true }
 }
 
 /// The machine refused something that every build needs.

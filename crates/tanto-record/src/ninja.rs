@@ -27,6 +27,8 @@ pub enum Verbosity {
 
 /// What the user asked for.
 pub struct Config {
+    /// What stands before each message: the name that the program goes by.
+    pub program: &'static str,
     /// How much is shown.
     pub verbosity: Verbosity,
     /// The progress line.
@@ -37,6 +39,7 @@ pub struct Config {
 
 /// The terminal view of ninja.
 pub struct NinjaView {
+    program: &'static str,
     verbosity: Verbosity,
     format: Format,
     progress: Progress,
@@ -50,6 +53,7 @@ impl NinjaView {
         // A line can be written over only if the next one is short too.
         let smart = terminal.smart && config.verbosity == Verbosity::Normal;
         NinjaView {
+            program: config.program,
             verbosity: config.verbosity,
             format: config.format,
             progress: Progress::new(config.parallelism),
@@ -94,7 +98,7 @@ impl NinjaView {
             self.line.on_new_line(b"");
         }
         for why in &about.why {
-            self.line.error(&[b"ninja explain: ", why.as_slice(), b"\n"].concat());
+            self.line.error(&self.message(" explain: ", why));
         }
         if self.verbosity == Verbosity::Quiet {
             return;
@@ -128,14 +132,18 @@ impl NinjaView {
 
     fn notice(&mut self, level: Level, text: &[u8]) {
         match level {
-            Level::Info => self.line.raw(&[b"ninja: ", text, b"\n"].concat()),
-            Level::Warning => self.line.error(&[b"ninja: warning: ", text, b"\n"].concat()),
-            Level::Error => self.line.error(&[b"ninja: error: ", text, b"\n"].concat()),
+            Level::Info => self.line.raw(&self.message(": ", text)),
+            Level::Warning => self.line.error(&self.message(": warning: ", text)),
+            Level::Error => self.line.error(&self.message(": error: ", text)),
             Level::Explain => {
                 self.line.on_new_line(b"");
-                self.line.error(&[b"ninja explain: ", text, b"\n"].concat());
+                self.line.error(&self.message(" explain: ", text));
             }
         }
+    }
+
+    fn message(&self, kind: &str, text: &[u8]) -> Vec<u8> {
+        [self.program.as_bytes(), kind.as_bytes(), text, b"\n"].concat()
     }
 }
 

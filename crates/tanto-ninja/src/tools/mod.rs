@@ -61,6 +61,8 @@ pub struct Tool {
 /// What the command line says that tools care about.
 #[derive(Clone, Default, Debug)]
 pub struct Options {
+    /// What stands before each message: the name that the program goes by; empty for ninja's.
+    pub program: &'static str,
     /// `-n`: say what would be done.
     pub dry_run: bool,
     /// `-v`.
@@ -203,7 +205,8 @@ impl<'t> Context<'_, 't> {
     /// A line on standard error, behind everything printed so far.
     fn say(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
         self.out.flush()?;
-        self.err.write_all(&[b"ninja: ", level, b": ", text, b"\n"].concat())
+        let program = if self.options.program.is_empty() { "ninja" } else { self.options.program };
+        self.err.write_all(&[program.as_bytes(), b": ", level, b": ", text, b"\n"].concat())
     }
 
     fn error(&mut self, text: &[u8]) -> io::Result<()> {

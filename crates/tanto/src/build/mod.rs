@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> i32 {
     let view = match view::of(options) {
         Ok(view) => view,
         Err(text) => {
-            view::fatal(&text);
+            view::fatal(options.door, &text);
             return 1;
         }
     };
@@ -200,7 +200,7 @@ impl Session<'_> {
 
     /// Says `ninja: fatal: TEXT`.
     fn fatal(&mut self, text: &[u8]) -> End {
-        view::fatal(text);
+        view::fatal(self.options.door, text);
         End(1)
     }
 

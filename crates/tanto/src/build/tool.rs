@@ -55,6 +55,7 @@ impl Session<'_> {
             When::AfterFlags | When::AfterLoad => Vec::new(),
         };
         let options = Options {
+            program: self.options.door.name(),
             dry_run: self.options.dry_run,
             verbose: self.options.verbosity == Verbosity::Verbose,
             called,
