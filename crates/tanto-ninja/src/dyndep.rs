@@ -28,7 +28,7 @@ pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[E
     graph.nodes[file.index()].dyndep_pending = false;
     let path = graph.path(file);
     let text = load::read(graph.arena, disk, path)?;
-    let mut mentioned = parse(graph, path, text)?;
+    let (mut mentioned, lost) = parse(graph, path, text)?;
     let mut updates = Vec::with_capacity(users.len());
     for user in users {
         let Some(update) = mentioned.remove(user) else {
@@ -38,14 +38,12 @@ pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[E
         apply(graph, file, &update)?;
         updates.push(update);
     }
-    match mentioned.into_keys().min() {
-        None => Ok(updates),
-        Some(stranger) => {
-            let out = graph.path(graph.edge(stranger).outs[0]);
-            let middle = b"' whose build statement does not have a dyndep binding for the file";
-            Err(Error::of(&[b"dyndep file '", path, b"' mentions output '", out, middle]))
-        }
+    if let Some(stranger) = mentioned.into_keys().min() {
+        let out = graph.path(graph.edge(stranger).outs[0]);
+        let middle = b"' whose build statement does not have a dyndep binding for the file";
+        return Err(Error::of(&[b"dyndep file '", path, b"' mentions output '", out, middle]));
     }
+    lost.map_or(Ok(updates), Err)
 }
 
 fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
@@ -80,17 +78,19 @@ fn set_restat(graph: &mut Graph<'_>, edge: EdgeId) {
     }
 }
 
-/// What a dyndep file says, by edge. New paths become nodes.
-fn parse<'t>(graph: &mut Graph<'t>, path: Text<'t>, text: Text<'t>) -> Result<Map<EdgeId, Update>> {
-    let mut parser = Parser { graph, lexer: Lexer::new(path, text), updates: Map::default() };
+/// What a dyndep file says, by edge, and an error that counts only if there is no other. New paths become nodes.
+fn parse<'t>(graph: &mut Graph<'t>, path: Text<'t>, text: Text<'t>) -> Result<(Map<EdgeId, Update>, Option<Error>)> {
+    let mut parser = Parser { graph, lexer: Lexer::new(path, text), updates: Map::default(), lost: None };
     parser.run()?;
-    Ok(parser.updates)
+    Ok((parser.updates, parser.lost))
 }
 
 struct Parser<'g, 't> {
     graph: &'g mut Graph<'t>,
     lexer: Lexer<'t>,
     updates: Map<EdgeId, Update>,
+    /// The error in the paths of a statement that was given up.
+    lost: Option<Error>,
 }
 
 /// What must come first in a dyndep file.
@@ -181,8 +181,7 @@ impl<'t> Parser<'_, 't> {
         Ok(())
     }
 
-    /// The edge of the output that a statement begins with; its entry is made at once, and stays empty if ninja
-    /// loses the rest of the statement.
+    /// The edge of the output that a statement begins with.
     fn edge(&mut self) -> Result<EdgeId> {
         let raw = self.lexer.path()?;
         if raw.text.is_empty() {
@@ -193,6 +192,7 @@ impl<'t> Parser<'_, 't> {
         let Some(edge) = known else {
             return Err(self.lexer.error(&[b"no build statement exists for '", &path, b"'"]));
         };
+        // Mentioned, even if the statement is given up.
         let update = Update { edge, outs: Vec::new(), ins: Vec::new(), restat: false };
         match self.updates.insert(edge, update) {
             None => Ok(edge),
@@ -200,12 +200,17 @@ impl<'t> Parser<'_, 't> {
         }
     }
 
-    /// The paths behind a `|`. None where a path is broken: ninja drops the statement without a word, and goes on
-    /// with the broken path as if it were the next statement.
+    /// The paths behind a `|`. None where one is broken: ninja gives the statement up and takes the broken path for
+    /// the next statement, whose error it reports. Only if the file ends there it is the path's.
     fn implicit_paths(&mut self) -> Option<Vec<Raw<'t>>> {
         let mut paths = Vec::new();
-        self.lexer.paths(Some(Token::Pipe), &mut paths).ok()?;
-        Some(paths)
+        match self.lexer.paths(Some(Token::Pipe), &mut paths) {
+            Ok(_) => Some(paths),
+            Err(error) => {
+                self.lost = Some(error);
+                None
+            }
+        }
     }
 
     fn restat(&mut self) -> Result<bool> {

@@ -170,8 +170,9 @@ impl<'t> Loader<'t, '_> {
         Ok(path)
     }
 
-    /// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. The counts of
-    /// the other kinds of inputs stay as they are, so that an explicit one may become order-only.
+    /// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. Its count of the
+    /// order-only ones stays as it was, so that an explicit one may become order-only; a count of more than there
+    /// are means none to it.
     fn drop_self_reference(&mut self, edge: &mut Edge<'t>) {
         let &[out] = edge.outs else { return };
         let implicit_ins = edge.ins.len() as u32 - edge.explicit_ins - edge.order_only_ins;
@@ -183,7 +184,9 @@ impl<'t> Loader<'t, '_> {
             .graph
             .arena
             .alloc_slice_fill_iter(edge.ins.iter().copied().filter(|&node| node != out).collect::<Vec<_>>());
-        edge.order_only_ins = edge.order_only_ins.min(edge.ins.len() as u32);
+        if edge.order_only_ins as usize > edge.ins.len() {
+            edge.order_only_ins = 0;
+        }
         edge.explicit_ins = edge.ins.len() as u32 - edge.order_only_ins;
         edge.names_itself = true;
         let path = self.graph.path(out);
