@@ -1,7 +1,6 @@
 //! The `build` statement. Does not know what its edge's variables are for, but for `pool` and `dyndep`.
 
 use super::Loader;
-use super::expand::append_value;
 use super::lexer::{Lexer, Raw, Token};
 use super::statement::Bindings;
 use crate::bindings::Escape;
@@ -160,7 +159,7 @@ impl<'t> Loader<'t, '_> {
     pub(super) fn canonical_path(&mut self, raw: Raw<'t>, bindings: Bindings<'_, 't>) -> Result<Vec<u8>> {
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        append_value(raw, &mut value, |name| self.look_up(bindings, name))?;
+        self.append(raw, bindings, &mut value)?;
         if value.is_empty() {
             return Err(self.lexer.error(&[b"empty path"]));
         }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
 /// (`a = $a$a`) would fill the memory.
-pub(crate) const LONGEST_VALUE: usize = 1 << 28;
+pub(crate) const LONGEST_VALUE: usize = 1 << 26;
 
 /// A part of a raw value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

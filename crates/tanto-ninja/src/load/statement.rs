@@ -43,14 +43,19 @@ impl<'t> Loader<'t, '_> {
         }
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        let done = append_value(raw, &mut value, |name| self.look_up(bindings, name));
+        self.append(raw, bindings, &mut value)?;
         let text = self.graph.arena.alloc_slice_copy(&value);
         self.scratch.value = value;
-        done.map(|()| &*text)
+        Ok(text)
+    }
+
+    pub(super) fn append(&self, raw: Raw<'t>, bindings: Bindings<'_, 't>, value: &mut Vec<u8>) -> Result<()> {
+        let look_up = |name: &[u8]| self.look_up(bindings, name);
+        append_value(raw, value, look_up).map_err(|error| self.lexer.error(&[&error.text]))
     }
 
     /// What a variable stands for here and now.
-    pub(super) fn look_up(&self, bindings: Bindings<'_, 't>, name: &[u8]) -> Option<Text<'t>> {
+    fn look_up(&self, bindings: Bindings<'_, 't>, name: &[u8]) -> Option<Text<'t>> {
         let own = bindings.iter().rev().find(|(own, _)| *own == name).map(|&(_, value)| value);
         own.or_else(|| self.graph.variable(self.scope, name))
     }

@@ -105,3 +105,257 @@ fn a_manifest_that_includes_itself_is_refused() {
     refuse("include input\n", error);
     refuse("subninja input\n", &error.replace("include input\n ", "subninja input\n  "));
 }
+
+const RULES: &str = "rule c\n  command = c $in $out $x\n";
+
+/// As `refuse`, behind two lines that make the rule `c`.
+#[track_caller]
+fn refuse_after_rules(text: &str, why: &str) {
+    refuse(&[RULES, text].concat(), why);
+}
+
+#[test]
+fn statements_that_are_refused() {
+    refuse("rule c\n", "input:2: expected 'command =' line\n");
+    refuse("rule c\n  command =\n", "input:3: expected 'command =' line\n");
+    refuse("rule c\n  x = 1\n", "input:2: unexpected variable 'x'\n  x = 1\n       ^ near here");
+    refuse("rule %\n", "input:1: expected rule name\nrule %\n     ^ near here");
+    refuse("rule c x\n", "input:1: expected newline, got identifier\nrule c x\n       ^ near here");
+    refuse("rule phony\n", "input:1: duplicate rule 'phony'\nrule phony\n          ^ near here");
+    refuse(
+        "rule c\n  command = c\n  rspfile = r\n",
+        "input:4: rspfile and rspfile_content need to be both specified\n",
+    );
+    refuse_after_rules("rule c\n", "input:3: duplicate rule 'c'\nrule c\n      ^ near here");
+    refuse("pool\n", "input:1: expected pool name\npool\n    ^ near here");
+    refuse("pool p\n", "input:2: expected 'depth =' line\n");
+    refuse("pool p\n  depth = -1\n", "input:2: invalid pool depth\n  depth = -1\n            ^ near here");
+    refuse("pool p\n  x = 1\n", "input:2: unexpected variable 'x'\n  x = 1\n       ^ near here");
+    refuse("pool console\n", "input:1: duplicate pool 'console'\npool console\n            ^ near here");
+    refuse("default\n", "input:1: expected target name\ndefault\n       ^ near here");
+    refuse("default a\n", "input:1: unknown target 'a'\ndefault a\n         ^ near here");
+    refuse("default $a\n", "input:1: empty path\ndefault $a\n          ^ near here");
+    refuse("build\n", "input:1: expected path\nbuild\n     ^ near here");
+    refuse("|| x\n", "input:1: unexpected '||'\n");
+    refuse("  x = 1\n", "input:1: unexpected indent\n");
+    refuse("x = 1\r2\n", "input:1: lexing error\nx = 1\r2\n     ^ near here");
+    refuse("# no line end", "input:1: lexing error\n");
+    refuse("x = ${a b}\n", "input:1: bad $-escape (literal $ must be written as $$)\nx = ${a b}\n    ^ near here");
+    refuse("x = $^\n", "input:1: bad $-escape (literal $ must be written as $$)\nx = $^\n    ^ near here");
+}
+
+#[test]
+fn edges_that_are_refused() {
+    refuse_after_rules(
+        "build a: c | b | c\n",
+        "input:3: expected newline, got '|'\nbuild a: c | b | c\n               ^ near here",
+    );
+    refuse_after_rules("build a: c\n  pool = p\n", "input:5: unknown pool name 'p'\n");
+    refuse_after_rules("build a: c\n  dyndep = d\n", "input:5: dyndep 'd' is not an input\n");
+    refuse_after_rules("build a b a: c\n", "input:4: a is defined as an output multiple times\n");
+    refuse_after_rules("build a: c\nbuild b | ./a: c\n", "input:5: multiple rules generate a\n");
+    refuse_after_rules(
+        "build a: c\n\n  # comment\n# comment\nbuild a: c\nx = 1\n",
+        "input:8: multiple rules generate a\n",
+    );
+    refuse_after_rules("build a: c $x\n", "input:4: empty path\n");
+}
+
+#[test]
+fn long_lines_are_cut_and_far_columns_not_shown() {
+    let long = "x".repeat(80);
+    let shown = "x".repeat(69);
+    refuse(&format!("a {long}\n"), &format!("input:1: expected '=', got identifier\na {shown}x...\n  ^ near here"));
+    refuse(&format!("{long} y\n"), "input:1: expected '=', got identifier\n");
+    let just = "x".repeat(68);
+    refuse(&format!("a {just}\n"), &format!("input:1: expected '=', got identifier\na {just}\n  ^ near here"));
+}
+
+#[test]
+fn variables_are_evaluated_where_they_stand_and_rules_at_the_end() {
+    let arena = Bump::new();
+    let text = "x = 1\ny = $x$x\nrule c\n  command = $x $y ${y}z $$ $: $\n    end\nx = 2\nbuild a: c\n  z = $x\n  x = 3\nx = 4\n\
+                build b: c\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    assert_eq!(command(&graph, 0), "3 11 11z $ : end");
+    assert_eq!(command(&graph, 1), "4 11 11z $ : end");
+    let own = graph.edge(EdgeId(0)).bindings;
+    assert_eq!(own, [(&b"z"[..], &b"2"[..]), (b"x", b"3")]);
+    assert_eq!(graph.variable(ScopeId::TOP, b"y"), Some(&b"11"[..]));
+    assert_eq!(graph.variable(ScopeId::TOP, b"z"), None);
+}
+
+#[test]
+fn paths_see_the_edges_variables_and_are_canonical() {
+    let arena = Bump::new();
+    let text = [RULES, "d = out\nbuild $d/a $x$ y $$: c .//b\n  x = ./x\n"].concat();
+    let graph = try_load_text(&arena, &text).unwrap();
+    assert_eq!(paths(&graph, graph.edge(EdgeId(0)).outs), ["out/a", "x y", "$"]);
+    assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["b"]);
+    assert_eq!(command(&graph, 0), "c b out/a 'x y' '$' ./x");
+}
+
+#[test]
+fn a_rules_variables_may_name_each_other_but_not_themselves() {
+    let arena = Bump::new();
+    let text = "rule c\n  command = $depfile $in_newline\n  depfile = $description.d\n  description = $out\nrule d\n  command \
+                = $deps\n  deps = $depfile\n  depfile = $deps\nbuild a b: c d e\nbuild f: d\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    assert_eq!(command(&graph, 0), "a b.d d\ne");
+    let error = graph.binding(EdgeId(1), b"command", Escape::Shell).unwrap_err();
+    assert!(error.fatal);
+    assert_eq!(error.to_string(), "cycle in rule variables: deps -> depfile -> deps");
+}
+
+#[test]
+fn a_file_shadows_the_rules_of_edges_without_bindings() {
+    let arena = Bump::new();
+    let text = "command = file\nrestat = 1\nrspfile = r\nrule c\n  command = rule\nbuild a: c\nbuild b: c\n  x = 1\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    assert_eq!(command(&graph, 0), "file");
+    assert_eq!(command(&graph, 1), "rule");
+    assert!(graph.flag(EdgeId(1), b"restat").unwrap());
+    // Where a rule has no response file, only the edge's own environment may give it one.
+    assert!(graph.flag(EdgeId(0), b"rspfile").unwrap());
+    assert!(!graph.flag(EdgeId(1), b"rspfile").unwrap());
+}
+
+#[test]
+fn the_hashed_command_has_the_response_files_content() {
+    let arena = Bump::new();
+    let text = "rule c\n  command = c @$rspfile\n  rspfile = $out.rsp\n  rspfile_content = $in\nbuild a$ b: c d\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    assert_eq!(graph.command_for_hash(EdgeId(0)).unwrap(), b"c @'a b'.rsp;rspfile=d");
+    assert_eq!(graph.binding(EdgeId(0), b"rspfile", Escape::None).unwrap(), b"a b.rsp");
+}
+
+#[test]
+fn subninja_has_its_own_scope_and_include_has_not() {
+    let arena = Bump::new();
+    let text = [RULES, "x = 1\nsubninja s\ninclude i\nbuild a: c\nbuild b: d\n"].concat();
+    let sub =
+        "x = $x.2\nbuild e: c\nrule c\n  command = inner $x\nbuild f: c\nrule phony\n  command = no\nbuild g: phony\n";
+    let others = [("s", sub), ("i", "x = 3\nrule d\n  command = d $x\n")];
+    let graph = try_load(&arena, text.as_bytes(), &others).unwrap();
+    let commands: Vec<_> = (0..5).map(|edge| command(&graph, edge)).collect();
+    assert_eq!(commands, ["c  e 1.2", "inner 1.2", "no", "c  a 3", "d 3"]);
+    assert!(!graph.edge(EdgeId(2)).is_phony());
+}
+
+#[test]
+fn errors_of_included_files_name_them() {
+    let arena = Bump::new();
+    let error = |text: &str, others: &[(&str, &str)]| {
+        try_load(&arena, text.as_bytes(), others).err().expect("an error").to_string()
+    };
+    assert_eq!(error("include i\n", &[("i", "build\n")]), "i:1: expected path\nbuild\n     ^ near here");
+    assert_eq!(
+        error("\nsubninja no\n", &[]),
+        "input:2: loading 'no': No such file or directory\nsubninja no\n           ^ near here"
+    );
+    assert_eq!(
+        error("include i x\n", &[("i", "")]),
+        "input:1: expected newline, got identifier\ninclude i x\n          ^ near here"
+    );
+    let missing = load(&arena, &mut Files::default(), b"input", LoadOptions::default(), &mut |_| {});
+    assert_eq!(missing.err().unwrap().to_string(), "loading 'input': No such file or directory");
+}
+
+#[test]
+fn phony_edges_that_name_themselves() {
+    let text = "build a: phony a b || a\nbuild c: phony d | c\n";
+    let mut files = Files::of(&[("input", text)]);
+    let arena = Bump::new();
+    let mut warnings = Vec::new();
+    let mut warn = |text: &[u8]| warnings.push(String::from_utf8_lossy(text).into_owned());
+    let graph = load(&arena, &mut files, b"input", LoadOptions::default(), &mut warn).unwrap();
+    assert_eq!(warnings, ["phony target 'a' names itself as an input; ignoring [-w phonycycle=warn]"]);
+    assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["b"]);
+    // Ninja does not count anew.
+    assert_eq!(graph.edge(EdgeId(0)).order_only_ins, 1);
+    assert!(graph.edge(EdgeId(0)).names_itself && !graph.edge(EdgeId(1)).names_itself);
+    assert_eq!(paths(&graph, graph.edge(EdgeId(1)).ins), ["d", "c"]);
+
+    let options = LoadOptions { phony_cycle_is_error: true };
+    let graph = load(&arena, &mut files, b"input", options, &mut |_| panic!("no warning")).unwrap();
+    assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["a", "b", "a"]);
+}
+
+#[test]
+fn pools() {
+    let arena = Bump::new();
+    let text = "n = 3\npool p\n  depth = $n jobs\npool q\n  depth = x\nrule c\n  command = c\n  pool = p\nbuild a: c\nbuild b: \
+                c\n  pool = console\nbuild d: c\n  pool =\nbuild e: c\n  pool = $out\nbuild f: c\n  pool = q\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    let pools: Vec<_> = graph.edges.iter().map(|edge| edge.pool.0).collect();
+    assert_eq!(pools, [2, PoolId::CONSOLE.0, 0, 0, 3]);
+    assert_eq!((graph.pools[2].depth, graph.pools[3].depth), (3, 0));
+}
+
+#[test]
+fn dyndep_files_are_pending_inputs() {
+    let arena = Bump::new();
+    let text =
+        [RULES, "build a: c b || ./d\n  dyndep = d/../$x\n  x = d\nx = d\nbuild e: c d\n  dyndep = $x\n"].concat();
+    let graph = try_load_text(&arena, &text.replace("d/../$x", "x/../d")).unwrap();
+    let file = graph.lookup(b"d").unwrap();
+    assert_eq!(graph.edge(EdgeId(0)).dyndep, Some(file));
+    assert_eq!(graph.edge(EdgeId(1)).dyndep, Some(file));
+    assert!(graph.node(file).dyndep_pending);
+    assert_eq!(graph.nodes.iter().filter(|node| node.dyndep_pending).count(), 1);
+}
+
+#[test]
+fn line_ends_blanks_comments_and_nul() {
+    let arena = Bump::new();
+    let text =
+        "# c\r\nrule c\r\n  # c\n  command = a b \r\n  description = $\r\n    d\r\n \t\n".replace(" \t\n", "  \n");
+    let text = [&text, "x = not # a comment\n\nbuild a: c $\r\n  b\r\n\r\ndefault a\n\0junk"].concat();
+    let graph = try_load_text(&arena, &text).unwrap();
+    assert_eq!(command(&graph, 0), "a b ");
+    assert_eq!(graph.binding(EdgeId(0), b"description", Escape::Shell).unwrap(), b"d");
+    assert_eq!(graph.variable(ScopeId::TOP, b"x"), Some(&b"not # a comment"[..]));
+    assert_eq!(paths(&graph, &graph.defaults), ["a"]);
+}
+
+#[test]
+fn keywords_may_be_names() {
+    let arena = Bump::new();
+    let text = "rule build\n  command = b\nbuild subninja: build include default pool rule\ndefault subninja\n";
+    let graph = try_load_text(&arena, text).unwrap();
+    assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["include", "default", "pool", "rule"]);
+}
+
+#[test]
+fn the_required_version_is_checked_at_once() {
+    let arena = Bump::new();
+    let error = try_load_text(&arena, "ninja_required_version = 1.99\nsyntax error\n").err().unwrap();
+    assert!(error.fatal);
+    assert!(try_load_text(&arena, "ninja_required_version = 1.3\n").is_ok());
+}
+
+#[test]
+fn values_have_a_limit() {
+    let arena = Bump::new();
+    let doubling = "a = $a$a$a$a\n".repeat(15);
+    let error = try_load_text(&arena, &["a = x\n", &doubling].concat()).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "input:15: variable 'a' makes a value longer than 67108864 bytes\na = $a$a$a$a\n            ^ near here"
+    );
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    let seeds = [
+        "rule c\n  command = c $in > ${out}\n  rspfile = r\n  rspfile_content = $in\nbuild a | b: c d | e || f |@ g\n  x = $y\n",
+        "pool p\n  depth = 2\nx = 1$\n  2\ninclude input\nsubninja $x\nbuild a: phony a\ndefault a\n",
+        "rule c\r\n  command = $depfile\r\n  depfile = $command\r\nbuild $$ $ $:: c\r\n  dyndep = $$\r\n",
+    ];
+    crate::mutate::each(&seeds, b"$ \n\r:|@\t{}a#=\0.", 3_000, |text| {
+        let arena = Bump::new();
+        if let Ok(graph) = try_load(&arena, text, &[]) {
+            graph.edge_ids().for_each(|edge| drop(graph.command_for_hash(edge)));
+        }
+    });
+}
