@@ -179,9 +179,14 @@ fn ninja_goes_on_after_a_broken_implicit_path() {
     );
     refuse("build out: dyndep | $.\n", "dd:2: lexing error\nbuild out: dyndep | $.\n                    ^ near here");
     refuse(
-        "build out: dyndep | lost ",
-        "dd:2: unexpected EOF\nbuild out: dyndep | lost \n                         ^ near here",
+        "build out2: dyndep\nbuild out: dyndep | lost ",
+        "dd:3: unexpected EOF\nbuild out: dyndep | lost \n                         ^ near here",
     );
+}
+
+#[test]
+fn a_path_cut_off_is_an_error_if_there_is_no_other() {
+    refuse("build out: dyndep | lost ", "'out2' not mentioned in its dyndep file 'dd'");
 }
 
 #[test]
