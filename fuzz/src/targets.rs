@@ -178,8 +178,11 @@ fn depfile(input: &[u8], _: &Path) {
     }
 }
 
-/// A machine that cannot write its own scratch file ends the fuzzing; it is no bug of the parser.
+/// A machine that cannot write its own scratch file ends the fuzzing; it is no bug of the parser. The file is a new
+/// one each time: some file systems wait for the disk when a file is cut to nothing and written again.
 fn fill(scratch: &Path, input: &[u8]) {
+    // Not there the first time.
+    let _ = std::fs::remove_file(scratch);
     std::fs::write(scratch, input).expect("the scratch file can be written");
 }
 
