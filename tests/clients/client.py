@@ -74,8 +74,9 @@ class Tree:
         self.complaints.append(f"{what}: {why}\n{textwrap.indent(output[-3000:], '      ')}")
 
     def files(self):
-        """The names of all files that are there now."""
-        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+        """The names of all files that are there now, without Tanto's own directory."""
+        paths = (path.relative_to(self.root) for path in self.root.rglob("*"))
+        return {str(path) for path in paths if ".tanto" not in path.parts}
 
 
 def matches(steps, words):
