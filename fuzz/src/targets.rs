@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -88,6 +88,35 @@ pub const TARGETS: [Target; 4] = [
         run: depfile,
     },
     Target {
+        name: "dyndep",
+        tokens: &[
+            b"ninja_dyndep_version = 1\n",
+            b"build ",
+            b"out",
+            b"other",
+            b"stranger",
+            b"side",
+            b": dyndep",
+            b" | ",
+            b" || ",
+            b"\n",
+            b"\n  restat = 1\n",
+            b"restat",
+            b"$\n",
+            b"$ ",
+            b"$",
+            b"#",
+            b"in",
+            b"../",
+            b"new",
+            b" = ",
+            b"\r\n",
+            b"\0",
+        ],
+        head: 25,
+        run: dyndep,
+    },
+    Target {
         name: "log",
         tokens: &[
             b"# ninja log v",
@@ -113,8 +142,8 @@ pub const TARGETS: [Target; 4] = [
     },
 ];
 
-/// The manifest and two more that it may include.
-struct Files<'a>(&'a [u8]);
+/// A few files by their names.
+struct Files<'a>(&'a [(&'static [u8], &'a [u8])]);
 
 impl Disk for Files<'_> {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
@@ -122,12 +151,8 @@ impl Disk for Files<'_> {
     }
 
     fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
-        match path {
-            b"build.ninja" => Ok(self.0.to_vec()),
-            b"a.ninja" => Ok(b"a = $flags\nrule included\n  command = $a $in\n".to_vec()),
-            b"b.ninja" => Ok(b"rule cc\n  command = $flags $in\nbuild inner: cc a.c\n".to_vec()),
-            _ => Err(io::ErrorKind::NotFound.into()),
-        }
+        let found = self.0.iter().find(|(name, _)| *name == path);
+        found.map(|(_, content)| content.to_vec()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn write(&mut self, _: &[u8], _: &[u8]) -> io::Result<()> {
@@ -146,26 +171,68 @@ impl Disk for Files<'_> {
 /// A manifest that is taken has a sound graph, whose variables can be asked for; else the error says something.
 fn manifest(input: &[u8], _: &Path) {
     let arena = Bump::new();
-    let loaded = load(&arena, &mut Files(input), b"build.ninja", LoadOptions::default(), &mut |_| ());
+    let files = [
+        (b"build.ninja".as_slice(), input),
+        (b"a.ninja", b"a = $flags\nrule included\n  command = $a $in\n"),
+        (b"b.ninja", b"rule cc\n  command = $flags $in\nbuild inner: cc a.c\n"),
+    ];
+    let loaded = load(&arena, &mut Files(&files), b"build.ninja", LoadOptions::default(), &mut |_| ());
     let graph = match loaded {
         Ok(graph) => graph,
         Err(error) => return assert!(!error.text.is_empty()),
     };
+    check_graph(&graph);
+    for id in graph.edge_ids() {
+        for name in [b"command".as_slice(), b"description", b"depfile", b"rspfile_content"] {
+            // A cycle among variables is an error that only asking for them finds.
+            let _ = graph.binding(id, name, Escape::Shell);
+        }
+    }
+}
+
+/// What is true of every graph.
+fn check_graph(graph: &Graph<'_>) {
     for id in graph.edge_ids() {
         let edge = graph.edge(id);
         assert!(edge.explicit_outs as usize <= edge.outs.len());
         assert!(edge.explicit_ins as usize + edge.order_only_ins as usize <= edge.ins.len());
         assert!(edge.outs.iter().all(|&out| graph.node(out).in_edge == Some(id)), "an output has another edge");
-        for name in [b"command".as_slice(), b"description", b"depfile", b"rspfile_content"] {
-            // A cycle among variables is an error that only asking for them finds.
-            let _ = graph.binding(id, name, Escape::Shell);
-        }
     }
     for node in &graph.nodes {
         let mut again = Vec::new();
         canonicalize_into(node.path, &mut again);
         assert_eq!(again, node.path, "a path that is not canonical");
         assert!(graph.lookup(node.path).is_some());
+    }
+}
+
+const DYNDEP_USERS: &[u8] = b"rule r
+  command = r
+build out | side: r in || dd
+  dyndep = dd
+build other: r in.b | dd
+  dyndep = dd
+build stranger: r out
+build dd: r scan
+";
+
+/// What is added to the graph leaves it sound, and is there.
+fn dyndep(input: &[u8], _: &Path) {
+    let arena = Bump::new();
+    let files = [(b"build.ninja".as_slice(), DYNDEP_USERS), (b"dd", input)];
+    let options = LoadOptions::default();
+    let mut graph = load(&arena, &mut Files(&files), b"build.ninja", options, &mut |_| ()).expect("it is sound");
+    let file = graph.lookup(b"dd").expect("it is an input");
+    let users: Vec<_> = graph.edge_ids().filter(|&id| graph.edge(id).dyndep == Some(file)).collect();
+    assert_eq!(users.len(), 2);
+    let Ok(updates) = tanto_ninja::dyndep::load(&mut graph, &mut Files(&files), file, &users) else { return };
+    check_graph(&graph);
+    assert_eq!(updates.iter().map(|update| update.edge).collect::<Vec<_>>(), users);
+    for update in &updates {
+        let edge = graph.edge(update.edge);
+        assert!(update.outs.iter().all(|out| edge.outs.contains(out)), "an output was not added");
+        assert!(!update.restat || graph.flag(update.edge, b"restat") == Ok(true));
+        assert!(update.ins.iter().all(|input| edge.dirtying_ins().contains(input)), "an input was not added");
     }
 }
 
