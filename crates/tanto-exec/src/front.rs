@@ -47,7 +47,7 @@ pub trait Front {
 
     /// The command ended: reads what it discovered, filters its output, and may turn success into failure.
     /// Called before any view hears of it.
-    fn judge(&mut self, completion: &mut Completion);
+    fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal>;
 
     /// The job leaves the schedule. Called before its dependents are released, so that the front can take jobs out
     /// of the plan, or add jobs and dependencies to it.

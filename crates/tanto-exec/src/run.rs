@@ -144,7 +144,7 @@ impl Loop<'_> {
             return Ok(Step::Stop(Verdict::Interrupted));
         }
         let job = completion.job;
-        self.run.front.judge(&mut completion);
+        self.run.front.judge(&mut completion)?;
         let Running { about, start_ms, .. } = self.take_running(job);
         let end_ms = self.run.clock.now_ms();
         let (exit, output) = (completion.exit, completion.output.as_slice());

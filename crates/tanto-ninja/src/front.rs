@@ -176,7 +176,7 @@ impl<'a, 't> Builder<'a, 't> {
                 msvc::take_includes(output, &prefix)
             }
             b"gcc" => self.read_depfile(edge)?,
-            other => return Err(Error::of(&[b"unknown deps type '", other, b"'"])),
+            other => return Err(Error::fatal(&[b"unknown deps type '", other, b"'"])),
         };
         let mut canonical = Vec::new();
         let mut intern = |path: &Vec<u8>| {
@@ -357,7 +357,7 @@ impl Front for Builder<'_, '_> {
         self.start_edge(job).map_err(fatal)
     }
 
-    fn judge(&mut self, completion: &mut Completion) {
+    fn judge(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
         let edge = self.plan.edge(completion.job);
         match self.discover(edge, &mut completion.output) {
             Ok(nodes) => {
@@ -365,6 +365,7 @@ impl Front for Builder<'_, '_> {
                     active.discovered = nodes;
                 }
             }
+            Err(error) if error.fatal => return Err(fatal(error)),
             Err(error) if completion.exit.success() => {
                 if !completion.output.is_empty() {
                     completion.output.push(b'\n');
@@ -374,6 +375,7 @@ impl Front for Builder<'_, '_> {
             }
             Err(_) => {}
         }
+        Ok(())
     }
 
     fn finish(
