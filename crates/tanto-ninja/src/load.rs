@@ -23,7 +23,7 @@ pub use self::version::NINJA_VERSION;
 const DEEPEST_INCLUDE: usize = 1000;
 
 /// The longest manifest, in bytes.
-const LONGEST_MANIFEST: usize = u32::MAX as usize;
+const LONGEST_MANIFEST: u64 = u32::MAX as u64;
 
 /// What the user may choose about the language.
 #[derive(Clone, Copy, Default, Debug)]
@@ -61,16 +61,8 @@ pub fn load<'t>(
 
 /// Reads a file into the arena.
 pub(crate) fn read<'t>(arena: &'t Bump, disk: &mut dyn Disk, path: &[u8]) -> Result<Text<'t>> {
-    let text = match disk.read(path) {
-        Ok(text) if text.len() <= LONGEST_MANIFEST => text,
-        Ok(_) => return Err(cannot_load(path, b"File too large")),
-        Err(error) => return Err(cannot_load(path, &tanto_sys::error::text(&error))),
-    };
-    Ok(arena.alloc_slice_copy(&text))
-}
-
-fn cannot_load(path: &[u8], why: &[u8]) -> Error {
-    Error::of(&[b"loading '", path, b"': ", why])
+    disk.read_into(path, arena, LONGEST_MANIFEST)
+        .map_err(|error| Error::of(&[b"loading '", path, b"': ", &tanto_sys::error::text(&error)]))
 }
 
 /// A load in progress: the graph so far, and the place in the text.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -62,6 +62,52 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
 /// The whole content. A missing file is `ErrorKind::NotFound`.
 pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
     fs::read(self::path(path))
+}
+
+/// As `read`, but into what `room` gives for a length; a file longer than `limit` bytes is an error (`too_large`).
+pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+    let mut file = fs::File::open(self::path(path))?;
+    let expected = file.metadata()?.len();
+    if expected > limit {
+        return Err(too_large());
+    }
+    let content = room(expected as usize);
+    let length = fill(&mut file, content)?;
+    if length < content.len() {
+        return Ok(&mut content[..length]);
+    }
+    // A pipe does not say its length, and a file may have grown.
+    let mut rest = Vec::new();
+    file.take(limit - expected + 1).read_to_end(&mut rest)?;
+    match (rest.len(), expected + rest.len() as u64) {
+        (0, _) => Ok(content),
+        (_, whole) if whole > limit => Err(too_large()),
+        (_, whole) => {
+            let grown = room(whole as usize);
+            grown[..length].copy_from_slice(content);
+            grown[length..].copy_from_slice(&rest);
+            Ok(grown)
+        }
+    }
+}
+
+/// Reads until the room is full or the file ends; says how much.
+fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < room.len() {
+        match file.read(&mut room[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// The error of a file that is longer than its reader takes.
+pub fn too_large() -> io::Error {
+    io::Error::from_raw_os_error(libc::EFBIG)
 }
 
 /// Creates or replaces the content.
@@ -143,6 +189,21 @@ pub(crate) mod tests {
     fn touch(path: &Path, since_1970: Duration) {
         let file = fs::File::create(path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + since_1970).unwrap();
+    }
+
+    #[test]
+    fn content_goes_into_the_room_it_is_given() {
+        let dir = Scratch::new("read-into");
+        let room = |length| Box::leak(vec![0; length].into_boxed_slice());
+        let path = dir.bytes("a");
+        write(&path, b"four").unwrap();
+        assert_eq!(read_into(&path, 4, room).unwrap(), b"four");
+        assert_eq!(text(&read_into(&path, 3, room).unwrap_err()), b"File too large");
+        assert_eq!(text(&read_into(&dir.bytes("no"), 3, room).unwrap_err()), b"No such file or directory");
+        assert_eq!(text(&read_into(&dir.bytes("."), 1 << 20, room).unwrap_err()), b"Is a directory");
+        // A file that says it is empty and is not.
+        assert!(!read_into(b"/proc/self/stat", 1 << 20, room).unwrap().is_empty());
+        assert_eq!(text(&read_into(b"/proc/self/stat", 3, room).unwrap_err()), b"File too large");
     }
 
     #[test]

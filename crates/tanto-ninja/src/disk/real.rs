@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bumpalo::Bump;
 use tanto_sys::file;
 
 use super::{Disk, Mtime};
@@ -17,6 +18,10 @@ impl Disk for RealDisk {
 
     fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
         file::read(path)
+    }
+
+    fn read_into<'t>(&mut self, path: &[u8], arena: &'t Bump, limit: u64) -> io::Result<&'t [u8]> {
+        Ok(file::read_into(path, limit, |length| arena.alloc_slice_fill_copy(length, 0))?)
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {

@@ -271,10 +271,10 @@ impl<'t> Lexer<'t> {
     /// Skips spaces and continued lines.
     fn eat_blanks(&mut self) {
         loop {
-            self.at = self.spaces_end(self.at);
-            match (self.byte(self.at), self.byte(self.at + 1)) {
-                (b'$', b'\n') => self.at += 2,
-                (b'$', b'\r') if self.byte(self.at + 2) == b'\n' => self.at += 3,
+            match self.byte(self.at) {
+                b' ' => self.at += 1,
+                b'$' if self.byte(self.at + 1) == b'\n' => self.at += 2,
+                b'$' if self.byte(self.at + 1) == b'\r' && self.byte(self.at + 2) == b'\n' => self.at += 3,
                 _ => return,
             }
         }
@@ -367,7 +367,29 @@ pub(crate) fn simple_name_end(text: &[u8], at: usize) -> usize {
     class_end(text, at, SIMPLE)
 }
 
-fn plain_path_end(text: &[u8], at: usize) -> usize {
-    let rest = &text[at..];
+/// Where the text that stands for itself in a path ends. Looks at eight bytes at a time: most of a manifest is paths.
+fn plain_path_end(text: &[u8], mut at: usize) -> usize {
+    while let Some(&word) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        match suspects(u64::from_le_bytes(word)) {
+            0 => at += 8,
+            found => {
+                at += found.trailing_zeros() as usize / 8;
+                if CLASSES[text[at] as usize] & PATH_END != 0 {
+                    return at;
+                }
+                at += 1;
+            }
+        }
+    }
+    let rest = text.get(at..).unwrap_or_default();
     at + rest.iter().position(|&b| CLASSES[b as usize] & PATH_END != 0).unwrap_or(rest.len())
+}
+
+/// Sets the high bit of the first byte that may end a path: one up to `$`, a `:` or a `|`. Bits above it mean
+/// nothing.
+fn suspects(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, b'$' + 1) | equal(b':') | equal(b'|')) & (ONES << 7)
 }
