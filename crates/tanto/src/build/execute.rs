@@ -57,10 +57,9 @@ impl Session<'_> {
         let targets = self.targets(builder, builddir)?;
         let jobserver = self.jobserver();
         let mut schedule = Schedule::new();
-        for target in targets {
-            let added = builder.add_target(&mut schedule, &mut self.view, target);
-            added.map_err(|error| self.failed(&error))?;
-        }
+        let view = &mut self.view;
+        let adding = || targets.into_iter().try_for_each(|target| builder.add_target(&mut schedule, view, target));
+        self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         if !schedule.more_to_do() {
             if self.options.verbosity != Verbosity::Quiet {
                 self.info(b"no work to do.");
@@ -122,7 +121,7 @@ impl Session<'_> {
             clock: &self.clock,
             failures_allowed: self.options.keep_going as usize,
         };
-        let verdict = run.to_end();
+        let verdict = self.stats.time("run", || run.to_end());
         drop(runner);
         builder.tidy();
         Ok(verdict)
