@@ -14,22 +14,24 @@ pub enum Escape {
     None,
 }
 
-/// May a rule have this variable? An edge and a scope may have any.
+/// The variables that a rule may have. An edge and a scope may have any.
+pub(crate) const RESERVED: [&[u8]; 11] = [
+    b"command",
+    b"depfile",
+    b"deps",
+    b"description",
+    b"dyndep",
+    b"generator",
+    b"msvc_deps_prefix",
+    b"pool",
+    b"restat",
+    b"rspfile",
+    b"rspfile_content",
+];
+
+/// May a rule have this variable?
 pub fn is_reserved(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"command"
-            | b"depfile"
-            | b"deps"
-            | b"description"
-            | b"dyndep"
-            | b"generator"
-            | b"msvc_deps_prefix"
-            | b"pool"
-            | b"restat"
-            | b"rspfile"
-            | b"rspfile_content"
-    )
+    RESERVED.contains(&name)
 }
 
 /// Appends `text` as one word of a shell's command line, quoted only where needed.

@@ -144,7 +144,7 @@ impl<'t> Parser<'_, 't> {
     fn path(&self, raw: Raw<'t>) -> Result<Vec<u8>> {
         let value = self.value(raw)?;
         if value.is_empty() {
-            return Err(self.lexer.error(&[b"empty path"]));
+            return Err(self.lexer.error_about(raw.text, &[b"empty path"]));
         }
         let mut path = Vec::new();
         canonicalize_into(&value, &mut path);

@@ -78,13 +78,14 @@ fn restat_is_the_whole_files_where_the_edge_has_no_binding() {
 #[test]
 fn the_version_comes_first() {
     let missing = "dd:1: expected 'ninja_dyndep_version = ...'\n";
+    let early = [missing, "build out: dyndep\n^ near here"].concat();
     let cases = [
         ("", missing),
-        ("build out: dyndep\n", missing),
-        ("= 1\n", "dd:1: unexpected '='\n"),
-        (" = 1\n", "dd:1: unexpected indent\n"),
-        ("rule x\n", "dd:1: unexpected 'rule'\n"),
-        ("\tx\n", "dd:1: tabs are not allowed, use spaces\n"),
+        ("build out: dyndep\n", &*early),
+        ("= 1\n", "dd:1: unexpected '='\n= 1\n^ near here"),
+        (" = 1\n", "dd:1: unexpected indent\n = 1\n^ near here"),
+        ("rule x\n", "dd:1: unexpected 'rule'\nrule x\n^ near here"),
+        ("\tx\n", "dd:1: tabs are not allowed, use spaces\n\tx\n^ near here"),
         ("x = 1\n", "dd:1: expected 'ninja_dyndep_version = ...'\nx = 1\n     ^ near here"),
         (
             "ninja_dyndep_version = 0\n",
@@ -113,7 +114,7 @@ fn the_version_comes_first() {
 
 #[test]
 fn statements_that_are_refused() {
-    refuse("ninja_dyndep_version = 1\n", "dd:2: unexpected identifier\n");
+    refuse("ninja_dyndep_version = 1\n", "dd:2: unexpected identifier\nninja_dyndep_version = 1\n^ near here");
     refuse("build", "dd:2: unexpected EOF\nbuild\n     ^ near here");
     refuse("build :\n", "dd:2: expected path\nbuild :\n      ^ near here");
     refuse("build $x: dyndep\n", "dd:2: empty path\nbuild $x: dyndep\n        ^ near here");
@@ -143,8 +144,8 @@ fn statements_that_are_refused() {
         "dd:3: multiple statements for 'other'\nbuild other: dyndep\n           ^ near here",
     );
     refuse("build out: dyndep\n  x = 1\n", "dd:3: binding is not 'restat'\n  x = 1\n       ^ near here");
-    refuse("build out: dyndep\n  restat = 1\n  restat = 1\n", "dd:4: unexpected indent\n");
-    refuse("build out | $x: dyndep\n", "dd:3: empty path\n");
+    refuse("build out: dyndep\n  restat = 1\n  restat = 1\n", "dd:4: unexpected indent\n  restat = 1\n^ near here");
+    refuse("build out | $x: dyndep\n", "dd:3: empty path\nbuild out | $x: dyndep\n            ^ near here, in line 2");
 }
 
 #[test]

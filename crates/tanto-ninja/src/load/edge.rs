@@ -1,12 +1,12 @@
 //! The `build` statement. Does not know what its edge's variables are for, but for `pool` and `dyndep`.
 
 use super::Loader;
-use super::lexer::{Lexer, Raw, Token};
+use super::lexer::{Lexer, Raw, Token, did_you_mean};
 use super::statement::Bindings;
 use crate::bindings::Escape;
 use crate::canon::{canonicalize_into, is_canonical};
-use crate::error::Result;
-use crate::graph::{Edge, EdgeId, Graph, NodeId, PoolId, RuleId, ScopeId, Text};
+use crate::error::{Error, Result};
+use crate::graph::{Edge, EdgeId, Graph, NodeId, PoolId, RuleId, Scope, ScopeId, Text};
 
 /// Buffers that every statement uses anew.
 #[derive(Default)]
@@ -104,20 +104,28 @@ impl<'t> Loader<'t, '_> {
         match self.pools.get(name.as_slice()) {
             _ if name.is_empty() => Ok(PoolId::DEFAULT),
             Some(&pool) => Ok(pool),
-            None => Err(self.lexer.error(&[b"unknown pool name '", &name, b"'"])),
+            None => {
+                let error = self.statement_error(&[b"unknown pool name '", &name, b"'"]);
+                Err(did_you_mean(error, &name, self.graph.pools.iter().skip(1).map(|pool| pool.name)))
+            }
         }
     }
 
     fn outs(&mut self, edge: EdgeId, bindings: Bindings<'_, 't>) -> Result<&'t [NodeId]> {
         self.scratch.nodes.clear();
         for number in 0..self.scratch.outs.len() {
-            let node = self.node(self.scratch.outs[number], bindings)?;
+            let raw = self.scratch.outs[number];
+            let node = self.node(raw, bindings)?;
             match self.graph.nodes[node.index()].in_edge.replace(edge) {
                 None => self.scratch.nodes.push(node),
                 Some(same) if same == edge => {
-                    return Err(self.lexer.error(&[self.graph.path(node), b" is defined as an output multiple times"]));
+                    let message = [self.graph.path(node), b" is defined as an output multiple times"];
+                    return Err(self.lexer.error_about(raw.text, &message));
                 }
-                Some(_) => return Err(self.lexer.error(&[b"multiple rules generate ", self.graph.path(node)])),
+                Some(_) => {
+                    let message = [b"multiple rules generate ", self.graph.path(node)];
+                    return Err(self.lexer.error_about(raw.text, &message));
+                }
             }
         }
         Ok(self.graph.arena.alloc_slice_copy(&self.scratch.nodes))
@@ -161,7 +169,7 @@ impl<'t> Loader<'t, '_> {
         value.clear();
         self.append(raw, bindings, &mut value)?;
         if value.is_empty() {
-            return Err(self.lexer.error(&[b"empty path"]));
+            return Err(self.lexer.error_about(raw.text, &[b"empty path"]));
         }
         let mut path = std::mem::take(&mut self.scratch.path);
         canonicalize_into(&value, &mut path);
@@ -205,20 +213,32 @@ impl<'t> Loader<'t, '_> {
                 self.graph.nodes[node.index()].dyndep_pending = true;
                 Ok(Some(node))
             }
-            None => Err(self.lexer.error(&[b"dyndep '", &self.scratch.path, b"' is not an input"])),
+            None => Err(self.statement_error(&[b"dyndep '", &self.scratch.path, b"' is not an input"])),
+        }
+    }
+
+    /// An error of the statement as a whole.
+    fn statement_error(&self, message: &[&[u8]]) -> Error {
+        match self.scratch.outs.first() {
+            Some(out) => self.lexer.error_about(out.text, message),
+            None => self.lexer.error(message),
         }
     }
 }
 
 fn rule_named<'t>(lexer: &mut Lexer<'t>, graph: &Graph<'t>, scope: ScopeId) -> Result<RuleId> {
     let name = lexer.name().ok_or_else(|| lexer.error(&[b"expected build command name"]))?;
-    let mut next = Some(scope);
-    while let Some(scope) = next {
-        let scope = &graph.scopes[scope.index()];
-        if let Some(&rule) = scope.rules.get(name) {
-            return Ok(rule);
-        }
-        next = scope.parent;
+    if let Some(rule) = scopes(graph, scope).find_map(|scope| scope.rules.get(name)) {
+        return Ok(*rule);
     }
-    Err(lexer.error(&[b"unknown build rule '", name, b"'"]))
+    let error = lexer.error(&[b"unknown build rule '", name, b"'"]);
+    let mut known: Vec<_> = scopes(graph, scope).flat_map(|scope| scope.rules.keys().copied()).collect();
+    known.sort_unstable();
+    Err(did_you_mean(error, name, known))
+}
+
+/// A scope and those around it.
+fn scopes<'g, 't>(graph: &'g Graph<'t>, scope: ScopeId) -> impl Iterator<Item = &'g Scope<'t>> {
+    let first = Some(&graph.scopes[scope.index()]);
+    std::iter::successors(first, |scope| scope.parent.map(|parent| &graph.scopes[parent.index()]))
 }

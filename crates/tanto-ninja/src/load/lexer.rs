@@ -4,6 +4,7 @@ use memchr::{memchr, memchr3};
 
 use crate::error::{Error, Result};
 use crate::graph::Text;
+use crate::spell::{closest, distance};
 
 /// What stands at the beginning of a line or between paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,7 @@ pub(crate) struct Raw<'t> {
     pub(crate) plain: bool,
 }
 
-/// Columns of the line that an error shows; an error further right shows none.
+/// Columns of the line that an error shows; ninja shows none if the error is further right.
 const SHOWN_COLUMNS: usize = 72;
 
 /// The longest `file:line: ` in front of an error, in bytes.
@@ -298,36 +299,83 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// An error that points at the last token, in ninja's words.
+    /// An error at the last token: ninja's first line, and the place.
     pub(crate) fn error(&self, message: &[&[u8]]) -> Error {
-        let before = &self.text[..self.last];
-        let line = 1 + memchr::memchr_iter(b'\n', before).count();
-        let line_start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
-        let mut text = [self.file, format!(":{line}: ").as_bytes()].concat();
+        self.error_about(&self.text[self.last..self.last], message)
+    }
+
+    /// As `error`. Where ninja shows no place, this shows that of `part`, a slice of the text.
+    pub(crate) fn error_about(&self, part: Text<'t>, message: &[&[u8]]) -> Error {
+        let last = self.place(self.last);
+        let mut text = [self.file, format!(":{}: ", last.line).as_bytes()].concat();
         text.truncate(LONGEST_PREFIX);
         message.iter().for_each(|part| text.extend_from_slice(part));
         text.push(b'\n');
-        let column = self.last - line_start;
-        if column > 0 && column < SHOWN_COLUMNS {
-            self.show_line(line_start, column, &mut text);
+        if last.column > 0 && last.column < SHOWN_COLUMNS {
+            self.show(&last, &mut text);
+            return text.into();
+        }
+        let about = self.place(self.offset_of(part));
+        self.show(&about, &mut text);
+        if about.line != last.line {
+            text.extend_from_slice(format!(", in line {}", about.line).as_bytes());
         }
         text.into()
     }
 
-    fn show_line(&self, line_start: usize, column: usize, text: &mut Vec<u8>) {
-        let rest = &self.text[line_start..];
-        let shown = &rest[..rest.len().min(SHOWN_COLUMNS)];
-        match memchr(b'\n', shown) {
-            Some(end) => text.extend_from_slice(&shown[..end]),
-            None => text.extend_from_slice(shown),
+    fn offset_of(&self, part: &[u8]) -> usize {
+        let offset = (part.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
+        if offset <= self.text.len() { offset } else { self.last }
+    }
+
+    fn place(&self, at: usize) -> Place {
+        let before = &self.text[..at];
+        let start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+        Place { line: 1 + memchr::memchr_iter(b'\n', before).count(), start, column: at - start }
+    }
+
+    /// Shows a line, or as much of it as can be read at a glance, and a caret; nothing if the line is empty.
+    fn show(&self, place: &Place, text: &mut Vec<u8>) {
+        let line = &self.text[place.start..];
+        let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
+        if line.is_empty() {
+            return;
         }
-        if shown.len() == SHOWN_COLUMNS && !shown.contains(&b'\n') {
-            text.extend_from_slice(b"...");
+        let left_out = if place.column < SHOWN_COLUMNS { 0 } else { place.column - SHOWN_COLUMNS / 2 };
+        let mut caret = place.column - left_out;
+        if left_out > 0 {
+            text.extend_from_slice(DOTS);
+            caret += DOTS.len();
+        }
+        let shown = &line[left_out..];
+        text.extend_from_slice(&shown[..shown.len().min(SHOWN_COLUMNS)]);
+        if shown.len() >= SHOWN_COLUMNS {
+            text.extend_from_slice(DOTS);
         }
         text.push(b'\n');
-        text.resize(text.len() + column, b' ');
+        text.resize(text.len() + caret, b' ');
         text.extend_from_slice(b"^ near here");
     }
+}
+
+/// A place in a text: which line (from 1), where that begins, and how many bytes further.
+struct Place {
+    line: usize,
+    start: usize,
+    column: usize,
+}
+
+/// What stands for a part of a line.
+const DOTS: &[u8] = b"...";
+
+/// The error, with the known word that is nearest to the one it complains of, unless half of it would have to change.
+pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Error {
+    let near = |meant: &&[u8]| 2 * distance(meant, word, word.len()) <= word.len();
+    if let Some(meant) = closest(word, known).filter(near) {
+        let end: &[u8] = if error.text.ends_with(b"\n") { b"" } else { b"\n" };
+        error.text.extend_from_slice(&[end, b"did you mean '", meant, b"'?"].concat());
+    }
+    error
 }
 
 /// A byte of a rule's or variable's name.

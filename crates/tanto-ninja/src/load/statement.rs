@@ -3,9 +3,9 @@
 
 use super::Loader;
 use super::expand::append_value;
-use super::lexer::{Raw, Token};
+use super::lexer::{Raw, Token, did_you_mean};
 use super::version;
-use crate::bindings::is_reserved;
+use crate::bindings::{RESERVED, is_reserved};
 use crate::error::Result;
 use crate::graph::{Pool, PoolId, Rule, RuleId, Text};
 
@@ -71,15 +71,16 @@ impl<'t> Loader<'t, '_> {
         while self.lexer.peek(Token::Indent) {
             let (key, raw) = self.assignment()?;
             if !is_reserved(key) {
-                return Err(self.lexer.error(&[b"unexpected variable '", key, b"'"]));
+                let error = self.lexer.error(&[b"unexpected variable '", key, b"'"]);
+                return Err(did_you_mean(error, key, RESERVED));
             }
             rule.set(key, raw.text);
         }
         if rule.sets(b"rspfile") != rule.sets(b"rspfile_content") {
-            return Err(self.lexer.error(&[b"rspfile and rspfile_content need to be both specified"]));
+            return Err(self.lexer.error_about(name, &[b"rspfile and rspfile_content need to be both specified"]));
         }
         if !rule.sets(b"command") {
-            return Err(self.lexer.error(&[b"expected 'command =' line"]));
+            return Err(self.lexer.error_about(name, &[b"expected 'command =' line"]));
         }
         let id = RuleId(u32::try_from(self.graph.rules.len()).expect("under 2^32 rules"));
         self.graph.rules.push(rule);
@@ -103,7 +104,7 @@ impl<'t> Loader<'t, '_> {
             let number = version::leading_number(self.evaluate(raw, &[])?);
             depth = Some(u32::try_from(number).map_err(|_| self.lexer.error(&[b"invalid pool depth"]))?);
         }
-        let depth = depth.ok_or_else(|| self.lexer.error(&[b"expected 'depth =' line"]))?;
+        let depth = depth.ok_or_else(|| self.lexer.error_about(name, &[b"expected 'depth =' line"]))?;
         let id = PoolId(u32::try_from(self.graph.pools.len()).expect("under 2^32 pools"));
         self.graph.pools.push(Pool { name, depth });
         self.pools.insert(name, id);
@@ -119,7 +120,10 @@ impl<'t> Loader<'t, '_> {
         while !raw.text.is_empty() {
             let path = self.canonical_path(raw, &[])?;
             let node = self.graph.lookup(&path);
-            let node = node.ok_or_else(|| self.lexer.error(&[b"unknown target '", &path, b"'"]))?;
+            let node = node.ok_or_else(|| {
+                let error = self.lexer.error_about(raw.text, &[b"unknown target '", &path, b"'"]);
+                did_you_mean(error, &path, self.graph.nodes.iter().map(|node| node.path))
+            })?;
             self.graph.defaults.push(node);
             self.scratch.path = path;
             raw = self.lexer.path()?;

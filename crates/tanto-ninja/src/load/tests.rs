@@ -94,8 +94,11 @@ fn errors_point_at_what_ninja_points_at() {
         "rule c\n  command = c\nbuild $: c b.cc\n",
         "input:3: expected ':', got newline ($ also escapes ':')\nbuild $: c b.cc\n               ^ near here",
     );
-    refuse("rule r\n  command = r\nbuild $a: r $c\n", "input:4: empty path\n");
-    refuse("a = b\n\tc = d\n", "input:2: tabs are not allowed, use spaces\n");
+    refuse(
+        "rule r\n  command = r\nbuild $a: r $c\n",
+        "input:4: empty path\nbuild $a: r $c\n      ^ near here, in line 3",
+    );
+    refuse("a = b\n\tc = d\n", "input:2: tabs are not allowed, use spaces\n\tc = d\n^ near here");
 }
 
 #[test]
@@ -116,19 +119,19 @@ fn refuse_after_rules(text: &str, why: &str) {
 
 #[test]
 fn statements_that_are_refused() {
-    refuse("rule c\n", "input:2: expected 'command =' line\n");
-    refuse("rule c\n  command =\n", "input:3: expected 'command =' line\n");
+    refuse("rule c\n", "input:2: expected 'command =' line\nrule c\n     ^ near here, in line 1");
+    refuse("rule c\n  command =\n", "input:3: expected 'command =' line\nrule c\n     ^ near here, in line 1");
     refuse("rule c\n  x = 1\n", "input:2: unexpected variable 'x'\n  x = 1\n       ^ near here");
     refuse("rule %\n", "input:1: expected rule name\nrule %\n     ^ near here");
     refuse("rule c x\n", "input:1: expected newline, got identifier\nrule c x\n       ^ near here");
     refuse("rule phony\n", "input:1: duplicate rule 'phony'\nrule phony\n          ^ near here");
     refuse(
         "rule c\n  command = c\n  rspfile = r\n",
-        "input:4: rspfile and rspfile_content need to be both specified\n",
+        "input:4: rspfile and rspfile_content need to be both specified\nrule c\n     ^ near here, in line 1",
     );
     refuse_after_rules("rule c\n", "input:3: duplicate rule 'c'\nrule c\n      ^ near here");
     refuse("pool\n", "input:1: expected pool name\npool\n    ^ near here");
-    refuse("pool p\n", "input:2: expected 'depth =' line\n");
+    refuse("pool p\n", "input:2: expected 'depth =' line\npool p\n     ^ near here, in line 1");
     refuse("pool p\n  depth = -1\n", "input:2: invalid pool depth\n  depth = -1\n            ^ near here");
     refuse("pool p\n  x = 1\n", "input:2: unexpected variable 'x'\n  x = 1\n       ^ near here");
     refuse("pool console\n", "input:1: duplicate pool 'console'\npool console\n            ^ near here");
@@ -136,10 +139,10 @@ fn statements_that_are_refused() {
     refuse("default a\n", "input:1: unknown target 'a'\ndefault a\n         ^ near here");
     refuse("default $a\n", "input:1: empty path\ndefault $a\n          ^ near here");
     refuse("build\n", "input:1: expected path\nbuild\n     ^ near here");
-    refuse("|| x\n", "input:1: unexpected '||'\n");
-    refuse("  x = 1\n", "input:1: unexpected indent\n");
+    refuse("|| x\n", "input:1: unexpected '||'\n|| x\n^ near here");
+    refuse("  x = 1\n", "input:1: unexpected indent\n  x = 1\n^ near here");
     refuse("x = 1\r2\n", "input:1: lexing error\nx = 1\r2\n     ^ near here");
-    refuse("# no line end", "input:1: lexing error\n");
+    refuse("# no line end", "input:1: lexing error\n# no line end\n^ near here");
     refuse("x = ${a b}\n", "input:1: bad $-escape (literal $ must be written as $$)\nx = ${a b}\n    ^ near here");
     refuse("x = $^\n", "input:1: bad $-escape (literal $ must be written as $$)\nx = $^\n    ^ near here");
 }
@@ -150,23 +153,38 @@ fn edges_that_are_refused() {
         "build a: c | b | c\n",
         "input:3: expected newline, got '|'\nbuild a: c | b | c\n               ^ near here",
     );
-    refuse_after_rules("build a: c\n  pool = p\n", "input:5: unknown pool name 'p'\n");
-    refuse_after_rules("build a: c\n  dyndep = d\n", "input:5: dyndep 'd' is not an input\n");
-    refuse_after_rules("build a b a: c\n", "input:4: a is defined as an output multiple times\n");
-    refuse_after_rules("build a: c\nbuild b | ./a: c\n", "input:5: multiple rules generate a\n");
+    refuse_after_rules(
+        "build a: c\n  pool = p\n",
+        "input:5: unknown pool name 'p'\nbuild a: c\n      ^ near here, in line 3",
+    );
+    refuse_after_rules(
+        "build a: c\n  dyndep = d\n",
+        "input:5: dyndep 'd' is not an input\nbuild a: c\n      ^ near here, in line 3",
+    );
+    refuse_after_rules(
+        "build a b a: c\n",
+        "input:4: a is defined as an output multiple times\nbuild a b a: c\n          ^ near here, in line 3",
+    );
+    refuse_after_rules(
+        "build a: c\nbuild b | ./a: c\n",
+        "input:5: multiple rules generate a\nbuild b | ./a: c\n          ^ near here, in line 4",
+    );
     refuse_after_rules(
         "build a: c\n\n  # comment\n# comment\nbuild a: c\nx = 1\n",
-        "input:8: multiple rules generate a\n",
+        "input:8: multiple rules generate a\nbuild a: c\n      ^ near here, in line 7",
     );
-    refuse_after_rules("build a: c $x\n", "input:4: empty path\n");
+    refuse_after_rules("build a: c $x\n", "input:4: empty path\nbuild a: c $x\n           ^ near here, in line 3");
 }
 
 #[test]
-fn long_lines_are_cut_and_far_columns_not_shown() {
+fn of_long_lines_the_part_around_the_place_is_shown() {
     let long = "x".repeat(80);
     let shown = "x".repeat(69);
     refuse(&format!("a {long}\n"), &format!("input:1: expected '=', got identifier\na {shown}x...\n  ^ near here"));
-    refuse(&format!("{long} y\n"), "input:1: expected '=', got identifier\n");
+    refuse(
+        &format!("{long} y\n"),
+        &format!("input:1: expected '=', got identifier\n...{} y\n{}^ near here", &long[..35], " ".repeat(39)),
+    );
     let just = "x".repeat(68);
     refuse(&format!("a {just}\n"), &format!("input:1: expected '=', got identifier\na {just}\n  ^ near here"));
 }
@@ -332,6 +350,19 @@ fn the_required_version_is_checked_at_once() {
     let error = try_load_text(&arena, "ninja_required_version = 1.99\nsyntax error\n").err().unwrap();
     assert!(error.fatal);
     assert!(try_load_text(&arena, "ninja_required_version = 1.3\n").is_ok());
+}
+
+#[test]
+fn words_that_are_nearly_right_are_known() {
+    let place = "\nbuild a: phoney\n         ^ near here\ndid you mean 'phony'?";
+    refuse("build a: phoney\n", &["input:1: unknown build rule 'phoney'", place].concat());
+    let place = "\nrule c\n  comand = x\n".replace("\nrule c", "") + "            ^ near here\ndid you mean 'command'?";
+    refuse("rule c\n  comand = x\n", &["input:2: unexpected variable 'comand'", &place].concat());
+    let place = "\nbuild a: phony\n      ^ near here, in line 3\ndid you mean 'link'?";
+    let text = "pool link\n  depth = 1\nbuild a: phony\n  pool = lnk\n";
+    refuse(text, &["input:5: unknown pool name 'lnk'", place].concat());
+    let place = "\ndefault lib/a.0\n               ^ near here\ndid you mean 'lib/a.o'?";
+    refuse("build lib/a.o: phony\ndefault lib/a.0\n", &["input:2: unknown target 'lib/a.0'", place].concat());
 }
 
 #[test]
