@@ -78,29 +78,46 @@ pub(super) fn inputs<'t>(graph: &Graph<'t>, node: NodeId) -> &'t [NodeId] {
 pub(super) struct Edges {
     pub(super) found: Vec<EdgeId>,
     seen: Vec<bool>,
-    walk: Walk,
 }
 
 impl Edges {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        Edges { found: Vec::new(), seen: vec![false; graph.edges.len()], walk: Walk::new(graph) }
+        Edges { found: Vec::new(), seen: vec![false; graph.edges.len()] }
     }
 
-    /// Adds all edges that `target` needs.
+    /// Adds all edges that `target` needs. It goes from edge to edge, not from node to node: on a cycle, an edge is
+    /// not entered again by another of its outputs.
     pub(super) fn add_all(&mut self, graph: &Graph<'_>, target: NodeId) {
-        let Edges { found, seen, walk } = self;
-        walk.inputs_first(graph, target, |node| add(graph, node, found, seen));
+        let mut path = Vec::new();
+        path.extend(self.enter(graph, target));
+        while let Some((edge, rest)) = path.last_mut() {
+            let edge: EdgeId = *edge;
+            if let Some(&input) = rest.next() {
+                path.extend(self.enter(graph, input));
+                continue;
+            }
+            path.pop();
+            self.add(graph, edge);
+        }
     }
 
     /// Adds the edge that makes `target`.
     pub(super) fn add_last(&mut self, graph: &Graph<'_>, target: NodeId) {
-        add(graph, target, &mut self.found, &mut self.seen);
+        if let Some((edge, _)) = self.enter(graph, target) {
+            self.add(graph, edge);
+        }
     }
-}
 
-fn add(graph: &Graph<'_>, node: NodeId, found: &mut Vec<EdgeId>, seen: &mut [bool]) {
-    let Some(edge) = graph.node(node).in_edge else { return };
-    if !std::mem::replace(&mut seen[edge.index()], true) && !graph.edge(edge).is_phony() {
-        found.push(edge);
+    /// The edge that makes a node, and the edge's inputs, if it was not seen.
+    fn enter<'t>(&mut self, graph: &Graph<'t>, node: NodeId) -> Option<(EdgeId, std::slice::Iter<'t, NodeId>)> {
+        let edge = graph.node(node).in_edge?;
+        let seen = std::mem::replace(&mut self.seen[edge.index()], true);
+        (!seen).then(|| (edge, graph.edge(edge).ins.iter()))
+    }
+
+    fn add(&mut self, graph: &Graph<'_>, edge: EdgeId) {
+        if !graph.edge(edge).is_phony() {
+            self.found.push(edge);
+        }
     }
 }

@@ -230,13 +230,6 @@ fn with_a_depfile_and_deps() {
 }
 
 #[test]
-fn a_validation_of_a_newly_wanted_build() {
-    let more = "build a: cp x |@ v\nbuild v: t\nbuild top: cp out\n";
-    let case = generated("build out: dyndep | a\n", more).file("x", "").run("top").run("top").delete("v").run("top");
-    case.delete("v").delete("dd").run("top").run("").check();
-}
-
-#[test]
 fn a_dry_run() {
     let case = generated("build out: dyndep | a\n", "build a: cp x\n")
         .file("x", "")

@@ -19,6 +19,7 @@ mod language;
 mod manifest;
 mod nested;
 mod pools;
+mod random;
 mod rebuild;
 mod restat;
 mod tools;

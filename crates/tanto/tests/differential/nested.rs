@@ -92,18 +92,3 @@ fn one_that_fails() {
     let text = "rule nest\n  command = ninja -j1 $t && touch $out\nrule bad\n  command = exit 5\nbuild a: nest\n  t = b\nbuild b: bad\n";
     Case::manifest(text).run("a").run("a").check();
 }
-
-#[test]
-fn deps_are_appended_too() {
-    let text = "rule nest\n  command = ninja -j1 $t && touch $out\nrule cc\n  command = touch $out; echo '$out: h1 h2' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
-                build a: nest\n  t = o1\nbuild b: cc a\nbuild o1: cc\n";
-    let case = Case::manifest(text)
-        .file("h1", "")
-        .file("h2", "")
-        .run("b")
-        .run("-d explain b o1")
-        .touch("h1")
-        .run("b o1")
-        .run("b o1");
-    case.check();
-}

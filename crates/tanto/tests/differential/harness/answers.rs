@@ -56,7 +56,8 @@ pub fn ask(side: &mut Side, flags: &[String]) -> Vec<Answer> {
 }
 
 fn with(flags: &[String], question: &str) -> Run {
-    let mut run = Run { args: flags.to_vec(), any_order: question.contains("cleandead"), ..Run::default() };
+    let mut run =
+        Run { args: flags.to_vec(), any_order: ["-n -t cleandead", "-t deps"].contains(&question), ..Run::default() };
     run.args.extend(question.split(' ').map(str::to_owned));
     run
 }

@@ -127,7 +127,7 @@ fn numbers(text: &str) -> String {
         let len = skip + rest[skip..].find(|c| !is_part(c)).unwrap_or(rest.len() - skip);
         let (number, after) = rest.split_at(len);
         match (is_pointer, len) {
-            (true, 6..) => {
+            (true, 3..) => {
                 let known = pointers.iter().position(|p| *p == number).unwrap_or(pointers.len());
                 if known == pointers.len() {
                     pointers.push(number);

@@ -4,6 +4,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// How closely a log's times are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    /// Only whether there is one.
+    Any,
+    /// Whether it is later than its output's. Whether a command writes within one tick of the file system's clock is
+    /// chance, so that "equal" and "before" are one.
+    Loose,
+    /// Before, equal or after: the case makes sure that the clock ticks where it matters.
+    Exact,
+}
+
 /// One line of `.ninja_log`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
@@ -52,16 +64,16 @@ impl NinjaLog {
     }
 
     /// What has to be alike: head, outputs, hashes, number of records, and how each time stands to its output's.
-    pub fn show(&self, root: &Path, exact: bool) -> String {
-        let mut lines: Vec<String> = self.records.iter().map(|r| self.show_record(r, root, exact)).collect();
+    pub fn show(&self, root: &Path, times: Times) -> String {
+        let mut lines: Vec<String> = self.records.iter().map(|r| self.show_record(r, root, times)).collect();
         lines.sort();
-        let times = self.records.iter().all(|r| 0 <= r.start && r.start <= r.end);
-        format!("{}{}\nodd {:?}, times {}", self.head, lines.join("\n"), self.odd, if times { "good" } else { "BAD" })
+        let good = self.records.iter().all(|r| 0 <= r.start && r.start <= r.end);
+        format!("{}{}\nodd {:?}, times {}", self.head, lines.join("\n"), self.odd, if good { "good" } else { "BAD" })
     }
 
-    fn show_record(&self, r: &Record, root: &Path, exact: bool) -> String {
+    fn show_record(&self, r: &Record, root: &Path, times: Times) -> String {
         let last = self.last(&r.output) == Some(r);
-        let when = if last { relation(r.mtime, root, &r.output, exact) } else { "superseded" };
+        let when = if last { relation(r.mtime, root, &r.output, times) } else { "superseded" };
         format!("  {} {} {when}", r.output, r.hash)
     }
 }
@@ -79,18 +91,18 @@ fn record(line: &str) -> Option<Record> {
     })
 }
 
-/// How a recorded time stands to its file's. A command may or may not write within one tick of the file system's
-/// clock, so that "equal" and "before" differ only where a case makes sure of it (`exact`).
-fn relation(mtime: i64, root: &Path, output: &str, exact: bool) -> &'static str {
+/// How a recorded time stands to its file's.
+fn relation(mtime: i64, root: &Path, output: &str, times: Times) -> &'static str {
     let Ok(meta) = fs::metadata(root.join(output)) else {
         return if mtime == 0 { "zero, no file" } else { "no file" };
     };
     let file = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
     match mtime.cmp(&file) {
         _ if mtime == 0 => "zero",
+        _ if times == Times::Any => "some time",
         std::cmp::Ordering::Greater => "after its file",
-        std::cmp::Ordering::Equal if exact => "its file's",
-        std::cmp::Ordering::Less if exact => "before its file",
+        std::cmp::Ordering::Equal if times == Times::Exact => "its file's",
+        std::cmp::Ordering::Less if times == Times::Exact => "before its file",
         _ => "not after its file",
     }
 }
@@ -159,7 +171,7 @@ impl DepsLog {
     /// What has to be alike: which records there are, and whether each time is its output's own.
     pub fn show(&self, root: &Path) -> String {
         let show = |(output, mtime, inputs): &(String, i64, Vec<String>)| {
-            format!("  {output} <- {} {}", inputs.join(" "), relation(*mtime, root, output, true))
+            format!("  {output} <- {} {}", inputs.join(" "), relation(*mtime, root, output, Times::Exact))
         };
         let mut lines: Vec<String> = self.deps.iter().map(show).collect();
         lines.sort();

@@ -10,4 +10,5 @@ mod side;
 mod tree;
 
 pub use case::{Case, Run};
+pub use programs::programs;
 pub use side::Side;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::case::Run;
+use super::logs::Times;
 use super::process::{Ended, Running, signal};
 use super::programs::Program;
 use super::tree::Tree;
@@ -34,6 +35,8 @@ pub struct Side {
     base: PathBuf,
     /// The build directory.
     pub root: PathBuf,
+    /// The program did what none should: there is nothing to compare with.
+    pub astray: bool,
     running: Option<Running>,
     kept: Vec<fs::File>,
 }
@@ -42,7 +45,14 @@ impl Side {
     /// Makes an empty tree under `base`, which is as long for every program: paths go into messages.
     pub fn new(program: &Program, base: PathBuf) -> Side {
         let _ = fs::remove_dir_all(&base);
-        let side = Side { program: program.clone(), root: base.join("t"), base, running: None, kept: Vec::new() };
+        let side = Side {
+            program: program.clone(),
+            root: base.join("t"),
+            base,
+            astray: false,
+            running: None,
+            kept: Vec::new(),
+        };
         for dir in ["t", "b", "bin", "home"] {
             fs::create_dir_all(side.base.join(dir)).expect("a temporary directory");
         }
@@ -212,8 +222,8 @@ impl Side {
     }
 
     /// A picture of the tree.
-    pub fn tree(&self, exact: bool) -> Tree {
-        Tree::of(&self.root, exact)
+    pub fn tree(&self, times: Times) -> Tree {
+        Tree::of(&self.root, times)
     }
 }
 

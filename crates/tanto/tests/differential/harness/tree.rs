@@ -6,21 +6,23 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::logs::{DepsLog, NinjaLog};
+use super::logs::{DepsLog, NinjaLog, Times};
 
 /// What lies under a directory: path to a line of description.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree(pub BTreeMap<String, String>);
 
 impl Tree {
-    /// What two programs have to leave alike: Tanto's own `.tanto` is left out, logs are shown without times.
-    pub fn of(root: &Path, exact: bool) -> Tree {
+    /// What two programs have to leave alike: each one's lock files are left out, logs are shown without times.
+    pub fn of(root: &Path, times: Times) -> Tree {
         let mut tree = Tree::default();
         walk(root, "", &mut |name, path, meta| {
-            if name == ".tanto" || name.ends_with("/.tanto") {
+            let base = name.rsplit('/').next();
+            // Tanto's own; and what the referee leaves behind where it ends in a hurry.
+            if matches!(base, Some(".tanto" | ".ninja_lock")) {
                 return false;
             }
-            tree.0.insert(name.to_owned(), describe(root, name, path, meta, exact));
+            tree.0.insert(name.to_owned(), describe(root, name, path, meta, times));
             true
         });
         tree
@@ -51,11 +53,11 @@ fn walk(dir: &Path, prefix: &str, see: &mut dyn FnMut(&str, &Path, &fs::Metadata
     }
 }
 
-fn describe(root: &Path, name: &str, path: &Path, meta: &fs::Metadata, exact: bool) -> String {
+fn describe(root: &Path, name: &str, path: &Path, meta: &fs::Metadata, times: Times) -> String {
     let base = name.rsplit('/').next().unwrap_or(name);
     let bytes = || fs::read(path).unwrap_or_default();
     match base {
-        ".ninja_log" if meta.is_file() => NinjaLog::parse(&bytes()).show(root, exact),
+        ".ninja_log" if meta.is_file() => NinjaLog::parse(&bytes()).show(root, times),
         ".ninja_deps" if meta.is_file() => DepsLog::parse(&bytes()).show(root),
         _ => plain(path, meta),
     }
