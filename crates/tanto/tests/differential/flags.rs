@@ -27,7 +27,7 @@ fn unknown_options() {
     fn first(text: &str) -> String {
         text.lines().next().unwrap_or("").replace('@', "").replace("/bin/", "")
     }
-    for option in ["-x", "--nope", "-j", "--version=3", "--verbos"] {
+    for option in ["-x", "--nope", "-j", "-t", "--version=3", "--verbos"] {
         plain().run(Run::new(option).plain().view(first)).check();
     }
 }

@@ -28,7 +28,6 @@ fn list_and_unknown_ones() {
         .run("-t wincodepage")
         .run(Run::new("-t urtle").view(|_| String::new()))
         .run("-tlist")
-        .run("-t")
         .check();
 }
 

@@ -256,7 +256,7 @@ impl Graph {
             }
             _ => {}
         }
-        if id % 3 == 0 {
+        if id.is_multiple_of(3) {
             let _ = writeln!(text, "  description = MAKE $out ({id})");
         }
         text
@@ -270,7 +270,7 @@ impl Graph {
         let outs: Vec<&String> = edge.all_outs().chain(found.flat_map(|(_, _, outs, _)| outs)).collect();
         let mut text = format!("echo s{id} >> $$T; s={}; ", edge.version);
         text.push_str("for f in $in; do if [ -f $$f ]; then read -r l < $$f; s=$$(( (s * 2 + l) % 4 )); fi; done; ");
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             let _ = write!(text, "[ ! -e fail{id} ] || exit 1; ");
         }
         if edge.has_headers() {
@@ -290,7 +290,7 @@ impl Graph {
                 }
             }
         }
-        if id % 2 == 1 {
+        if !id.is_multiple_of(2) {
             let _ = write!(text, "[ ! -e fail{id} ] || exit 1; ");
         }
         let _ = write!(text, "echo e{id} >> $$T");
