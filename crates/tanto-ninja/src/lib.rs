@@ -10,6 +10,7 @@ pub mod dyndep;
 pub mod error;
 pub mod explain;
 pub mod front;
+pub mod getopt;
 pub mod graph;
 pub mod load;
 pub mod log;

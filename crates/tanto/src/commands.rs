@@ -1,9 +1,6 @@
 //! Tanto's own subcommands: the table from which help texts, the man page and the completions are made, and the way
 //! to each but `build`. Does not know how they do what they do.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
@@ -60,11 +57,11 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// Runs a command line that is no build.
-pub fn run(args: &[OsString]) -> Stop {
+pub fn run(args: &[Vec<u8>]) -> Stop {
     let Some((name, rest)) = args.split_first() else {
         return Stop { out: Vec::new(), err: help::overview().into_bytes(), code: 1 };
     };
-    match name.as_bytes() {
+    match name.as_slice() {
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),
         b"help" | b"-h" | b"--help" => help_on(rest),
         b"--version" | b"-V" => Stop::printed(format!("{}\n", Door::Tanto.version()), 0),
@@ -73,13 +70,13 @@ pub fn run(args: &[OsString]) -> Stop {
     }
 }
 
-fn help_on(topics: &[OsString]) -> Stop {
+fn help_on(topics: &[Vec<u8>]) -> Stop {
     let Some(topic) = topics.first() else {
         return Stop::printed(help::overview(), 0);
     };
-    match find(topic.as_bytes()) {
+    match find(topic) {
         Some(command) => Stop::printed(help::topic(command), 0),
-        None => unknown(topic.as_bytes()),
+        None => unknown(topic),
     }
 }
 
@@ -89,8 +86,8 @@ fn unknown(name: &[u8]) -> Stop {
 }
 
 /// What `./install` puts beside the program. No command for a user, and in no table.
-fn generate(what: &[OsString]) -> Stop {
-    match what.first().map(|word| word.as_bytes()) {
+fn generate(what: &[Vec<u8>]) -> Stop {
+    match what.first().map(Vec::as_slice) {
         Some(b"man") => Stop::printed(man::page(), 0),
         Some(b"bash") => Stop::printed(completions::bash::script(), 0),
         Some(b"zsh") => Stop::printed(completions::zsh::script(), 0),

@@ -1,7 +1,7 @@
 //! `tanto doctor`: each setting's value and where it came from, and what of the machine matters to a build. Runs no
 //! program and writes nothing.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::{commands, help};
 struct Row(&'static str, Vec<u8>, Vec<u8>);
 
 /// What `tanto doctor` prints for these arguments.
-pub fn run(args: &[OsString], around: &Surroundings) -> Stop {
+pub fn run(args: &[Vec<u8>], around: &Surroundings) -> Stop {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"tanto: warning: ", text, b"\n"].concat());
     match flags::all(args, around, &mut warn) {
@@ -213,7 +213,7 @@ mod tests {
         std::fs::write(dir.join(".tanto/config"), "# ours\njobs = 0\n").expect("a file");
         std::fs::write(dir.join(".ninja_log"), "# ninja log v5\n1\t2\t3\tout\tabc\n").expect("a file");
         let place = dir.to_str().expect("text");
-        let args: Vec<OsString> = ["-C", place, "-k", "0", "target"].map(OsString::from).into();
+        let args = ["-C", place, "-k", "0", "target"].map(Vec::from);
         let around = Surroundings {
             flags: Some("--quiet -w dupbuild=err".into()),
             ninja_status: Some("%p ".into()),
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn help_and_errors_are_its_own() {
-        let ask = |arg: &str| run(&[OsString::from(arg)], &Surroundings::default());
+        let ask = |arg: &str| run(&[arg.into()], &Surroundings::default());
         assert!(ask("-h").out.starts_with(b"usage: tanto doctor"));
         assert_eq!((ask("-jx").err, ask("-jx").code), (b"tanto: fatal: invalid -j parameter\n".to_vec(), 1));
     }

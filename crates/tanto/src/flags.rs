@@ -2,15 +2,13 @@
 //! not know how anything is built.
 
 pub mod door;
-pub mod getopt;
 pub mod low;
 pub mod modes;
 pub mod number;
 pub mod stop;
 pub mod table;
 
-use std::ffi::OsString;
-
+use tanto_ninja::getopt;
 use tanto_record::ninja::Verbosity;
 
 use crate::flags::door::Door;
@@ -60,7 +58,7 @@ pub struct Options {
 pub fn options(
     door: Door,
     program: &[u8],
-    args: &[OsString],
+    args: &[Vec<u8>],
     around: &Surroundings,
     warn: &mut dyn FnMut(&[u8]),
 ) -> Result<Options, Stop> {
@@ -70,8 +68,8 @@ pub fn options(
 }
 
 /// What was typed, with what the other sources say under it.
-pub fn all(args: &[OsString], around: &Surroundings, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
-    let posix = !args.is_empty() && std::env::var_os("POSIXLY_CORRECT").is_some();
+pub fn all(args: &[Vec<u8>], around: &Surroundings, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
+    let posix = !args.is_empty() && getopt::is_posix();
     let typed = Reader { origin: Origin::Flag, posix, warn }.read(args)?;
     settings::under(typed, around, warn)
 }

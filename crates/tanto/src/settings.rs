@@ -11,13 +11,13 @@ pub mod words;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use tanto_ninja::getopt::Bad;
 use tanto_record::ninja::Verbosity;
 
 use crate::flags::door::Door;
-use crate::flags::getopt::Bad;
 use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
@@ -135,7 +135,6 @@ pub fn under(typed: LowArgs, around: &Surroundings, warn: &mut dyn FnMut(&[u8]))
 
 fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
     let words = words::split(text.as_bytes()).ok_or_else(|| Halt::Fatal("a quote is not closed".into()))?;
-    let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
     let low = Reader { origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn }.read(&words)?;
     match low.targets.first() {
         Some(target) => Err(Halt::Fatal([b"'", &target[..], b"' is no flag"].concat())),

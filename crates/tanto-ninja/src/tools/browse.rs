@@ -10,15 +10,20 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::getopt::{Flags, Parsed};
+use super::flags::{Flags, Parsed, both, letter, name};
 use super::{Context, Outcome, Stop, browse_page as page};
 use tanto_sys::error::text as text_of;
 
 use crate::error::Error;
 
 const FLAGS: Flags = Flags {
-    short: "p:a:f:h",
-    long: &[("help", false, b'h'), ("port", true, b'p'), ("hostname", true, b'a'), ("no-browser", false, b'n')],
+    known: &[
+        both(b'h', "help"),
+        both(b'p', "port").with_value(),
+        both(b'a', "hostname").with_value(),
+        letter(b'f').with_value(),
+        name("no-browser"),
+    ],
     usage: "\
 usage: ninja -t browse [-h] [--port PORT] [--hostname HOSTNAME] [--no-browser] [initial_target]
 
@@ -60,8 +65,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 /// Serves until the process is killed.
 fn serve(context: &mut Context<'_, '_>, parsed: &Parsed, initial: &[u8]) -> Outcome {
-    let host = String::from_utf8_lossy(value(parsed, b'a', b"localhost")).into_owned();
-    let port = String::from_utf8_lossy(value(parsed, b'p', b"8000")).into_owned();
+    let host = String::from_utf8_lossy(parsed.value("hostname").unwrap_or(b"localhost")).into_owned();
+    let port = String::from_utf8_lossy(parsed.value("port").unwrap_or(b"8000")).into_owned();
     let port: u16 = port.parse().map_err(|_| Error::from(format!("invalid port '{port}'")))?;
     let failed =
         |error: io::Error| Error::of(&[format!("cannot listen on {host}:{port}: ").as_bytes(), &text_of(&error)]);
@@ -70,7 +75,7 @@ fn serve(context: &mut Context<'_, '_>, parsed: &Parsed, initial: &[u8]) -> Outc
     writeln!(context.out, "Web server running on {host}:{port}, ctl-C to abort...")?;
     context.out.flush()?;
     writeln!(context.err, "Web server pid {}", std::process::id())?;
-    if !parsed.has(b'n') {
+    if !parsed.has("no-browser") {
         open_browser(format!("http://{host}:{port}/"));
     }
     let server = Arc::new(Server { manifest: context.options.manifest.clone(), initial: initial.to_vec() });
@@ -84,10 +89,6 @@ fn serve(context: &mut Context<'_, '_>, parsed: &Parsed, initial: &[u8]) -> Outc
         }
     }
     Ok(0)
-}
-
-fn value<'a>(parsed: &'a Parsed, flag: u8, default: &'a [u8]) -> &'a [u8] {
-    parsed.flags.iter().rev().find(|(found, _)| *found == flag).map_or(default, |(_, value)| value)
 }
 
 /// As ninja's server: on IPv4, and on all addresses for an empty name.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 
 use super::dyndeps::Dyndeps;
-use super::getopt::Flags;
+use super::flags::{Flags, letter};
 use super::walk::Walk;
 use super::{Context, Outcome, Stop, stat_failed};
 use crate::bindings::Escape;
@@ -14,8 +14,7 @@ use tanto_sys::error::text as text_of;
 use crate::graph::{EdgeId, Graph, NodeId, RuleId, ScopeId};
 
 const FLAGS: Flags = Flags {
-    short: "hgr",
-    long: &[],
+    known: &[letter(b'h'), letter(b'g'), letter(b'r')],
     usage: "\
 usage: ninja -t clean [options] [targets]
 
@@ -27,13 +26,13 @@ options:
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = FLAGS.parse(context, args)?;
-    if parsed.has(b'r') && parsed.operands.is_empty() {
+    if parsed.has("r") && parsed.operands.is_empty() {
         return Err(Stop::Error("expected a rule to clean".into()));
     }
     let mut cleaner = Cleaner::start(context)?;
     match &parsed.operands[..] {
-        [] => cleaner.all(parsed.has(b'g'))?,
-        rules if parsed.has(b'r') => rules.iter().try_for_each(|name| cleaner.rule(name))?,
+        [] => cleaner.all(parsed.has("g"))?,
+        rules if parsed.has("r") => rules.iter().try_for_each(|name| cleaner.rule(name))?,
         targets => cleaner.targets(targets)?,
     }
     cleaner.end()

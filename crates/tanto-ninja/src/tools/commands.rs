@@ -1,13 +1,12 @@
 //! `-t commands`: the command lines that would build the targets from nothing.
 
-use super::getopt::Flags;
+use super::flags::{Flags, letter};
 use super::walk::Edges;
 use super::{Context, Outcome};
 use crate::bindings::Escape;
 
 const FLAGS: Flags = Flags {
-    short: "hs",
-    long: &[],
+    known: &[letter(b'h'), letter(b's')],
     usage: "\
 usage: ninja -t commands [options] [targets]
 
@@ -20,7 +19,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = FLAGS.parse(context, args)?;
     let mut edges = Edges::new(context.graph);
     for target in context.targets(&parsed.operands)? {
-        if parsed.has(b's') {
+        if parsed.has("s") {
             edges.add_last(context.graph, target);
         } else {
             edges.add_all(context.graph, target);

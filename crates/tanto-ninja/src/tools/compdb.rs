@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use super::getopt::{Flags, Parsed};
+use super::flags::{Flags, Parsed, letter};
 use super::walk::Edges;
 use super::{Context, Outcome, Stop, json};
 use crate::bindings::Escape;
@@ -10,8 +10,7 @@ use crate::error::Error;
 use crate::graph::{EdgeId, Graph, NodeId};
 
 const FLAGS: Flags = Flags {
-    short: "hx",
-    long: &[],
+    known: &[letter(b'h'), letter(b'x')],
     usage: "\
 usage: ninja -t compdb [options] [rules]
 
@@ -21,8 +20,7 @@ options:
 };
 
 const TARGETS_FLAGS: Flags = Flags {
-    short: "hx",
-    long: &[],
+    known: &[letter(b'h'), letter(b'x')],
     usage: "\
 usage: ninja -t compdb [-hx] target [targets]
 
@@ -74,7 +72,7 @@ fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Parsed) -> Ou
     context.out.write_all(b"[")?;
     for (i, edge) in with_inputs.enumerate() {
         let mut text = if i == 0 { Vec::new() } else { b",".to_vec() };
-        object(context.graph, edge, &directory, parsed.has(b'x'), &mut text)?;
+        object(context.graph, edge, &directory, parsed.has("x"), &mut text)?;
         context.out.write_all(&text)?;
     }
     context.out.write_all(b"\n]\n")?;

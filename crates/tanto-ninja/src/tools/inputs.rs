@@ -1,19 +1,13 @@
 //! `-t inputs` and `-t multi-inputs`: every file that goes into the targets.
 
-use super::getopt::Flags;
+use super::flags::{Flags, both};
 use super::walk::Walk;
 use super::{Context, Outcome};
 use crate::bindings::shell_quote_into;
 use crate::graph::{Graph, NodeId};
 
 const FLAGS: Flags = Flags {
-    short: "h0Ed",
-    long: &[
-        ("help", false, b'h'),
-        ("no-shell-escape", false, b'E'),
-        ("print0", false, b'0'),
-        ("dependency-order", false, b'd'),
-    ],
+    known: &[both(b'h', "help"), both(b'E', "no-shell-escape"), both(b'0', "print0"), both(b'd', "dependency-order")],
     usage: "\
 Usage '-t inputs [options] [targets]
 
@@ -30,8 +24,7 @@ Options:
 };
 
 const MULTI_FLAGS: Flags = Flags {
-    short: "d:h0",
-    long: &[("help", false, b'h'), ("delimiter", true, b'd'), ("print0", false, b'0')],
+    known: &[both(b'h', "help"), both(b'd', "delimiter").with_value(), both(b'0', "print0")],
     usage: "\
 Usage '-t multi-inputs [options] [targets]
 
@@ -56,14 +49,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     }
     let shown = |node: NodeId| -> Vec<u8> {
         let path = context.graph.path(node);
-        if parsed.has(b'E') { path.to_vec() } else { quoted(path) }
+        if parsed.has("no-shell-escape") { path.to_vec() } else { quoted(path) }
     };
     let mut paths: Vec<Vec<u8>> = nodes.into_iter().map(shown).collect();
-    if !parsed.has(b'd') {
+    if !parsed.has("dependency-order") {
         paths.sort_unstable();
     }
     for mut path in paths {
-        path.push(end_of_line(parsed.has(b'0')));
+        path.push(end_of_line(parsed.has("print0")));
         context.out.write_all(&path)?;
     }
     Ok(0)
@@ -71,9 +64,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 pub(super) fn run_multi(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = MULTI_FLAGS.parse(context, args)?;
-    let given = parsed.flags.iter().rev().find(|(flag, _)| *flag == b'd');
-    let delimiter = given.map_or(b"\t".as_slice(), |(_, value)| value);
-    let end = end_of_line(parsed.has(b'0'));
+    let delimiter = parsed.value("delimiter").unwrap_or(b"\t");
+    let end = end_of_line(parsed.has("print0"));
     for target in context.targets(&parsed.operands)? {
         let mut nodes = Vec::new();
         collect(context.graph, &mut Walk::new(context.graph), target, &mut nodes);

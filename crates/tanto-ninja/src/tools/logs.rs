@@ -1,6 +1,6 @@
 //! `-t recompact` and `-t restat`: rewrite the logs. In a dry run they are read, and nothing is written.
 
-use super::getopt::Flags;
+use super::flags::{Flags, both, name};
 use super::{Context, Outcome, Stop, stat_failed};
 use tanto_sys::error::text as text_of;
 
@@ -12,8 +12,7 @@ use crate::log::{BuildLog, DepsLog};
 const NEW_VERSION: u32 = 7;
 
 const RESTAT_FLAGS: Flags = Flags {
-    short: "h",
-    long: &[("builddir", true, b'b'), ("help", false, b'h')],
+    known: &[name("builddir").with_value(), both(b'h', "help")],
     usage: "usage: ninja -t restat [--builddir=DIR] [outputs]\n",
 };
 
@@ -48,8 +47,7 @@ fn recompact_build_log(context: &mut Context<'_, '_>, log: &mut BuildLog) -> Out
 
 pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = RESTAT_FLAGS.parse(context, args)?;
-    let given = parsed.flags.iter().rev().find(|(flag, _)| *flag == b'b');
-    let builddir = given.map_or(b"".as_slice(), |(_, value)| value);
+    let builddir = parsed.value("builddir").unwrap_or_default();
     let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
     if log.was_found() {
         context.warn_if(warning)?;

@@ -20,7 +20,7 @@ mod commands;
 mod compdb;
 mod deps;
 mod dyndeps;
-mod getopt;
+mod flags;
 mod graph;
 mod inputs;
 mod json;

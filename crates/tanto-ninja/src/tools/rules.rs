@@ -1,13 +1,12 @@
 //! `-t rules`: the rules of the top scope.
 
-use super::getopt::Flags;
+use super::flags::{Flags, letter};
 use super::{Context, Outcome};
 use crate::graph::ScopeId;
 use crate::load;
 
 const FLAGS: Flags = Flags {
-    short: "hd",
-    long: &[],
+    known: &[letter(b'h'), letter(b'd')],
     usage: "\
 usage: ninja -t rules [options]
 
@@ -26,7 +25,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
         let mut line = name.to_vec();
         let bindings = &context.graph.rules[id.index()].bindings;
         let description = bindings.iter().rev().find(|(key, _)| *key == b"description");
-        if let Some((_, raw)) = description.filter(|_| parsed.has(b'd')) {
+        if let Some((_, raw)) = description.filter(|_| parsed.has("d")) {
             line.extend_from_slice(&[b": ", load::unparse(raw).as_slice()].concat());
         }
         line.push(b'\n');

@@ -1,12 +1,10 @@
 //! Flags as typed: read from words into fields, with nothing decided. Does not know defaults, nor config files.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use tanto_ninja::getopt::Getopt;
 
-use crate::flags::getopt::Getopt;
 use crate::flags::modes::{self, Debug, Warning};
 use crate::flags::stop::Halt;
-use crate::flags::table::{Flag, Id, Reach};
+use crate::flags::table::{FLAGS, Flag, Id, Reach};
 use crate::settings::layer::{Layer, Origin};
 
 /// A `-t` tool, and what it was given.
@@ -66,9 +64,9 @@ pub struct Reader<'w> {
 
 impl Reader<'_> {
     /// Reads all of `args`, which do not begin with the program's name.
-    pub fn read(&mut self, args: &[OsString]) -> Result<LowArgs, Halt> {
+    pub fn read(&mut self, args: &[Vec<u8>]) -> Result<LowArgs, Halt> {
         let mut low = LowArgs::default();
-        let mut getopt = Getopt::new(args, self.posix);
+        let mut getopt = Getopt::new(FLAGS, args, self.posix);
         while let Some((flag, value)) = getopt.flag().map_err(Halt::Usage)? {
             if flag.id == Id::Tool && self.origin == Origin::Flag {
                 low.tool = Some(tool_call(value, &getopt)?);
@@ -77,7 +75,7 @@ impl Reader<'_> {
             }
             self.take(&mut low, flag, value)?;
         }
-        low.targets = getopt.into_operands().into_iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        low.targets = getopt.into_operands();
         Ok(low)
     }
 
@@ -116,9 +114,8 @@ impl Reader<'_> {
     }
 }
 
-fn tool_call(name: &[u8], getopt: &Getopt<'_>) -> Result<ToolCall, Halt> {
-    let args = getopt.rest().iter().map(|arg| arg.as_bytes().to_vec()).collect();
-    Ok(ToolCall { name: modes::tool(name)?, argv0: getopt.last().to_vec(), args })
+fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, Halt> {
+    Ok(ToolCall { name: modes::tool(name)?, argv0: getopt.last().to_vec(), args: getopt.rest().to_vec() })
 }
 
 /// What ninja says of a wrong value; our own flags say what they expect.

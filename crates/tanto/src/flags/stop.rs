@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use tanto_ninja::getopt::Bad;
+
 use crate::flags::door::Door;
-use crate::flags::getopt::Bad;
 use crate::help;
 
 /// Why the flags are not followed to their end.

@@ -1,6 +1,8 @@
 //! The one table of flags: the parser, the help texts, the man page, the completions and the config files' keys
 //! are all made from it. It does not know what a flag does.
 
+use tanto_ninja::getopt;
+
 /// Which flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Id {
@@ -137,6 +139,20 @@ impl Flag {
     pub fn label(&self) -> String {
         let value = self.value.map(|value| format!(" {}", value.name)).unwrap_or_default();
         self.names() + &value
+    }
+}
+
+impl getopt::Flag for Flag {
+    fn letter(&self) -> Option<u8> {
+        self.short
+    }
+
+    fn name(&self) -> Option<&'static str> {
+        self.long
+    }
+
+    fn takes_value(&self) -> bool {
+        self.value.is_some()
     }
 }
 

@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 fn ask(args: &[&str], around: &Surroundings) -> Result<Options, Stop> {
-    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let args: Vec<Vec<u8>> = args.iter().map(|&arg| arg.into()).collect();
     flags::options(Door::Ninja, b"ninja", &args, around, &mut |_| {})
 }
 

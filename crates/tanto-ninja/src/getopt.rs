@@ -1,0 +1,257 @@
+//! Takes a command line apart as glibc's `getopt_long` does, which is how ninja reads its own and its tools': operands
+//! may stand between flags, letters may be bundled, long names abbreviated. Does not know what a flag does.
+
+/// A flag that a command line may have.
+pub trait Flag: Sized + 'static {
+    /// Its letter, after one dash.
+    fn letter(&self) -> Option<u8>;
+
+    /// Its name, after two dashes.
+    fn name(&self) -> Option<&'static str>;
+
+    /// A value follows it.
+    fn takes_value(&self) -> bool;
+}
+
+/// A command line being taken apart.
+pub struct Getopt<'a, F: Flag> {
+    known: &'static [F],
+    args: &'a [Vec<u8>],
+    /// Next argument to look at.
+    next: usize,
+    /// What is left of a bundle of letters.
+    bundle: &'a [u8],
+    operands: Vec<&'a [u8]>,
+    /// The first operand ends the flags.
+    posix: bool,
+}
+
+/// What is wrong with a command line, as `getopt_long` words it, without the program's name in front.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bad(pub Vec<u8>);
+
+impl Bad {
+    fn of(parts: &[&[u8]]) -> Self {
+        Bad(parts.concat())
+    }
+}
+
+/// A flag of the command line, and its value; empty for a flag without one.
+pub type Found<'a, F> = (&'static F, &'a [u8]);
+
+/// The environment asks for what POSIX wants: the first operand ends the flags.
+pub fn is_posix() -> bool {
+    std::env::var_os("POSIXLY_CORRECT").is_some()
+}
+
+impl<'a, F: Flag> Getopt<'a, F> {
+    /// `args` are those after the program's name. Where `posix`, the first operand ends the flags. Of `known`, long
+    /// names stand in the order in which an ambiguous one lists them; if none has a long name, two dashes begin none.
+    pub fn new(known: &'static [F], args: &'a [Vec<u8>], posix: bool) -> Self {
+        Getopt { known, args, next: 0, bundle: b"", operands: Vec::new(), posix }
+    }
+
+    /// The next flag, or `None` when only operands are left.
+    pub fn flag(&mut self) -> Result<Option<Found<'a, F>>, Bad> {
+        if !self.bundle.is_empty() {
+            return self.letter().map(Some);
+        }
+        while let Some(arg) = self.args.get(self.next) {
+            self.next += 1;
+            match arg.as_slice() {
+                b"--" => break,
+                [b'-', b'-', long @ ..] if self.known.iter().any(|flag| flag.name().is_some()) => {
+                    return self.long(long).map(Some);
+                }
+                [b'-', bundle @ ..] if !bundle.is_empty() => {
+                    self.bundle = bundle;
+                    return self.letter().map(Some);
+                }
+                operand => self.operands.push(operand),
+            }
+            if self.posix {
+                break;
+            }
+        }
+        self.operands.extend(self.rest().iter().map(Vec::as_slice));
+        self.next = self.args.len();
+        Ok(None)
+    }
+
+    /// The argument that held the last flag or its value, for those who stop at a flag.
+    pub fn last(&self) -> &'a [u8] {
+        self.next.checked_sub(1).and_then(|at| self.args.get(at)).map_or(b"", Vec::as_slice)
+    }
+
+    /// The arguments not looked at yet.
+    pub fn rest(&self) -> &'a [Vec<u8>] {
+        &self.args[self.next..]
+    }
+
+    /// What is no flag, in order. Complete when `flag` has said `None`.
+    pub fn into_operands(self) -> Vec<Vec<u8>> {
+        self.operands.into_iter().map(<[u8]>::to_vec).collect()
+    }
+
+    fn letter(&mut self) -> Result<Found<'a, F>, Bad> {
+        let (letter, left) = (self.bundle[0], &self.bundle[1..]);
+        self.bundle = b"";
+        let Some(flag) = self.known.iter().find(|flag| flag.letter() == Some(letter)) else {
+            return Err(Bad::of(&[b"invalid option -- '", &[letter], b"'"]));
+        };
+        if !flag.takes_value() {
+            self.bundle = left;
+            return Ok((flag, b""));
+        }
+        if !left.is_empty() {
+            return Ok((flag, left));
+        }
+        match self.argument() {
+            Some(value) => Ok((flag, value)),
+            None => Err(Bad::of(&[b"option requires an argument -- '", &[letter], b"'"])),
+        }
+    }
+
+    fn long(&mut self, text: &'a [u8]) -> Result<Found<'a, F>, Bad> {
+        let (name, value) = match text.iter().position(|&byte| byte == b'=') {
+            Some(at) => (&text[..at], Some(&text[at + 1..])),
+            None => (text, None),
+        };
+        let flag = find_long(self.known, name, text)?;
+        let full = flag.name().unwrap_or_default().as_bytes();
+        match (flag.takes_value(), value) {
+            (false, None) => Ok((flag, b"")),
+            (false, Some(_)) => Err(Bad::of(&[b"option '--", full, b"' doesn't allow an argument"])),
+            (true, Some(value)) => Ok((flag, value)),
+            (true, None) => match self.argument() {
+                Some(value) => Ok((flag, value)),
+                None => Err(Bad::of(&[b"option '--", full, b"' requires an argument"])),
+            },
+        }
+    }
+
+    fn argument(&mut self) -> Option<&'a [u8]> {
+        let value = self.args.get(self.next)?;
+        self.next += 1;
+        Some(value)
+    }
+}
+
+/// The flag with this long name, or the only one whose name begins with it. `text` is the name with its value, which
+/// is what messages quote.
+fn find_long<F: Flag>(known: &'static [F], name: &[u8], text: &[u8]) -> Result<&'static F, Bad> {
+    let named = || known.iter().filter_map(|flag| Some((flag, flag.name()?)));
+    if let Some((flag, _)) = named().find(|(_, long)| long.as_bytes() == name) {
+        return Ok(flag);
+    }
+    let meant = || named().filter(|(_, long)| long.as_bytes().starts_with(name));
+    let mut first_two = meant();
+    match (first_two.next(), first_two.next()) {
+        (Some((flag, _)), None) => Ok(flag),
+        (None, _) => Err(Bad::of(&[b"unrecognized option '--", text, b"'"])),
+        (Some(_), Some(_)) => {
+            let names: String = meant().map(|(_, long)| format!(" '--{long}'")).collect();
+            Err(Bad::of(&[b"option '--", text, b"' is ambiguous; possibilities:", names.as_bytes()]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Small(Option<u8>, Option<&'static str>, bool);
+
+    impl Flag for Small {
+        fn letter(&self) -> Option<u8> {
+            self.0
+        }
+
+        fn name(&self) -> Option<&'static str> {
+            self.1
+        }
+
+        fn takes_value(&self) -> bool {
+            self.2
+        }
+    }
+
+    static KNOWN: &[Small] = &[
+        Small(Some(b'd'), Some("delimiter"), true),
+        Small(Some(b'0'), Some("print0"), false),
+        Small(Some(b'x'), None, false),
+        Small(None, Some("print"), false),
+        Small(None, Some("dark"), false),
+    ];
+
+    /// Each flag with its value, then the operands.
+    fn read(known: &'static [Small], line: &str, posix: bool) -> Result<String, String> {
+        let args: Vec<Vec<u8>> = line.split(' ').filter(|arg| !arg.is_empty()).map(|arg| arg.into()).collect();
+        let mut getopt = Getopt::new(known, &args, posix);
+        let mut text = String::new();
+        while let Some((flag, value)) = getopt.flag().map_err(|Bad(why)| String::from_utf8(why).unwrap())? {
+            let name = flag.name().map_or_else(|| char::from(flag.letter().unwrap()).to_string(), str::to_owned);
+            text += &format!("{name}={} ", String::from_utf8_lossy(value));
+        }
+        let operands = getopt.into_operands().join(&b' ');
+        Ok(format!("{text}[{}]", String::from_utf8_lossy(&operands)))
+    }
+
+    fn ok(line: &str) -> String {
+        read(KNOWN, line, false).unwrap()
+    }
+
+    fn bad(line: &str) -> String {
+        read(KNOWN, line, false).unwrap_err()
+    }
+
+    #[test]
+    fn flags_and_operands_come_in_any_order() {
+        assert_eq!(ok("a -x0 b -d, c -d ; --print0"), "x= print0= delimiter=, delimiter=; print0= [a b c]");
+        assert_eq!(ok("-x -- -0 --print0 --"), "x= [-0 --print0 --]");
+        assert_eq!(ok("- -x"), "x= [-]");
+        assert_eq!(read(KNOWN, "-x a -0", true).unwrap(), "x= [a -0]");
+    }
+
+    #[test]
+    fn letters_bundle_and_values_join() {
+        assert_eq!(ok("-x0d-x b"), "x= print0= delimiter=-x [b]");
+        assert_eq!(ok("-xd -0"), "x= delimiter=-0 []");
+    }
+
+    #[test]
+    fn long_names_may_be_cut_short_unless_ambiguous() {
+        assert_eq!(ok("--de=: --print --print0"), "delimiter=: print= print0= []");
+        assert_eq!(ok("--delimiter -x"), "delimiter=-x []");
+        assert_eq!(bad("--d=1"), "option '--d=1' is ambiguous; possibilities: '--delimiter' '--dark'");
+    }
+
+    #[test]
+    fn mistakes_read_as_glibcs() {
+        assert_eq!(bad("-q"), "invalid option -- 'q'");
+        assert_eq!(bad("-:"), "invalid option -- ':'");
+        assert_eq!(bad("-d"), "option requires an argument -- 'd'");
+        assert_eq!(bad("--nope=3"), "unrecognized option '--nope=3'");
+        assert_eq!(bad("---"), "unrecognized option '---'");
+        assert_eq!(bad("--print0=3"), "option '--print0' doesn't allow an argument");
+        assert_eq!(bad("--delim"), "option '--delimiter' requires an argument");
+    }
+
+    #[test]
+    fn without_long_names_two_dashes_begin_none() {
+        static LETTERS: &[Small] = &[Small(Some(b'x'), None, false)];
+        assert_eq!(read(LETTERS, "--x", false).unwrap_err(), "invalid option -- '-'");
+        assert_eq!(read(LETTERS, "-x -- --x", false).unwrap(), "x= [--x]");
+    }
+
+    #[test]
+    fn the_last_argument_is_where_a_flag_or_its_value_was() {
+        let args = [b"-xd".to_vec(), b"v".to_vec(), b"-q".to_vec()];
+        let mut getopt = Getopt::new(KNOWN, &args, false);
+        assert_eq!(getopt.last(), b"");
+        assert!(getopt.flag().is_ok_and(|found| found.is_some()));
+        assert_eq!(getopt.last(), b"-xd");
+        assert!(getopt.flag().is_ok_and(|found| found.is_some_and(|(_, value)| value == b"v")));
+        assert_eq!((getopt.last(), getopt.rest()), (&b"v"[..], &args[2..]));
+    }
+}
