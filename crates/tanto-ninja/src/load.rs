@@ -22,6 +22,9 @@ pub use self::version::NINJA_VERSION;
 /// How deep manifests may include each other; one that includes itself gets there.
 const DEEPEST_INCLUDE: usize = 1000;
 
+/// How many includes there may be in all: files that include each other twice, and so on, double with each level.
+const MOST_INCLUDES: u32 = 1 << 20;
+
 /// The longest manifest, in bytes.
 const LONGEST_MANIFEST: u64 = u32::MAX as u64;
 
@@ -51,6 +54,7 @@ pub fn load<'t>(
         lexer: Lexer::new(manifest, text),
         scope: ScopeId::TOP,
         includers: Vec::new(),
+        includes: 0,
         pools: Map::default(),
         scratch: Scratch::default(),
     };
@@ -75,6 +79,8 @@ struct Loader<'t, 'a> {
     scope: ScopeId,
     /// Where to go on when the file ends, the innermost last.
     includers: Vec<(Lexer<'t>, ScopeId)>,
+    /// How many there were so far.
+    includes: u32,
     pools: Map<Text<'t>, PoolId>,
     scratch: Scratch<'t>,
 }
@@ -117,8 +123,13 @@ impl<'t> Loader<'t, '_> {
     fn include(&mut self, scope: ScopeId) -> Result<()> {
         let raw = self.lexer.path()?;
         let path = self.evaluate(raw, &[])?;
-        if self.includers.len() >= DEEPEST_INCLUDE {
-            let limit = format!("': more than {DEEPEST_INCLUDE} files include each other");
+        self.includes += 1;
+        let limit = match (self.includers.len() >= DEEPEST_INCLUDE, self.includes > MOST_INCLUDES) {
+            (true, _) => Some(format!("': more than {DEEPEST_INCLUDE} files include each other")),
+            (_, true) => Some(format!("': more than {MOST_INCLUDES} includes")),
+            _ => None,
+        };
+        if let Some(limit) = limit {
             return Err(self.lexer.error(&[b"loading '", path, limit.as_bytes()]));
         }
         let text = self.text_of(path)?;

@@ -109,6 +109,19 @@ fn a_manifest_that_includes_itself_is_refused() {
     refuse("subninja input\n", &error.replace("include input\n ", "subninja input\n  "));
 }
 
+#[test]
+fn includes_that_double_with_each_level_are_refused() {
+    let mut files = Files::default();
+    for level in 0..40 {
+        let text = format!("include {0}\ninclude {0}\n", level + 1);
+        files.0.insert(level.to_string().into(), text.into());
+    }
+    files.0.insert("40".into(), "".into());
+    let arena = Bump::new();
+    let error = load(&arena, &mut files, b"0", LoadOptions::default(), &mut |_| {}).err().expect("an error");
+    assert!(error.to_string().contains("more than 1048576 includes"), "{error}");
+}
+
 const RULES: &str = "rule c\n  command = c $in $out $x\n";
 
 /// As `refuse`, behind two lines that make the rule `c`.
