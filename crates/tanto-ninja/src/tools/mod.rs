@@ -1,6 +1,7 @@
 //! Ninja's `-t` tools: the table of them, and what they share. Does not know how the program was started, nor how a
 //! build is run.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use crate::disk::Disk;
@@ -56,6 +57,21 @@ pub struct Tool {
     /// What it needs.
     pub when: When,
     run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+}
+
+impl PartialEq for Tool {
+    /// No two tools have one name.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Tool {}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.name)
+    }
 }
 
 /// What the command line says that tools care about.

@@ -20,7 +20,6 @@ use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
-use tanto_ninja::tools::Tool;
 use tanto_record::ninja::{NinjaView, Verbosity};
 
 use crate::build::logs::Logs;
@@ -160,7 +159,7 @@ impl Session<'_> {
 
     /// Nothing may be written: a dry run, or a tool that only answers.
     fn only_reads(&self) -> bool {
-        self.options.dry_run || tool::named(self.options).is_some_and(Tool::only_answers)
+        self.options.dry_run || self.options.tool.as_ref().is_some_and(|call| call.tool.only_answers())
     }
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {

@@ -1,6 +1,7 @@
 //! Flags as typed: read from words into fields, with nothing decided. Does not know defaults, nor config files.
 
 use tanto_ninja::getopt::Getopt;
+use tanto_ninja::tools::Tool;
 
 use crate::flags::modes::{self, Debug, Warning};
 use crate::flags::stop::Halt;
@@ -11,7 +12,7 @@ use crate::settings::layer::{Layer, Origin};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
     /// Which.
-    pub name: &'static str,
+    pub tool: &'static Tool,
     /// What its messages call it: the argument that named it (`clean`, or `-tclean`).
     pub argv0: Vec<u8>,
     /// What follows.
@@ -115,7 +116,7 @@ impl Reader<'_> {
 }
 
 fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, Halt> {
-    Ok(ToolCall { name: modes::tool(name)?, argv0: getopt.last().to_vec(), args: getopt.rest().to_vec() })
+    Ok(ToolCall { tool: modes::tool(name)?, argv0: getopt.last().to_vec(), args: getopt.rest().to_vec() })
 }
 
 /// What ninja says of a wrong value; our own flags say what they expect.

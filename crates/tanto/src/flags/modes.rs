@@ -2,7 +2,7 @@
 //! mode changes or how a tool answers.
 
 use tanto_ninja::spell;
-use tanto_ninja::tools;
+use tanto_ninja::tools::{self, Tool};
 
 use crate::flags::stop::Halt;
 
@@ -83,11 +83,11 @@ pub fn warning(word: &[u8]) -> Result<Warning, Halt> {
 }
 
 /// The tool `-t` names.
-pub fn tool(name: &[u8]) -> Result<&'static str, Halt> {
+pub fn tool(name: &[u8]) -> Result<&'static Tool, Halt> {
     if name == b"list" {
         return Err(Halt::Text { text: tools::list(), code: 0 });
     }
-    tools::find(name).map(|tool| tool.name).map_err(|error| Halt::Fatal(error.text))
+    tools::find(name).map_err(|error| Halt::Fatal(error.text))
 }
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`

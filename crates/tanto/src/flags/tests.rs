@@ -150,7 +150,7 @@ fn a_dry_run_takes_no_tokens() {
 
 #[test]
 fn a_tool_ends_the_flags() {
-    let call = |args| meant(args).tool.map(|call| (call.name, call.argv0, call.args)).expect("a tool");
+    let call = |args| meant(args).tool.map(|call| (call.tool.name, call.argv0, call.args)).expect("a tool");
     assert_eq!(
         call(&["-t", "clean", "-n", "--", "x"]),
         ("clean", b"clean".to_vec(), vec![b"-n".to_vec(), b"--".to_vec(), b"x".to_vec()])
