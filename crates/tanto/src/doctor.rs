@@ -6,10 +6,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use tanto_ninja::load::NINJA_VERSION;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::cpu;
 
-use crate::flags::door::{Door, NINJA_VERSION};
+use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};

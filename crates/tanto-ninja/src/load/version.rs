@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 
-/// The ninja whose language this is; `ninja_required_version` is compared with it.
-pub const NINJA_VERSION: &str = "1.13.2";
+/// The ninja that we stand for, as it writes its version: `ninja_required_version` is compared with it, and programs
+/// that write build files ask for it. The suffix tells them (scikit-build and others) of its jobserver client.
+pub const NINJA_VERSION: &str = "1.13.2.git.kitware.jobserver-pipe-1";
 
 /// Major and minor number of a version, read as leniently as C's `atoi` reads.
 pub(crate) fn parse(version: &[u8]) -> (i32, i32) {
@@ -91,17 +92,11 @@ mod tests {
         assert!(check(b"1.5.1", &mut warn).is_ok());
         let error = check(b"1.14", &mut warn).unwrap_err();
         assert!(error.fatal);
-        assert_eq!(
-            error.to_string(),
-            "ninja version (1.13.2) incompatible with build file ninja_required_version version (1.14)."
-        );
+        let end = ") incompatible with build file ninja_required_version version (1.14).";
+        assert_eq!(error.to_string(), format!("ninja version ({NINJA_VERSION}{end}"));
         assert!(check(b"2.0", &mut warn).is_err());
         assert!(check(b"0.9", &mut warn).is_ok());
-        assert_eq!(
-            warnings,
-            [b"ninja executable version (1.13.2) greater than build file ninja_required_version (0.9); versions may \
-               be incompatible."
-                .to_vec()]
-        );
+        let end = ") greater than build file ninja_required_version (0.9); versions may be incompatible.";
+        assert_eq!(warnings, [format!("ninja executable version ({NINJA_VERSION}{end}").into_bytes()]);
     }
 }

@@ -1,5 +1,7 @@
 //! The two doors of the program: ninja's name, and Tanto's own.
 
+use tanto_ninja::load::NINJA_VERSION;
+
 /// Under which name the program was called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Door {
@@ -8,10 +10,6 @@ pub enum Door {
     /// As `tanto`: the defaults are the best we know.
     Tanto,
 }
-
-/// What `--version` says under the name `ninja`: the version whose behaviour we have, with the suffix that tells
-/// programs (scikit-build and others) of its jobserver client.
-pub const NINJA_VERSION: &str = "1.13.2.git.kitware.jobserver-pipe-1";
 
 impl Door {
     /// The door of `argv[0]`. Some distributions install ninja as `ninja-build`.
