@@ -118,9 +118,9 @@ def wait_for(what, is_so):
         time.sleep(0.02)
 
 
-def waiting(tree, ninja):
-    """Starts a second build and waits until it says that it waits."""
-    second = tree.start(ninja)
+def waiting(tree, ninja, *arguments):
+    """Starts a second build (or tool) and waits until it says that it waits."""
+    second = tree.start(ninja, *arguments)
     wait_for("the second build's message", lambda: "waiting" in second.said())
     return second
 
@@ -144,6 +144,26 @@ def a_waiting_build_can_be_interrupted(ninja):
     assert first.child.poll() is None, "the first build ended too"
     tree.write("go", "")
     assert first.end() == 0, first.said()
+
+
+def a_clean_waits_and_then_follows_the_manifest_of_then(ninja):
+    tree = Tree("clean", MANIFEST, "in", "new")
+    first = tree.begin_held(ninja)
+    second = waiting(tree, ninja, "-t", "clean")
+    tree.write("build.ninja", MANIFEST + "build new: step in\n")
+    tree.write("go", "")
+    assert (first.end(), second.end()) == (0, 0), first.said() + second.said()
+    assert second.said().endswith("Cleaning... 4 files.\n"), second.said()
+    assert not (tree.root / "last").exists() and not (tree.root / "new").exists()
+
+
+def a_tool_with_nothing_to_write_makes_no_directory(ninja):
+    tree = Tree("nothing", MANIFEST, "in")
+    before = tree.state()
+    for tool in ("clean", "cleandead", "recompact", "restat"):
+        tree.run(ninja, "-t", tool)
+    assert tree.start(ninja, "-t", "clean", "-h").end() == 1
+    assert tree.state() == before, "something was written"
 
 
 def a_killed_build_goes_on(ninja):
@@ -222,6 +242,8 @@ def a_log_of_version_6_is_kept(ninja):
 CASES = [
     a_second_build_waits,
     a_waiting_build_can_be_interrupted,
+    a_clean_waits_and_then_follows_the_manifest_of_then,
+    a_tool_with_nothing_to_write_makes_no_directory,
     a_killed_build_goes_on,
     its_own_directory_may_be_deleted,
     answers_write_nothing,

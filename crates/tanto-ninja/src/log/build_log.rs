@@ -48,8 +48,12 @@ impl BuildLog {
         Ok((log, warning.map(Into::into)))
     }
 
-    /// Was there a log that could be read? (`-t recompact` and `-t restat` do nothing, and the latter does not even
-    /// warn, where there was none.)
+    /// Is there a file, of ours or not?
+    pub fn has_file(&self) -> bool {
+        self.status != Status::Missing
+    }
+
+    /// Is there a log that could be read? (`-t restat` does not even warn where there is none.)
     pub fn was_found(&self) -> bool {
         self.status == Status::Sound
     }
@@ -120,7 +124,8 @@ impl BuildLog {
         self.append([], nothing).map_err(prefixed(b"Error writing to build log: "))
     }
 
-    /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a log.
+    /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
+    /// file.
     pub fn recompact(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),

@@ -53,6 +53,11 @@ impl DepsLog {
         Ok((log, warning.map(Into::into)))
     }
 
+    /// Is there a file, of ours or not?
+    pub fn has_file(&self) -> bool {
+        self.status != Status::Missing
+    }
+
     /// What is known of an output.
     pub fn deps(&self, output: NodeId) -> Option<Deps<'_>> {
         self.records.get(output)

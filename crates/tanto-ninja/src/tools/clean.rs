@@ -1,5 +1,6 @@
 //! `-t clean`: removes what the manifest's edges make. Does not ask what was really built.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 
@@ -29,46 +30,47 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     if parsed.has("r") && parsed.operands.is_empty() {
         return Err(Stop::Error("expected a rule to clean".into()));
     }
-    let mut cleaner = Cleaner::start(context)?;
-    match &parsed.operands[..] {
-        [] => cleaner.all(parsed.has("g"))?,
-        rules if parsed.has("r") => rules.iter().try_for_each(|name| cleaner.rule(name))?,
-        targets => cleaner.targets(targets)?,
-    }
-    cleaner.end()
+    let mut cleaner = Cleaner::new(context);
+    let listed = match &parsed.operands[..] {
+        [] => cleaner.all(parsed.has("g")),
+        rules if parsed.has("r") => rules.iter().try_for_each(|name| cleaner.rule(name)),
+        targets => cleaner.targets(targets),
+    };
+    cleaner.carry_out(listed)
 }
 
-/// One run of `clean` or `cleandead`.
+/// What is to be done, in this order.
+enum Step<'c> {
+    /// Remove a file, if it is there.
+    Remove(Cow<'c, [u8]>),
+    /// Print a line for those who want all of it.
+    Tell(Vec<u8>),
+    /// Print an error, which the exit code tells of too.
+    Fail(Vec<u8>),
+}
+
+/// One run of `clean` or `cleandead`: all is listed before anything is done, so that the turn is taken only if there is
+/// something to remove.
 pub(super) struct Cleaner<'a, 'c, 't> {
     context: &'a mut Context<'c, 't>,
-    tried: HashSet<Vec<u8>>,
-    removed: usize,
-    failed: bool,
+    steps: Vec<Step<'c>>,
+    listed: HashSet<Cow<'c, [u8]>>,
 }
 
 impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
-    /// Prints the head line and loads the dyndep files that are there, for the outputs that they add. One that does
-    /// not load is passed over: what is known is cleaned.
-    pub(super) fn start(context: &'a mut Context<'c, 't>) -> io::Result<Self> {
-        let verbose = context.options.verbose || context.options.dry_run;
-        context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;
-        context.out.flush()?;
+    /// Loads the dyndep files that are there, for the outputs that they add. One that does not load is passed over:
+    /// what is known is cleaned.
+    pub(super) fn new(context: &'a mut Context<'c, 't>) -> Self {
         let dyndeps = Dyndeps::new(context.graph);
         for edge in context.graph.edge_ids() {
             let _ = dyndeps.load(context, edge);
         }
-        Ok(Cleaner { context, tried: HashSet::new(), removed: 0, failed: false })
+        Cleaner { context, steps: Vec::new(), listed: HashSet::new() }
     }
 
     /// The graph, with what the dyndep files say.
     pub(super) fn graph(&self) -> &Graph<'t> {
         self.context.graph
-    }
-
-    /// Prints the count; the exit code says whether all went well.
-    pub(super) fn end(self) -> Outcome {
-        writeln!(self.context.out, "{} files.", self.removed)?;
-        Ok(i32::from(self.failed))
     }
 
     fn all(&mut self, generators_too: bool) -> Result<(), Stop> {
@@ -88,16 +90,16 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         let mut walk = Walk::new(self.context.graph);
         for name in names {
             if name.is_empty() {
-                self.fail(b"failed to canonicalize '': empty path")?;
+                self.fail(b"failed to canonicalize '': empty path");
                 continue;
             }
             let mut path = Vec::new();
             canon::canonicalize_into(name, &mut path);
             let Some(target) = self.context.graph.lookup(&path) else {
-                self.fail(&[b"unknown target '".as_slice(), &path, b"'"].concat())?;
+                self.fail(&[b"unknown target '".as_slice(), &path, b"'"].concat());
                 continue;
             };
-            self.say_if_verbose(b"Target ", &path)?;
+            self.tell(b"Target ", &path);
             walk.users_first(target, |node| self.made(node))?;
         }
         Ok(())
@@ -107,7 +109,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     fn made(&mut self, node: NodeId) -> Result<&'t [NodeId], Stop> {
         let Some(edge) = self.context.graph.node(node).in_edge else { return Ok(&[]) };
         if !self.context.graph.edge(edge).is_phony() {
-            self.remove(self.context.graph.path(node))?;
+            self.remove(self.context.graph.path(node).into());
             self.side_files(edge)?;
         }
         Ok(self.context.graph.edge(edge).ins)
@@ -116,9 +118,10 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     /// Removes what all rules of this name make, in whatever scope they are, if the top scope has it.
     fn rule(&mut self, name: &[u8]) -> Result<(), Stop> {
         if self.top_rule(name).is_none() {
-            return self.fail(&[b"unknown rule '", name, b"'"].concat());
+            self.fail(&[b"unknown rule '", name, b"'"].concat());
+            return Ok(());
         }
-        self.say_if_verbose(b"Rule ", name)?;
+        self.tell(b"Rule ", name);
         for edge in self.context.graph.edge_ids() {
             if self.context.rule_name(edge) == name {
                 self.edge(edge)?;
@@ -133,7 +136,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
 
     fn edge(&mut self, edge: EdgeId) -> Result<(), Stop> {
         for &out in self.context.graph.edge(edge).outs {
-            self.remove(self.context.graph.path(out))?;
+            self.remove(self.context.graph.path(out).into());
         }
         self.side_files(edge)
     }
@@ -143,18 +146,76 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         for name in [b"depfile".as_slice(), b"rspfile"] {
             let path = self.context.graph.binding(edge, name, Escape::None)?;
             if !path.is_empty() {
-                self.remove(&path)?;
+                self.remove(path.into());
             }
         }
         Ok(())
     }
 
-    /// Removes a file once, and reports it; in a dry run only reports it.
-    pub(super) fn remove(&mut self, path: &[u8]) -> Result<(), Stop> {
-        if !self.tried.insert(path.to_vec()) {
-            return Ok(());
+    /// Lists a file; once is enough.
+    pub(super) fn remove(&mut self, path: Cow<'c, [u8]>) {
+        if self.listed.insert(path.clone()) {
+            self.steps.push(Step::Remove(path));
         }
-        let found = match self.context.options.dry_run {
+    }
+
+    fn tell(&mut self, what: &[u8], name: &[u8]) {
+        self.steps.push(Step::Tell([what, name].concat()));
+    }
+
+    fn fail(&mut self, text: &[u8]) {
+        self.steps.push(Step::Fail(text.into()));
+    }
+
+    /// Does what is listed, and prints how many files went; the exit code says whether all went well. If the listing
+    /// came to an early end, so does this, behind what was listed.
+    pub(super) fn carry_out(self, listed: Result<(), Stop>) -> Outcome {
+        let Cleaner { context, steps, .. } = self;
+        let dry_run = context.options.dry_run;
+        if !dry_run && is_something_there(context, &steps) {
+            context.about_to_write(context.builddir())?;
+        }
+        let verbose = context.options.verbose || dry_run;
+        context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;
+        context.out.flush()?;
+        let mut work = Work { context, verbose, dry_run, removed: 0, failed: false };
+        steps.iter().try_for_each(|step| work.step(step))?;
+        listed?;
+        writeln!(work.context.out, "{} files.", work.removed)?;
+        Ok(i32::from(work.failed))
+    }
+}
+
+/// Is one of the files to be removed there? One that cannot be looked at may be.
+fn is_something_there(context: &mut Context<'_, '_>, steps: &[Step<'_>]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Remove(path) => !context.disk.mtime(path).is_ok_and(|mtime| mtime == 0),
+        Step::Tell(_) | Step::Fail(_) => false,
+    })
+}
+
+/// The steps being done.
+struct Work<'a, 'c, 't> {
+    context: &'a mut Context<'c, 't>,
+    verbose: bool,
+    /// It is only said what would be removed.
+    dry_run: bool,
+    removed: usize,
+    failed: bool,
+}
+
+impl Work<'_, '_, '_> {
+    fn step(&mut self, step: &Step<'_>) -> io::Result<()> {
+        match step {
+            Step::Remove(path) => self.remove(path),
+            Step::Tell(line) if self.verbose => self.context.out.write_all(&[line, b"\n".as_slice()].concat()),
+            Step::Tell(_) => Ok(()),
+            Step::Fail(text) => self.fail(text),
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) -> io::Result<()> {
+        let found = match self.dry_run {
             true => self.context.disk.mtime(path).map(|mtime| mtime != 0),
             false => self.context.disk.remove(path),
         };
@@ -162,29 +223,16 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
             Ok(false) => Ok(()),
             Ok(true) => {
                 self.removed += 1;
-                self.say_if_verbose(b"Remove ", path)
+                self.step(&Step::Tell([b"Remove ", path].concat()))
             }
-            Err(error) => self.could_not(path, &error),
-        }
-    }
-
-    fn could_not(&mut self, path: &[u8], error: &io::Error) -> Result<(), Stop> {
-        if self.context.options.dry_run {
             // A file that cannot be looked at counts as missing.
-            return Ok(self.context.error(&stat_failed(path, error))?);
+            Err(error) if self.dry_run => self.context.error(&stat_failed(path, &error)),
+            Err(error) => self.fail(&text_of(&error)),
         }
-        self.fail(&text_of(error))
     }
 
-    fn fail(&mut self, text: &[u8]) -> Result<(), Stop> {
+    fn fail(&mut self, text: &[u8]) -> io::Result<()> {
         self.failed = true;
-        Ok(self.context.error(text)?)
-    }
-
-    fn say_if_verbose(&mut self, what: &[u8], name: &[u8]) -> Result<(), Stop> {
-        if self.context.options.verbose || self.context.options.dry_run {
-            self.context.out.write_all(&[what, name, b"\n"].concat())?;
-        }
-        Ok(())
+        self.context.error(text)
     }
 }

@@ -6,15 +6,15 @@ use crate::graph::Graph;
 
 pub(super) fn run(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
     let build_log = context.build_log;
-    let mut cleaner = Cleaner::start(context)?;
+    let mut cleaner = Cleaner::new(context);
     let named = named_by_edges(cleaner.graph());
     for (path, _) in build_log.entries() {
         let is_named = cleaner.graph().lookup(path).is_some_and(|node| named[node.index()]);
         if !is_named {
-            cleaner.remove(path)?;
+            cleaner.remove(path.into());
         }
     }
-    cleaner.end()
+    cleaner.carry_out(Ok(()))
 }
 
 /// For each node, whether an edge has it as an output or input. The deps log may know more paths than the edges.

@@ -5,7 +5,6 @@ use super::{Context, Outcome, Stop, stat_failed};
 use tanto_sys::error::text as text_of;
 
 use crate::error::Error;
-use crate::graph::{Graph, ScopeId};
 use crate::log::{BuildLog, DepsLog};
 
 /// The version of a new build log. These tools make none.
@@ -17,22 +16,23 @@ const RESTAT_FLAGS: Flags = Flags {
 };
 
 pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
-    let builddir = builddir(context.graph);
+    let builddir = context.builddir();
     make_builddir(context, builddir)?;
-    let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
-    context.warn_if(warning)?;
-    if !context.options.dry_run {
-        recompact_build_log(context, &mut log)?;
-    }
-    let (mut log, warning) = DepsLog::load(&log_path(builddir, b".ninja_deps"), context.graph)?;
-    context.warn_if(warning)?;
-    if !context.options.dry_run {
-        log.recompact(context.graph)?;
-    }
+    recompact_build_log(context, builddir)?;
+    recompact_deps_log(context, builddir)?;
     Ok(0)
 }
 
-fn recompact_build_log(context: &mut Context<'_, '_>, log: &mut BuildLog) -> Outcome {
+fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
+    let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
+    let writes = log.has_file() && !context.options.dry_run;
+    if writes {
+        context.about_to_write(builddir)?;
+    }
+    context.warn_if(warning)?;
+    if !writes {
+        return Ok(());
+    }
     let mut failed = Vec::new();
     let Context { graph, disk, .. } = context;
     log.recompact(&mut |path| {
@@ -42,26 +42,38 @@ fn recompact_build_log(context: &mut Context<'_, '_>, log: &mut BuildLog) -> Out
     for text in failed {
         context.error(&text)?;
     }
-    Ok(0)
+    Ok(())
+}
+
+fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
+    let (mut log, warning) = DepsLog::load(&log_path(builddir, b".ninja_deps"), context.graph)?;
+    let writes = log.has_file() && !context.options.dry_run;
+    if writes {
+        context.about_to_write(builddir)?;
+    }
+    context.warn_if(warning)?;
+    if writes {
+        log.recompact(context.graph)?;
+    }
+    Ok(())
 }
 
 pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = RESTAT_FLAGS.parse(context, args)?;
     let builddir = parsed.value("builddir").unwrap_or_default();
     let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
+    let writes = log.has_file() && !context.options.dry_run;
+    if writes {
+        context.about_to_write(builddir)?;
+    }
     if log.was_found() {
         context.warn_if(warning)?;
     }
-    if !context.options.dry_run {
+    if writes {
         let outputs: Vec<&[u8]> = parsed.operands.iter().map(Vec::as_slice).collect();
         log.restat(context.disk, &outputs)?;
     }
     Ok(0)
-}
-
-/// The manifest's `builddir`; empty where it sets none.
-fn builddir<'t>(graph: &Graph<'t>) -> &'t [u8] {
-    graph.scopes[ScopeId::TOP.index()].variables.get(b"builddir".as_slice()).copied().unwrap_or_default()
 }
 
 fn make_builddir(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {

@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use tanto_sys::error::text as text_of;
 
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Graph, NodeId};
+use crate::graph::{EdgeId, Graph, NodeId, ScopeId};
 use crate::log::{BuildLog, DepsLog};
 use crate::spell;
 use crate::targets::{self, Hints};
@@ -107,10 +107,25 @@ pub struct Context<'c, 't> {
     pub out: &'c mut dyn Write,
     /// Standard error.
     pub err: &'c mut dyn Write,
+    /// Waits until nobody else is building in a build directory (empty: the current one). True if that took a wait:
+    /// what was loaded may have changed. A tool asks before it writes anything there.
+    pub take_turn: &'c mut dyn FnMut(&[u8]) -> bool,
+}
+
+/// How a run of a tool ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// It had to wait for its turn, and has neither written nor printed anything: it is to be run again on what is
+    /// there now.
+    Again,
 }
 
 /// Why a tool ended early.
 enum Stop {
+    /// See `Ended::Again`.
+    Again,
     /// `ninja: error: ...` or `ninja: fatal: ...`
     Error(Error),
     /// The tool's usage goes to standard output.
@@ -193,29 +208,38 @@ impl Tool {
         !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
     }
 
-    /// Runs the tool and says the exit code; its messages are written. An error is standard output's or standard
-    /// error's (a closed pipe, a full disk).
-    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<i32> {
-        let code = match (self.run)(context, args) {
-            Ok(code) => code,
-            Err(stop) => {
-                context.report(stop)?;
-                1
-            }
+    /// Runs the tool; its messages are written. An error is standard output's or standard error's (a closed pipe, a
+    /// full disk).
+    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<Ended> {
+        let ended = match (self.run)(context, args) {
+            Ok(code) => Ended::Code(code),
+            Err(stop) => context.report(stop)?,
         };
         context.out.flush()?;
-        Ok(code)
+        Ok(ended)
     }
 }
 
 impl<'t> Context<'_, 't> {
-    fn report(&mut self, stop: Stop) -> io::Result<()> {
+    fn report(&mut self, stop: Stop) -> io::Result<Ended> {
         match stop {
-            Stop::Error(Error { text, fatal: false }) => self.say(b"error", &text),
-            Stop::Error(Error { text, fatal: true }) => self.say(b"fatal", &text),
-            Stop::Usage(text) => self.out.write_all(text.as_bytes()),
-            Stop::Io(error) => Err(error),
+            Stop::Again => return Ok(Ended::Again),
+            Stop::Error(Error { text, fatal: false }) => self.say(b"error", &text)?,
+            Stop::Error(Error { text, fatal: true }) => self.say(b"fatal", &text)?,
+            Stop::Usage(text) => self.out.write_all(text.as_bytes())?,
+            Stop::Io(error) => return Err(error),
         }
+        Ok(Ended::Code(1))
+    }
+
+    /// To be called before the first byte is written below `builddir`, and before anything is printed.
+    fn about_to_write(&mut self, builddir: &[u8]) -> std::result::Result<(), Stop> {
+        if (self.take_turn)(builddir) { Err(Stop::Again) } else { Ok(()) }
+    }
+
+    /// The manifest's `builddir`; empty where it sets none.
+    fn builddir(&self) -> &'t [u8] {
+        self.graph.variable(ScopeId::TOP, b"builddir").unwrap_or_default()
     }
 
     /// A line on standard error, behind everything printed so far.

@@ -1,18 +1,23 @@
 //! The tools on small manifests and a disk in memory: what they print, remove and answer.
 
+use std::cell::RefCell;
+
 use bumpalo::Bump;
 
-use super::{Context, Options, TOOLS, find, list};
+use super::{Context, Ended, Options, TOOLS, find, list};
 use crate::disk::VirtualDisk;
 use crate::load;
 use crate::log::{BuildLog, DepsLog, Entry};
 
 /// What a run left.
 struct Ran {
+    /// `AGAIN` if the tool had to wait.
     code: i32,
     out: String,
     err: String,
 }
+
+const AGAIN: i32 = -1;
 
 /// A build directory, and what the logs say of it.
 struct Room {
@@ -22,6 +27,10 @@ struct Room {
     /// Output, its mtime, and what its compiler read.
     read: Vec<(&'static str, i64, Vec<&'static str>)>,
     options: Options,
+    /// The build directories that tools took the turn in.
+    turns: RefCell<Vec<String>>,
+    /// Somebody else is building when a tool wants its turn.
+    busy: bool,
 }
 
 impl Room {
@@ -29,7 +38,7 @@ impl Room {
         let disk = VirtualDisk::new();
         disk.put("build.ninja", manifest);
         let options = Options { manifest: b"build.ninja".into(), ..Options::default() };
-        Room { disk, built: Vec::new(), read: Vec::new(), options }
+        Room { disk, built: Vec::new(), read: Vec::new(), options, turns: RefCell::default(), busy: false }
     }
 
     fn run(&self, line: &str) -> Ran {
@@ -58,8 +67,15 @@ impl Room {
             options: &Options { called: name.into(), ..self.options.clone() },
             out: &mut out,
             err: &mut err,
+            take_turn: &mut |builddir| {
+                self.turns.borrow_mut().push(String::from_utf8(builddir.into()).unwrap());
+                self.busy
+            },
         };
-        let code = find(name.as_bytes()).unwrap().run(&mut context, &args).unwrap();
+        let code = match find(name.as_bytes()).unwrap().run(&mut context, &args).unwrap() {
+            Ended::Code(code) => code,
+            Ended::Again => AGAIN,
+        };
         Ran { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
     }
 
@@ -68,6 +84,13 @@ impl Room {
         let ran = self.run(line);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}: {}", ran.out);
         ran.out
+    }
+
+    /// The build directories that a run takes the turn in.
+    fn turns(&self, line: &str) -> Vec<String> {
+        self.turns.borrow_mut().clear();
+        self.run(line);
+        self.turns.take()
     }
 
     /// What a run complains of that does not.
@@ -402,6 +425,33 @@ fn clean_goes_on_after_a_mistake() {
 }
 
 #[test]
+fn clean_takes_its_turn_only_if_there_is_something_to_remove() {
+    let mut room = room("builddir = out\nbuild a.o: cc a.c\n");
+    assert!(room.turns("clean").is_empty());
+    room.disk.put("a.o", "");
+    assert!(room.turns("clean -h").is_empty());
+    assert!(room.turns("clean nope").is_empty());
+    room.options.dry_run = true;
+    assert!(room.turns("clean").is_empty());
+    room.options.dry_run = false;
+    assert_eq!(room.turns("clean"), ["out"]);
+}
+
+#[test]
+fn a_tool_that_had_to_wait_has_done_nothing_and_is_run_again() {
+    let mut room = workshop();
+    room.built = vec!["old"];
+    room.disk.put("old", "");
+    room.busy = true;
+    let before = room.left();
+    for tool in ["clean", "clean nope x", "cleandead"] {
+        let ran = room.run(tool);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (AGAIN, "", ""), "{tool}");
+    }
+    assert_eq!(room.left(), before);
+}
+
+#[test]
 fn cleandead_removes_what_only_the_log_names() {
     let mut room = workshop();
     room.built = vec!["x", "a.c", "old", "gone", "header"];
@@ -517,6 +567,10 @@ fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
     assert_eq!(room.out("recompact"), "");
     assert_eq!(dir.log(), LOG);
     room.options.dry_run = false;
+    room.busy = true;
+    assert_eq!(room.run("recompact").code, AGAIN);
+    assert_eq!(dir.log(), LOG);
+    room.busy = false;
     assert_eq!(room.out("recompact"), "");
     assert_eq!(dir.log(), "# ninja log v7\n1\t2\t3\tx\tb\n");
 }
@@ -532,7 +586,11 @@ fn restat_takes_the_mtimes_of_now() {
     assert_eq!(dir.log(), LOG);
     room.options.dry_run = false;
     room.disk.put("x", "");
+    room.busy = true;
+    assert_eq!(room.run(&restat).code, AGAIN);
+    assert_eq!(dir.log(), LOG);
+    room.busy = false;
     assert_eq!(room.out(&restat), "");
     assert_eq!(dir.log(), "# ninja log v7\n1\t2\t1\tx\tb\n1\t2\t3\told\ta\n");
-    assert_eq!(room.out(&format!("restat --builddir={}/none", dir.0.display())), "");
+    assert!(room.turns(&format!("restat --builddir={}/none", dir.0.display())).is_empty());
 }

@@ -74,7 +74,6 @@ pub fn run(options: &Options) -> i32 {
 impl Session<'_> {
     fn whole(&mut self) -> Step<()> {
         self.enter_directory()?;
-        self.tool_after_flags()?;
         let mut rounds = 0;
         while rounds < MOST_ROUNDS {
             match self.round()? {
@@ -101,20 +100,28 @@ impl Session<'_> {
 
     /// One load of the manifest and, unless it turns out that it must be loaded again, everything after it.
     fn round(&mut self) -> Step<Round> {
+        if let Some(round) = self.tool_after_flags()? {
+            return Ok(round);
+        }
         // The log counts from here, as ninja's does.
         self.clock = RealClock::start();
         let arena = Bump::new();
         let mut graph = self.load(&arena)?;
-        self.tool_after_load(&mut graph)?;
+        if let Some(round) = self.tool_after_load(&mut graph)? {
+            return Ok(round);
+        }
         let builddir = graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
         if !self.only_reads() {
             self.make_builddir(builddir)?;
-            if self.take_turn(builddir) {
+            // A tool takes its turn when it is about to write.
+            if self.options.tool.is_none() && self.take_turn(builddir) {
                 return Ok(Round::AgainAfterWait);
             }
         }
         let mut logs = self.load_logs(&mut graph, builddir)?;
-        self.tool_after_logs(&mut graph, &logs)?;
+        if let Some(round) = self.tool_after_logs(&mut graph, &logs)? {
+            return Ok(round);
+        }
         if !self.options.dry_run {
             self.open_logs(&mut logs, &mut graph)?;
         }

@@ -6,45 +6,42 @@ use bumpalo::Bump;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::graph::{Graph, ScopeId};
 use tanto_ninja::log::{BuildLog, DepsLog};
-use tanto_ninja::tools::{Context, Options, When};
+use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::ninja::Verbosity;
 
 use super::logs::Logs;
-use super::{End, Session, Step};
+use super::{End, Round, Session, Step};
 use crate::flags::low::ToolCall;
 
 /// 128 and the number of SIGPIPE.
 const KILLED_BY_PIPE: i32 = 141;
 
 impl<'o> Session<'o> {
-    /// Runs the tool if nothing has to be loaded for it.
-    pub(super) fn tool_after_flags(&mut self) -> Step<()> {
-        let Some(call) = self.tool(When::AfterFlags) else { return Ok(()) };
+    /// Runs the tool if nothing has to be loaded for it. As the two below: nothing comes after a tool but, if it had
+    /// to wait for its turn, the next round, which `Some` asks for.
+    pub(super) fn tool_after_flags(&mut self) -> Step<Option<Round>> {
+        let Some(call) = self.tool(When::AfterFlags) else { return Ok(None) };
         let arena = Bump::new();
-        Err(self.run_tool(call, &mut Graph::new(&arena), &no_logs()))
+        self.run_tool(call, &mut Graph::new(&arena), &no_logs()).map(Some)
     }
 
     /// Runs the tool if the graph is all that it needs.
-    pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> Step<()> {
-        let Some(call) = self.tool(When::AfterLoad) else { return Ok(()) };
-        if !self.only_reads() {
-            let builddir = graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
-            self.take_turn(builddir);
-        }
-        Err(self.run_tool(call, graph, &no_logs()))
+    pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> Step<Option<Round>> {
+        let Some(call) = self.tool(When::AfterLoad) else { return Ok(None) };
+        self.run_tool(call, graph, &no_logs()).map(Some)
     }
 
     /// Runs the tool, which needs the logs.
-    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &Logs) -> Step<()> {
-        let Some(call) = self.tool(When::AfterLogs) else { return Ok(()) };
-        Err(self.run_tool(call, graph, logs))
+    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &Logs) -> Step<Option<Round>> {
+        let Some(call) = self.tool(When::AfterLogs) else { return Ok(None) };
+        self.run_tool(call, graph, logs).map(Some)
     }
 
     fn tool(&self, when: When) -> Option<&'o ToolCall> {
         self.options.tool.as_ref().filter(|call| call.tool.when == when)
     }
 
-    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> End {
+    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> Step<Round> {
         let builddir = match call.tool.when {
             When::AfterLogs => graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"").to_vec(),
             When::AfterFlags | When::AfterLoad => Vec::new(),
@@ -65,12 +62,14 @@ impl<'o> Session<'o> {
             options: &options,
             out: &mut BufWriter::new(io::stdout().lock()),
             err: &mut io::stderr().lock(),
+            take_turn: &mut |builddir| self.take_turn(builddir),
         };
         match call.tool.run(&mut context, &call.args) {
-            Ok(code) => End(code),
+            Ok(Ended::Again) => Ok(Round::AgainAfterWait),
+            Ok(Ended::Code(code)) => Err(End(code)),
             // Whoever read has read enough: ninja dies of the signal, which a shell sees as this code.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => End(KILLED_BY_PIPE),
-            Err(error) => self.fatal(&[b"writing the answer: ", &tanto_sys::error::text(&error)[..]].concat()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(End(KILLED_BY_PIPE)),
+            Err(error) => Err(self.fatal(&[b"writing the answer: ", &tanto_sys::error::text(&error)[..]].concat())),
         }
     }
 }
