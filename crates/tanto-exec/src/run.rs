@@ -1,6 +1,8 @@
 //! The loop of a build: hands out what the schedule has ready, waits, judges, releases. It owns all mutable state
 //! of the build; it does not know what a job means.
 
+use std::collections::BTreeMap;
+
 use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
@@ -44,7 +46,6 @@ pub struct Run<'a> {
 
 /// A command under way.
 struct Running {
-    job: JobId,
     about: About,
     start_ms: i64,
 }
@@ -56,7 +57,8 @@ enum Step {
 
 struct Loop<'a> {
     run: Run<'a>,
-    running: Vec<Running>,
+    /// A dry run has as many as there are ready jobs.
+    running: BTreeMap<JobId, Running>,
     failures: usize,
     /// Exit code of the last failure.
     code: i32,
@@ -66,7 +68,7 @@ impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn to_end(self) -> Verdict {
         self.view.event(Event::BuildStarted);
-        let mut it = Loop { run: self, running: Vec::new(), failures: 0, code: 0 };
+        let mut it = Loop { run: self, running: BTreeMap::new(), failures: 0, code: 0 };
         let verdict = it.turn_until_stop();
         if !it.running.is_empty() {
             it.abandon_running();
@@ -125,7 +127,7 @@ impl Loop<'_> {
             Start::Run(command, about) => {
                 self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
                 self.run.runner.start(job, &command).map_err(|error| cannot_start(&error))?;
-                self.running.push(Running { job, about, start_ms });
+                self.running.insert(job, Running { about, start_ms });
                 Ok(())
             }
         }
@@ -145,7 +147,7 @@ impl Loop<'_> {
         }
         let job = completion.job;
         self.run.front.judge(&mut completion)?;
-        let Running { about, start_ms, .. } = self.take_running(job);
+        let Running { about, start_ms } = self.take_running(job);
         let end_ms = self.run.clock.now_ms();
         let (exit, output) = (completion.exit, completion.output.as_slice());
         self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output });
@@ -169,8 +171,7 @@ impl Loop<'_> {
     }
 
     fn take_running(&mut self, job: JobId) -> Running {
-        let at = self.running.iter().position(|r| r.job == job).expect("a completed job was running");
-        self.running.remove(at)
+        self.running.remove(&job).expect("a completed job was running")
     }
 
     fn abandon_running(&mut self) {

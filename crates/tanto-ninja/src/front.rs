@@ -314,16 +314,14 @@ impl<'a, 't> Builder<'a, 't> {
         let command_hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
         let entry = Entry { command_hash, start_ms: clip(start_ms), end_ms: clip(end_ms), mtime };
         let graph = &self.scan.graph;
-        let recorded = self.scan.log.record(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry);
-        recorded.map_err(|error| Error::of(&[b"Error writing to build log: ", &error.text]))
+        self.scan.log.record(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry)
     }
 
     /// One record for each output, with the output's own mtime: a newer output voids it.
     fn record_deps(&mut self, edge: EdgeId, ins: &[NodeId]) -> Result<()> {
         for &out in self.scan.graph.edge(edge).outs {
             let mtime = self.stat(out)?;
-            let recorded = self.scan.deps_log.record(self.scan.graph, out, mtime, ins);
-            recorded.map_err(|error| Error::of(&[b"Error writing to deps log: ", &error.text]))?;
+            self.scan.deps_log.record(self.scan.graph, out, mtime, ins)?;
         }
         Ok(())
     }

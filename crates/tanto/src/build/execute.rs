@@ -14,6 +14,7 @@ use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::ninja::Verbosity;
+use tanto_sys::signals::Endings;
 
 use super::{End, Session, Step, turn};
 
@@ -33,7 +34,9 @@ impl Session<'_> {
             builder.new_plan();
             return Ok(false);
         }
-        match self.execute(builder, &mut schedule, None)? {
+        // ninja lets a second signal end it before it says why; so do we.
+        let (verdict, _) = self.execute(builder, &mut schedule, None)?;
+        match verdict {
             Verdict::Done => {}
             Verdict::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
             Verdict::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
@@ -66,7 +69,7 @@ impl Session<'_> {
             }
             return Ok(());
         }
-        let verdict = self.execute(builder, &mut schedule, jobserver)?;
+        let (verdict, _until_said) = self.execute(builder, &mut schedule, jobserver)?;
         let (why, code) = match verdict {
             Verdict::Done => return Ok(()),
             Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
@@ -98,17 +101,22 @@ impl Session<'_> {
         connection.client
     }
 
-    /// Runs the plan to its end.
+    /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the
+    /// build ended: while it keeps what is returned beside the verdict, signals wait.
     fn execute(
         &mut self,
         builder: &mut Builder<'_, '_>,
         schedule: &mut Schedule,
         jobserver: Option<jobserver::Client>,
-    ) -> Step<Verdict> {
+    ) -> Step<(Verdict, Option<Endings>)> {
         if let Err(bad) = self.view.check_format() {
             return Err(self.fatal(&bad.0));
         }
         builder.begin(schedule);
+        let signals_wait = match self.options.dry_run {
+            true => None,
+            false => Some(self.listen()?),
+        };
         let mut runner: Box<dyn Runner> = match self.options.dry_run {
             true => Box::new(DryRunner::default()),
             false => Box::new(self.spawn_runner(jobserver)?),
@@ -124,7 +132,11 @@ impl Session<'_> {
         let verdict = self.stats.time("run", || run.to_end());
         drop(runner);
         builder.tidy();
-        Ok(verdict)
+        Ok((verdict, signals_wait))
+    }
+
+    fn listen(&mut self) -> Step<Endings> {
+        Endings::listen().map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
     fn spawn_runner(&mut self, jobserver: Option<jobserver::Client>) -> Step<SpawnRunner> {

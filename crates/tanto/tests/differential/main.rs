@@ -21,5 +21,6 @@ mod nested;
 mod pools;
 mod random;
 mod rebuild;
+mod regressions;
 mod restat;
 mod tools;

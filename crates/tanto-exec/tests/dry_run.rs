@@ -1,0 +1,62 @@
+//! A dry run has every ready job under way at once, however many they are.
+
+use tanto_exec::clock::FakeClock;
+use tanto_exec::event::{Event, View};
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, JobId};
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::runner::dry::DryRunner;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+
+/// Each job has a command.
+struct Commands;
+
+impl Front for Commands {
+    fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
+        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
+    }
+
+    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
+}
+
+/// Which jobs ended, in order.
+#[derive(Default)]
+struct Ends(Vec<u32>);
+
+impl View for Ends {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Finished { job, .. } = event {
+            self.0.push(job.0);
+        }
+    }
+}
+
+#[test]
+fn time_does_not_grow_with_the_square_of_the_jobs() {
+    // No clock is asked: where each end moves all that still runs, this takes many minutes.
+    const JOBS: u32 = 300_000;
+    let mut schedule = Schedule::new();
+    for order in 0..JOBS {
+        schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+    }
+    schedule.begin();
+    let (mut runner, mut ends) = (DryRunner::default(), Ends::default());
+    let run = Run {
+        front: &mut Commands,
+        schedule: &mut schedule,
+        runner: &mut runner,
+        view: &mut ends,
+        clock: &FakeClock::default(),
+        failures_allowed: 1,
+    };
+    assert_eq!(run.to_end(), Verdict::Done);
+    assert!(ends.0.into_iter().eq(0..JOBS));
+}
