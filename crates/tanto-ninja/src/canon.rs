@@ -11,6 +11,13 @@ pub fn canonicalize_into(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The canonical form of `path`.
+pub fn canonical(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    canonicalize_into(path, &mut out);
+    out
+}
+
 /// Is `path` surely its own canonical form? False may be wrong (`a/..b/c`), true never is.
 pub fn is_canonical(path: &[u8]) -> bool {
     let mut rest = path;
@@ -97,9 +104,7 @@ mod tests {
     use super::*;
 
     fn canonical(path: &str) -> String {
-        let mut out = Vec::new();
-        canonicalize_into(path.as_bytes(), &mut out);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(super::canonical(path.as_bytes())).unwrap()
     }
 
     #[test]

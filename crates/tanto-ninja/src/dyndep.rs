@@ -1,7 +1,7 @@
 //! Dyndep files: inputs and outputs of edges that are known only when something has been built. Does not know when
 //! they are loaded, nor what their news mean for a plan.
 
-use crate::canon::canonicalize_into;
+use crate::canon::canonical;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::graph::{EdgeId, Graph, Map, NodeId, Text};
@@ -20,6 +20,17 @@ pub struct Update {
     pub ins: Vec<NodeId>,
     /// The edge's command may leave outputs as they were.
     pub restat: bool,
+}
+
+/// The edges of each dyndep file, in the order of the manifest.
+pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
+    let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
+    for edge in graph.edge_ids() {
+        if let Some(file) = graph.edge(edge).dyndep {
+            users.entry(file).or_default().push(edge);
+        }
+    }
+    users
 }
 
 /// Loads a dyndep file and applies it to the graph. `users` are the edges whose dyndep file it is, in the order of
@@ -146,9 +157,7 @@ impl<'t> Parser<'_, 't> {
         if value.is_empty() {
             return Err(self.lexer.error_about(raw.text, &[b"empty path"]));
         }
-        let mut path = Vec::new();
-        canonicalize_into(&value, &mut path);
-        Ok(path)
+        Ok(canonical(&value))
     }
 
     fn nodes(&mut self, raws: &[Raw<'t>]) -> Result<Vec<NodeId>> {

@@ -21,6 +21,11 @@ impl Error {
         parts.concat().into()
     }
 
+    /// A file could not be looked at, for another reason than that it is not there.
+    pub fn stat(path: &[u8], why: &io::Error) -> Self {
+        Self::of(&[b"stat(", path, b"): ", &tanto_sys::error::text(why)])
+    }
+
     /// As `of`, for what ninja calls fatal.
     pub fn fatal(parts: &[&[u8]]) -> Self {
         Error { text: parts.concat(), fatal: true }

@@ -8,15 +8,16 @@ use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
+use crate::builddir;
 use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Map, NodeId, PoolId, ScopeId};
+use crate::graph::{EdgeId, Map, NodeId, PoolId};
 use crate::log::Entry;
 use crate::msvc;
 use crate::plan::{Plan, Walk};
-use crate::scan::{Scan, stat_error};
+use crate::scan::Scan;
 
 /// What the user may choose about a build.
 #[derive(Clone, Copy, Default, Debug)]
@@ -52,11 +53,7 @@ pub struct Builder<'a, 't> {
 impl<'a, 't> Builder<'a, 't> {
     /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
-        let builddir = scan.graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
-        let clock_file = match builddir {
-            b"" => b".ninja_lock".to_vec(),
-            dir => [dir, b"/.ninja_lock"].concat(),
-        };
+        let clock_file = builddir::join(builddir::of(scan.graph), ".ninja_lock");
         Builder { scan, plan: Plan::default(), options, active: Map::default(), clock_file, clock_used: false }
     }
 
@@ -264,14 +261,14 @@ impl<'a, 't> Builder<'a, 't> {
         }
         let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
         if newest != 0 && !depfile.is_empty() && !self.scan.graph.flag(edge, b"deps")? {
-            newest = newest.max(self.scan.disk.mtime(&depfile).map_err(|error| stat_error(&depfile, &error))?);
+            newest = newest.max(self.scan.disk.mtime(&depfile).map_err(|error| Error::stat(&depfile, &error))?);
         }
         Ok(newest)
     }
 
     fn stat(&mut self, node: NodeId) -> Result<Mtime> {
         let path = self.scan.graph.path(node);
-        self.scan.disk.mtime(path).map_err(|error| stat_error(path, &error))
+        self.scan.disk.mtime(path).map_err(|error| Error::stat(path, &error))
     }
 
     /// The edge's outputs are as they should be: dyndep files among them are loaded.

@@ -3,6 +3,7 @@
 //! It does not know how a command is run.
 
 pub mod bindings;
+pub mod builddir;
 pub mod canon;
 pub mod depfile;
 pub mod disk;

@@ -6,7 +6,7 @@
 use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
-use crate::canon::canonicalize_into;
+use crate::canon::{canonical, canonicalize_into};
 use crate::depfile;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
@@ -271,7 +271,7 @@ impl<'a, 't> Scan<'a, 't> {
     /// Applies a dyndep file to the graph.
     pub fn load_dyndep(&mut self, file: NodeId) -> Result<Vec<dyndep::Update>> {
         self.explanations.say(&[b"loading dyndep file '", self.graph.path(file), b"'"]);
-        let users = self.dyndep_users.get_or_insert_with(|| dyndep_users(self.graph));
+        let users = self.dyndep_users.get_or_insert_with(|| dyndep::users(self.graph));
         let users = users.get(&file).map_or(&[] as &[EdgeId], Vec::as_slice);
         let updates = dyndep::load(self.graph, self.disk, file, users)?;
         self.cover_new_nodes();
@@ -469,8 +469,7 @@ impl<'a, 't> Scan<'a, 't> {
     fn depfile_is_for(&mut self, edge: EdgeId, path: &[u8], found: &depfile::Depfile) -> Result<bool> {
         let outs = self.graph.edge(edge).outs;
         let Some(first) = found.outs.first() else { return Err(Error::of(&[path, b": no outputs declared"])) };
-        let mut primary = Vec::new();
-        canonicalize_into(first, &mut primary);
+        let primary = canonical(first);
         let expected = self.graph.path(outs[0]);
         if primary != expected {
             let parts: [&[u8]; 7] =
@@ -511,7 +510,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     fn stat(&mut self, node: NodeId) -> Result<()> {
         let path = self.graph.path(node);
-        let mtime = self.disk.mtime(path).map_err(|error| stat_error(path, &error))?;
+        let mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
         let state = &mut self.nodes[node.index()];
         (state.mtime, state.exists, state.known) = (mtime, mtime != 0, true);
         Ok(())
@@ -521,19 +520,4 @@ impl<'a, 't> Scan<'a, 't> {
     pub fn cover_new_nodes(&mut self) {
         self.nodes.resize(self.graph.nodes.len(), NodeState::default());
     }
-}
-
-/// ninja's words for a stat that failed otherwise than by the file's absence.
-pub fn stat_error(path: &[u8], error: &std::io::Error) -> Error {
-    Error::of(&[b"stat(", path, b"): ", &os_text(error)])
-}
-
-fn dyndep_users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
-    let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
-    for edge in graph.edge_ids() {
-        if let Some(file) = graph.edge(edge).dyndep {
-            users.entry(file).or_default().push(edge);
-        }
-    }
-    users
 }

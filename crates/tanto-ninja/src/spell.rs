@@ -28,6 +28,11 @@ pub fn distance(from: &[u8], to: &[u8], limit: usize) -> usize {
     row[to.len()]
 }
 
+/// What an error about `word` ends with: `, did you mean 'WORD'?`, or nothing where no known word is near.
+pub fn did_you_mean<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Vec<u8> {
+    closest(word, known).map_or_else(Vec::new, |meant| [b", did you mean '", meant, b"'?"].concat())
+}
+
 /// The known word nearest to `word`, the first of several; `None` if all are too far away to be meant.
 pub fn closest<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Option<&'w [u8]> {
     let mut best = None;

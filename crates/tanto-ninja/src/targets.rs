@@ -1,7 +1,7 @@
 //! From what the user calls a target to its node: names, `source^`, the `default` statements, the graph's roots.
 //! Does not know what is to be done with the targets.
 
-use crate::canon;
+use crate::canon::canonical;
 use crate::error::{Error, Result};
 use crate::graph::{Edge, Graph, NodeId};
 use crate::log::DepsLog;
@@ -67,12 +67,6 @@ pub(crate) fn itself<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
     edge.outs.first().filter(|_| edge.names_itself)
 }
 
-fn canonical(path: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    canon::canonicalize_into(path, &mut out);
-    out
-}
-
 fn below_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<NodeId> {
     if builddir.is_empty() {
         return None;
@@ -90,11 +84,10 @@ fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId
 
 fn unknown(graph: &Graph<'_>, path: &[u8]) -> Error {
     let paths = || graph.nodes.iter().map(|node| node.path);
-    let hint = match path {
-        b"clean" => b"ninja -t clean",
-        b"help" => b"ninja -h".as_slice(),
-        _ => spell::closest(path, paths()).unwrap_or_default(),
+    let meant = match path {
+        b"clean" => b", did you mean 'ninja -t clean'?".to_vec(),
+        b"help" => b", did you mean 'ninja -h'?".to_vec(),
+        _ => spell::did_you_mean(path, paths()),
     };
-    let suggestion = if hint.is_empty() { Vec::new() } else { [b", did you mean '", hint, b"'?"].concat() };
-    Error::of(&[b"unknown target '", path, b"'", &suggestion])
+    Error::of(&[b"unknown target '", path, b"'", &meant])
 }

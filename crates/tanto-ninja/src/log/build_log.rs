@@ -200,5 +200,5 @@ fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>) -> Result<()> {
 }
 
 fn mtime(disk: &mut dyn Disk, output: &[u8]) -> Result<Mtime> {
-    disk.mtime(output).map_err(|e| Error::of(&[b"stat(", output, b"): ", &Error::from(e).text]))
+    disk.mtime(output).map_err(|error| Error::stat(output, &error))
 }

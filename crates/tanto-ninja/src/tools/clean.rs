@@ -7,11 +7,13 @@ use std::io;
 use super::dyndeps::Dyndeps;
 use super::flags::{Flags, letter};
 use super::walk::Walk;
-use super::{Context, Outcome, Stop, stat_failed};
+use super::{Context, Outcome, Stop};
 use crate::bindings::Escape;
-use crate::canon;
+use crate::builddir;
+use crate::canon::canonical;
 use tanto_sys::error::text as text_of;
 
+use crate::error::Error;
 use crate::graph::{EdgeId, Graph, NodeId, RuleId, ScopeId};
 
 const FLAGS: Flags = Flags {
@@ -93,8 +95,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
                 self.fail(b"failed to canonicalize '': empty path");
                 continue;
             }
-            let mut path = Vec::new();
-            canon::canonicalize_into(name, &mut path);
+            let path = canonical(name);
             let Some(target) = self.context.graph.lookup(&path) else {
                 self.fail(&[b"unknown target '".as_slice(), &path, b"'"].concat());
                 continue;
@@ -173,7 +174,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         let Cleaner { context, steps, .. } = self;
         let dry_run = context.options.dry_run;
         if !dry_run && is_something_there(context, &steps) {
-            context.about_to_write(context.builddir())?;
+            context.about_to_write(builddir::of(context.graph))?;
         }
         let verbose = context.options.verbose || dry_run;
         context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;
@@ -226,7 +227,7 @@ impl Work<'_, '_, '_> {
                 self.step(&Step::Tell([b"Remove ", path].concat()))
             }
             // A file that cannot be looked at counts as missing.
-            Err(error) if self.dry_run => self.context.error(&stat_failed(path, &error)),
+            Err(error) if self.dry_run => self.context.error(&Error::stat(path, &error).text),
             Err(error) => self.fail(&text_of(&error)),
         }
     }

@@ -1,7 +1,8 @@
 //! `-t deps`: what the deps log says.
 
-use super::{Context, Outcome, Stop, stat_failed};
+use super::{Context, Outcome, Stop};
 use crate::bindings::Escape;
+use crate::error::Error;
 use crate::graph::NodeId;
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
@@ -33,7 +34,7 @@ fn show(context: &mut Context<'_, '_>, node: NodeId) -> Result<(), Stop> {
     let mtime = match context.disk.mtime(path) {
         Ok(mtime) => mtime,
         Err(error) => {
-            context.error(&stat_failed(path, &error))?;
+            context.error(&Error::stat(path, &error).text)?;
             -1
         }
     };

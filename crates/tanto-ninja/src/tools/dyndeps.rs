@@ -12,13 +12,7 @@ pub(super) struct Dyndeps {
 
 impl Dyndeps {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
-        for edge in graph.edge_ids() {
-            if let Some(file) = graph.edge(edge).dyndep {
-                users.entry(file).or_default().push(edge);
-            }
-        }
-        Dyndeps { users }
+        Dyndeps { users: dyndep::users(graph) }
     }
 
     /// The edges that share an edge's dyndep file; none if it has been loaded.

@@ -1,10 +1,8 @@
 //! `-t recompact` and `-t restat`: rewrite the logs. In a dry run they are read, and nothing is written.
 
 use super::flags::{Flags, both, name};
-use super::{Context, Outcome, Stop, stat_failed};
-use tanto_sys::error::text as text_of;
-
-use crate::error::Error;
+use super::{Context, Outcome, Stop};
+use crate::builddir;
 use crate::log::{BuildLog, DepsLog};
 
 /// The version of a new build log. These tools make none.
@@ -16,15 +14,20 @@ const RESTAT_FLAGS: Flags = Flags {
 };
 
 pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
-    let builddir = context.builddir();
-    make_builddir(context, builddir)?;
+    let builddir = builddir::of(context.graph);
+    if !context.options.dry_run
+        && let Err([first, second]) = builddir::make(context.disk, builddir)
+    {
+        context.error(&first.text)?;
+        return Err(second.into());
+    }
     recompact_build_log(context, builddir)?;
     recompact_deps_log(context, builddir)?;
     Ok(0)
 }
 
 fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
-    let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
+    let (mut log, warning) = BuildLog::load(&builddir::join(builddir, ".ninja_log"), NEW_VERSION)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -33,20 +36,17 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
     if !writes {
         return Ok(());
     }
-    let mut failed = Vec::new();
+    let mut errors = Vec::new();
     let Context { graph, disk, .. } = context;
-    log.recompact(&mut |path| {
-        let made = graph.lookup(path).is_some_and(|node| graph.node(node).in_edge.is_some());
-        !made && disk.mtime(path).map_err(|error| failed.push(stat_failed(path, &error))) == Ok(0)
-    })?;
-    for text in failed {
-        context.error(&text)?;
+    log.recompact(&mut |output| builddir::is_dead(graph, *disk, output, &mut errors))?;
+    for error in errors {
+        context.error(&error.text)?;
     }
     Ok(())
 }
 
 fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
-    let (mut log, warning) = DepsLog::load(&log_path(builddir, b".ninja_deps"), context.graph)?;
+    let (mut log, warning) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), context.graph)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -61,7 +61,7 @@ fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<
 pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = RESTAT_FLAGS.parse(context, args)?;
     let builddir = parsed.value("builddir").unwrap_or_default();
-    let (mut log, warning) = BuildLog::load(&log_path(builddir, b".ninja_log"), NEW_VERSION)?;
+    let (mut log, warning) = BuildLog::load(&builddir::join(builddir, ".ninja_log"), NEW_VERSION)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -74,20 +74,4 @@ pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Out
         log.restat(context.disk, &outputs)?;
     }
     Ok(0)
-}
-
-fn make_builddir(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
-    if builddir.is_empty() || context.options.dry_run {
-        return Ok(());
-    }
-    let Err(error) = context.disk.make_parents(&log_path(builddir, b".")) else { return Ok(()) };
-    // As in ninja one line says which directory of the path could not be made, and one which path was meant.
-    let text = text_of(&error);
-    context.error(&text)?;
-    let why = memchr::memmem::rfind(&text, b": ").map_or(0, |colon| colon + 2);
-    Err(Error::of(&[b"creating build directory ", builddir, b": ", &text[why..]]).into())
-}
-
-fn log_path(builddir: &[u8], name: &[u8]) -> Vec<u8> {
-    if builddir.is_empty() { name.to_vec() } else { [builddir, b"/", name].concat() }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
 use crate::bindings::Escape;
-use crate::canon;
+use crate::canon::canonical;
 use crate::depfile;
 use crate::graph::{EdgeId, Graph, Map, NodeId, RuleId};
 
@@ -94,12 +94,6 @@ fn speaks_of(graph: &Graph<'_>, edge: EdgeId, targets: &[Cow<'_, [u8]>]) -> bool
     let Some((first, others)) = targets.split_first() else { return false };
     outs.first().is_some_and(|out| graph.path(*out) == canonical(first))
         && others.iter().all(|target| outs.iter().any(|out| graph.path(*out) == &target[..]))
-}
-
-fn canonical(path: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    canon::canonicalize_into(path, &mut out);
-    out
 }
 
 fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) -> Outcome {

@@ -5,10 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 
 use crate::disk::Disk;
-use tanto_sys::error::text as text_of;
-
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Graph, NodeId, ScopeId};
+use crate::graph::{EdgeId, Graph, NodeId};
 use crate::log::{BuildLog, DepsLog};
 use crate::spell;
 use crate::targets::{self, Hints};
@@ -189,10 +187,8 @@ pub fn find(name: &[u8]) -> Result<&'static Tool> {
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name.as_bytes() == name) {
         return Ok(tool);
     }
-    match spell::closest(name, TOOLS.iter().map(|tool| tool.name.as_bytes())) {
-        Some(nearest) => Err(Error::fatal(&[b"unknown tool '", name, b"', did you mean '", nearest, b"'?"])),
-        None => Err(Error::fatal(&[b"unknown tool '", name, b"'"])),
-    }
+    let meant = spell::did_you_mean(name, TOOLS.iter().map(|tool| tool.name.as_bytes()));
+    Err(Error::fatal(&[b"unknown tool '", name, b"'", &meant]))
 }
 
 /// What `-t list` prints.
@@ -237,11 +233,6 @@ impl<'t> Context<'_, 't> {
         if (self.take_turn)(builddir) { Err(Stop::Again) } else { Ok(()) }
     }
 
-    /// The manifest's `builddir`; empty where it sets none.
-    fn builddir(&self) -> &'t [u8] {
-        self.graph.variable(ScopeId::TOP, b"builddir").unwrap_or_default()
-    }
-
     /// A line on standard error, behind everything printed so far.
     fn say(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
         self.out.flush()?;
@@ -277,9 +268,4 @@ impl<'t> Context<'_, 't> {
     fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
         self.graph.rules[self.graph.edge(edge).rule.index()].name
     }
-}
-
-/// The message that a file could not be looked at.
-fn stat_failed(path: &[u8], error: &io::Error) -> Vec<u8> {
-    [b"stat(", path, b"): ", &text_of(error)].concat()
 }

@@ -20,10 +20,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 fn unknown(mode: &[u8]) -> Error {
     let modes: [&[u8]; 3] = [b"rule", b"depth", b"all"];
-    match spell::closest(mode, modes) {
-        Some(near) => Error::of(&[b"unknown target tool mode '", mode, b"', did you mean '", near, b"'?"]),
-        None => Error::of(&[b"unknown target tool mode '", mode, b"'"]),
-    }
+    Error::of(&[b"unknown target tool mode '", mode, b"'", &spell::did_you_mean(mode, modes)])
 }
 
 /// As C's `atoi`: what follows the digits does not matter, and no digits are 0.

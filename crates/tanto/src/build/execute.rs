@@ -9,7 +9,7 @@ use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::schedule::Schedule;
-use tanto_ninja::canon::canonicalize_into;
+use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
 use tanto_ninja::targets::{Hints, collect_targets};
@@ -21,9 +21,7 @@ use super::{End, Session, Step, turn};
 impl Session<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
     pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
-        let mut path = Vec::new();
-        canonicalize_into(&self.options.manifest, &mut path);
-        let Some(manifest) = builder.scan.graph.lookup(&path) else { return Ok(false) };
+        let Some(manifest) = builder.scan.graph.lookup(&canonical(&self.options.manifest)) else { return Ok(false) };
         let mut schedule = Schedule::new();
         match builder.add_target(&mut schedule, &mut self.view, manifest) {
             Err(error) if error.fatal => return Err(self.fatal(&error.text)),

@@ -13,11 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use bumpalo::Bump;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
-use tanto_ninja::disk::{Disk, RealDisk};
+use tanto_ninja::builddir;
+use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
-use tanto_ninja::graph::{Graph, ScopeId};
+use tanto_ninja::graph::Graph;
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_record::ninja::{NinjaView, Verbosity};
@@ -110,7 +111,7 @@ impl Session<'_> {
         if let Some(round) = self.tool_after_load(&mut graph)? {
             return Ok(round);
         }
-        let builddir = graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"");
+        let builddir = builddir::of(&graph);
         if !self.only_reads() {
             self.make_builddir(builddir)?;
             // A tool takes its turn when it is about to write.
@@ -170,12 +171,9 @@ impl Session<'_> {
     }
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {
-        if builddir.is_empty() {
-            return Ok(());
-        }
-        RealDisk.make_parents(&[builddir, b"/."].concat()).map_err(|error| {
-            let why = tanto_sys::error::text(&error);
-            self.error(&[b"creating build directory ", builddir, b": ", &why].concat())
+        builddir::make(&mut RealDisk, builddir).map_err(|[first, second]| {
+            self.error(&first.text);
+            self.error(&second.text)
         })
     }
 

@@ -3,8 +3,9 @@
 use std::io::{self, BufWriter, ErrorKind};
 
 use bumpalo::Bump;
+use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
-use tanto_ninja::graph::{Graph, ScopeId};
+use tanto_ninja::graph::Graph;
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::ninja::Verbosity;
@@ -43,7 +44,7 @@ impl<'o> Session<'o> {
 
     fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> Step<Round> {
         let builddir = match call.tool.when {
-            When::AfterLogs => graph.variable(ScopeId::TOP, b"builddir").unwrap_or(b"").to_vec(),
+            When::AfterLogs => builddir::of(graph).to_vec(),
             When::AfterFlags | When::AfterLoad => Vec::new(),
         };
         let options = Options {

@@ -92,9 +92,6 @@ pub fn tool(name: &[u8]) -> Result<&'static Tool, Halt> {
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`
 pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
-    let mut message = [b"unknown ", kind.as_bytes(), b" '", word, b"'"].concat();
-    if let Some(meant) = spell::closest(word, known.into_iter().map(str::as_bytes)) {
-        message.extend_from_slice(&[b", did you mean '", meant, b"'?"].concat());
-    }
-    message
+    let meant = spell::did_you_mean(word, known.into_iter().map(str::as_bytes));
+    [b"unknown ", kind.as_bytes(), b" '", word, b"'", &meant].concat()
 }

@@ -52,11 +52,7 @@ fn take(layer: &mut Layer, line: &[u8], origin: Origin) -> Result<(), Wrong> {
 fn known(key: &[u8]) -> Result<&'static Flag, Vec<u8>> {
     table::by_key(key).ok_or_else(|| {
         let keys = FLAGS.iter().filter_map(Flag::key).map(str::as_bytes);
-        let mut message = [b"unknown key '", key, b"'"].concat();
-        if let Some(meant) = spell::closest(key, keys) {
-            message.extend_from_slice(&[b", did you mean '", meant, b"'?"].concat());
-        }
-        message
+        [b"unknown key '", key, b"'", spell::did_you_mean(key, keys).as_slice()].concat()
     })
 }
 

@@ -294,3 +294,10 @@ fn an_output_whose_directory_is_a_file() {
 fn an_input_below_a_file_is_missing() {
     Case::manifest("rule r\n  command = touch $out\nbuild a: r f/x\n").file("f", "").run("").without_answers().check();
 }
+
+#[test]
+fn a_build_directory_that_cannot_be_made() {
+    let text = "builddir = file/x\nrule r\n  command = touch $out\nbuild a: r\n";
+    let case = Case::manifest(text).file("file", "").run("").run("-t recompact").run("-t cleandead");
+    case.without_answers().check();
+}

@@ -1,0 +1,69 @@
+//! The build directory, in which the logs lie: which one it is, making it, and which outputs of its log are of no
+//! use any more. Does not know what the logs hold.
+
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::graph::{Graph, ScopeId};
+
+/// What the manifest's `builddir` says; empty, which is the current directory, where it sets none.
+pub fn of<'t>(graph: &Graph<'t>) -> &'t [u8] {
+    graph.variable(ScopeId::TOP, b"builddir").unwrap_or_default()
+}
+
+/// The path of a file in it.
+pub fn join(builddir: &[u8], name: &str) -> Vec<u8> {
+    match builddir {
+        b"" => name.into(),
+        dir => [dir, b"/", name.as_bytes()].concat(),
+    }
+}
+
+/// Makes it if it is not there. As with ninja there are two errors to tell of: which directory of the path could not
+/// be made, and which path was meant.
+pub fn make(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
+    if builddir.is_empty() {
+        return Ok(());
+    }
+    disk.make_parents(&join(builddir, ".")).map_err(|error| {
+        let first = Error::from(error);
+        let why = memchr::memmem::rfind(&first.text, b": ").map_or(0, |colon| colon + 2);
+        let second = Error::of(&[b"creating build directory ", builddir, b": ", &first.text[why..]]);
+        [first, second]
+    })
+}
+
+/// Nothing makes the output any more, and it is not there. (What is still there may serve a generator.) One that
+/// cannot be looked at is kept, and told of in `errors`.
+pub fn is_dead(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &mut Vec<Error>) -> bool {
+    let made = graph.lookup(output).is_some_and(|node| graph.node(node).in_edge.is_some());
+    !made && disk.mtime(output).map_err(|error| errors.push(Error::stat(output, &error))) == Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use bumpalo::Bump;
+
+    use super::*;
+    use crate::disk::VirtualDisk;
+
+    #[test]
+    fn files_lie_in_it() {
+        assert_eq!(join(b"", ".ninja_log"), b".ninja_log");
+        assert_eq!(join(b"out/x", ".ninja_log"), b"out/x/.ninja_log");
+    }
+
+    #[test]
+    fn an_output_is_dead_if_it_is_neither_made_nor_there() {
+        let mut disk = VirtualDisk::new();
+        disk.put("build.ninja", "rule r\n  command = x\nbuild made: r used\n");
+        disk.put("there", "");
+        let arena = Bump::new();
+        let loaded = crate::load::load(&arena, &mut disk, b"build.ninja", Default::default(), &mut |_| {});
+        let graph = loaded.unwrap();
+        let mut errors = Vec::new();
+        let mut dead = |output: &[u8]| is_dead(&graph, &mut disk, output, &mut errors);
+        assert!(!dead(b"made") && !dead(b"there"));
+        assert!(dead(b"used") && dead(b"gone"));
+        assert!(errors.is_empty());
+    }
+}
