@@ -5,12 +5,15 @@ write.
 
 $TANTO_NINJA_1_11 names ninja 1.11.1, for logs of version 5."""
 
+import fcntl
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -239,6 +242,29 @@ def a_log_of_version_6_is_kept(ninja):
     back_and_forth(tree, ninja, ninja, 6)
 
 
+def an_interrupt_gives_the_terminal_back(ninja):
+    manifest = "rule ask\n  command = stty -echo; touch asked; sleep 30\n  pool = console\nbuild out: ask\n"
+    tree = Tree("terminal", manifest)
+    ours, theirs = pty.openpty()
+
+    def echo():
+        return bool(termios.tcgetattr(theirs)[3] & termios.ECHO)
+
+    def take_the_terminal():
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    assert echo(), "a new terminal echoes"
+    build = subprocess.Popen(
+        [ninja], cwd=tree.root, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=take_the_terminal
+    )
+    wait_for("the question", (tree.root / "asked").exists)
+    assert not echo(), "the command turned it off"
+    os.write(ours, b"\x03")
+    assert build.wait(SECONDS) == 130, build.returncode
+    assert echo(), "the terminal is as it was"
+
+
 CASES = [
     a_second_build_waits,
     a_waiting_build_can_be_interrupted,
@@ -250,6 +276,7 @@ CASES = [
     a_log_of_version_5_is_kept,
     a_new_log_may_be_of_version_5,
     a_log_of_version_6_is_kept,
+    an_interrupt_gives_the_terminal_back,
 ]
 
 

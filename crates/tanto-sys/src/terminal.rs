@@ -1,6 +1,7 @@
 //! What stands at the other end of a descriptor. Does not know what is shown there.
 
 use std::io::IsTerminal;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Is it a terminal?
@@ -14,6 +15,29 @@ pub fn columns(fd: impl AsFd) -> Option<usize> {
     // SAFETY: TIOCGWINSZ writes one `winsize`, and `size` is one.
     let rc = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
     (rc == 0 && size.ws_col != 0).then_some(usize::from(size.ws_col))
+}
+
+/// How a terminal treats what is typed and shown: echo, lines, special keys.
+#[derive(Clone, Copy)]
+pub struct Settings(libc::termios);
+
+impl Settings {
+    /// Those of the terminal that is our standard input; none if that is no terminal.
+    pub fn of_stdin() -> Option<Settings> {
+        let mut settings = MaybeUninit::<libc::termios>::uninit();
+        // SAFETY: `settings` is a place for the answer.
+        if unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        // SAFETY: the call succeeded and so has filled `settings`.
+        Some(Settings(unsafe { settings.assume_init() }))
+    }
+
+    /// Gives them back to our standard input. That the terminal is gone is no error.
+    pub fn restore(&self) {
+        // SAFETY: the settings are a terminal's own, and outlive the call.
+        let _ = unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSADRAIN, &raw const self.0) };
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use tanto_sys::cpu;
 use tanto_sys::poll::{self, Watch};
 use tanto_sys::process::{self, Child, Ended, Environment, Status};
 use tanto_sys::signals::Endings;
+use tanto_sys::terminal;
 
 use super::jobserver::{Client, Slot};
 use super::{Runner, Woken};
@@ -40,6 +41,8 @@ struct Task {
     child: Child,
     output: Vec<u8>,
     slot: Option<Slot>,
+    /// For a command on the console: how it found the terminal.
+    terminal: Option<terminal::Settings>,
 }
 
 /// The slots of a jobserver that we are about to use.
@@ -156,6 +159,9 @@ impl SpawnRunner {
         let task = self.running.remove(index);
         let usage = Usage { user_us: ended.user_us, system_us: ended.system_us, max_rss_kib: ended.max_rss_kib };
         let exit = exit(ended.status);
+        if !matches!(exit, Exit::Code(_)) {
+            task.restore_terminal();
+        }
         self.finished.push_back(Completion { job: task.job, exit, output: task.output, usage });
         self.release(task.slot);
     }
@@ -184,9 +190,10 @@ impl Runner for SpawnRunner {
 
     fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
         let spawn = if command.console { process::spawn_console } else { process::spawn_piped };
+        let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         let child = spawn(&command.line, &self.environment)?;
         let slot = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
-        self.running.push(Task { job, child, output: Vec::new(), slot });
+        self.running.push(Task { job, child, output: Vec::new(), slot, terminal });
         Ok(())
     }
 
@@ -220,6 +227,7 @@ impl Runner for SpawnRunner {
             task.child.close_output();
             // An error means that there is no such child any more.
             let _ = task.child.wait();
+            task.restore_terminal();
             self.release(task.slot);
         }
         self.release_unused();
@@ -251,6 +259,13 @@ impl Task {
             return Watch::new(output);
         }
         exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
+    }
+
+    /// Whoever was ended in the middle of a question may have left the terminal without echo.
+    fn restore_terminal(&self) {
+        if let Some(settings) = &self.terminal {
+            settings.restore();
+        }
     }
 
     /// Takes what it wrote. A command is over when nobody can write to its output any more and it has exited, in
