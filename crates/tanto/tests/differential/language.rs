@@ -70,7 +70,7 @@ fn in_and_out_of_a_build_variable_are_empty() {
 
 #[test]
 fn in_out_hold_explicit_paths_only() {
-    let text = "rule r\n  command = echo $in > log; touch $out h\nbuild a b | h: r i | j || k |@ v\nbuild v: r2\nrule r2\n  command = touch v\n";
+    let text = "rule r\n  command = echo $in > log; touch $out h\nrule r2\n  command = touch v\nbuild a b | h: r i | j || k |@ v\nbuild v: r2\n";
     builds(text).file("i", "").file("j", "").file("k", "").run("-v").run("").check();
 }
 

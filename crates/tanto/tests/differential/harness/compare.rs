@@ -44,7 +44,8 @@ fn ended(run: &Run, referee: &Side, want: &Ended, subject: &Side, got: &Ended) -
         faults.push(format!("exit code: referee {}, subject {}", want.code, got.code));
     }
     let out = [(referee, &want.out), (subject, &got.out)].map(|(side, bytes)| text(run, side, bytes));
-    let err = [(referee, &want.err), (subject, &got.err)].map(|(side, bytes)| text(run, side, bytes));
+    let in_order = Run { any_order: false, ..run.clone() };
+    let err = [(referee, &want.err), (subject, &got.err)].map(|(side, bytes)| text(&in_order, side, bytes));
     if out[0] != out[1] {
         faults.push(differ("stdout", &out[0], &out[1]));
     }
@@ -62,7 +63,8 @@ fn ended(run: &Run, referee: &Side, want: &Ended, subject: &Side, got: &Ended) -
 fn same_stderr(want: &str, got: &str) -> bool {
     let first = want.lines().next().unwrap_or("");
     let points = want.contains("^ near here");
-    if first.starts_with("ninja: error: ") && (points || want.ends_with("\n\n")) {
+    let tells = first.starts_with("ninja: error: ") || first.starts_with("ninja: warning: ");
+    if tells && (points || want.ends_with("\n\n")) {
         return got.lines().next() == Some(first) && (got.contains('^') || !points);
     }
     want == got

@@ -123,7 +123,12 @@ impl Side {
 
     /// The command that a run means.
     pub fn command(&self, run: &Run) -> Command {
-        let mut command = run.command(&self.base.join("bin/ninja"));
+        self.command_of(&self.base.join("bin/ninja"), run)
+    }
+
+    /// The same with another program. What jobs call as `ninja` stays this side's.
+    pub fn command_of(&self, program: &Path, run: &Run) -> Command {
+        let mut command = run.command(program);
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.base.join("bin").display());
         command.current_dir(&self.root).env_clear();
         command.stdin(if run.columns.is_some() { Stdio::piped() } else { Stdio::null() });

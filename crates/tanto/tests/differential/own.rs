@@ -1,0 +1,60 @@
+//! What the referee lacks or does worse: Tanto alone, or beside an older ninja. Skipped where something else stands
+//! in for Tanto.
+
+use std::path::PathBuf;
+
+use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, remove_dir, tanto};
+
+mod master;
+mod recovery;
+mod turns;
+mod versions;
+
+/// Plays with Tanto alone in an empty tree.
+fn alone(play: impl FnOnce(&mut Side)) {
+    if std::env::var_os("TANTO_SUBJECT").is_some() {
+        return;
+    }
+    let dir = fresh_dir();
+    play(&mut Side::new(&tanto(), dir.join("s")));
+    remove_dir(&dir);
+}
+
+/// The same beside ninja 1.11.1, if there is one: `beside(side, with_ninja)` runs it in the same tree.
+fn beside_ninja_1_11(play: impl FnOnce(&mut Side, &Program)) {
+    let Some(path) = std::env::var_os("TANTO_NINJA_1_11") else { return };
+    let ninja = Program { name: "ninja 1.11.1", path: PathBuf::from(path) };
+    alone(|side| play(side, &ninja));
+}
+
+/// Runs Tanto, and expects it to succeed.
+fn good(side: &mut Side, args: &str) -> Ended {
+    let ended = side.run(&Run::new(args));
+    assert_eq!(ended.code, 0, "ninja {args}: {}", ended.text());
+    ended
+}
+
+/// Runs Tanto, and expects nothing to do.
+fn idle(side: &mut Side, args: &str) {
+    let ended = good(side, args);
+    assert!(ended.text().contains("no work to do"), "ninja {args}: {}", ended.text());
+}
+
+/// Runs another program in the same tree.
+fn other(side: &mut Side, program: &Program, run: &Run) -> Ended {
+    side.tick();
+    let ended = Running::start(&mut side.command_of(&program.path, run)).end();
+    side.tick();
+    ended
+}
+
+fn log(side: &Side) -> NinjaLog {
+    NinjaLog::parse(&std::fs::read(side.root.join(".ninja_log")).unwrap_or_default())
+}
+
+/// Files with an old time.
+fn files(side: &Side, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        side.write(path, text.as_bytes(), Some(1_000_000_000));
+    }
+}

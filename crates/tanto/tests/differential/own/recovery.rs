@@ -1,0 +1,218 @@
+//! Torn and hostile logs, and input beyond all limits: a clear error or a warning, and nothing sound is lost.
+
+use super::{alone, files, good, idle, log};
+use crate::harness::{DepsLog, Ended, Run, Side};
+
+const CHAIN: &str = "rule cp\n  command = cp $in $out\nbuild a: cp in\nbuild b: cp a\nbuild c: cp b\n";
+
+/// Builds a chain, cuts so many bytes off its log, and builds again.
+fn cut_build_log(cut: usize) {
+    alone(|side| {
+        files(side, &[("build.ninja", CHAIN), ("in", "")]);
+        good(side, "");
+        let bytes = std::fs::read(side.root.join(".ninja_log")).expect("a log");
+        side.write(".ninja_log", &bytes[..bytes.len().saturating_sub(cut)], None);
+        good(side, "");
+        idle(side, "-d explain");
+        assert!(log(side).odd.len() <= 1, "{:?}", log(side));
+        assert!(log(side).last("c").is_some(), "{:?}", log(side));
+    });
+}
+
+#[test]
+fn a_torn_build_log() {
+    for cut in [1, 2, 5, 17, 20, 40, 60, 90] {
+        cut_build_log(cut);
+    }
+}
+
+#[test]
+fn a_build_log_that_is_a_directory() {
+    alone(|side| {
+        files(side, &[("build.ninja", CHAIN), ("in", ""), (".ninja_log/x", "")]);
+        let ended = side.run(&Run::new(""));
+        assert_eq!((ended.code, ended.text().contains(".ninja_log")), (1, true), "{}", ended.text());
+    });
+}
+
+const DEPS: &str = "rule cc\n  command = cat $in > $out; echo '$out: h1 h2' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
+                    build o1: cc in\nbuild o2: cc in | o1\n";
+
+/// Builds with deps, changes the deps log's bytes, builds twice more: the second time nothing is to do or to warn of.
+fn hostile_deps(edit: impl FnOnce(&mut Vec<u8>)) -> Option<Ended> {
+    let mut first = None;
+    alone(|side| {
+        files(side, &[("build.ninja", DEPS), ("in", ""), ("h1", ""), ("h2", "")]);
+        good(side, "");
+        let mut bytes = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
+        edit(&mut bytes);
+        side.write(".ninja_deps", &bytes, None);
+        first = Some(good(side, ""));
+        let again = good(side, "-d explain");
+        assert!(again.text().contains("no work to do") && !again.text().contains("warning"), "{}", again.text());
+        assert_eq!(deps(side).odd, None);
+        side.touch("h2", None);
+        assert!(good(side, "").text().contains("[2/2]"));
+    });
+    first
+}
+
+fn deps(side: &Side) -> DepsLog {
+    DepsLog::parse(&std::fs::read(side.root.join(".ninja_deps")).unwrap_or_default())
+}
+
+/// A record of dependencies: head, output, time, inputs.
+fn record(words: &[u32]) -> Vec<u8> {
+    let size = u32::try_from(words.len() * 4).expect("small") | 1 << 31;
+    std::iter::once(&size).chain(words).flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn a_deps_log_with_bytes_at_its_end() {
+    for count in 1..8 {
+        hostile_deps(|bytes| bytes.extend(std::iter::repeat_n(1, count)));
+    }
+}
+
+#[test]
+fn a_deps_log_with_numbers_of_no_path() {
+    for id in [4, 5, 1000, u32::MAX, 1 << 31, i32::MAX as u32] {
+        hostile_deps(|bytes| bytes.extend(record(&[id, 1, 0])));
+        hostile_deps(|bytes| bytes.extend(record(&[0, 1, 0, id])));
+    }
+}
+
+#[test]
+fn a_deps_log_with_odd_sizes() {
+    for size in [0_u32, 1, 2, 3, 4, 5, 8, 11, (1 << 19) - 1, 1 << 19, 0x7fff_ffff] {
+        for kind in [0, 1 << 31] {
+            hostile_deps(|bytes| {
+                bytes.extend((size | kind).to_le_bytes());
+                bytes.extend([0; 24]);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_deps_log_with_a_wrong_check() {
+    hostile_deps(|bytes| {
+        bytes.extend(8_u32.to_le_bytes());
+        bytes.extend(b"path");
+        bytes.extend(7_u32.to_le_bytes());
+    });
+}
+
+#[test]
+fn every_cut_of_a_deps_log() {
+    for cut in (1..60).step_by(7) {
+        hostile_deps(|bytes| bytes.truncate(bytes.len() - cut));
+    }
+}
+
+#[test]
+fn what_is_sound_before_the_damage_is_kept() {
+    let Some(ended) = hostile_deps(|bytes| bytes.extend(record(&[9, 9, 9, 9]))) else { return };
+    assert!(ended.text().contains("no work to do"), "{}", ended.text());
+    assert!(ended.text().contains("warning: premature end of file; recovering"), "{}", ended.text());
+}
+
+#[test]
+fn answers_leave_damage_alone() {
+    alone(|side| {
+        files(side, &[("build.ninja", DEPS), ("in", ""), ("h1", ""), ("h2", "")]);
+        good(side, "");
+        let mut bytes = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
+        bytes.extend([1, 2, 3, 4, 5, 6, 7]);
+        side.write(".ninja_deps", &bytes, None);
+        side.write(".ninja_log", b"# ninja log v99\n", None);
+        for args in ["-n", "-t deps", "-t query o1", "-t missingdeps", "-t targets all", "-t compdb", "-n -t cleandead"]
+        {
+            good(side, args);
+            assert_eq!(std::fs::read(side.root.join(".ninja_deps")).expect("a log"), bytes, "{args}");
+            assert_eq!(std::fs::read(side.root.join(".ninja_log")).expect("a log"), b"# ninja log v99\n", "{args}");
+        }
+    });
+}
+
+/// Expects an error with exit code 1 and these words.
+fn fails(side: &mut Side, words: &str) {
+    let ended = side.run(&Run::new(""));
+    assert_eq!(ended.code, 1, "{}", ended.text());
+    let text = ended.text();
+    assert!(text.starts_with("ninja: error: ") && text.contains(words), "{text}");
+}
+
+#[test]
+fn a_manifest_that_includes_itself() {
+    for word in ["include", "subninja"] {
+        alone(|side| {
+            files(side, &[("build.ninja", &format!("{word} build.ninja\n"))]);
+            fails(side, "build.ninja");
+        });
+    }
+}
+
+#[test]
+fn a_manifest_of_many_gigabytes() {
+    alone(|side| {
+        files(side, &[("build.ninja", "x = 1\n")]);
+        let file = std::fs::OpenOptions::new().write(true).open(side.root.join("build.ninja")).expect("a file");
+        file.set_len(6 << 30).expect("a file with a hole");
+        drop(file);
+        fails(side, "build.ninja");
+    });
+}
+
+#[test]
+fn paths_beyond_the_system_s_limits() {
+    let long = "x".repeat(5000);
+    let deep = vec!["d"; 3000].join("/");
+    for path in [&long, &deep] {
+        alone(|side| {
+            files(side, &[("build.ninja", &format!("rule t\n  command = true\nbuild {path}: t\nbuild o: t {path}\n"))]);
+            let ended = side.run(&Run::new(""));
+            assert_eq!(ended.code, 1, "{}", ended.text());
+            assert!(ended.text().contains("File name too long"), "{}", ended.text());
+        });
+    }
+}
+
+#[test]
+fn a_chain_of_a_hundred_thousand_builds() {
+    alone(|side| {
+        let mut text = "rule t\n  command = touch $out\nbuild o0: phony\n".to_owned();
+        for n in 1..100_000 {
+            text.push_str(&format!("build o{n}: phony o{}\n", n - 1));
+        }
+        text.push_str("build all: t | o99999\n");
+        files(side, &[("build.ninja", &text)]);
+        good(side, "all");
+        for args in
+            ["-t commands all", "-t inputs all", "-t graph all", "-t missingdeps all", "-t clean all", "-t targets all"]
+        {
+            good(side, args);
+        }
+    });
+}
+
+#[test]
+fn a_status_that_is_wrong_starts_nothing() {
+    alone(|side| {
+        files(side, &[("build.ninja", CHAIN), ("in", "")]);
+        let ended = side.run(&Run::new("").env("NINJA_STATUS", "%x"));
+        assert_eq!(ended.code, 1);
+        assert!(ended.text().contains("ninja: fatal: unknown placeholder '%x' in $NINJA_STATUS"), "{}", ended.text());
+        assert!(!side.root.join("a").exists());
+    });
+}
+
+#[test]
+fn an_unknown_kind_of_deps_is_an_error() {
+    alone(|side| {
+        files(side, &[("build.ninja", "rule r\n  command = touch $out\n  deps = nope\nbuild a: r\n")]);
+        let ended = side.run(&Run::new(""));
+        assert_eq!(ended.code, 1);
+        assert!(ended.text().contains("unknown deps type 'nope'"), "{}", ended.text());
+    });
+}
