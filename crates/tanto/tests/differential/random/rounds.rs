@@ -153,7 +153,8 @@ fn build(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case 
     if one && graph.dyndeps.is_empty() && dice.chance(60) {
         run = run.arg("-d").arg("explain");
     }
-    if dice.chance(10) {
+    // Even a dry run of the referee writes and removes response files.
+    if dice.chance(10) && graph.edges.iter().all(|edge| edge.kind != Kind::Rspfile) {
         run = run.arg("-n");
     }
     if dice.chance(30) {
