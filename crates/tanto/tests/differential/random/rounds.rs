@@ -169,12 +169,12 @@ fn build(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case 
 }
 
 /// Without the reasons that were given before: how often an edge is looked at while others are cleaned is no matter.
+/// Which of several inputs is the newest may be a matter of the clock's ticks.
 fn reasons_once(text: &str) -> String {
+    const NEWEST: &str = "most recent input ";
     let mut seen = BTreeSet::new();
-    text.lines()
-        .filter(|line| !line.starts_with("ninja explain: ") || seen.insert(*line))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines = text.lines().map(|line| line.split_once(NEWEST).map_or(line, |(reason, _)| reason));
+    lines.filter(|line| !line.starts_with("ninja explain: ") || seen.insert(*line)).collect::<Vec<_>>().join("\n")
 }
 
 /// Which edges have to end before another starts, as far as the manifest says.
