@@ -65,7 +65,7 @@ impl NinjaLog {
 
     /// What has to be alike: head, outputs, hashes, number of records, and how each time stands to its output's.
     pub fn show(&self, root: &Path, times: Times) -> String {
-        let mut lines: Vec<String> = self.records.iter().map(|r| self.show_record(r, root, times)).collect();
+        let mut lines: Vec<String> = (0..self.records.len()).map(|at| self.show_record(at, root, times)).collect();
         lines.sort();
         // Their digits are times, as far as anybody knows.
         let odd: Vec<String> = self.odd.iter().map(|line| line.replace(|c: char| c.is_ascii_digit(), "")).collect();
@@ -73,9 +73,10 @@ impl NinjaLog {
         format!("{}{}\nodd {:?}, times {}", self.head, lines.join("\n"), odd, if good { "good" } else { "BAD" })
     }
 
-    fn show_record(&self, r: &Record, root: &Path, times: Times) -> String {
-        let last = self.last(&r.output) == Some(r);
-        let when = if last { relation(r.mtime, root, &r.output, times) } else { "superseded" };
+    fn show_record(&self, at: usize, root: &Path, times: Times) -> String {
+        let r = &self.records[at];
+        let is_last = self.records[at + 1..].iter().all(|later| later.output != r.output);
+        let when = if is_last { relation(r.mtime, root, &r.output, times) } else { "superseded" };
         format!("  {} {} {when}", r.output, r.hash)
     }
 }
