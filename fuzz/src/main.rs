@@ -4,7 +4,6 @@
 //! A panic is caught, and its input saved. What cannot be caught (a stack overflow, a kill for memory) leaves its
 //! input in `target/fuzz/TARGET.current`. Runs in the dev profile, in which a panic unwinds.
 
-mod mutate;
 mod targets;
 
 use std::fs::File;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mutate::{Material, Random};
+use tanto_testing::{Material, Random};
 use targets::{TARGETS, Target};
 
 const USAGE: &str = "usage: tanto-fuzz TARGET [--seed N] [--runs N | --seconds N]\n       tanto-fuzz TARGET FILE...";
@@ -109,7 +108,7 @@ fn fuzz(options: &Options, place: &Place) -> std::io::Result<bool> {
     let mut inputs = material.seeds.iter();
     while runs < options.runs && begun.elapsed() < options.time {
         let seed = options.seed.wrapping_add(runs);
-        let input = inputs.next().cloned().unwrap_or_else(|| material.input(&mut Random(seed)));
+        let input = inputs.next().cloned().unwrap_or_else(|| material.input(&mut Random::new(seed)));
         place.remember(&input)?;
         if let Err(text) = run_one(target, place, &input) {
             let saved = place.directory.join(format!("{}.{seed}", target.name));

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command as Process, Stdio};
 
 use tanto_exec::job::{Command, JobId};
@@ -10,25 +9,25 @@ use tanto_exec::runner::Runner;
 use tanto_exec::runner::spawn::{Options, SpawnRunner};
 use tanto_sys::signals;
 use tanto_sys::tokens::make_fifo;
+use tanto_testing::Scratch;
 
 const DIRECTORY: &str = "TANTO_TEST_DIRECTORY";
 
 /// A directory for one test, with named pipes: `up0` and `up1`, on each of which one job says that it runs, and `go`
 /// that holds some.
-struct Place(PathBuf);
+struct Place(Scratch);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let dir = std::env::temp_dir().join(format!("tanto-interrupt-{}-{name}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        ["up0", "up1", "go"].iter().for_each(|name| make_fifo(&dir.join(name)).unwrap());
+        let dir = Scratch::new(name);
+        ["up0", "up1", "go"].iter().for_each(|name| make_fifo(&dir.at(name)).unwrap());
         Place(dir)
     }
 
     fn build(&self, role: &str) -> Build {
         let mut process = Process::new(std::env::current_exe().unwrap())
             .args(["--exact", role, "--ignored", "--nocapture"])
-            .env(DIRECTORY, &self.0)
+            .env(DIRECTORY, self.0.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,21 +36,15 @@ impl Place {
     }
 
     fn wait_for_job(&self, job: u32) {
-        assert_eq!(fs::read_to_string(self.0.join(format!("up{job}"))).unwrap(), "up\n");
+        assert_eq!(fs::read_to_string(self.0.at(&format!("up{job}"))).unwrap(), "up\n");
     }
 
     fn let_go(&self) {
-        fs::write(self.0.join("go"), "go\n").unwrap();
+        fs::write(self.0.at("go"), "go\n").unwrap();
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.0.join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        fs::read_to_string(self.0.at("log")).unwrap_or_default()
     }
 }
 

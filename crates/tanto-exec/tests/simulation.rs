@@ -5,29 +5,7 @@ use std::collections::BTreeSet;
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Next, PoolId, Schedule, State};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 to `end` - 1.
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// True in `percent` of all cases.
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
+use tanto_testing::Random;
 
 /// How this seed's builds are.
 struct Character {
@@ -85,7 +63,7 @@ const MOST_JOBS: usize = 60;
 
 impl Simulation {
     fn new(seed: u64) -> Simulation {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let character = Character::of(&mut random);
         let mut it = Simulation {
             random,
@@ -115,7 +93,7 @@ impl Simulation {
         let kind = if self.random.chance(self.character.phony) { Kind::Phony } else { Kind::Command };
         let job = self.schedule.add(JobSpec { pool, order: index as u32, kind, wanted });
         assert_eq!(job, JobId(index as u32));
-        let level = self.random.next();
+        let level = self.random.number();
         let needs = BTreeSet::new();
         self.jobs.push(Job { pool, level, needs, wanted, kind, priority: 0, end: None, handed_out: false });
         for other in 0..index {

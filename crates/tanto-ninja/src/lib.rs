@@ -16,8 +16,6 @@ pub mod graph;
 pub mod load;
 pub mod log;
 pub mod msvc;
-#[cfg(test)]
-pub(crate) mod mutate;
 pub mod plan;
 pub mod scan;
 pub mod spell;

@@ -47,6 +47,7 @@ fn after_visible(text: &[u8], count: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tanto_testing::Random;
 
     #[test]
     fn plain_lines_as_ninja_cuts_them() {
@@ -117,15 +118,9 @@ mod tests {
         const TOKENS: [&[u8]; 8] =
             [b"a", b"bc", b"0123456789", b"\x1b[0m", b"\x1b[1;31m", b"\x1b[K", b"\xc3\xa9", b" "];
         for seed in 1..=2000u64 {
-            let mut state = seed;
-            let mut next = |below: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 8) % below
-            };
-            let tokens: Vec<&[u8]> = (0..next(24)).map(|_| TOKENS[next(8) as usize]).collect();
-            let width = next(40) as usize;
+            let mut random = Random::new(seed);
+            let tokens: Vec<&[u8]> = (0..random.below(24)).map(|_| *random.pick(&TOKENS)).collect();
+            let width = random.below(40);
             assert_eq!(middle(&tokens.concat(), width), model(&tokens, width), "seed {seed}");
         }
     }

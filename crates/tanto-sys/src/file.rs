@@ -154,37 +154,12 @@ pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::error::text;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::PathBuf;
     use std::time::{Duration, SystemTime};
-
-    /// A directory of one test, gone with it.
-    pub(crate) struct Scratch(PathBuf);
-
-    impl Scratch {
-        pub(crate) fn new(name: &str) -> Scratch {
-            let dir = std::env::temp_dir().join(format!("tanto-sys-{}-{name}", std::process::id()));
-            fs::create_dir_all(&dir).unwrap();
-            Scratch(dir)
-        }
-
-        pub(crate) fn at(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-
-        fn bytes(&self, name: &str) -> Vec<u8> {
-            self.at(name).into_os_string().into_encoded_bytes()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use tanto_testing::Scratch;
 
     fn touch(path: &Path, since_1970: Duration) {
         let file = fs::File::create(path).unwrap();

@@ -48,7 +48,7 @@ pub fn release(file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::Scratch;
+    use tanto_testing::Scratch;
 
     #[test]
     fn one_opening_excludes_another() {

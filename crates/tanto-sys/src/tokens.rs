@@ -101,8 +101,8 @@ pub fn make_fifo(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::Scratch;
     use std::os::fd::OwnedFd;
+    use tanto_testing::Scratch;
 
     fn is_nonblocking(fd: &impl AsRawFd) -> bool {
         // SAFETY: F_GETFL takes no further argument and touches no memory.

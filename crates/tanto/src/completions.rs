@@ -30,13 +30,13 @@ pub mod tests {
     use super::*;
     use std::io::ErrorKind;
     use std::process::{Command, Stdio};
+    use tanto_testing::Scratch;
 
     /// Asks `program` what it thinks of `text`; says so and passes if there is no such program here.
     pub fn check(program: &str, args: &[&str], text: &str) {
-        let file = std::env::temp_dir().join(format!("tanto-{}-{program}", std::process::id()));
-        std::fs::write(&file, text).expect("a temporary file");
-        let asked = Command::new(program).args(args).arg(&file).stdin(Stdio::null()).output();
-        std::fs::remove_file(&file).expect("the file is still there");
+        let dir = Scratch::new(program);
+        dir.write("text", text);
+        let asked = Command::new(program).args(args).arg(dir.at("text")).stdin(Stdio::null()).output();
         match asked {
             Err(error) if error.kind() == ErrorKind::NotFound => println!("skipped: no {program} here"),
             Err(error) => panic!("{program}: {error}"),

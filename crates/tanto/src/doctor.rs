@@ -192,6 +192,7 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tanto_testing::Scratch;
 
     #[test]
     fn columns_are_aligned() {
@@ -209,11 +210,10 @@ mod tests {
 
     #[test]
     fn says_who_said_what() {
-        let dir = std::env::temp_dir().join(format!("tanto-doctor-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join(".tanto")).expect("a temporary folder");
-        std::fs::write(dir.join(".tanto/config"), "# ours\njobs = 0\n").expect("a file");
-        std::fs::write(dir.join(".ninja_log"), "# ninja log v5\n1\t2\t3\tout\tabc\n").expect("a file");
-        let place = dir.to_str().expect("text");
+        let dir = Scratch::new("doctor");
+        dir.write(".tanto/config", "# ours\njobs = 0\n");
+        dir.write(".ninja_log", "# ninja log v5\n1\t2\t3\tout\tabc\n");
+        let place = dir.text();
         let args = ["-C", place, "-k", "0", "target"].map(Vec::from);
         let around = Surroundings {
             flags: Some("--quiet -w dupbuild=err".into()),
@@ -221,7 +221,6 @@ mod tests {
             ..Surroundings::default()
         };
         let stop = run(&args, &around);
-        std::fs::remove_dir_all(&dir).expect("the folder is still there");
         let lines = |text: Vec<u8>| -> Vec<String> {
             let text = String::from_utf8(text).expect("text");
             text.lines()

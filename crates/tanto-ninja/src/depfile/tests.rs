@@ -1,4 +1,5 @@
 use super::*;
+use tanto_testing::each_variant;
 
 fn names(list: &[Cow<'_, [u8]>]) -> Vec<String> {
     list.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
@@ -99,7 +100,7 @@ fn bytes_that_compilers_leave_alone() {
 #[test]
 fn no_text_makes_it_panic() {
     let seeds = ["a.o: b.h c\\ d.h \\\n  e\\#f.h $$g\\:h\n", "a\\: x\r\nx:\r\n", "\\\\\\ \\\\: \\", "a: b\n\nb: \n"];
-    crate::mutate::each(&seeds, b"\\ :#$\n\r\0ab\t%", 20_000, |text| {
+    each_variant(&seeds, b"\\ :#$\n\r\0ab\t%", 20_000, |text| {
         if let Ok(found) = parse(text) {
             assert!(found.ins.iter().chain(&found.outs).all(|name| !name.is_empty()));
         }

@@ -1,4 +1,5 @@
 use bumpalo::Bump;
+use tanto_testing::each_variant;
 
 use super::*;
 use crate::bindings::Escape;
@@ -196,7 +197,7 @@ fn no_text_makes_it_panic() {
         "ninja_dyndep_version = 1\nbuild out | new: dyndep | a$ b c\nbuild out2: dyndep\n  restat = 1\n",
         "# x\nninja_dyndep_version = 1.0\r\nbuild out: dyndep\r\nbuild out2 | x y: dyndep | ${z}a\r\n",
     ];
-    crate::mutate::each(&seeds, b"$ \n\r:|\t{}a#=\0", 5_000, |text| {
+    each_variant(&seeds, b"$ \n\r:|\t{}a#=\0", 5_000, |text| {
         let arena = Bump::new();
         drop(apply_to(&arena, MANIFEST, text));
     });

@@ -5,6 +5,7 @@ use super::*;
 use crate::bindings::Escape;
 use crate::disk::Mtime;
 use crate::graph::EdgeId;
+use tanto_testing::each_variant;
 
 /// Files in memory, for reading.
 #[derive(Default)]
@@ -396,7 +397,7 @@ fn no_text_makes_it_panic() {
         "pool p\n  depth = 2\nx = 1$\n  2\ninclude input\nsubninja $x\nbuild a: phony a\ndefault a\n",
         "rule c\r\n  command = $depfile\r\n  depfile = $command\r\nbuild $$ $ $:: c\r\n  dyndep = $$\r\n",
     ];
-    crate::mutate::each(&seeds, b"$ \n\r:|@\t{}a#=\0.", 3_000, |text| {
+    each_variant(&seeds, b"$ \n\r:|@\t{}a#=\0.", 3_000, |text| {
         let arena = Bump::new();
         if let Ok(graph) = try_load(&arena, text, &[]) {
             graph.edge_ids().for_each(|edge| drop(graph.command_for_hash(edge)));

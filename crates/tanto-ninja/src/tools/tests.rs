@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use bumpalo::Bump;
+use tanto_testing::Scratch;
 
 use super::{Context, Ended, Options, TOOLS, find, list};
 use crate::disk::VirtualDisk;
@@ -535,25 +536,8 @@ fn a_deep_graph_needs_no_deep_stack() {
     assert!(room.out("targets depth 3").ends_with("    n29998: cc\n"));
 }
 
-/// A build directory on the real disk, gone with the test.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("tanto-tools-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.0.join(".ninja_log")).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn log_in(dir: &Scratch) -> String {
+    std::fs::read_to_string(dir.at(".ninja_log")).unwrap()
 }
 
 const LOG: &str = "# ninja log v7\n1\t2\t3\tx\ta\n1\t2\t3\told\ta\n1\t2\t3\tx\tb\n";
@@ -561,36 +545,36 @@ const LOG: &str = "# ninja log v7\n1\t2\t3\tx\ta\n1\t2\t3\told\ta\n1\t2\t3\tx\tb
 #[test]
 fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
     let dir = Scratch::new("recompact");
-    std::fs::write(dir.0.join(".ninja_log"), LOG).unwrap();
-    let mut room = room(&format!("builddir = {}\nbuild x: cc x.c\n", dir.0.display()));
+    dir.write(".ninja_log", LOG);
+    let mut room = room(&format!("builddir = {}\nbuild x: cc x.c\n", dir.text()));
     room.options.dry_run = true;
     assert_eq!(room.out("recompact"), "");
-    assert_eq!(dir.log(), LOG);
+    assert_eq!(log_in(&dir), LOG);
     room.options.dry_run = false;
     room.busy = true;
     assert_eq!(room.run("recompact").code, AGAIN);
-    assert_eq!(dir.log(), LOG);
+    assert_eq!(log_in(&dir), LOG);
     room.busy = false;
     assert_eq!(room.out("recompact"), "");
-    assert_eq!(dir.log(), "# ninja log v7\n1\t2\t3\tx\tb\n");
+    assert_eq!(log_in(&dir), "# ninja log v7\n1\t2\t3\tx\tb\n");
 }
 
 #[test]
 fn restat_takes_the_mtimes_of_now() {
     let dir = Scratch::new("restat");
-    std::fs::write(dir.0.join(".ninja_log"), LOG).unwrap();
+    dir.write(".ninja_log", LOG);
     let mut room = Room::with("");
-    let restat = format!("restat --builddir={} x", dir.0.display());
+    let restat = format!("restat --builddir={} x", dir.text());
     room.options.dry_run = true;
     assert_eq!(room.out(&restat), "");
-    assert_eq!(dir.log(), LOG);
+    assert_eq!(log_in(&dir), LOG);
     room.options.dry_run = false;
     room.disk.put("x", "");
     room.busy = true;
     assert_eq!(room.run(&restat).code, AGAIN);
-    assert_eq!(dir.log(), LOG);
+    assert_eq!(log_in(&dir), LOG);
     room.busy = false;
     assert_eq!(room.out(&restat), "");
-    assert_eq!(dir.log(), "# ninja log v7\n1\t2\t1\tx\tb\n1\t2\t3\told\ta\n");
-    assert!(room.turns(&format!("restat --builddir={}/none", dir.0.display())).is_empty());
+    assert_eq!(log_in(&dir), "# ninja log v7\n1\t2\t1\tx\tb\n1\t2\t3\told\ta\n");
+    assert!(room.turns(&format!("restat --builddir={}/none", dir.text())).is_empty());
 }

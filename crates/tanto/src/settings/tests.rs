@@ -4,33 +4,7 @@ use super::*;
 use crate::flags;
 use crate::flags::Options;
 use crate::flags::stop::Stop;
-
-/// A folder that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("tanto-settings-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary folder");
-        Folder(path)
-    }
-
-    fn write(&self, file: &str, text: &[u8]) {
-        let path = self.0.join(file);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
-        std::fs::write(path, text).expect("a file");
-    }
-
-    fn dir(&self) -> &str {
-        self.0.to_str().expect("a temporary folder's name is text")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use tanto_testing::Scratch;
 
 fn ask(args: &[&str], around: &Surroundings) -> Result<Options, Stop> {
     let args: Vec<Vec<u8>> = args.iter().map(|&arg| arg.into()).collect();
@@ -49,15 +23,15 @@ fn variable(flags: &str) -> Surroundings {
 
 #[test]
 fn each_source_goes_before_those_below_it() {
-    let folder = Folder::new("order");
+    let folder = Scratch::new("order");
     folder
         .write("home/.config/tanto/config", b"jobs = 1\nkeep-going = 1\nmax-load = 1\nlog-version = 5\nquiet = yes\n");
     folder.write("build/.tanto/config", b"jobs = 2\nkeep-going = 2\nmax-load = 2\nlog-version = 6\n");
-    let build = format!("{}/build", folder.dir());
+    let build = format!("{}/build", folder.text());
     let around = Surroundings {
         flags: Some("-k3 -l 3 -d explain -n".into()),
         log_version: Some("7".into()),
-        home: Some(folder.0.join("home").into()),
+        home: Some(folder.at("home").into()),
         ..Surroundings::default()
     };
     let options = ask(&["-C", &build, "-l4", "-d", "stats"], &around).expect("sound");
@@ -104,29 +78,29 @@ fn the_variable_takes_flags_that_fit_every_build() {
 
 #[test]
 fn a_bad_file_is_pointed_at() {
-    let folder = Folder::new("bad");
+    let folder = Scratch::new("bad");
     folder.write(".tanto/config", b"# mine\njobs = x\n");
     let expected = format!(
         "ninja: error: {}/.tanto/config:2: expected a number, 0 for no limit\njobs = x\n       ^\n",
-        folder.dir()
+        folder.text()
     );
-    assert_eq!(complaint(&["-C", folder.dir()], &Surroundings::default()), expected);
-    folder.write(".tanto/config", &[b'#'; LARGEST_FILE as usize + 1]);
-    let expected = format!("ninja: error: reading {}/.tanto/config: larger than 64 KiB\n", folder.dir());
-    assert_eq!(complaint(&["-C", folder.dir()], &Surroundings::default()), expected);
+    assert_eq!(complaint(&["-C", folder.text()], &Surroundings::default()), expected);
+    folder.write(".tanto/config", [b'#'; LARGEST_FILE as usize + 1]);
+    let expected = format!("ninja: error: reading {}/.tanto/config: larger than 64 KiB\n", folder.text());
+    assert_eq!(complaint(&["-C", folder.text()], &Surroundings::default()), expected);
 }
 
 #[test]
 fn a_file_that_is_not_there_says_nothing() {
-    let folder = Folder::new("none");
+    let folder = Scratch::new("none");
     folder.write("file", b"");
-    let file = format!("{}/file", folder.dir());
+    let file = format!("{}/file", folder.text());
     for home in ["/nonexistent", &file, "relative", ""] {
         let around = Surroundings { home: Some(home.into()), ..Surroundings::default() };
         assert!(ask(&["-C", &file], &around).is_ok(), "{home}");
     }
     folder.write("dir/tanto/config/x", b"");
-    let around = Surroundings { config_home: Some(folder.0.join("dir").into()), ..Surroundings::default() };
+    let around = Surroundings { config_home: Some(folder.at("dir").into()), ..Surroundings::default() };
     assert!(complaint(&[], &around).contains("Is a directory"));
 }
 

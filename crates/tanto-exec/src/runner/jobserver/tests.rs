@@ -1,7 +1,8 @@
 use super::*;
-use crate::runner::tests::Scratch;
+use crate::runner::tests::named_pipe;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use tanto_testing::Scratch;
 
 fn parsed(makeflags: &str) -> Result<Place, String> {
     parse(makeflags.as_bytes()).map_err(|why| String::from_utf8(why).unwrap())
@@ -115,7 +116,7 @@ fn a_pipe_is_warned_about() {
 #[test]
 fn slots_of_a_fifo_are_taken_and_given_back() {
     let dir = Scratch::new("jobserver-fifo");
-    let path = dir.fifo("fifo");
+    let path = named_pipe(&dir, "fifo");
     let pool = Tokens::open(&path).unwrap();
     pool.put(b'a').unwrap();
     pool.put(b'b').unwrap();
@@ -146,7 +147,8 @@ fn slots_of_a_pipe_are_taken_and_given_back() {
 #[test]
 fn our_own_slot_outlives_the_pool() {
     let dir = Scratch::new("jobserver-gone");
-    let mut client = Client::open(&Place::Fifo(dir.fifo("fifo").into_os_string().into_encoded_bytes())).unwrap();
+    let mut client =
+        Client::open(&Place::Fifo(named_pipe(&dir, "fifo").into_os_string().into_encoded_bytes())).unwrap();
     drop(dir);
     let own = client.acquire().unwrap();
     assert_eq!(client.acquire(), None);

@@ -1,9 +1,10 @@
 use super::*;
 use crate::runner::jobserver::Place;
-use crate::runner::tests::Scratch;
+use crate::runner::tests::named_pipe;
 use std::fs;
 use std::path::Path;
 use tanto_sys::tokens::Tokens;
+use tanto_testing::Scratch;
 
 fn runner() -> SpawnRunner {
     SpawnRunner::new(Options::default()).unwrap()
@@ -68,7 +69,7 @@ fn usage_is_told() {
 #[test]
 fn who_ends_first_is_told_first() {
     let dir = Scratch::new("first");
-    let fifo = dir.fifo("fifo");
+    let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
     start(&mut runner, 0, &format!("{}; echo slow", hold(&fifo)));
     start(&mut runner, 1, "echo fast");
@@ -80,7 +81,7 @@ fn who_ends_first_is_told_first() {
 #[test]
 fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
     let dir = Scratch::new("closes");
-    let fifo = dir.fifo("fifo");
+    let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
     start(&mut runner, 0, &format!("exec >&- 2>&-; {}; exit 4", hold(&fifo)));
     start(&mut runner, 1, "echo b");
@@ -92,7 +93,7 @@ fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
 #[test]
 fn a_job_is_over_when_its_last_writer_is() {
     let dir = Scratch::new("daemon");
-    let fifo = dir.fifo("fifo");
+    let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
     start(&mut runner, 0, &format!("echo early; ({}; echo late) &", hold(&fifo)));
     start(&mut runner, 1, "true");
@@ -104,7 +105,7 @@ fn a_job_is_over_when_its_last_writer_is() {
 #[test]
 fn a_console_job_ends_beside_another() {
     let dir = Scratch::new("console");
-    let fifo = dir.fifo("fifo");
+    let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
     start(&mut runner, 0, &hold(&fifo));
     start_console(&mut runner, 1, "exit 5");
@@ -145,7 +146,7 @@ fn abort_without_an_interruption_waits_for_the_end() {
 #[test]
 fn abort_tells_of_ended_jobs_that_nobody_heard_of() {
     let dir = Scratch::new("abort-ended");
-    let fifo = dir.fifo("fifo");
+    let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
     // Both are held by one writer, and so seen to end in one look or in two.
     start(&mut runner, 0, &hold(&fifo));
@@ -218,8 +219,8 @@ fn drain(pool: &Tokens) -> Vec<u8> {
 #[test]
 fn each_job_has_a_slot() {
     let dir = Scratch::new("slots");
-    let (hold_0, hold_1) = (dir.fifo("0"), dir.fifo("1"));
-    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"xy");
+    let (hold_0, hold_1) = (named_pipe(&dir, "0"), named_pipe(&dir, "1"));
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"xy");
     for (job, fifo) in [(0, &hold_0), (1, &hold_1)] {
         assert_eq!((runner.capacity(), runner.capacity()), (1, 1));
         start(&mut runner, job, &hold(fifo));
@@ -237,8 +238,8 @@ fn each_job_has_a_slot() {
 #[test]
 fn a_slot_that_comes_free_wakes() {
     let dir = Scratch::new("wakes");
-    let held = dir.fifo("held");
-    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 0, &hold(&held));
     assert_eq!(runner.capacity(), 0);
@@ -255,8 +256,8 @@ fn a_slot_that_comes_free_wakes() {
 #[test]
 fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
     let dir = Scratch::new("unused");
-    let held = dir.fifo("held");
-    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"q");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"q");
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 0, &hold(&held));
     assert_eq!(runner.capacity(), 1, "q is in hand");
@@ -269,7 +270,7 @@ fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
 #[test]
 fn slots_go_back_at_the_end() {
     let dir = Scratch::new("end");
-    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"abc");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"abc");
     for job in 0..2 {
         assert_eq!(runner.capacity(), 1);
         start(&mut runner, job, "true");
@@ -290,7 +291,7 @@ fn slots_go_back_at_the_end() {
 #[test]
 fn a_refused_start_keeps_the_slot_in_hand() {
     let dir = Scratch::new("refused");
-    let (mut runner, pool) = sharing(&dir.fifo("slots"), b"");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
     runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false }).unwrap_err();
     assert_eq!(runner.capacity(), 1);

@@ -214,7 +214,7 @@ fn a_record_goes_into_the_file_that_is_there_now() {
     space.replace(b"rubbish that is longer than a header");
     log.record([b"d".as_slice()], entry(2)).expect("record");
     assert_eq!(outputs(&load(&space)), ["d"]);
-    std::fs::remove_file(space.0.join("log")).expect("remove");
+    std::fs::remove_file(space.0.at("log")).expect("remove");
     log.record([b"e".as_slice()], entry(2)).expect("record");
     assert_eq!(outputs(&load(&space)), ["e"]);
     // Cut in place.
@@ -259,7 +259,7 @@ fn a_full_disk_is_reported_and_leaves_whole_lines() {
 fn a_full_device_is_reported() {
     let space = Space::new();
     let mut log = open(&space);
-    std::os::unix::fs::symlink("/dev/full", space.0.join("log")).expect("link");
+    std::os::unix::fs::symlink("/dev/full", space.0.at("log")).expect("link");
     let error = log.record([b"a".as_slice()], entry(1)).expect_err("a full device");
     assert_eq!(error.text, b"Error writing to build log: No space left on device");
 }
@@ -392,7 +392,7 @@ fn writers_at_the_same_time_lose_nothing() {
 #[test]
 fn what_cannot_be_read_is_an_error() {
     let space = Space::new();
-    std::fs::create_dir(space.0.join("log")).expect("mkdir");
+    std::fs::create_dir(space.0.at("log")).expect("mkdir");
     let error = BuildLog::load(&space.log(), 7).map(|_| ()).expect_err("a directory");
     let expected = [b"loading build log ".as_slice(), &space.log(), b": Is a directory"].concat();
     assert_eq!(error.text, expected);

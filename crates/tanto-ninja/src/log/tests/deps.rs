@@ -343,7 +343,7 @@ fn a_record_goes_into_the_file_that_is_there_now() {
     space.replace(b"rubbish that is longer than a header");
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), [deps("new", 2, &["a.h"])]);
-    std::fs::remove_file(space.0.join("log")).expect("remove");
+    std::fs::remove_file(space.0.at("log")).expect("remove");
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), [deps("new", 2, &["a.h"])]);
     // Cut in place.

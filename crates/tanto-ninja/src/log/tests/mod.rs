@@ -7,55 +7,45 @@ mod referee;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use tanto_testing::Scratch;
 
 use crate::disk::{Disk, Mtime};
 
 /// A directory of its own for a test, removed at its end.
-struct Space(PathBuf);
+struct Space(Scratch);
 
 impl Space {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("tanto-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a new directory");
-        Space(path)
+        Space(Scratch::new("log"))
     }
 
     /// The log's path.
     fn log(&self) -> Vec<u8> {
-        self.0.join("log").into_os_string().into_encoded_bytes()
+        self.0.bytes("log")
     }
 
     fn write(&self, bytes: &[u8]) {
-        fs::write(self.0.join("log"), bytes).expect("writing the log");
+        self.0.write("log", bytes);
     }
 
     /// Puts a new file in the log's place.
     fn replace(&self, bytes: &[u8]) {
-        fs::write(self.0.join("new"), bytes).expect("writing a new log");
-        fs::rename(self.0.join("new"), self.0.join("log")).expect("renaming it");
+        self.0.write("new", bytes);
+        fs::rename(self.0.at("new"), self.0.at("log")).expect("renaming it");
     }
 
     /// The log's bytes; None if there is no such file.
     fn bytes(&self) -> Option<Vec<u8>> {
-        fs::read(self.0.join("log")).ok()
+        fs::read(self.0.at("log")).ok()
     }
 
     /// All names in the directory, sorted.
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("listing");
+        let entries = fs::read_dir(self.0.path()).expect("listing");
         let mut names: Vec<_> = entries.map(|e| e.expect("entry").file_name().into_string().expect("name")).collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -29,12 +29,12 @@ fn referee() -> Option<String> {
 }
 
 fn run(referee: &str, space: &Space, arguments: &[&str]) -> String {
-    let output = Command::new(referee).args(arguments).current_dir(&space.0).output().expect("the referee runs");
+    let output = Command::new(referee).args(arguments).current_dir(space.0.path()).output().expect("the referee runs");
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 fn path(space: &Space, name: &str) -> Vec<u8> {
-    space.0.join(name).into_os_string().into_encoded_bytes()
+    space.0.at(name).into_os_string().into_encoded_bytes()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_ninja_takes_our_logs_for_its_own() {
     let Some(referee) = referee() else { return };
     let space = Space::new();
     for (name, content) in [("build.ninja", MANIFEST), ("a.h", ""), ("b.h", "")] {
-        fs::write(space.0.join(name), content).expect("writing the tree");
+        fs::write(space.0.at(name), content).expect("writing the tree");
     }
     run(&referee, &space, &[]);
     let (arena, mut graph) = (Bump::new(), None);
@@ -53,7 +53,7 @@ fn a_ninja_takes_our_logs_for_its_own() {
 
     // All that its logs say goes into new ones, which it must then take for its own.
     for name in [".ninja_log", ".ninja_deps"] {
-        fs::remove_file(space.0.join(name)).expect("remove");
+        fs::remove_file(space.0.at(name)).expect("remove");
     }
     let (mut ours, _) = BuildLog::load(&path(&space, ".ninja_log"), theirs.version()).expect("no log");
     ours.open(&mut |_| false).expect("open");
@@ -71,6 +71,6 @@ fn a_ninja_takes_our_logs_for_its_own() {
     }
     assert_eq!(run(&referee, &space, &["-n"]), "ninja: no work to do.\n");
     assert!(run(&referee, &space, &["-t", "deps", "x.o"]).contains("#deps 2"));
-    fs::write(space.0.join("b.h"), "changed").expect("a change");
+    fs::write(space.0.at("b.h"), "changed").expect("a change");
     assert!(run(&referee, &space, &[]).contains("[2/2]"));
 }

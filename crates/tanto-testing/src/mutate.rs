@@ -1,50 +1,27 @@
-//! Seeds and tokens to inputs, by a generator of random numbers whose seed replays them. Does not know what is
-//! fuzzed.
+//! Texts, and words of their language, to inputs that are more or less like them. Does not know the languages.
+
+use crate::Random;
 
 /// Inputs do not grow beyond this.
 const LONGEST: usize = 4096;
 /// Numbers at which sizes and offsets go wrong.
 const EDGES: [u32; 10] = [0, 1, 3, 4, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, 0x8000_000c, 0xffff_ffff];
 
-/// Random numbers (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next one.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One below `limit`, which is not 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    /// One of these; none of none.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        if from.is_empty() { None } else { from.get(self.below(from.len())) }
-    }
-}
-
 /// What inputs are made of.
-pub struct Material {
-    /// Whole inputs, most of them sound.
+pub struct Material<'a> {
+    /// Whole inputs, at least one, most of them sound.
     pub seeds: Vec<Vec<u8>>,
-    /// Words of the language.
-    pub tokens: &'static [&'static [u8]],
+    /// Words of the language, at least one.
+    pub tokens: &'a [&'a [u8]],
     /// This many bytes at the front, without which nothing else is read, are most often left alone.
     pub head: usize,
 }
 
-impl Material {
+impl Material<'_> {
     /// An input: a seed with some changes, most often few.
     pub fn input(&self, random: &mut Random) -> Vec<u8> {
-        let mut input = random.pick(&self.seeds).cloned().unwrap_or_default();
-        for _ in 0..=random.next().trailing_zeros().min(8) {
+        let mut input = random.pick(&self.seeds).clone();
+        for _ in 0..=random.number().trailing_zeros().min(8) {
             self.change(&mut input, random);
         }
         input.truncate(LONGEST);
@@ -64,17 +41,29 @@ impl Material {
                 let piece = input[at..until].to_vec();
                 insert(input, at, &piece);
             }
-            5 => insert(input, at, &[random.next() as u8]),
-            6 => insert(input, at, random.pick(&EDGES).unwrap_or(&0).to_le_bytes().as_slice()),
+            5 => insert(input, at, &[random.number() as u8]),
+            6 => insert(input, at, &random.pick(&EDGES).to_le_bytes()),
             7 | 8 => overwrite(input, at, random),
-            9 | 10 => insert(input, at, random.pick(self.tokens).copied().unwrap_or_default()),
+            9 | 10 => insert(input, at, random.pick::<&[u8]>(self.tokens)),
             _ => {
-                let other = random.pick(&self.seeds).cloned().unwrap_or_default();
+                let other = random.pick(&self.seeds);
                 let from = if random.below(2) == 0 { self.head } else { random.below(other.len() + 1) };
                 input.truncate(at);
                 input.extend_from_slice(&other[from.min(other.len())..]);
             }
         }
+    }
+}
+
+/// Gives `test` the texts, and `rounds` variants of them, the same in every run. `letters` are those that mean
+/// something in their language.
+pub fn each_variant(texts: &[&str], letters: &[u8], rounds: u64, mut test: impl FnMut(&[u8])) {
+    let seeds = texts.iter().map(|&text| text.into()).collect();
+    let tokens: Vec<&[u8]> = letters.chunks(1).collect();
+    let material = Material { seeds, tokens: &tokens, head: 0 };
+    material.seeds.iter().for_each(|text| test(text));
+    for seed in 0..rounds {
+        test(&material.input(&mut Random::new(seed)));
     }
 }
 
@@ -86,9 +75,9 @@ fn insert(input: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 fn overwrite(input: &mut [u8], at: usize, random: &mut Random) {
     if random.below(2) == 0 {
         if let Some(byte) = input.get_mut(at) {
-            *byte = random.next() as u8;
+            *byte = random.number() as u8;
         }
     } else if let Some(number) = input.get_mut(at / 4 * 4..at / 4 * 4 + 4) {
-        number.copy_from_slice(&random.pick(&EDGES).unwrap_or(&0).to_le_bytes());
+        number.copy_from_slice(&random.pick(&EDGES).to_le_bytes());
     }
 }

@@ -1,0 +1,9 @@
+//! What the tests of several crates share. Does not know what is tested, and is in no program.
+
+mod mutate;
+mod random;
+mod scratch;
+
+pub use mutate::{Material, each_variant};
+pub use random::Random;
+pub use scratch::Scratch;

@@ -1,0 +1,44 @@
+//! Random numbers that a seed replays. Does not know what is drawn.
+
+/// A generator (splitmix64): neighbouring seeds give unlike numbers.
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next one.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One below `limit`, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.number() % limit as u64) as usize
+    }
+
+    /// True in `percent` of 100 cases.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these, of which there is at least one.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+
+    /// Up to `most` of these, in their order.
+    pub fn some<T: Clone>(&mut self, from: &[T], most: usize) -> Vec<T> {
+        let count = self.below(most + 1).min(from.len());
+        let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();
+        at.sort_unstable();
+        at.dedup();
+        at.into_iter().map(|at| from[at].clone()).collect()
+    }
+}
