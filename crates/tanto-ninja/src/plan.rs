@@ -1,6 +1,7 @@
 //! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
 //! what dyndep files add while the build runs. Does not know how jobs are run.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use tanto_exec::event::{Event, View};
@@ -21,8 +22,27 @@ pub struct Plan {
     pools: Map<u32, ExecPool>,
     /// Jobs, each after all that it depends on: the order of the first walk.
     order: Vec<JobId>,
-    /// For each node the planned edges that have it as an input; made when first needed, void after a dyndep file.
-    users: Option<Map<NodeId, Vec<EdgeId>>>,
+    /// Made when first needed; void when an edge joins the plan or gets another input.
+    users: OnceCell<Users>,
+}
+
+/// For each node the jobs whose edges have it as an input, whether they are done or not.
+struct Users(Map<NodeId, Vec<JobId>>);
+
+impl Users {
+    fn new(edges: &[EdgeId], scan: &Scan<'_, '_>) -> Users {
+        let mut users: Map<NodeId, Vec<JobId>> = Map::default();
+        for (job, &edge) in (0..).map(JobId).zip(edges) {
+            for input in scan.all_ins(edge) {
+                users.entry(input).or_default().push(job);
+            }
+        }
+        Users(users)
+    }
+
+    fn of(&self, node: NodeId) -> &[JobId] {
+        self.0.get(&node).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// What a walk over the graph needs beside the plan.
@@ -38,8 +58,8 @@ pub struct Walk<'w, 'a, 't> {
 /// A planned edge whose inputs are being added.
 struct Frame {
     node: NodeId,
+    edge: EdgeId,
     job: JobId,
-    ins: Vec<NodeId>,
     next: usize,
 }
 
@@ -70,7 +90,7 @@ impl Plan {
         let mut stack = Vec::new();
         stack.extend(self.enter(walk, start, dependent, &mut met)?);
         while let Some(frame) = stack.last_mut() {
-            let Some(&input) = frame.ins.get(frame.next) else {
+            let Some(input) = walk.scan.input(frame.edge, frame.next) else {
                 let frame = stack.pop().expect("the frame just seen");
                 self.order.push(frame.job);
                 continue;
@@ -120,8 +140,7 @@ impl Plan {
         if let Some(met) = met {
             met.insert(edge);
         }
-        let ins = || walk.scan.all_ins(edge).collect();
-        Ok(known.is_none().then(|| Frame { node, job, ins: ins(), next: 0 }))
+        Ok(known.is_none().then_some(Frame { node, edge, job, next: 0 }))
     }
 
     fn add_job(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> JobId {
@@ -136,7 +155,7 @@ impl Plan {
         assert_eq!(job.0 as usize, self.edges.len(), "the plan is the schedule's only source of jobs");
         self.jobs.insert(edge, job);
         self.edges.push(edge);
-        self.users = None;
+        self.users.take();
         job
     }
 
@@ -150,31 +169,37 @@ impl Plan {
         }
     }
 
+    fn users(&self, scan: &Scan<'_, '_>) -> &Users {
+        self.users.get_or_init(|| Users::new(&self.edges, scan))
+    }
+
     /// The node did not change though its edge ran (restat): takes out of the plan what is not dirty any more.
-    pub fn clean(&mut self, walk: &mut Walk<'_, '_, '_>, node: NodeId) -> Result<()> {
+    pub fn clean(&self, walk: &mut Walk<'_, '_, '_>, node: NodeId) -> Result<()> {
+        let users = self.users(walk.scan);
         let mut nodes = vec![node];
         while let Some(node) = nodes.pop() {
             walk.scan.set_clean(node);
-            for edge in self.users_of(walk.scan, node) {
-                if self.clean_edge(walk, edge)? {
-                    nodes.extend(walk.scan.graph.edge(edge).outs);
+            for &job in users.of(node) {
+                if self.clean_job(walk, job)? {
+                    nodes.extend(walk.scan.graph.edge(self.edge(job)).outs);
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes the edge out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
-    fn clean_edge(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> Result<bool> {
-        let job = self.jobs[&edge];
-        if !walk.schedule.is_wanted(job) || walk.scan.deps_missing(edge) {
+    /// Takes the job out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
+    fn clean_job(&self, walk: &mut Walk<'_, '_, '_>, job: JobId) -> Result<bool> {
+        let edge = self.edge(job);
+        // A job that did not wait for the node (a dyndep file named it later) may have run.
+        let waits = walk.schedule.is_wanted(job) && walk.schedule.state(job) == State::Waiting;
+        if !waits || walk.scan.deps_missing(edge) {
             return Ok(false);
         }
-        let ins: Vec<NodeId> = walk.scan.dirtying_ins(edge).collect();
-        if ins.iter().any(|&input| walk.scan.is_dirty(input)) {
+        if walk.scan.dirtying_ins(edge).any(|input| walk.scan.is_dirty(input)) {
             return Ok(false);
         }
-        let newest = newest_of(walk.scan, &ins);
+        let newest = newest_of(walk.scan, edge);
         if walk.scan.outputs_dirty(edge, newest)? {
             return Ok(false);
         }
@@ -185,24 +210,10 @@ impl Plan {
         Ok(true)
     }
 
-    fn users_of(&mut self, scan: &Scan<'_, '_>, node: NodeId) -> Vec<EdgeId> {
-        let edges = &self.edges;
-        let users = self.users.get_or_insert_with(|| {
-            let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
-            for &edge in edges {
-                for input in scan.all_ins(edge) {
-                    users.entry(input).or_default().push(edge);
-                }
-            }
-            users
-        });
-        users.get(&node).cloned().unwrap_or_default()
-    }
-
     /// Dyndep files that an edge of this build made have been loaded: looks again at all that depends on them, and
     /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
     pub fn dyndeps_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId], updates: &[Update]) -> Result<()> {
-        self.users = None;
+        self.users.take();
         self.refresh_dependents(walk, files)?;
         let planned = |plan: &Plan, scan: &Scan<'_, '_>, update: &Update| {
             plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
@@ -242,10 +253,10 @@ impl Plan {
     }
 
     /// Edges that took the new outputs for source files now wait for the edge that makes them.
-    fn let_users_wait(&mut self, walk: &mut Walk<'_, '_, '_>, job: JobId, update: &Update) {
+    fn let_users_wait(&self, walk: &mut Walk<'_, '_, '_>, job: JobId, update: &Update) {
         for &out in &update.outs {
-            for user in self.users_of(walk.scan, out) {
-                walk.schedule.depend(self.jobs[&user], job);
+            for &user in self.users(walk.scan).of(out) {
+                walk.schedule.depend(user, job);
             }
         }
     }
@@ -269,17 +280,17 @@ impl Plan {
         Ok(())
     }
 
-    fn unmark_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> BTreeSet<NodeId> {
+    fn unmark_dependents(&self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> BTreeSet<NodeId> {
+        let users = self.users(walk.scan);
         let mut dependents = BTreeSet::new();
         let mut nodes = files.to_vec();
         while let Some(node) = nodes.pop() {
-            for edge in self.users_of(walk.scan, node) {
-                if walk.scan.unmark(edge) {
-                    for &out in walk.scan.graph.edge(edge).outs {
-                        if dependents.insert(out) {
-                            nodes.push(out);
-                        }
-                    }
+            for &job in users.of(node) {
+                let edge = self.edge(job);
+                // What took a new output for a source file and is done by now comes too early for it.
+                if walk.schedule.state(job) != State::Done && walk.scan.unmark(edge) {
+                    let new = |out: &NodeId| dependents.insert(*out);
+                    nodes.extend(walk.scan.graph.edge(edge).outs.iter().copied().filter(new));
                 }
             }
         }
@@ -287,9 +298,9 @@ impl Plan {
     }
 }
 
-/// The first of the newest.
-fn newest_of(scan: &Scan<'_, '_>, ins: &[NodeId]) -> Option<NodeId> {
-    ins.iter().copied().reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
+/// The first of the edge's newest inputs.
+fn newest_of(scan: &Scan<'_, '_>, edge: EdgeId) -> Option<NodeId> {
+    scan.dirtying_ins(edge).reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
 }
 
 /// A leaf that is missing, unless only a compiler or a dyndep file ever named it.

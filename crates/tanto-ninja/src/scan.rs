@@ -278,7 +278,8 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(updates)
     }
 
-    fn input(&self, edge: EdgeId, at: usize) -> Option<NodeId> {
+    /// The edge's input of that number, in the order of `all_ins`.
+    pub fn input(&self, edge: EdgeId, at: usize) -> Option<NodeId> {
         let it = self.graph.edge(edge);
         let (dirtying, deps) = (it.dirtying_ins(), self.edges[edge.index()].deps);
         if let Some(&input) = dirtying.get(at) {

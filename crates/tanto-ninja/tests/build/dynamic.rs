@@ -66,3 +66,28 @@ fn an_edge_that_the_file_does_not_mention_is_an_error() {
     let error = world.try_build("out").err().expect("an error");
     assert_eq!(error, "'out' not mentioned in its dyndep file 'dd'");
 }
+
+/// A build in which `a` turns out to make `y` when `early`, which takes `y` for a source file, has been dealt with.
+/// Gives the commands but for the one that makes the dyndep file.
+fn too_late(early: &str, touched: &str) -> Vec<String> {
+    let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild a | y: dyndep\\n  restat = 1\n";
+    let edges = "build b: make bin\nbuild dd: scan scanned\nbuild a: keep ain || dd\n  dyndep = dd\n";
+    let all = "build all: phony early a\n";
+    let mut world = World::new(&format!("{scan}{edges}{early}{all}"), &["bin", "scanned", "ain", "y", "in"]);
+    world.build("all");
+    world.reload();
+    [touched, "scanned", "ain"].iter().for_each(|file| world.touch(file));
+    let mut commands = world.build("all");
+    commands.retain(|command| !command.starts_with("write dd"));
+    commands
+}
+
+#[test]
+fn an_output_that_comes_to_light_too_late_does_not_disturb_what_has_passed() {
+    assert_eq!(too_late("build early: make y || b\n", "bin"), ["make b", "keep a"]);
+}
+
+#[test]
+fn an_output_that_comes_to_light_too_late_does_not_disturb_what_has_run() {
+    assert_eq!(too_late("build early: keep in y\n", "in"), ["keep early", "keep a"]);
+}

@@ -70,7 +70,8 @@ impl World {
     pub fn new(manifest: &str, sources: &[&str]) -> World {
         let disk = VirtualDisk::new();
         sources.iter().for_each(|source| disk.put(source, ""));
-        let graph = load(&disk, manifest);
+        put_manifest(&disk, manifest);
+        let graph = load(&disk);
         disk.tick();
         let (log, deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
         World { disk, graph, log, deps_log, options: Options::default(), failures_allowed: 1 }
@@ -78,7 +79,13 @@ impl World {
 
     /// Another manifest over the same files and the same log; discovered inputs are forgotten.
     pub fn rewrite(&mut self, manifest: &str) {
-        self.graph = load(&self.disk, manifest);
+        put_manifest(&self.disk, manifest);
+        self.reload();
+    }
+
+    /// Forgets discovered inputs and what dyndep files said, as another process would that has only the build log.
+    pub fn reload(&mut self) {
+        self.graph = load(&self.disk);
         self.deps_log = DepsLog::in_memory();
     }
 
@@ -136,8 +143,11 @@ impl World {
     }
 }
 
-fn load(disk: &VirtualDisk, manifest: &str) -> Graph<'static> {
+fn put_manifest(disk: &VirtualDisk, manifest: &str) {
     disk.put("build.ninja", &format!("{RULES}{manifest}"));
+}
+
+fn load(disk: &VirtualDisk) -> Graph<'static> {
     // Lives as long as the test; so do all texts that the graph holds.
     let arena = Box::leak(Box::default());
     let mut disk = disk.clone();
