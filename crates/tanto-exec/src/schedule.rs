@@ -201,9 +201,10 @@ impl Schedule {
         matches!(self.state(job), State::Waiting | State::Delayed | State::Idle | State::Ready)
     }
 
-    /// Is there anything to run? Groups alone do not count.
+    /// Is there anything to run, or to pass? Groups alone do not count.
     pub fn more_to_do(&self) -> bool {
-        self.wanted > 0 && self.commands > 0
+        // What passes may still add to the plan.
+        self.wanted > 0 && self.commands > 0 || self.has_passing()
     }
 
     /// Queues every job that waits for nothing.

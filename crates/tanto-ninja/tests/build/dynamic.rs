@@ -67,6 +67,20 @@ fn an_edge_that_the_file_does_not_mention_is_an_error() {
     assert_eq!(error, "'out' not mentioned in its dyndep file 'dd'");
 }
 
+#[test]
+fn a_dyndep_file_whose_edge_has_nothing_to_do_is_loaded_when_it_is_reached() {
+    let rule = "rule copy\n  command = write dd ninja_dyndep_version = 1\\nbuild out: dyndep | y\n";
+    let edges = "build x: make xin\nbuild dd: copy scanned || x\nbuild y: make yin\n";
+    let user = "build out: make in || dd\n  dyndep = dd\n";
+    let mut world = World::new(&format!("{rule}{edges}{user}"), &["xin", "yin", "scanned", "in"]);
+    world.build("out");
+    world.reload();
+    world.touch("xin");
+    world.touch("yin");
+    // `x` is the last of what is known to be dirty; `y` comes to light behind it.
+    assert_eq!(world.build("out"), ["make x", "make y", "make out"]);
+}
+
 /// A build in which `a` turns out to make `y` when `early`, which takes `y` for a source file, has been dealt with.
 /// Gives the commands but for the one that makes the dyndep file.
 fn too_late(early: &str, touched: &str) -> Vec<String> {
