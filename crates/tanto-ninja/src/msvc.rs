@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::canon::canonicalize_into;
+
 const ENGLISH_PREFIX: &[u8] = b"Note: including file: ";
 
-/// Takes the notes out of `output` and returns the headers, sorted, without those of the system. `prefix` is what a
-/// note begins with; empty for the English one.
+/// Takes the notes out of `output` and returns the headers, canonical and sorted, without those of the system.
+/// `prefix` is what a note begins with; empty for the English one.
 pub fn take_includes(output: &mut Vec<u8>, prefix: &[u8]) -> Vec<Vec<u8>> {
     let prefix = if prefix.is_empty() { ENGLISH_PREFIX } else { prefix };
     let mut headers = BTreeSet::new();
@@ -15,8 +17,10 @@ pub fn take_includes(output: &mut Vec<u8>, prefix: &[u8]) -> Vec<Vec<u8>> {
     for line in lines(output) {
         if let Some(header) = included(line, prefix) {
             noted = true;
-            if !is_system(header) {
-                headers.insert(header.to_vec());
+            let mut path = Vec::new();
+            canonicalize_into(header, &mut path);
+            if !is_system(&path) {
+                headers.insert(path);
             }
         } else if noted || !is_source_name(line) {
             rest.extend_from_slice(line);
@@ -43,8 +47,10 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn included<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    let header = line.strip_prefix(prefix)?.trim_ascii_start();
-    (!header.is_empty()).then_some(header)
+    let rest = line.strip_prefix(prefix)?;
+    // The deeper the inclusion, the more blanks.
+    let start = rest.iter().position(|&c| c != b' ')?;
+    Some(&rest[start..])
 }
 
 fn is_system(header: &[u8]) -> bool {
@@ -80,6 +86,12 @@ mod tests {
         let text =
             b"Note: including file: C:\\Program Files\\x.h\nNote: including file: d:\\Microsoft Visual Studio\\y.h\n";
         assert_eq!(taken(text, b""), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_header_by_two_paths_is_one() {
+        let text = b"Note: including file: ./b.h\nNote: including file: x/../b.h\nNote: including file: a.h\n";
+        assert_eq!(taken(text, b""), (vec![b"a.h".to_vec(), b"b.h".to_vec()], vec![]));
     }
 
     #[test]
