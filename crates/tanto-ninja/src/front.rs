@@ -190,6 +190,10 @@ impl<'a, 't> Builder<'a, 't> {
         if path.is_empty() {
             return Err("edge with deps=gcc but no depfile makes no sense".into());
         }
+        if self.options.dry_run {
+            // One that is there is none of this run's.
+            return Ok(Vec::new());
+        }
         let text = match self.scan.disk.read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|error| Error::of(&[&os_text(&error)]))?,

@@ -1,5 +1,7 @@
 //! Depfiles and the deps log: inputs that the compiler found.
 
+use tanto_ninja::front::Options;
+
 use crate::world::World;
 
 const RULES: &str = "\
@@ -34,6 +36,15 @@ fn a_logged_header_is_an_input_and_its_depfile_goes() {
     world.assert_clean("out");
     world.touch("header.h");
     assert_eq!(world.build("out").len(), 1);
+}
+
+#[test]
+fn a_dry_run_leaves_a_depfile_alone() {
+    let mut world = world("build out: logged in\n");
+    world.disk.put("out.d", "out: header.h\n");
+    world.options = Options { dry_run: true, ..Options::default() };
+    assert_eq!(world.build("out").len(), 1);
+    assert!(world.disk.has("out.d"));
 }
 
 #[test]
