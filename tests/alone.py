@@ -174,6 +174,8 @@ def a_killed_build_goes_on(ninja):
     build = tree.begin_held(ninja)
     build.child.kill()
     build.end()
+    # The job still runs, but has no part in the lock.
+    assert NO_WORK in tree.run(ninja, "first")
     os.kill(int(tree.read("held.pid")), signal.SIGKILL)
     tree.write("go", "")
     tree.run(ninja)
@@ -186,6 +188,30 @@ def its_own_directory_may_be_deleted(ninja):
     tree.run(ninja)
     shutil.rmtree(tree.root / ".tanto", ignore_errors=True)
     assert NO_WORK in tree.run(ninja)
+
+
+def strange_locks_are_no_obstacle(ninja):
+    tree = Tree("strange", MANIFEST, "in", "go", "precious")
+    place = tree.root / ".tanto"
+
+    def in_place(make):
+        place.mkdir()
+        make(place / "lock")
+
+    for make in (
+        lambda: in_place(Path.mkdir),
+        lambda: in_place(os.mkfifo),
+        lambda: in_place(lambda lock: lock.symlink_to("../precious")),
+        lambda: place.write_text("a file"),
+        lambda: place.symlink_to("nowhere"),
+    ):
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.unlink(missing_ok=True)
+        make()
+        (tree.root / "in").touch()
+        assert NO_WORK not in tree.run(ninja)
+    assert tree.read("precious") == "precious"
 
 
 def answers_write_nothing(ninja):
@@ -272,6 +298,7 @@ CASES = [
     a_tool_with_nothing_to_write_makes_no_directory,
     a_killed_build_goes_on,
     its_own_directory_may_be_deleted,
+    strange_locks_are_no_obstacle,
     answers_write_nothing,
     a_log_of_version_5_is_kept,
     a_new_log_may_be_of_version_5,

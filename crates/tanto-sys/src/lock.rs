@@ -3,9 +3,19 @@
 //! They are `flock`'s: the lock belongs to the open file, so that a process and its grandchild that opened the file
 //! afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Opens a lock file, for reading and writing; makes it if it is not there. What somebody else may have put in its
+/// place does no harm: a link is not followed, and nothing makes the opener, or who reads from it, wait.
+pub fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
 
 /// Takes the lock if nobody has it; says whether it did.
 pub fn try_exclusive(file: &File) -> io::Result<bool> {

@@ -8,6 +8,7 @@ mod tool;
 mod turn;
 mod view;
 
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use bumpalo::Bump;
@@ -134,7 +135,8 @@ impl Session<'_> {
             return self.after_rebuild(&mut logs, &mut graph);
         }
         let built = self.build_targets(&mut builder, builddir);
-        print!("{}", self.stats.table());
+        // Nobody may be there to read it.
+        let _ = io::stdout().write_all(self.stats.table().as_bytes());
         built.map(|()| Round::End)
     }
 

@@ -6,10 +6,10 @@
 //! processes tells the same.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub enum Turn {
     Mine(File),
     /// A build above this one has it, and waits for this one.
     Ancestors,
-    /// The directory cannot be locked: it is read-only, or its file system has no locks.
+    /// The directory cannot be locked: it is read-only or full, or its file system has no locks.
     Nobodys,
 }
 
@@ -57,18 +57,22 @@ impl Turn {
         (Turn::Mine(file), false)
     }
 
-    /// Writes this process's identity into the lock file; to be called before the first job starts. Where it fails,
-    /// a nested build waits for ever, so the error matters.
-    pub fn sign(&mut self) -> io::Result<()> {
-        match (self, Process::own()) {
-            (Turn::Mine(file), Some(own)) => {
-                file.set_len(0)?;
-                file.rewind()?;
-                writeln!(file, "{own}")
-            }
-            _ => Ok(()),
+    /// Writes this process's identity into the lock file; to be called before the first job starts. Where that
+    /// cannot be done the lock is given up: a build that a job starts would wait for it for ever.
+    pub fn sign(&mut self) {
+        if let Turn::Mine(file) = self
+            && write_own_identity(file).is_err()
+        {
+            *self = Turn::Nobodys;
         }
     }
+}
+
+fn write_own_identity(file: &mut File) -> io::Result<()> {
+    let own = Process::own().ok_or(io::ErrorKind::Unsupported)?;
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(format!("{own}\n").as_bytes())
 }
 
 /// The value of `ANCESTORS` for the jobs of this process.
@@ -87,16 +91,22 @@ pub fn for_jobs() -> Option<OsString> {
 fn open(builddir: &[u8]) -> io::Result<File> {
     let dir: PathBuf = Path::new(OsStr::from_bytes(builddir)).join(".tanto");
     let path = dir.join("lock");
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    match options.open(&path) {
+    match lock::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new().mode(0o700).create(&dir)?;
-            // Whoever keeps the build directory under version control need not see this one.
-            std::fs::write(dir.join(".gitignore"), "*\n")?;
-            options.open(&path)
+            make_dir(&dir)?;
+            lock::open(&path)
         }
         done => done,
+    }
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        // Whoever keeps the build directory under version control need not see this one.
+        Ok(()) => std::fs::write(dir.join(".gitignore"), "*\n"),
+        // Another build begins at the same moment.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        failed => failed,
     }
 }
 

@@ -81,6 +81,13 @@ fn a_build_in_a_generator() {
 }
 
 #[test]
+fn with_nothing_in_the_environment() {
+    let text = "rule nest\n  command = env -i PATH=\"$$PATH\" ninja -j1 b && touch $out\nrule cp\n  command = cp $in $out\n\
+                build a: nest\nbuild b: cp i\n";
+    Case::manifest(text).file("i", "").run("a").run("-d explain a b").check();
+}
+
+#[test]
 fn deep() {
     let text = "rule nest\n  command = ninja -j1 $t && touch $out\nrule cp\n  command = cp $in $out\n\
                 build a: nest\n  t = b\nbuild b: nest\n  t = c\nbuild c: nest\n  t = d\nbuild d: cp i\n";
