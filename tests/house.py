@@ -26,8 +26,16 @@ MAY_BE_UNSAFE = {"tanto-sys"}
 # Taken apart, so that this file does not break its own rule.
 UNFINISHED = re.compile(r"\b(to" r"do!|unimple" r"mented!|db" r"g!\(|FIX" r"ME|XX" r"X\b|HA" r"CK\b|TO" r"DO\b)")
 PLACES = re.compile(r"(?<![\w.$}])/(home|ro" r"ot|wo" r"rk|Us" r"ers)/\w")
-FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:default )?(?:const )?(?:async )?(?:unsafe )?(?:extern \S+ )?fn (\w+)")
-ATTRIBUTE_OF_TESTS = re.compile(r"^#\[cfg\(test\)\]", re.M)
+FUNCTIONS = {
+    "rust": re.compile(
+        r"^(\s*)(?:pub(?:\([^)]*\))? )?(?:default )?(?:const )?(?:async )?(?:unsafe )?(?:extern \S+ )?fn (\w+)"
+    ),
+    "python": re.compile(r"^(\s*)(?:async )?def (\w+)"),
+    "shell": re.compile(r"^(\s*)(?:function )?(\w+)\(\) [{(]$"),
+}
+# One item that only tests have: up to its closing brace, or one line.
+OF_TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:[^\n]*\{\n(?:.*?\n)??\}\n|[^\n]*\n)", re.M | re.S)
+PANICS = re.compile(r"\.unwrap(_err)?\(\)|\bpanic!|\bunreachable!\(\)")
 
 
 def files():
@@ -49,28 +57,55 @@ def files():
                 yield name, data.decode(errors="replace")
 
 
-def long_functions(name, text):
-    """Formatted code closes a function with a brace at the depth of its `fn`, and a declaration with a semicolon."""
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        opened = FUNCTION.match(line)
+def language(name, text):
+    """What a file is written in: its ending says so, or its first line."""
+    first = text.partition("\n")[0]
+    if name.endswith(".rs"):
+        return "rust"
+    if name.endswith(".py") or (first.startswith("#!") and "python" in first):
+        return "python"
+    if name.endswith(".sh") or (first.startswith("#!") and first.endswith("sh")):
+        return "shell"
+    return None
+
+
+def ends_function(line, indent, written_in):
+    """Is this the last line of a function that began at this depth? Formatted code closes one with a brace at its own
+    depth, a declaration with a semicolon; in Python it is the first line that is no part of it."""
+    if written_in == "rust":
+        return line == indent + "}" or (line.startswith(indent + ")") and line.endswith(";"))
+    if written_in == "shell":
+        return line in (indent + "}", indent + ")")
+    # A signature of several lines ends with a parenthesis at that depth.
+    return line.strip() and not line.startswith((indent + " ", indent + ")"))
+
+
+def long_functions(name, text, written_in):
+    lines = text.rstrip().split("\n")
+    for start, line in enumerate(lines):
+        opened = FUNCTIONS[written_in].match(line)
         if not opened or line.endswith((";", "}")):
             continue
-        for end in range(number + 1, len(lines)):
-            if lines[end] == opened[1] + "}" or (lines[end].startswith(opened[1] + ")") and lines[end].endswith(";")):
-                break
-        length = end - number + 1
+        ends = (n for n in range(start + 1, len(lines)) if ends_function(lines[n], opened[1], written_in))
+        end = next(ends, len(lines))
+        if written_in == "python":
+            end -= 1
+            while not lines[end].strip():
+                end -= 1
+        length = end - start + 1
         if length > FUNCTION_LINES:
-            yield f"{name}:{number + 1}: fn {opened[2]} has {length} lines (at most {FUNCTION_LINES})"
+            yield f"{name}:{start + 1}: {opened[2]} has {length} lines (at most {FUNCTION_LINES})"
 
 
 def sizes(sources):
     for name, text in sources:
+        written_in = language(name, text)
+        if not written_in:
+            continue
         length = text.count("\n")
         if length > FILE_LINES:
             yield f"{name}: {length} lines (at most {FILE_LINES})"
-        if name.endswith(".rs"):
-            yield from long_functions(name, text)
+        yield from long_functions(name, text, written_in)
 
 
 def is_test(name):
@@ -80,7 +115,7 @@ def is_test(name):
 
 def module_heads(sources):
     for name, text in sources:
-        if name.endswith(".rs") and "/src/" in name and not is_test(name) and not text.startswith("//! "):
+        if name.endswith(".rs") and not re.match(r"//! \S", text):
             yield f"{name}:1: the first line does not say what the module is (//!)"
 
 
@@ -93,15 +128,16 @@ def words(sources):
                     yield f"{name}:{number}: {why}: {found[0]}"
 
 
-def unwraps(sources):
+def panics(sources):
     """Input never panics: outside of tests `expect` says why it cannot fail, `unwrap` says nothing."""
     for name, text in sources:
         if not re.match(r"crates/[^/]+/src/", name) or is_test(name):
             continue
-        tests = ATTRIBUTE_OF_TESTS.search(text)
-        for number, line in enumerate(text[: tests.start() if tests else None].split("\n"), 1):
-            if ".unwrap()" in line.split("//")[0]:
-                yield f"{name}:{number}: unwrap() outside of tests"
+        blank = OF_TESTS.sub(lambda item: "\n" * item[0].count("\n"), text)
+        for number, line in enumerate(blank.split("\n"), 1):
+            found = PANICS.search(line.split("//")[0])
+            if found:
+                yield f"{name}:{number}: {found[0]} outside of tests"
 
 
 def packages():
@@ -156,12 +192,10 @@ def main():
     sources = list(files())
     members = packages()
     rules = {
-        f"functions of at most {FUNCTION_LINES} lines, files of at most {FILE_LINES}": sizes(
-            [source for source in sources if source[0].endswith((".rs", ".py", ".sh"))]
-        ),
+        f"functions of at most {FUNCTION_LINES} lines, files of at most {FILE_LINES}": sizes(sources),
         "each module's first line says what it is": module_heads(sources),
         "nothing unfinished, no path of one machine": words(sources),
-        "no unwrap() outside of tests": unwraps(sources),
+        "no unwrap() and no panic!() outside of tests": panics(sources),
         "crates depend on each other as ARCHITECTURE.md says": arrows(members),
         "unsafe code is forbidden outside of tanto-sys": unsafe_code(members),
         "budgets in CONTRIBUTING.md are those of ./test": budgets(sources),

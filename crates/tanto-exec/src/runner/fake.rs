@@ -75,10 +75,8 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
     }
 
     fn wait(&mut self) -> io::Result<Woken> {
-        match self.running.front() {
-            Some((_, Effect::Interrupts(signal))) => return Ok(Woken::Interrupted(*signal)),
-            Some(_) => {}
-            None => panic!("nothing to wait for"),
+        if let (_, Effect::Interrupts(signal)) = self.running.front().expect("something to wait for") {
+            return Ok(Woken::Interrupted(*signal));
         }
         match self.running.pop_front() {
             Some((job, Effect::Ends { exit, output })) => {

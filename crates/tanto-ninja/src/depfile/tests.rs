@@ -1,3 +1,5 @@
+//! Tests of depfiles as compilers write them.
+
 use super::*;
 use tanto_testing::each_variant;
 

@@ -1,3 +1,5 @@
+//! Tests of dyndep files: what they add to a graph, and what is refused.
+
 use bumpalo::Bump;
 use tanto_testing::each_variant;
 

@@ -1,3 +1,5 @@
+//! Tests of the loader: graphs from manifests in memory, and errors.
+
 use std::collections::BTreeMap;
 use std::io;
 

@@ -243,7 +243,7 @@ impl Records {
             {
                 let ins: Vec<NodeId> = deps.ins().collect();
                 let draft = new.draft(graph, output, deps.mtime, &ins);
-                new.commit(draft.unwrap_or_else(|TooLong| panic!("a record that was read is within the limits")));
+                new.commit(draft.expect("a record that was read is within the limits"));
             }
         }
         new

@@ -1,3 +1,5 @@
+//! Tests of processes: their output, their ends, their groups.
+
 use super::*;
 use crate::poll;
 

@@ -1,3 +1,5 @@
+//! Tests of the jobserver client: what MAKEFLAGS says, and pools of tokens.
+
 use super::*;
 use crate::runner::tests::named_pipe;
 use std::io::{Read, Write};

@@ -1,3 +1,5 @@
+//! Tests of the runner with real processes.
+
 use super::*;
 use crate::runner::jobserver::Place;
 use crate::runner::tests::named_pipe;
