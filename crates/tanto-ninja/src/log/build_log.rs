@@ -98,7 +98,7 @@ impl BuildLog {
     /// and removed if it cannot be read; otherwise nothing is written before the first record.
     pub fn open(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
-            Status::Foreign => self.remove(),
+            Status::Foreign => self.start_over(),
             Status::Sound if self.entries.is_overgrown() => {
                 self.rewrite(".recompact", |output, _| Ok(!is_dead(output)))
             }
@@ -129,7 +129,7 @@ impl BuildLog {
     pub fn recompact(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.remove(),
+            Status::Foreign => self.start_over(),
             Status::Sound => self.rewrite(".recompact", |output, _| Ok(!is_dead(output))),
         };
         done.map_err(prefixed(b"failed recompaction: "))
@@ -145,7 +145,7 @@ impl BuildLog {
         };
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.remove(),
+            Status::Foreign => self.start_over(),
             Status::Sound => self.rewrite(".restat", restat),
         };
         done.map_err(prefixed(b"failed recompaction: "))
@@ -180,9 +180,18 @@ impl BuildLog {
         Ok(())
     }
 
-    fn remove(&mut self) -> Result<()> {
-        self.status = Status::Missing;
-        Ok(self.file.as_mut().map_or(Ok(()), LogFile::remove)?)
+    /// Removes a log that cannot be read, unless another process has made it one that can.
+    fn start_over(&mut self) -> Result<()> {
+        let BuildLog { entries, file: Some(file), .. } = self else { return Ok(()) };
+        let mut locked = file.lock()?;
+        catch_up(entries, &mut locked)?;
+        if entries.len() > 0 {
+            self.status = Status::Sound;
+        } else {
+            locked.remove()?;
+            self.status = Status::Missing;
+        }
+        Ok(())
     }
 }
 

@@ -79,7 +79,7 @@ impl DepsLog {
     /// records are void; otherwise nothing is written before the first record.
     pub fn open(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let opened = match self.status {
-            Status::Foreign => self.remove(),
+            Status::Foreign => self.start_over(graph),
             Status::Torn => self.mend(graph),
             Status::Sound if self.records.is_overgrown() => self.rewrite(graph),
             _ => Ok(()),
@@ -113,7 +113,7 @@ impl DepsLog {
     pub fn recompact(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.remove(),
+            Status::Foreign => self.start_over(graph),
             Status::Torn | Status::Sound => self.rewrite(graph),
         };
         done.map_err(prefixed(b"failed recompaction: "))
@@ -162,9 +162,18 @@ impl DepsLog {
         Ok(())
     }
 
-    fn remove(&mut self) -> Result<()> {
-        self.status = Status::Missing;
-        Ok(self.file.as_mut().map_or(Ok(()), LogFile::remove)?)
+    /// Removes a log that cannot be read, unless another process has made it one that can.
+    fn start_over(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
+        let mut locked = file.lock()?;
+        catch_up(records, &mut locked, graph)?;
+        if records.len() > 0 {
+            self.status = Status::Sound;
+        } else {
+            locked.remove()?;
+            self.status = Status::Missing;
+        }
+        Ok(())
     }
 }
 

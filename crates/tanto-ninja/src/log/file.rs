@@ -74,17 +74,6 @@ impl LogFile {
         self.writable = true;
         Ok(replaced)
     }
-
-    /// Removes the file that was loaded, unless another process has put a new one in its place.
-    pub(super) fn remove(&mut self) -> io::Result<()> {
-        let locked = self.lock()?;
-        if !locked.replaced {
-            fs::remove_file(&locked.log.path)?;
-        }
-        drop(locked);
-        self.file = None;
-        Ok(())
-    }
 }
 
 /// What others appended since we looked.
@@ -152,6 +141,13 @@ impl Locked<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(self) -> io::Result<()> {
+        fs::remove_file(&self.log.path)?;
+        self.log.file = None;
+        Ok(())
     }
 
     fn write_beside(&self, temporary: &Path, bytes: &[u8]) -> io::Result<File> {

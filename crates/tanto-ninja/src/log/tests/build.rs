@@ -237,6 +237,18 @@ fn a_rewriting_process_and_an_appending_one_lose_nothing() {
 }
 
 #[test]
+fn a_log_that_another_process_has_only_begun_is_not_lost() {
+    let space = Space::new();
+    let mut writes = open(&space);
+    // As the file may look while its first bytes are written.
+    space.write(b"# nin");
+    let (mut log, _) = BuildLog::load(&space.log(), 7).expect("load");
+    writes.record([b"a".as_slice()], entry(1)).expect("record");
+    log.open(&mut |_| false).expect("open");
+    assert_eq!(outputs(&load(&space)), ["a"]);
+}
+
+#[test]
 fn a_full_disk_is_reported_and_leaves_whole_lines() {
     let mut space = Space::new();
     let line = b"1\t2\t3\tnew\t1\n".len();

@@ -358,6 +358,19 @@ fn a_record_goes_into_the_file_that_is_there_now() {
 }
 
 #[test]
+fn a_log_that_another_process_has_only_begun_is_not_lost() {
+    let (arenas, space) = ([Bump::new(), Bump::new()], Space::new());
+    let mut writes = Process::open(&arenas[0], &space);
+    // As the file is between its making and its first record.
+    space.write(b"");
+    let mut graph = Graph::new(&arenas[1]);
+    let (mut log, _) = DepsLog::load(&space.log(), &mut graph).expect("load");
+    writes.record("a", 1, &["h"]).expect("record");
+    log.open(&mut graph).expect("open");
+    assert_eq!(reloaded(&space), [deps("a", 1, &["h"])]);
+}
+
+#[test]
 fn a_full_disk_is_reported_and_leaves_whole_records() {
     let written = path_record(b"new", 5).len() + path_record(b"z", 6).len() + deps_record(&[0; 5]).len();
     for room in 0..written {
