@@ -46,6 +46,28 @@ struct EdgeState<'t> {
     deps: &'t [NodeId],
 }
 
+/// What the outputs of an edge are measured by.
+struct Measure {
+    edge: EdgeId,
+    restat: bool,
+    generator: bool,
+    /// The first of the newest that make the edge dirty.
+    newest_input: Option<NodeId>,
+    /// Made when first needed.
+    command_hash: Option<u64>,
+}
+
+/// Why an output is dirty though none of its inputs is.
+enum Reason {
+    Missing,
+    /// Its file is older than this input.
+    OlderThan(NodeId),
+    NotLogged,
+    OtherCommand,
+    /// Its mtime in the log is older than this input.
+    LoggedBefore(NodeId, Mtime),
+}
+
 /// The state of the files, as far as a walk has come.
 pub struct Scan<'a, 't> {
     /// The graph; dyndep files add to it while it is walked.
@@ -322,14 +344,14 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Is any output missing, older than `newest_input`, or made by another command than now?
     pub fn outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> Result<bool> {
-        let outs = self.graph.edge(edge).outs;
         if self.graph.edge(edge).is_phony() {
             return Ok(self.phony_outputs_dirty(edge, newest_input));
         }
         let (restat, generator) = (self.graph.flag(edge, b"restat")?, self.graph.flag(edge, b"generator")?);
-        let mut command_hash = None;
-        for &out in outs {
-            if self.output_dirty(edge, out, newest_input, restat, generator, &mut command_hash)? {
+        let mut measure = Measure { edge, restat, generator, newest_input, command_hash: None };
+        for &out in self.graph.edge(edge).outs {
+            if let Some(reason) = self.reason(&mut measure, out)? {
+                self.note_reason(out, reason);
                 return Ok(true);
             }
         }
@@ -354,62 +376,57 @@ impl<'a, 't> Scan<'a, 't> {
         false
     }
 
-    fn output_dirty(
-        &mut self,
-        edge: EdgeId,
-        out: NodeId,
-        newest_input: Option<NodeId>,
-        restat: bool,
-        generator: bool,
-        command_hash: &mut Option<u64>,
-    ) -> Result<bool> {
-        let path = self.graph.path(out);
+    fn reason(&self, measure: &mut Measure, out: NodeId) -> Result<Option<Reason>> {
         let state = self.nodes[out.index()];
         if !state.exists {
-            self.explanations.note(out, &[b"output ", path, b" doesn't exist"]);
-            return Ok(true);
+            return Ok(Some(Reason::Missing));
         }
-        let entry = self.log.lookup(path).map(|entry| (entry.command_hash, entry.mtime));
-        let newest = newest_input.map(|input| (self.graph.path(input), self.mtime(input)));
+        let entry = self.log.lookup(self.graph.path(out));
+        let newest = measure.newest_input;
+        let newer_than = |mtime| newest.filter(|&input| mtime < self.mtime(input));
         // A restat command may have left its output older than its input on purpose: then the log knows better.
-        if let (Some((input, input_mtime)), false) = (newest, restat && entry.is_some())
-            && state.mtime < input_mtime
+        if !(measure.restat && entry.is_some())
+            && let Some(input) = newer_than(state.mtime)
         {
-            let middle = [b"output ", path, b" older than most recent input ", input].concat();
-            self.note_times(out, &middle, state.mtime, input_mtime);
-            return Ok(true);
+            return Ok(Some(Reason::OlderThan(input)));
         }
-        let Some((hash, mtime)) = entry else {
-            if !generator {
-                self.explanations.note(out, &[b"command line not found in log for ", path]);
-            }
-            return Ok(!generator);
-        };
-        if !generator && self.command_hash(edge, command_hash)? != hash {
-            self.explanations.note(out, &[b"command line changed for ", path]);
-            return Ok(true);
+        let Some(entry) = entry else { return Ok((!measure.generator).then_some(Reason::NotLogged)) };
+        if !measure.generator && self.command_hash(measure)? != entry.command_hash {
+            return Ok(Some(Reason::OtherCommand));
         }
-        if let Some((input, input_mtime)) = newest.filter(|&(_, input_mtime)| mtime < input_mtime) {
-            let middle = [b"recorded mtime of ", path, b" older than most recent input ", input].concat();
-            self.note_times(out, &middle, mtime, input_mtime);
-            return Ok(true);
-        }
-        Ok(false)
+        Ok(newer_than(entry.mtime).map(|input| Reason::LoggedBefore(input, entry.mtime)))
     }
 
-    fn command_hash(&self, edge: EdgeId, known: &mut Option<u64>) -> Result<u64> {
-        match *known {
+    fn command_hash(&self, measure: &mut Measure) -> Result<u64> {
+        match measure.command_hash {
             Some(hash) => Ok(hash),
             None => {
-                let hash = self.log.hash_command(&self.graph.command_for_hash(edge)?);
-                Ok(*known.insert(hash))
+                let hash = self.log.hash_command(&self.graph.command_for_hash(measure.edge)?);
+                Ok(*measure.command_hash.insert(hash))
             }
         }
     }
 
-    fn note_times(&mut self, out: NodeId, text: &[u8], ours: Mtime, theirs: Mtime) {
-        if self.explanations.wanted() {
-            self.explanations.note(out, &[text, format!(" ({ours} vs {theirs})").as_bytes()]);
+    fn note_reason(&mut self, out: NodeId, reason: Reason) {
+        if !self.explanations.wanted() {
+            return;
+        }
+        let path = self.graph.path(out);
+        let newer = |input| (self.graph.path(input), self.mtime(input));
+        match reason {
+            Reason::Missing => self.explanations.note(out, &[b"output ", path, b" doesn't exist"]),
+            Reason::OlderThan(input) => {
+                let (input, theirs) = newer(input);
+                let times = times(self.mtime(out), theirs);
+                self.explanations.note(out, &[b"output ", path, b" older than most recent input ", input, &times]);
+            }
+            Reason::NotLogged => self.explanations.note(out, &[b"command line not found in log for ", path]),
+            Reason::OtherCommand => self.explanations.note(out, &[b"command line changed for ", path]),
+            Reason::LoggedBefore(input, ours) => {
+                let (input, theirs) = newer(input);
+                let middle = b" older than most recent input ";
+                self.explanations.note(out, &[b"recorded mtime of ", path, middle, input, &times(ours, theirs)]);
+            }
         }
     }
 
@@ -430,9 +447,10 @@ impl<'a, 't> Scan<'a, 't> {
             return false;
         };
         if out_mtime > deps.mtime {
-            let text = [b"stored deps info out of date for '", path, b"'"].concat();
-            let recorded = deps.mtime;
-            self.note_times(out, &text, recorded, out_mtime);
+            if self.explanations.wanted() {
+                let times = times(deps.mtime, out_mtime);
+                self.explanations.note(out, &[b"stored deps info out of date for '", path, b"'", &times]);
+            }
             return false;
         }
         let ins: Vec<NodeId> = deps.ins().collect();
@@ -521,4 +539,9 @@ impl<'a, 't> Scan<'a, 't> {
     pub fn cover_new_nodes(&mut self) {
         self.nodes.resize(self.graph.nodes.len(), NodeState::default());
     }
+}
+
+/// Two mtimes, for an explanation.
+fn times(ours: Mtime, theirs: Mtime) -> Vec<u8> {
+    format!(" ({ours} vs {theirs})").into_bytes()
 }
