@@ -4,6 +4,7 @@
 //! - `TANTO_REFEREE`: ninja 1.13.2. Without it nothing here runs, and one line says so.
 //! - `TANTO_NINJA_1_11`: ninja 1.11.1, for logs of version 5.
 //! - `TANTO_SUBJECT`: another program in Tanto's place (the referee itself proves that the cases are deterministic).
+//! - `TANTO_OWN=1`: with a subject, play `own` too: a case that another ninja passes does not tell Tanto from it.
 //! - `TANTO_KEEP=1`: keep the trees of cases that fail.
 //! - `TANTO_SHOW=1`: with `--nocapture`, what the referee said in each case.
 //! - `TANTO_SEEDS`, `TANTO_SEED`: how many random graphs, or which one.

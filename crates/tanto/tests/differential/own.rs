@@ -1,5 +1,5 @@
 //! What the referee lacks or does worse: Tanto alone, or beside an older ninja. Skipped where something else stands
-//! in for Tanto.
+//! in for Tanto, unless `TANTO_OWN` is set.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,15 @@ use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, re
 
 mod master;
 mod recovery;
+mod terminal;
 mod turns;
 mod versions;
+mod writes;
 
 /// Plays with Tanto alone in an empty tree.
 fn alone(play: impl FnOnce(&mut Side)) {
-    if std::env::var_os("TANTO_SUBJECT").is_some() {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if is_set("TANTO_SUBJECT") && !is_set("TANTO_OWN") {
         return;
     }
     let dir = fresh_dir();

@@ -8,12 +8,13 @@ use crate::harness::{Ended, Run, Running, Side, send_signal};
 const SLOW: &str = "rule slow\n  command = barrier $out; touch $out\nrule t\n  command = touch $out\n\
                     build a: t\nbuild b: slow a\nbuild c: t b\nbuild d: t\n";
 
-/// A first build that stands at its barrier, and a second one, with what it has said so far in a file.
-fn second_while_first(side: &mut Side) -> Running {
+/// A first build that stands at its barrier, and a second one that has said that it waits; what it says goes into a
+/// file.
+fn second_while_first(side: &mut Side, args: &str) -> Running {
     files(side, &[("build.ninja", SLOW)]);
     side.start(&Run::new("b"));
     side.wait_for("b");
-    let run = Run::new("d").shell("exec > ../said 2>&1;");
+    let run = Run::new(args).shell("exec > ../said 2>&1;");
     let second = Running::start(&mut side.command(&run));
     let until = Instant::now() + Duration::from_secs(20);
     while !said(side).contains("waiting") {
@@ -34,7 +35,7 @@ fn ends_well(ended: &Ended) {
 #[test]
 fn a_second_build_waits_and_says_so() {
     alone(|side| {
-        let second = second_while_first(side);
+        let second = second_while_first(side, "d");
         assert!(!side.root.join("d").exists(), "it did not wait");
         side.open("b");
         ends_well(&side.end());
@@ -45,9 +46,34 @@ fn a_second_build_waits_and_says_so() {
 }
 
 #[test]
+fn a_second_build_of_the_same_finds_nothing_left_to_do() {
+    alone(|side| {
+        let second = second_while_first(side, "b");
+        side.open("b");
+        ends_well(&side.end());
+        ends_well(&second.end());
+        assert!(said(side).contains("no work to do"), "{}", said(side));
+    });
+}
+
+#[test]
+fn a_clean_that_waits_follows_the_manifest_of_then() {
+    alone(|side| {
+        files(side, &[("e", "")]);
+        let second = second_while_first(side, "-t clean");
+        side.write("build.ninja", format!("{SLOW}build e: t\n").as_bytes(), None);
+        side.open("b");
+        ends_well(&side.end());
+        ends_well(&second.end());
+        assert!(said(side).ends_with("Cleaning... 3 files.\n"), "{}", said(side));
+        assert!(["a", "b", "e"].iter().all(|path| !side.root.join(path).exists()));
+    });
+}
+
+#[test]
 fn a_second_build_that_waits_can_be_interrupted() {
     alone(|side| {
-        let second = second_while_first(side);
+        let second = second_while_first(side, "d");
         send_signal("INT", second.id(), false);
         // Nothing has begun, so that it may as well die of the signal itself.
         assert!([130, 1002].contains(&second.end().code), "{}", said(side));
@@ -111,6 +137,8 @@ fn a_killed_build_goes_on_from_what_had_ended() {
         side.wait_for("b");
         side.signal("KILL", false);
         assert_eq!(side.end().code, 1009);
+        // Its job still runs, but has no part in the lock.
+        idle(side, "a");
         side.open("b");
         side.appears("b");
         let ended = good(side, "-d explain c");

@@ -1,0 +1,106 @@
+//! Who writes what: answers write nothing, and Tanto's own directory is never in the way.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{alone, files, good, idle, log};
+use crate::harness::{Run, Side, Tree, ask};
+
+const TEXT: &str = "rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
+                    rule cp\n  command = cp $in $out\nbuild a: cc in\nbuild b: cp a\n";
+
+fn start(side: &Side) {
+    files(side, &[("build.ninja", TEXT), ("in", ""), ("h", "")]);
+}
+
+/// Makes both logs long, or gives them a torn end.
+fn harm_logs(side: &Side) {
+    let text = std::fs::read_to_string(side.root.join(".ninja_log")).expect("a log");
+    let (head, records) = text.split_once('\n').expect("a head");
+    side.write(".ninja_log", format!("{head}\n{}torn", records.repeat(200)).as_bytes(), None);
+    let mut bytes = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
+    bytes.extend(b"\x10\0\0\x80torn");
+    side.write(".ninja_deps", &bytes, None);
+}
+
+#[test]
+fn answers_write_nothing_though_much_is_to_do() {
+    alone(|side| {
+        start(side);
+        good(side, "");
+        // It must not come back; another ninja has none.
+        let _ = std::fs::remove_dir_all(side.root.join(".tanto"));
+        harm_logs(side);
+        side.touch("in", None);
+        for answer in ask(side, &[]) {
+            assert_eq!(answer.ended.code, 0, "{:?}: {}", answer.run.args, answer.ended.text());
+            assert_eq!(answer.changed, None, "{:?}", answer.run.args);
+        }
+        good(side, "");
+        assert!(log(side).records.len() < 10, "a build writes the log anew");
+    });
+}
+
+#[test]
+fn a_tool_with_nothing_to_write_makes_no_directory() {
+    alone(|side| {
+        start(side);
+        let before = Tree::raw(&side.root);
+        for tool in ["clean", "cleandead", "recompact", "restat"] {
+            good(side, &format!("-t {tool}"));
+            assert_eq!(Tree::raw(&side.root), before, "-t {tool}");
+        }
+        assert_eq!(side.run(&Run::new("-t clean -h")).code, 1);
+        assert_eq!(Tree::raw(&side.root), before);
+    });
+}
+
+#[test]
+fn its_own_directory_may_be_deleted() {
+    alone(|side| {
+        start(side);
+        good(side, "");
+        side.delete(".tanto");
+        idle(side, "");
+        assert!(good(side, "-t deps").text().contains("a: #deps 1"));
+    });
+}
+
+/// What a run has to do though this lies in the place of `.tanto`, which `make` is given.
+fn builds_though(make: impl FnOnce(&Path)) {
+    alone(|side| {
+        start(side);
+        files(side, &[("precious", "1")]);
+        make(&side.root.join(".tanto"));
+        assert!(good(side, "").text().contains("[2/2]"));
+        side.touch("in", None);
+        assert!(good(side, "").text().contains("[2/2]"));
+        idle(side, "");
+        assert_eq!(std::fs::read_to_string(side.root.join("precious")).expect("a file"), "1");
+    });
+}
+
+fn link(to: &str, path: &Path) {
+    std::os::unix::fs::symlink(to, path).expect("a link");
+}
+
+#[test]
+fn what_lies_in_its_place_is_no_obstacle() {
+    builds_though(|place| std::fs::write(place, "a file").expect("a file"));
+    builds_though(|place| link("nowhere", place));
+    builds_though(|place| link("precious", place));
+}
+
+#[test]
+fn what_lies_in_the_lock_s_place_is_no_obstacle() {
+    let in_it = |make: &dyn Fn(&Path)| {
+        builds_though(|place| {
+            std::fs::create_dir(place).expect("a directory");
+            make(&place.join("lock"));
+        });
+    };
+    in_it(&|lock| std::fs::create_dir(lock).expect("a directory"));
+    in_it(&|lock| link("../precious", lock));
+    in_it(&|lock| link("nowhere", lock));
+    in_it(&|lock| assert!(Command::new("mkfifo").arg(lock).status().expect("mkfifo").success()));
+}
