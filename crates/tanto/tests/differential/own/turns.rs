@@ -138,7 +138,8 @@ fn a_killed_build_goes_on_from_what_had_ended() {
         side.signal("KILL", false);
         assert_eq!(side.end().code, 1009);
         // Its job still runs, but has no part in the lock.
-        idle(side, "a");
+        let meanwhile = good(side, "a").text();
+        assert!(meanwhile.contains("no work to do") && !meanwhile.contains("waiting"), "{meanwhile}");
         side.open("b");
         side.appears("b");
         let ended = good(side, "-d explain c");
