@@ -16,9 +16,9 @@ use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::ninja::Verbosity;
 use tanto_sys::signals::Endings;
 
-use super::{End, Session, Step, turn};
+use super::{End, Invocation, Step, turn};
 
-impl Session<'_> {
+impl Invocation<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
     pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
         let Some(manifest) = builder.scan.graph.lookup(&canonical(&self.options.manifest)) else { return Ok(false) };

@@ -7,7 +7,7 @@ use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::log::{BuildLog, DepsLog};
 
-use super::{Session, Step};
+use super::{Invocation, Step};
 use tanto_exec::event::{Event, Level, View};
 
 /// What a build directory remembers.
@@ -18,7 +18,7 @@ pub struct Logs {
     pub deps: DepsLog,
 }
 
-impl Session<'_> {
+impl Invocation<'_> {
     /// Reads both logs; writes nothing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");

@@ -38,7 +38,7 @@ struct End(i32);
 type Step<T> = Result<T, End>;
 
 /// What lasts from the first round to the last.
-pub struct Session<'o> {
+pub struct Invocation<'o> {
     options: &'o Options,
     view: NinjaView,
     clock: RealClock,
@@ -66,14 +66,14 @@ pub fn run(options: &Options) -> i32 {
         }
     };
     let stats = Stats::new(options.debug.stats);
-    let mut session = Session { options, view, clock, stats, turn: None };
-    match session.whole() {
+    let mut invocation = Invocation { options, view, clock, stats, turn: None };
+    match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,
     }
 }
 
-impl Session<'_> {
+impl Invocation<'_> {
     fn whole(&mut self) -> Step<()> {
         self.enter_directory()?;
         let mut rounds = 0;

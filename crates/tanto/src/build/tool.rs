@@ -11,13 +11,13 @@ use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::ninja::Verbosity;
 
 use super::logs::Logs;
-use super::{End, Round, Session, Step};
+use super::{End, Invocation, Round, Step};
 use crate::flags::low::ToolCall;
 
 /// 128 and the number of SIGPIPE.
 const KILLED_BY_PIPE: i32 = 141;
 
-impl<'o> Session<'o> {
+impl<'o> Invocation<'o> {
     /// Runs the tool if nothing has to be loaded for it. As the two below: nothing comes after a tool but, if it had
     /// to wait for its turn, the next round, which `Some` asks for.
     pub(super) fn tool_after_flags(&mut self) -> Step<Option<Round>> {
