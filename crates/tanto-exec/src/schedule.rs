@@ -72,7 +72,15 @@ struct Job {
     /// How many entries in others' `dependents` name this job and are not done.
     missing: u32,
     priority: i64,
-    dependents: Vec<JobId>,
+    dependents: Vec<Dependent>,
+}
+
+/// A job that waits for another one.
+#[derive(Clone, Copy)]
+struct Dependent {
+    /// For which of the other's products.
+    product: u32,
+    job: JobId,
 }
 
 struct Pool {
@@ -135,12 +143,13 @@ impl Schedule {
     }
 
     /// `job` may not go before `on` is done. A dependency that is done already does not count; a job that was only
-    /// queued goes back to waiting.
-    pub fn depend(&mut self, job: JobId, on: JobId) {
+    /// queued goes back to waiting. `product` says for which of `on`'s products it waits: where several jobs want the
+    /// last slot of a pool when `on` is done, the one with the lowest gets it, and then the one with the lowest order.
+    pub fn depend(&mut self, job: JobId, on: JobId, product: u32) {
         if self.state(on) == State::Done || !self.is_pending(job) {
             return;
         }
-        self.jobs[on.0 as usize].dependents.push(job);
+        self.jobs[on.0 as usize].dependents.push(Dependent { product, job });
         self.jobs[job.0 as usize].missing += 1;
         self.set(job, State::Waiting);
     }
@@ -151,7 +160,7 @@ impl Schedule {
         assert!(!self.begun, "priorities are set before the build begins");
         for &job in order.iter().rev() {
             let dependents = &self.jobs[job.0 as usize].dependents;
-            let behind = dependents.iter().map(|d| self.jobs[d.0 as usize].priority).max().unwrap_or(0);
+            let behind = dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
             self.jobs[job.0 as usize].priority = behind + weight(job);
         }
     }
@@ -256,12 +265,13 @@ impl Schedule {
             self.wanted -= 1;
         }
         self.set(job, State::Done);
-        for dependent in std::mem::take(&mut self.jobs[job.0 as usize].dependents) {
-            let it = &mut self.jobs[dependent.0 as usize];
-            it.missing -= 1;
-            if self.is_free(dependent) {
-                self.settle_quietly(dependent);
-                self.refill(self.jobs[dependent.0 as usize].spec.pool.0 as usize);
+        let mut dependents = std::mem::take(&mut self.jobs[job.0 as usize].dependents);
+        dependents.sort_by_key(|it| (it.product, self.jobs[it.job.0 as usize].spec.order));
+        dependents.iter().for_each(|it| self.jobs[it.job.0 as usize].missing -= 1);
+        for &Dependent { job, .. } in &dependents {
+            if self.is_free(job) {
+                self.settle_quietly(job);
+                self.refill(self.jobs[job.0 as usize].spec.pool.0 as usize);
             }
         }
     }

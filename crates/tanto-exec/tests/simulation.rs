@@ -111,7 +111,7 @@ impl Simulation {
             return;
         }
         for _ in 0..1 + usize::from(self.random.chance(10)) {
-            self.schedule.depend(id(job), id(on));
+            self.schedule.depend(id(job), id(on), self.random.below(3) as u32);
         }
         self.jobs[job].needs.insert(on);
     }

@@ -99,17 +99,18 @@ impl Plan {
             let (node, job) = (frame.node, frame.job);
             let below = self.enter(walk, input, Some(node), &mut met)?;
             // The input's edge has its job now, if it needs one.
-            if let Some(on) = self.job_of(walk, input) {
-                walk.schedule.depend(job, on);
-            }
+            self.wait_for(walk, job, input);
             stack.extend(below);
         }
         Ok(())
     }
 
-    fn job_of(&self, walk: &Walk<'_, '_, '_>, node: NodeId) -> Option<JobId> {
-        let edge = walk.scan.graph.node(node).in_edge?;
-        self.jobs.get(&edge).copied()
+    /// Lets a job wait for the one that makes a file, if there is one.
+    fn wait_for(&self, walk: &mut Walk<'_, '_, '_>, job: JobId, file: NodeId) {
+        let Some(edge) = walk.scan.graph.node(file).in_edge else { return };
+        let Some(&on) = self.jobs.get(&edge) else { return };
+        let place = walk.scan.graph.edge(edge).outs.iter().position(|&out| out == file);
+        walk.schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
     }
 
     /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
@@ -225,8 +226,8 @@ impl Plan {
             }
         }
         for update in updates {
-            if let Some(job) = planned(self, walk.scan, update) {
-                self.let_users_wait(walk, job, update);
+            if planned(self, walk.scan, update).is_some() {
+                self.let_users_wait(walk, update);
             }
         }
         for edge in met {
@@ -245,18 +246,16 @@ impl Plan {
         let first_out = walk.scan.graph.edge(update.edge).outs[0];
         for &input in &update.ins {
             self.add(walk, input, Some(first_out), Some(&mut *met))?;
-            if let Some(on) = self.job_of(walk, input) {
-                walk.schedule.depend(job, on);
-            }
+            self.wait_for(walk, job, input);
         }
         Ok(())
     }
 
     /// Edges that took the new outputs for source files now wait for the edge that makes them.
-    fn let_users_wait(&self, walk: &mut Walk<'_, '_, '_>, job: JobId, update: &Update) {
+    fn let_users_wait(&self, walk: &mut Walk<'_, '_, '_>, update: &Update) {
         for &out in &update.outs {
             for &user in self.users(walk.scan).of(out) {
-                walk.schedule.depend(user, job);
+                self.wait_for(walk, user, out);
             }
         }
     }

@@ -32,13 +32,4 @@ impl Random {
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
-
-    /// Up to `most` of these, in their order.
-    pub fn some<T: Clone>(&mut self, from: &[T], most: usize) -> Vec<T> {
-        let count = self.below(most + 1).min(from.len());
-        let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();
-        at.sort_unstable();
-        at.dedup();
-        at.into_iter().map(|at| from[at].clone()).collect()
-    }
 }

@@ -30,6 +30,20 @@ fn a_command_that_began_as_its_input_was_written_is_clean() {
     world.assert_clean("out");
 }
 
+/// ninja looks at who waits output by output, and takes the edges of each in the manifest's order.
+#[test]
+fn a_pools_slot_goes_to_who_waits_for_the_first_output() {
+    let uses = |x: &str, y: &str| {
+        let pool = "\n  pool = one\n";
+        let text = format!("pool one\n  depth = 1\nbuild a b: make in\nbuild x: make {x}{pool}build y: make {y}{pool}");
+        World::new(&(text + "build all: phony y x\n"), &["in"]).build("all")
+    };
+    assert_eq!(uses("a", "b"), ["make a b", "make x", "make y"]);
+    assert_eq!(uses("b", "a"), ["make a b", "make y", "make x"]);
+    assert_eq!(uses("a", "a b"), ["make a b", "make x", "make y"]);
+    assert_eq!(uses("b a", "a"), ["make a b", "make x", "make y"]);
+}
+
 #[test]
 fn the_longest_chain_goes_first() {
     let mut world =
