@@ -45,6 +45,13 @@ fn a_pools_slot_goes_to_who_waits_for_the_first_output() {
 }
 
 #[test]
+fn an_output_as_old_as_its_input_is_clean() {
+    let mut world = World::new("rule still\n  command = keep $out\nbuild out: still in\n", &["in", "out"]);
+    assert_eq!(world.build("out"), ["keep out"]);
+    world.assert_clean("out");
+}
+
+#[test]
 fn the_longest_chain_goes_first() {
     let mut world =
         World::new("build short: make in\nbuild l1: make in\nbuild l2: make l1\nbuild all: phony short l2\n", &["in"]);

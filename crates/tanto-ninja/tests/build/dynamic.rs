@@ -21,6 +21,17 @@ fn a_ready_dyndep_file_is_loaded_before_the_build() {
 }
 
 #[test]
+fn a_dyndep_file_behind_a_group_of_nothing_is_ready() {
+    let rule = format!("rule scan\n  command = write dd {DD} | x\nbuild nothing: phony\n");
+    let edges = "build dd: scan scanned || nothing\nbuild out: make in || dd\n  dyndep = dd\n";
+    let mut world = World::new(&(rule + edges), &["scanned", "in", "x"]);
+    world.build("out");
+    world.reload();
+    world.touch("x");
+    assert_eq!(world.build("out"), ["make out"]);
+}
+
+#[test]
 fn a_made_dyndep_file_adds_an_input_in_the_middle() {
     let mut world = made(" | x", "build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
     let built = world.try_build("out").expect("begins");
