@@ -9,7 +9,6 @@ use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
 use crate::builddir;
-use crate::canon::canonicalize_into;
 use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
@@ -166,26 +165,18 @@ impl<'a, 't> Builder<'a, 't> {
     /// Reads what the command discovered. An error makes the command fail.
     fn discover(&mut self, edge: EdgeId, output: &mut Vec<u8>) -> Result<Vec<NodeId>> {
         let kind = self.scan.graph.binding(edge, b"deps", Escape::Shell)?;
-        let ins = match kind.as_slice() {
-            b"" => return Ok(Vec::new()),
+        match kind.as_slice() {
+            b"" => Ok(Vec::new()),
             b"msvc" => {
                 let prefix = self.scan.graph.binding(edge, b"msvc_deps_prefix", Escape::Shell)?;
-                msvc::take_includes(output, &prefix)
+                Ok(self.scan.intern_all(&msvc::take_includes(output, &prefix)))
             }
-            b"gcc" => self.read_depfile(edge)?,
-            other => return Err(Error::fatal(&[b"unknown deps type '", other, b"'"])),
-        };
-        let mut canonical = Vec::new();
-        let mut intern = |path: &Vec<u8>| {
-            canonicalize_into(path, &mut canonical);
-            self.scan.graph.intern(&canonical)
-        };
-        let nodes = ins.iter().map(&mut intern).collect();
-        self.scan.cover_new_nodes();
-        Ok(nodes)
+            b"gcc" => self.read_depfile(edge),
+            other => Err(Error::fatal(&[b"unknown deps type '", other, b"'"])),
+        }
     }
 
-    fn read_depfile(&mut self, edge: EdgeId) -> Result<Vec<Vec<u8>>> {
+    fn read_depfile(&mut self, edge: EdgeId) -> Result<Vec<NodeId>> {
         let path = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
         if path.is_empty() {
             return Err("edge with deps=gcc but no depfile makes no sense".into());
@@ -206,7 +197,7 @@ impl<'a, 't> Builder<'a, 't> {
             let removed = self.scan.disk.remove(&path);
             removed.map_err(|error| Error::of(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
         }
-        Ok(found.ins.into_iter().map(std::borrow::Cow::into_owned).collect())
+        Ok(self.scan.intern_all(&found.ins))
     }
 
     /// The command succeeded: what that means for the plan, then for the logs.

@@ -473,15 +473,21 @@ impl<'a, 't> Scan<'a, 't> {
         if !self.depfile_is_for(edge, path, &found)? {
             return Ok(false);
         }
-        let mut canonical = Vec::new();
-        let mut ins = Vec::with_capacity(found.ins.len());
-        for name in &found.ins {
-            canonicalize_into(name, &mut canonical);
-            ins.push(self.graph.intern(&canonical));
-        }
-        self.cover_new_nodes();
+        let ins = self.intern_all(&found.ins);
         self.edges[edge.index()].deps = self.graph.arena.alloc_slice_copy(&ins);
         Ok(true)
+    }
+
+    /// The nodes of files that a compiler named.
+    pub fn intern_all(&mut self, paths: &[impl AsRef<[u8]>]) -> Vec<NodeId> {
+        let mut canonical = Vec::new();
+        let intern = |path: &[u8]| {
+            canonicalize_into(path, &mut canonical);
+            self.graph.intern(&canonical)
+        };
+        let nodes = paths.iter().map(AsRef::as_ref).map(intern).collect();
+        self.cover_new_nodes();
+        nodes
     }
 
     /// A depfile must name the edge's first output first, and no output that is not the edge's.
@@ -535,8 +541,8 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Depfiles, dyndep files and the front may have named files that the manifest does not.
-    pub fn cover_new_nodes(&mut self) {
+    /// Depfiles and dyndep files may have named files that the manifest does not.
+    fn cover_new_nodes(&mut self) {
         self.nodes.resize(self.graph.nodes.len(), NodeState::default());
     }
 }
