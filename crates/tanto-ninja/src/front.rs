@@ -85,11 +85,9 @@ impl<'a, 't> Builder<'a, 't> {
         self.plan.add_target(&mut walk, target)
     }
 
-    /// Orders the jobs and lets the schedule begin: the longest chain of commands first, as ninja does.
+    /// Lets the schedule begin, when all targets have been added.
     pub fn begin(&mut self, schedule: &mut Schedule) {
-        let (plan, graph) = (&self.plan, &self.scan.graph);
-        schedule.prioritise(plan.order(), |job| i64::from(!graph.edge(plan.edge(job)).is_phony()));
-        schedule.begin();
+        self.plan.begin(&self.scan, schedule);
     }
 
     /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.

@@ -22,6 +22,8 @@ pub struct Plan {
     pools: Map<u32, ExecPool>,
     /// Jobs, each after all that it depends on: the order of the first walk.
     order: Vec<JobId>,
+    /// So many of `edges` have been told whom to wait for.
+    linked: usize,
     /// Made when first needed; void when an edge joins the plan or gets another input.
     users: OnceCell<Users>,
 }
@@ -69,11 +71,6 @@ impl Plan {
         self.edges[job.0 as usize]
     }
 
-    /// Jobs, each after all that it depends on, as far as the walks before the build know.
-    pub fn order(&self) -> &[JobId] {
-        &self.order
-    }
-
     /// Adds what is needed for `target`. An error names a file that is missing and that nothing makes.
     pub fn add_target(&mut self, walk: &mut Walk<'_, '_, '_>, target: NodeId) -> Result<()> {
         self.add(walk, target, None, None)
@@ -96,21 +93,37 @@ impl Plan {
                 continue;
             };
             frame.next += 1;
-            let (node, job) = (frame.node, frame.job);
-            let below = self.enter(walk, input, Some(node), &mut met)?;
-            // The input's edge has its job now, if it needs one.
-            self.wait_for(walk, job, input);
-            stack.extend(below);
+            let node = frame.node;
+            stack.extend(self.enter(walk, input, Some(node), &mut met)?);
         }
         Ok(())
     }
 
-    /// Lets a job wait for the one that makes a file, if there is one.
-    fn wait_for(&self, walk: &mut Walk<'_, '_, '_>, job: JobId, file: NodeId) {
-        let Some(edge) = walk.scan.graph.node(file).in_edge else { return };
+    /// Lets the schedule begin: the longest chain of commands first, as ninja does.
+    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule) {
+        self.link(scan, schedule);
+        schedule.prioritise(&self.order, |job| i64::from(!scan.graph.edge(self.edge(job)).is_phony()));
+        schedule.begin();
+    }
+
+    /// Lets the jobs that joined the plan last wait for those that make their inputs. Only when all have joined is it
+    /// known who does: a dyndep file that was loaded for one target may add to the outputs of an edge, which are the
+    /// inputs of another target's.
+    fn link(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule) {
+        for at in self.linked..self.edges.len() {
+            for input in scan.all_ins(self.edges[at]) {
+                self.wait_for(scan, schedule, JobId(at as u32), input);
+            }
+        }
+        self.linked = self.edges.len();
+    }
+
+    /// Lets the job wait for the one that makes `input`, if there is one.
+    fn wait_for(&self, scan: &Scan<'_, '_>, schedule: &mut Schedule, job: JobId, input: NodeId) {
+        let Some(edge) = scan.graph.node(input).in_edge else { return };
         let Some(&on) = self.jobs.get(&edge) else { return };
-        let place = walk.scan.graph.edge(edge).outs.iter().position(|&out| out == file);
-        walk.schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
+        let place = scan.graph.edge(edge).outs.iter().position(|&out| out == input);
+        schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
     }
 
     /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
@@ -215,16 +228,17 @@ impl Plan {
     /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
     pub fn dyndeps_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId], updates: &[Update]) -> Result<()> {
         self.users.take();
-        self.refresh_dependents(walk, files)?;
         let planned = |plan: &Plan, scan: &Scan<'_, '_>, update: &Update| {
             plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
         };
         let mut met = BTreeSet::new();
+        self.refresh_dependents(walk, files, &mut met)?;
         for update in updates {
             if let Some(job) = planned(self, walk.scan, update) {
                 self.add_inputs(walk, job, update, &mut met)?;
             }
         }
+        self.link(walk.scan, walk.schedule);
         for update in updates {
             if planned(self, walk.scan, update).is_some() {
                 self.let_users_wait(walk, update);
@@ -246,7 +260,7 @@ impl Plan {
         let first_out = walk.scan.graph.edge(update.edge).outs[0];
         for &input in &update.ins {
             self.add(walk, input, Some(first_out), Some(&mut *met))?;
-            self.wait_for(walk, job, input);
+            self.wait_for(walk.scan, walk.schedule, job, input);
         }
         Ok(())
     }
@@ -255,20 +269,23 @@ impl Plan {
     fn let_users_wait(&self, walk: &mut Walk<'_, '_, '_>, update: &Update) {
         for &out in &update.outs {
             for &user in self.users(walk.scan).of(out) {
-                self.wait_for(walk, user, out);
+                self.wait_for(walk.scan, walk.schedule, user, out);
             }
         }
     }
 
     /// Walks again whatever depends on `files`: it may be dirty now, and there may be a cycle.
-    fn refresh_dependents(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> Result<()> {
+    fn refresh_dependents(
+        &mut self,
+        walk: &mut Walk<'_, '_, '_>,
+        files: &[NodeId],
+        met: &mut BTreeSet<EdgeId>,
+    ) -> Result<()> {
         for node in self.unmark_dependents(walk, files) {
             for validation in walk.scan.recompute(node)? {
                 let edge = walk.scan.graph.node(validation).in_edge;
                 if edge.is_some_and(|edge| !walk.scan.outputs_ready(edge)) {
-                    let mut met = BTreeSet::new();
-                    self.add(walk, validation, None, Some(&mut met))?;
-                    met.iter().for_each(|edge| walk.schedule.settle(self.jobs[edge]));
+                    self.add(walk, validation, None, Some(&mut *met))?;
                 }
             }
             if walk.scan.is_dirty(node) {

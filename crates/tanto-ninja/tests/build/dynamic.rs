@@ -41,15 +41,27 @@ fn a_made_dyndep_file_adds_an_input_in_the_middle() {
     world.assert_clean("out");
 }
 
+/// `user` took `out2` for a source file, and is queued already when a dyndep file says otherwise.
 #[test]
 fn a_made_dyndep_file_adds_an_output_that_others_wait_for() {
-    let manifest = "build out: make in || dd\n  dyndep = dd\nbuild user: make out2\nbuild all: phony user out\n";
-    let rule = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
-    let sources = ["scanned", "in", "out2"];
-    let mut world = World::new(&format!("{rule}build dd: scan scanned\n{manifest}"), &sources);
-    // `user` took `out2` for a source file; it is queued already when the dyndep file says otherwise.
-    let built = world.try_build("all").expect("begins");
-    assert_eq!(built.verdict, Verdict::Done);
+    let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
+    let first = "pool one\n  depth = 1\nbuild dd: scan scanned\n  pool = one\nbuild user: make out2\n  pool = one\n";
+    let manifest = format!("{scan}{first}build out: make in || dd\n  dyndep = dd\nbuild all: phony user out\n");
+    let mut world = World::new(&manifest, &["scanned", "in", "out2"]);
+    assert_eq!(world.build("all")[1..], ["make out", "make user"]);
+}
+
+#[test]
+fn a_dyndep_file_that_is_ready_for_the_second_target_adds_an_output_that_the_first_waits_for() {
+    let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
+    let first = "build user: make out2 other\nbuild dd: scan scanned\n";
+    let manifest = format!("{scan}{first}build out: make in || dd\n  dyndep = dd\n");
+    let mut world = World::new(&manifest, &["scanned", "in", "other", "out2"]);
+    world.build("user out");
+    world.reload();
+    world.touch("in");
+    world.touch("other");
+    assert_eq!(world.build("user out"), ["make out", "make user"]);
 }
 
 #[test]

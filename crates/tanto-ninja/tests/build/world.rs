@@ -9,7 +9,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{Builder, Options};
-use tanto_ninja::graph::Graph;
+use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::Scan;
@@ -96,15 +96,18 @@ impl World {
         self.disk.tick();
     }
 
-    /// Builds a target; an error is one that comes before anything is run.
-    pub fn try_build(&mut self, target: &str) -> Result<Built, String> {
+    /// Builds targets; an error is one that comes before anything is run.
+    pub fn try_build(&mut self, targets: &str) -> Result<Built, String> {
         let mut disk = self.disk.clone();
-        let target = self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
+        let node = |target: &str| self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
+        let targets: Vec<NodeId> = targets.split(' ').map(node).collect();
         let explanations = Explanations::new(true);
         let scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
         let mut builder = Builder::new(scan, self.options);
         let (mut schedule, mut view) = (Schedule::new(), Counter::default());
-        builder.add_target(&mut schedule, &mut view, target).map_err(|error| error.to_string())?;
+        for target in targets {
+            builder.add_target(&mut schedule, &mut view, target).map_err(|error| error.to_string())?;
+        }
         let files = self.disk.clone();
         let dry_run = self.options.dry_run;
         let mut runner = FakeRunner::new(0, |command: &Command| match dry_run {
@@ -130,9 +133,9 @@ impl World {
         Ok(Built { verdict, commands, total: view.total, why: view.why })
     }
 
-    /// Builds a target, which must go well; says which commands ran.
-    pub fn build(&mut self, target: &str) -> Vec<String> {
-        let built = self.try_build(target).expect("a build that begins");
+    /// Builds targets, which must go well; says which commands ran.
+    pub fn build(&mut self, targets: &str) -> Vec<String> {
+        let built = self.try_build(targets).expect("a build that begins");
         assert_eq!(built.verdict, Verdict::Done);
         built.commands
     }
