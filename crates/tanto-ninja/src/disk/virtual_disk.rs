@@ -2,7 +2,7 @@
 //! written.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
@@ -16,6 +16,7 @@ struct File {
 #[derive(Default)]
 struct Inner {
     files: RefCell<BTreeMap<Vec<u8>, File>>,
+    refused: RefCell<BTreeSet<Vec<u8>>>,
     now: Cell<Mtime>,
 }
 
@@ -61,6 +62,11 @@ impl VirtualDisk {
         self.0.files.borrow_mut().remove(path.as_bytes());
     }
 
+    /// From now on a build cannot write this file.
+    pub fn refuse(&self, path: &str) {
+        self.0.refused.borrow_mut().insert(path.into());
+    }
+
     /// Is the file there?
     pub fn has(&self, path: &str) -> bool {
         self.0.files.borrow().contains_key(path.as_bytes())
@@ -84,6 +90,9 @@ impl Disk for VirtualDisk {
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
+        if self.0.refused.borrow().contains(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let file = File { mtime: self.0.now.get(), content: content.into() };
         self.0.files.borrow_mut().insert(path.into(), file);
         Ok(())

@@ -59,6 +59,14 @@ fn the_longest_chain_goes_first() {
 }
 
 #[test]
+fn the_longest_chain_gets_its_pools_slot_first() {
+    let pool = "\n  pool = one\n";
+    let text = format!("pool one\n  depth = 1\nbuild short: make in{pool}build l1: make in{pool}build l2: make l1\n");
+    let mut world = World::new(&text, &["in"]);
+    assert_eq!(world.build("short l2")[0], "make l1");
+}
+
+#[test]
 fn a_missing_source_is_named_with_who_needs_it() {
     let mut world = World::new("build out: make in\n", &[]);
     let error = world.try_build("out").err().expect("an error");
@@ -71,6 +79,33 @@ fn a_failure_stops_what_is_behind_it() {
     let built = world.try_build("out").expect("begins");
     assert_eq!(built.verdict, Verdict::Failed { code: 1, why: b"subcommand failed".to_vec() });
     assert_eq!(built.commands, ["fail mid"]);
+}
+
+#[test]
+fn after_the_last_allowed_failure_nothing_is_started() {
+    let pool = "\n  pool = one\n";
+    let text = format!("pool one\n  depth = 1\nbuild a: fail in{pool}build b: make in{pool}build all: phony a b\n");
+    let mut world = World::new(&text, &["in"]);
+    assert_eq!(world.try_build("all").expect("begins").commands, ["fail a"]);
+}
+
+#[test]
+fn the_last_failure_gives_the_exit_code() {
+    let rule = "rule exit\n  command = exit $code\n";
+    let text = format!("{rule}build a: exit\n  code = 2\nbuild b: exit\n  code = 3\n");
+    let mut world = World::new(&text, &[]);
+    world.failures_allowed = 2;
+    let built = world.try_build("a b").expect("begins");
+    assert_eq!(built.verdict, Verdict::Failed { code: 3, why: b"subcommands failed".to_vec() });
+}
+
+/// As of a shell whose command the user's interrupt has ended.
+#[test]
+fn exit_code_130_is_an_interrupt() {
+    let rule = "rule exit\n  command = make $out; exit 130\n";
+    let mut world = World::new(&format!("{rule}build out: exit\n"), &[]);
+    assert_eq!(world.try_build("out").expect("begins").verdict, Verdict::Interrupted);
+    assert!(world.disk.has("out"));
 }
 
 #[test]
@@ -203,6 +238,18 @@ fn a_response_file_is_written_removed_and_kept_on_failure() {
     let mut world = World::new(&format!("{}build out: r in\n", rule("fail")), &["in"]);
     world.try_build("out").expect("begins");
     assert!(world.disk.has("out.rsp"));
+    let mut world = World::new(&format!("{}build out: r in\n", rule("make")), &["in"]);
+    world.options = Options { keep_rspfile: true, ..Options::default() };
+    world.build("out");
+    assert!(world.disk.has("out.rsp"));
+}
+
+#[test]
+fn where_the_file_systems_clock_cannot_be_read_the_output_tells_it() {
+    let mut world = World::new("build out: make in\n", &["in"]);
+    world.disk.refuse(".ninja_lock");
+    world.build("out");
+    world.assert_clean("out");
 }
 
 #[test]

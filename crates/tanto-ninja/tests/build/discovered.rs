@@ -34,8 +34,10 @@ fn a_logged_header_is_an_input_and_its_depfile_goes() {
     world.build("out");
     assert!(!world.disk.has("out.d"));
     world.assert_clean("out");
+    world.options = Options { keep_depfile: true, ..Options::default() };
     world.touch("header.h");
     assert_eq!(world.build("out").len(), 1);
+    assert!(world.disk.has("out.d"));
 }
 
 #[test]

@@ -65,6 +65,25 @@ fn a_dyndep_file_that_is_ready_for_the_second_target_adds_an_output_that_the_fir
 }
 
 #[test]
+fn a_made_dyndep_file_brings_a_validation_with_its_input() {
+    let manifest = "build v: make vin\nbuild x: make xin |@ v\nbuild out: make in || dd\n  dyndep = dd\n";
+    let mut world = made(" | x", manifest, &["in", "vin", "xin"]);
+    assert!(world.build("out").contains(&"make v".to_owned()));
+}
+
+#[test]
+fn one_command_may_make_several_dyndep_files() {
+    let text = |out: &str, input: &str| format!("ninja_dyndep_version = 1\\nbuild {out}: dyndep | {input}");
+    let rule = format!("rule two\n  command = write d1 {}; write d2 {}\n", text("a", "x"), text("b", "y"));
+    let edges = "build d1 d2: two\nbuild x: make xin\nbuild y: make yin\n";
+    let users = "build a: make || d1\n  dyndep = d1\nbuild b: make || d2\n  dyndep = d2\n";
+    let mut world = World::new(&format!("{rule}{edges}{users}"), &["xin", "yin"]);
+    let commands = world.build("a b");
+    let at = |command: &str| commands.iter().position(|it| it == command).expect("it is run");
+    assert!(at("make x") < at("make a") && at("make y") < at("make b"), "{commands:?}");
+}
+
+#[test]
 fn a_cycle_that_a_made_dyndep_file_closes_stops_the_build() {
     let mut world = made(" | x", "build out: make in || dd\n  dyndep = dd\nbuild x: make out\n", &["in"]);
     let built = world.try_build("out").expect("begins");

@@ -77,6 +77,11 @@ impl World {
         World { disk, graph, log, deps_log, options: Options::default(), failures_allowed: 1 }
     }
 
+    /// Goes on with an empty log of another version.
+    pub fn with_log_version(self, version: u32) -> World {
+        World { log: BuildLog::in_memory(version), ..self }
+    }
+
     /// Another manifest over the same files and the same log; discovered inputs are forgotten.
     pub fn rewrite(&mut self, manifest: &str) {
         put_manifest(&self.disk, manifest);
@@ -159,7 +164,7 @@ fn load(disk: &VirtualDisk) -> Graph<'static> {
 
 /// Runs a command, a moment after what happened last. Its parts stand between semicolons: `make FILES` writes them,
 /// `keep FILES` writes only those that are missing, `edit FILE` changes a file and `write FILE TEXT` writes one,
-/// `fail` ends with code 1 and `stop` is the user's interrupt.
+/// `fail` ends with code 1, `exit CODE` with that one, and `stop` is the user's interrupt.
 fn effect(disk: &VirtualDisk, line: &[u8]) -> Effect {
     disk.tick();
     for part in String::from_utf8_lossy(line).split(';') {
@@ -169,6 +174,7 @@ fn effect(disk: &VirtualDisk, line: &[u8]) -> Effect {
             ["keep", files @ ..] => files.iter().filter(|file| !disk.has(file)).for_each(|file| disk.touch(file)),
             ["write", file, text @ ..] => disk.put(file, &(text.join(" ").replace("\\n", "\n") + "\n")),
             ["fail", ..] => return Effect::ends(1, b""),
+            ["exit", code] => return Effect::ends(code.parse().expect("a code"), b""),
             ["stop", ..] => return Effect::Interrupts(2),
             [] => {}
             other => panic!("no such command: {other:?}"),
