@@ -48,6 +48,12 @@ impl Endings {
         Ok(Endings { _private: () })
     }
 
+    /// Has an ending come that nobody has taken? True as soon as the handler has run, when a wait that it broke off may
+    /// have found other things and not yet the bell.
+    pub fn came(&self) -> bool {
+        RECEIVED.load(Ordering::Acquire) != 0
+    }
+
     /// The ending that came first since the last call, if one did.
     pub fn take(&self) -> Option<i32> {
         let mut count = [0_u8; 8];

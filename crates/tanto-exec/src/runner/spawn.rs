@@ -120,7 +120,8 @@ impl SpawnRunner {
         let first_task = self.watch_all();
         let blind = self.watches[first_task..].iter().any(Watch::is_nothing);
         poll::wait(&mut self.watches, blind.then_some(LOOK_EVERY))?;
-        if self.watches[0].ready() {
+        // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
+        if self.watches[0].ready() || self.endings.came() {
             return Ok(Seen::Ending);
         }
         self.advance_all(first_task)?;
