@@ -60,6 +60,7 @@ check "installs these files and no others" same_tree "$prefix" "$expected"
 check "installs again" ./install --prefix "$prefix"
 check "the second time changes nothing" same_tree "$prefix" "$expected"
 check "the program runs" test "$("$prefix/bin/tanto" --version)" = "tanto $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
+check "it measures" "$prefix/bin/tanto" bench stat crates
 check "the link is a ninja" test "$("$prefix/bin/ninja" --version | cut -d. -f1-3)" = 1.13.2
 check "the link builds" builds_as_ninja
 check "the doctor knows the link" grep -q 'ninja (this program)' <(PATH="$prefix/bin:$PATH" "$prefix/bin/tanto" doctor)

@@ -62,8 +62,16 @@ impl<'a, 't> Builder<'a, 't> {
         self.active.clear();
     }
 
+    /// Adds targets, one after the other. Their files are asked for at once where that pays.
+    pub fn add_targets(&mut self, schedule: &mut Schedule, view: &mut dyn View, targets: &[NodeId]) -> Result<()> {
+        self.scan.look_ahead(targets);
+        let added = targets.iter().try_for_each(|&target| self.add_target(schedule, view, target));
+        self.scan.end_look_ahead();
+        added
+    }
+
     /// Adds a target, what it needs and what is to be validated with it.
-    pub fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
+    fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
         let validations = self.scan.recompute(target);
         self.explain(view);
         let validations = validations?;

@@ -3,6 +3,8 @@
 //!
 //! The walk is iterative: a chain of a million edges needs no deeper stack than one of ten.
 
+mod ahead;
+
 use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
@@ -15,12 +17,25 @@ use crate::explain::Explanations;
 use crate::graph::{EdgeId, Graph, Map, NodeId};
 use crate::log::{BuildLog, DepsLog};
 
+pub use self::ahead::LookAhead;
+
+/// Has a file been looked at?
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Seen {
+    #[default]
+    No,
+    /// Not by the walk, but what it will see is known.
+    Ahead,
+    /// By the walk.
+    Yes,
+}
+
 /// What is known of a node's file.
 #[derive(Clone, Copy, Default)]
 struct NodeState {
     /// Of a phony output that does not exist: the newest of its inputs'.
     mtime: Mtime,
-    known: bool,
+    seen: Seen,
     exists: bool,
     dirty: bool,
 }
@@ -80,6 +95,10 @@ pub struct Scan<'a, 't> {
     pub deps_log: &'a mut DepsLog,
     /// Why things are dirty.
     pub explanations: Explanations,
+    /// Which files are asked for before the walk.
+    pub look_ahead: LookAhead,
+    /// What the look ahead has asked for.
+    ahead: Vec<NodeId>,
     nodes: Vec<NodeState>,
     edges: Vec<EdgeState<'t>>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
@@ -109,11 +128,23 @@ impl<'a, 't> Scan<'a, 't> {
     ) -> Self {
         let (nodes, edges) =
             (vec![NodeState::default(); graph.nodes.len()], vec![EdgeState::default(); graph.edges.len()]);
-        Scan { graph, disk, log, deps_log, explanations, nodes, edges, dyndep_users: None }
+        Scan {
+            graph,
+            disk,
+            log,
+            deps_log,
+            explanations,
+            look_ahead: LookAhead::default(),
+            ahead: Vec::new(),
+            nodes,
+            edges,
+            dyndep_users: None,
+        }
     }
 
     /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
     pub fn reset(&mut self) {
+        self.ahead.clear();
         self.nodes.fill(NodeState::default());
         self.edges.fill(EdgeState::default());
     }
@@ -125,7 +156,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// The node's mtime as seen before its command ran.
     pub fn mtime(&self, node: NodeId) -> Mtime {
-        self.nodes.get(node.index()).map_or(0, |state| state.mtime)
+        self.nodes.get(node.index()).filter(|state| state.seen == Seen::Yes).map_or(0, |state| state.mtime)
     }
 
     /// Nothing of the edge, or below it, is to be built (or all has been).
@@ -216,7 +247,7 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     fn visit_leaf(&mut self, node: NodeId) -> Result<()> {
-        if self.nodes[node.index()].known {
+        if self.is_seen(node) {
             return Ok(());
         }
         self.stat(node)?;
@@ -254,7 +285,7 @@ impl<'a, 't> Scan<'a, 't> {
         let node = self.graph.node(file);
         let visited = match node.in_edge {
             Some(maker) => self.edges[maker.index()].mark == Mark::Done,
-            None => self.nodes[file.index()].known,
+            None => self.is_seen(file),
         };
         (!self.edges[edge.index()].deps_loaded && node.dyndep_pending && !visited).then_some(file)
     }
@@ -530,14 +561,20 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     fn stat_if_unknown(&mut self, node: NodeId) -> Result<()> {
-        if self.nodes[node.index()].known { Ok(()) } else { self.stat(node) }
+        if self.is_seen(node) { Ok(()) } else { self.stat(node) }
+    }
+
+    fn is_seen(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].seen == Seen::Yes
     }
 
     fn stat(&mut self, node: NodeId) -> Result<()> {
-        let path = self.graph.path(node);
-        let mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
         let state = &mut self.nodes[node.index()];
-        (state.mtime, state.exists, state.known) = (mtime, mtime != 0, true);
+        if state.seen != Seen::Ahead {
+            let path = self.graph.path(node);
+            state.mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
+        }
+        (state.exists, state.seen) = (state.mtime != 0, Seen::Yes);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! How many processors there are for us, and how busy they are. Does not know how many jobs that makes.
 
 use std::fs;
+use std::mem::MaybeUninit;
 
 /// Processors that this process may use: those of its affinity mask, or fewer where a control group's quota pays
 /// for fewer whole ones (that may be 0). Reads four files; not for the path that runs nothing.
@@ -20,6 +21,16 @@ pub fn load_average() -> f64 {
     // SAFETY: room for one number is given and one is asked for.
     let got = unsafe { libc::getloadavg(&raw mut load, 1) };
     if got == 1 { load } else { 0.0 }
+}
+
+/// How often the calling thread has waited for something else than a processor, since its start.
+pub fn waits() -> i64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is a place for the answer, and all zero it is a valid value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    }
 }
 
 fn affinity() -> Option<i64> {
@@ -135,6 +146,13 @@ mod tests {
         assert!(affinity().unwrap() > 0 && online() > 0);
         assert!(load_average() >= 0.0);
         assert!(count() as i64 <= affinity().unwrap());
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_waits() {
+        let before = waits();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(waits() > before);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::error::refused;
+use crate::stat::mtime;
 
 /// The bytes as a path.
 pub fn path(bytes: &[u8]) -> &Path {
@@ -15,7 +16,7 @@ pub fn path(bytes: &[u8]) -> &Path {
 }
 
 /// Longest path, with its end, that needs no heap.
-const SHORT: usize = 512;
+pub(crate) const SHORT: usize = 512;
 
 /// Calls `f` with the path and the NUL that system calls want at its end. A path that contains a NUL is
 /// `InvalidInput`.
@@ -32,31 +33,6 @@ pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) ->
     buffer[..path.len()].write_copy_of_slice(path);
     buffer[path.len()].write(0);
     Ok(f(buffer.as_ptr().cast()))
-}
-
-/// When the file was last modified, in nanoseconds since 1970; links are followed. 0: there is no such file (also
-/// where a directory on the way is missing or is a file). A file of the first second of 1970 says 1.
-pub fn mtime(path: &[u8]) -> io::Result<i64> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `path` is NUL-terminated and outlives the call, and `stat` is a place for the answer.
-    if with_c_path(path, |path| unsafe { libc::fstatat(libc::AT_FDCWD, path, stat.as_mut_ptr(), 0) })? != 0 {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => Ok(0),
-            _ => Err(error),
-        };
-    }
-    // SAFETY: the call succeeded and so has filled `stat`.
-    let stat = unsafe { stat.assume_init() };
-    Ok(nanoseconds(stat.st_mtime, stat.st_mtime_nsec))
-}
-
-/// Wraps beyond the year 2262, as the logs of other programs do.
-fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
-    match seconds {
-        0 => 1,
-        _ => seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds),
-    }
 }
 
 /// The whole content. A missing file is `ErrorKind::NotFound`.
@@ -157,14 +133,8 @@ pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::error::text;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::time::{Duration, SystemTime};
+    use std::os::unix::fs::PermissionsExt;
     use tanto_testing::Scratch;
-
-    fn touch(path: &Path, since_1970: Duration) {
-        let file = fs::File::create(path).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + since_1970).unwrap();
-    }
 
     #[test]
     fn content_goes_into_the_room_it_is_given() {
@@ -179,50 +149,6 @@ mod tests {
         // A file that says it is empty and is not.
         assert!(!read_into(b"/proc/self/stat", 1 << 20, room).unwrap().is_empty());
         assert_eq!(text(&read_into(b"/proc/self/stat", 3, room).unwrap_err()), b"File too large");
-    }
-
-    #[test]
-    fn mtime_counts_nanoseconds() {
-        let dir = Scratch::new("mtime");
-        touch(&dir.at("f"), Duration::new(5, 7));
-        assert_eq!(mtime(&dir.bytes("f")).unwrap(), 5_000_000_007);
-        symlink("f", dir.at("link")).unwrap();
-        assert_eq!(mtime(&dir.bytes("link")).unwrap(), 5_000_000_007);
-    }
-
-    #[test]
-    fn mtime_of_nothing_is_0_and_of_a_real_0_is_1() {
-        let dir = Scratch::new("mtime-0");
-        touch(&dir.at("f"), Duration::new(0, 9));
-        symlink("nowhere", dir.at("link")).unwrap();
-        assert_eq!(mtime(&dir.bytes("f")).unwrap(), 1);
-        for missing in ["none", "none/x", "f/x", "link"] {
-            assert_eq!(mtime(&dir.bytes(missing)).unwrap(), 0, "{missing}");
-        }
-        assert_eq!(mtime(b"").unwrap(), 0);
-    }
-
-    #[test]
-    fn mtime_knows_short_and_long_paths() {
-        let dir = Scratch::new("mtime-long");
-        touch(&dir.at("f"), Duration::new(5, 0));
-        let base = dir.bytes(".");
-        for length in SHORT - 3..SHORT + 3 {
-            let mut path = base.clone();
-            path.resize(length - 1, b'/');
-            path.push(b'f');
-            assert_eq!(mtime(&path).unwrap(), 5_000_000_000);
-        }
-        let error = mtime(&[b'x'; 300]).unwrap_err();
-        assert_eq!(text(&error), b"File name too long");
-        assert_eq!(mtime(b"a\0b").unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(mtime(&[0; 600]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    }
-
-    #[test]
-    fn years_that_do_not_fit_wrap() {
-        assert_eq!(nanoseconds(-1, 5), -999_999_995);
-        assert_eq!(nanoseconds(i64::MAX, 1), (-1_000_000_000_i64) + 1);
     }
 
     #[test]

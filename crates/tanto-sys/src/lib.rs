@@ -14,5 +14,7 @@ pub mod lock;
 pub mod poll;
 pub mod process;
 pub mod signals;
+pub mod stat;
 pub mod terminal;
+pub mod threads;
 pub mod tokens;

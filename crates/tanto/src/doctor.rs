@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::cpu;
+use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
@@ -68,6 +69,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("verbosity", verbosity(settings.verbosity.value).into(), from(settings.verbosity.origin)),
         Row("status", status(&settings.status), from(settings.status.origin)),
         Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
+        Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
     ];
     if settings.jobs.origin == Origin::Default {
         rows[0].2 = format!("default (under the name ninja: {})", Jobs::ProcessorsAndMore.limit(cpu::count)).into();
@@ -94,6 +96,13 @@ fn jobs(jobs: Jobs) -> Vec<u8> {
     match jobs {
         Jobs::Unlimited => "no limit".into(),
         jobs => jobs.limit(cpu::count).to_string().into(),
+    }
+}
+
+fn threads(threads: Threads) -> Vec<u8> {
+    match threads {
+        Threads::Fitting => "as many as fit".into(),
+        Threads::AtMost(most) => most.to_string().into(),
     }
 }
 
@@ -218,6 +227,7 @@ mod tests {
         let around = Surroundings {
             flags: Some("--quiet -w dupbuild=err".into()),
             ninja_status: Some("%p ".into()),
+            threads: Some("2".into()),
             ..Surroundings::default()
         };
         let stop = run(&args, &around);
@@ -238,8 +248,9 @@ mod tests {
             "verbosity|quiet|TANTO_FLAGS",
             "status|\"%p \"|NINJA_STATUS",
             "log-version|7|default",
+            "threads|2|TANTO_THREADS",
         ];
-        assert_eq!(out[2..8], expected);
+        assert_eq!(out[2..9], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

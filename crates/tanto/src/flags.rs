@@ -10,6 +10,7 @@ pub mod table;
 
 use tanto_ninja::getopt;
 use tanto_record::ninja::Verbosity;
+use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
@@ -47,6 +48,8 @@ pub struct Options {
     pub phony_cycle_is_error: bool,
     /// The version of a new `.ninja_log`: 5, 6 or 7.
     pub log_version: u32,
+    /// How many threads of our own there may be.
+    pub threads: Threads,
     /// The tool to run instead of a build.
     pub tool: Option<ToolCall>,
     /// What to build; empty for the default.
@@ -92,6 +95,7 @@ impl Options {
             debug: low.debug,
             phony_cycle_is_error: low.phony_cycle_is_error.unwrap_or(false),
             log_version: settings.log_version.value,
+            threads: settings.threads.value,
             tool: low.tool,
             targets: low.targets,
         }

@@ -1,5 +1,6 @@
 //! The program: its doors, its settings and its wiring. Everything else it asks the other crates.
 
+mod bench;
 mod build;
 mod commands;
 mod completions;

@@ -5,7 +5,7 @@ use tanto_ninja::tools::TOOLS;
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
-use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, STATUS_VARIABLE};
+use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE};
 
 /// The whole of `tanto.1`.
 pub fn page() -> String {
@@ -30,6 +30,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (STATUS_VARIABLE, "What stands before each description, with ninja's % placeholders. `--status` goes before it."),
     (LOG_VARIABLE, "The version of a new .ninja_log, as `--log-version` gives it."),
+    (
+        THREADS_VARIABLE,
+        "The most threads of Tanto's own, which look at files before the first command starts; 1 for none beside the \
+         main one. It has nothing to do with `-j`, and nothing but time depends on it.",
+    ),
     ("MAKEFLAGS", "Where a `make` that runs us says how to reach its jobserver."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colours where it goes to no terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),

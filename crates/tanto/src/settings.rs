@@ -2,7 +2,7 @@
 //! setting changes.
 //!
 //! The command line goes first, then `TANTO_FLAGS`, then a setting's own variable (`NINJA_STATUS`,
-//! `TANTO_LOG_VERSION`), then `.tanto/config` of the build directory, then the user's config file.
+//! `TANTO_LOG_VERSION`, `TANTO_THREADS`), then `.tanto/config` of the build directory, then the user's config file.
 
 pub mod config;
 pub mod layer;
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_ninja::getopt::Bad;
 use tanto_record::ninja::Verbosity;
+use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
@@ -29,6 +30,9 @@ pub const FLAGS_VARIABLE: &str = "TANTO_FLAGS";
 pub const STATUS_VARIABLE: &str = "NINJA_STATUS";
 /// The variable that holds the version of a new log.
 pub const LOG_VARIABLE: &str = "TANTO_LOG_VERSION";
+
+/// The variable that limits our own threads.
+pub const THREADS_VARIABLE: &str = "TANTO_THREADS";
 
 /// A config file that is larger is refused.
 const LARGEST_FILE: u64 = 64 * 1024;
@@ -48,6 +52,8 @@ pub struct Settings {
     pub status: Said<StatusFormat>,
     /// The version of a new `.ninja_log`.
     pub log_version: Said<u32>,
+    /// How many threads of our own there may be.
+    pub threads: Said<Threads>,
 }
 
 impl Settings {
@@ -67,6 +73,7 @@ impl Settings {
                 origin: Origin::Default,
             }),
             log_version: or(layer.log_version, 7),
+            threads: or(layer.threads, Threads::Fitting),
         }
     }
 }
@@ -84,6 +91,8 @@ pub struct Surroundings {
     pub ninja_status: Option<OsString>,
     /// `TANTO_LOG_VERSION`
     pub log_version: Option<OsString>,
+    /// `TANTO_THREADS`
+    pub threads: Option<OsString>,
     /// `XDG_CONFIG_HOME`
     pub config_home: Option<OsString>,
     /// `HOME`
@@ -97,6 +106,7 @@ impl Surroundings {
             flags: std::env::var_os(FLAGS_VARIABLE),
             ninja_status: std::env::var_os(STATUS_VARIABLE),
             log_version: std::env::var_os(LOG_VARIABLE),
+            threads: std::env::var_os(THREADS_VARIABLE),
             config_home: std::env::var_os("XDG_CONFIG_HOME"),
             home: std::env::var_os("HOME"),
         }
@@ -163,6 +173,11 @@ fn own_variables(around: &Surroundings) -> Result<Layer, Halt> {
     {
         let expected = config::expected(table::flag(Id::LogVersion));
         return Err(Halt::Fatal(format!("{LOG_VARIABLE}: expected {expected}").into_bytes()));
+    }
+    if let Some(threads) = &around.threads
+        && !layer.say_threads(threads.as_bytes(), Origin::Variable(THREADS_VARIABLE))
+    {
+        return Err(Halt::Fatal(format!("{THREADS_VARIABLE}: expected a number above 0").into_bytes()));
     }
     Ok(layer)
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use bumpalo::Bump;
 use tanto_sys::file;
+use tanto_sys::threads::Threads;
 
 /// A file's modification time in nanoseconds since 1970, as ninja counts it: 0 is a missing file (also where a
 /// directory on the way is missing or is a file), and a real 0 is 1.
@@ -13,6 +14,11 @@ pub type Mtime = i64;
 pub trait Disk {
     /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
+    /// As `mtime`, for many files; `None` where that is an error. A disk that can ask on several threads does.
+    fn mtimes(&mut self, paths: &[&[u8]], threads: Threads) -> Vec<Option<Mtime>> {
+        let _ = threads;
+        paths.iter().map(|path| self.mtime(path).ok()).collect()
+    }
     /// The whole content. A missing file is `ErrorKind::NotFound`.
     fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>>;
     /// As `read`, but into an arena, without a copy on the way where that can be spared; a file longer than `limit`

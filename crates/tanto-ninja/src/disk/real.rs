@@ -3,7 +3,8 @@
 use std::io;
 
 use bumpalo::Bump;
-use tanto_sys::file;
+use tanto_sys::threads::Threads;
+use tanto_sys::{file, stat};
 
 use super::{Disk, Mtime};
 
@@ -13,7 +14,11 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
-        file::mtime(path)
+        stat::mtime(path)
+    }
+
+    fn mtimes(&mut self, paths: &[&[u8]], threads: Threads) -> Vec<Option<Mtime>> {
+        stat::mtimes(paths, threads)
     }
 
     fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {

@@ -12,7 +12,7 @@ use tanto_ninja::front::{Builder, Options};
 use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
-use tanto_ninja::scan::Scan;
+use tanto_ninja::scan::{LookAhead, Scan};
 
 /// Rules for most cases. A command is a line of words (see `effect`).
 pub const RULES: &str = "\
@@ -32,6 +32,7 @@ pub struct World {
     log: BuildLog,
     deps_log: DepsLog,
     pub options: Options,
+    pub look_ahead: LookAhead,
     pub failures_allowed: usize,
 }
 
@@ -74,7 +75,15 @@ impl World {
         let graph = load(&disk);
         disk.tick();
         let (log, deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
-        World { disk, graph, log, deps_log, options: Options::default(), failures_allowed: 1 }
+        World {
+            disk,
+            graph,
+            log,
+            deps_log,
+            options: Options::default(),
+            look_ahead: LookAhead::default(),
+            failures_allowed: 1,
+        }
     }
 
     /// Goes on with an empty log of another version.
@@ -107,12 +116,11 @@ impl World {
         let node = |target: &str| self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
         let targets: Vec<NodeId> = targets.split(' ').map(node).collect();
         let explanations = Explanations::new(true);
-        let scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
+        let mut scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
+        scan.look_ahead = self.look_ahead;
         let mut builder = Builder::new(scan, self.options);
         let (mut schedule, mut view) = (Schedule::new(), Counter::default());
-        for target in targets {
-            builder.add_target(&mut schedule, &mut view, target).map_err(|error| error.to_string())?;
-        }
+        builder.add_targets(&mut schedule, &mut view, &targets).map_err(|error| error.to_string())?;
         let files = self.disk.clone();
         let dry_run = self.options.dry_run;
         let mut runner = FakeRunner::new(0, |command: &Command| match dry_run {

@@ -23,7 +23,7 @@ impl Invocation<'_> {
     pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
         let Some(manifest) = builder.scan.graph.lookup(&canonical(&self.options.manifest)) else { return Ok(false) };
         let mut schedule = Schedule::new();
-        match builder.add_target(&mut schedule, &mut self.view, manifest) {
+        match builder.add_targets(&mut schedule, &mut self.view, &[manifest]) {
             Err(error) if error.fatal => return Err(self.fatal(&error.text)),
             Err(error) => return Err(self.cannot_rebuild(&error.text)),
             Ok(()) => {}
@@ -59,7 +59,7 @@ impl Invocation<'_> {
         let jobserver = self.jobserver();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
-        let adding = || targets.into_iter().try_for_each(|target| builder.add_target(&mut schedule, view, target));
+        let adding = || builder.add_targets(&mut schedule, view, &targets);
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         if !schedule.more_to_do() {
             if self.options.verbosity != Verbosity::Quiet {

@@ -129,7 +129,8 @@ impl Invocation<'_> {
         }
         let mut disk = RealDisk;
         let explanations = Explanations::new(self.options.debug.explain);
-        let scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
+        let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
+        scan.look_ahead.threads = self.options.threads;
         let mut builder = Builder::new(scan, self.front_options());
         if self.rebuild_manifest(&mut builder)? {
             return self.after_rebuild(&mut logs, &mut graph);

@@ -49,6 +49,11 @@ _tanto() {
             ((CURRENT--))
             _tanto_flags ;;
         help) ((CURRENT == 3)) && _tanto_commands ;;
+        bench)
+            case $CURRENT in
+                3) compadd stat ;;
+                4) _files -/ ;;
+            esac ;;
     esac
 }
 

@@ -1,6 +1,9 @@
 //! What one source (the command line, a variable, a file) says of each setting, and how sources lie on each other.
 
+use std::num::NonZeroUsize;
+
 use tanto_record::ninja::Verbosity;
+use tanto_sys::threads::Threads;
 
 use crate::flags::number;
 use crate::flags::table::Id;
@@ -90,6 +93,8 @@ pub struct Layer {
     pub status: Option<Said<StatusFormat>>,
     /// `--log-version`
     pub log_version: Option<Said<u32>>,
+    /// `TANTO_THREADS`
+    pub threads: Option<Said<Threads>>,
 }
 
 impl Layer {
@@ -107,6 +112,11 @@ impl Layer {
         }
     }
 
+    /// Takes the number of threads, which no flag sets. False if it is none.
+    pub fn say_threads(&mut self, value: &[u8], origin: Origin) -> bool {
+        put(&mut self.threads, threads(value), origin)
+    }
+
     /// This source over another: what it does not say, the other does.
     pub fn over(self, below: Layer) -> Layer {
         Layer {
@@ -116,6 +126,7 @@ impl Layer {
             verbosity: self.verbosity.or(below.verbosity),
             status: self.status.or(below.status),
             log_version: self.log_version.or(below.log_version),
+            threads: self.threads.or(below.threads),
         }
     }
 }
@@ -155,4 +166,9 @@ fn log_version(value: &[u8]) -> Option<u32> {
         b"7" => Some(7),
         _ => None,
     }
+}
+
+fn threads(value: &[u8]) -> Option<Threads> {
+    let count = usize::try_from(number::integer(value)?).ok()?;
+    NonZeroUsize::new(count).map(Threads::AtMost)
 }

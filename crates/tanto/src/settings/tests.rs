@@ -31,13 +31,14 @@ fn each_source_goes_before_those_below_it() {
     let around = Surroundings {
         flags: Some("-k3 -l 3 -d explain -n".into()),
         log_version: Some("7".into()),
+        threads: Some("1".into()),
         home: Some(folder.at("home").into()),
         ..Surroundings::default()
     };
     let options = ask(&["-C", &build, "-l4", "-d", "stats"], &around).expect("sound");
     assert_eq!(options.max_load, Some(4.0), "the command line");
     assert_eq!(options.keep_going, 3, "TANTO_FLAGS");
-    assert_eq!(options.log_version, 7, "its own variable");
+    assert_eq!((options.log_version, options.threads), (7, Threads::ONE), "their own variables");
     assert_eq!(options.jobs, Jobs::AtMost(2), "the build directory's file");
     assert_eq!(options.verbosity, Verbosity::Quiet, "the user's file");
     assert!(options.debug.explain && options.debug.stats && options.dry_run);
@@ -74,6 +75,10 @@ fn the_variable_takes_flags_that_fit_every_build() {
     assert_eq!(complaint(&[], &variable("-dx")), "ninja: error: TANTO_FLAGS: unknown debug setting 'x'\n");
     let around = Surroundings { log_version: Some("4".into()), ..Surroundings::default() };
     assert_eq!(complaint(&[], &around), "ninja: fatal: TANTO_LOG_VERSION: expected 5, 6 or 7\n");
+    for threads in ["0", "-1", "two", ""] {
+        let around = Surroundings { threads: Some(threads.into()), ..Surroundings::default() };
+        assert_eq!(complaint(&[], &around), "ninja: fatal: TANTO_THREADS: expected a number above 0\n", "{threads}");
+    }
 }
 
 #[test]

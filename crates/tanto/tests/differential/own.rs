@@ -8,6 +8,7 @@ use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, re
 mod master;
 mod recovery;
 mod terminal;
+mod threads;
 mod turns;
 mod versions;
 mod writes;
