@@ -110,6 +110,12 @@ impl World {
         self.disk.tick();
     }
 
+    /// How many inputs the deps log has for an output.
+    pub fn logged_deps(&self, output: &str) -> usize {
+        let output = self.graph.lookup(output.as_bytes()).expect("an output of the manifest");
+        self.deps_log.deps(output).map_or(0, |deps| deps.ins().len())
+    }
+
     /// Builds targets; an error is one that comes before anything is run.
     pub fn try_build(&mut self, targets: &str) -> Result<Built, String> {
         let mut disk = self.disk.clone();

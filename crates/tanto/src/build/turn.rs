@@ -123,3 +123,17 @@ fn is_above(holder: &str) -> bool {
     above.as_bytes().split(|&byte| byte == b' ').any(|one| one == holder.as_bytes())
         || Process::parse(holder.as_bytes()).is_some_and(Process::is_ancestor)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_second_to_make_the_directory_has_it_too() {
+        let place = tanto_testing::Scratch::new("turn");
+        let dir = place.at(".tanto");
+        make_dir(&dir).unwrap();
+        make_dir(&dir).unwrap();
+        assert!(lock::open(&dir.join("lock")).is_ok());
+    }
+}
