@@ -30,6 +30,13 @@ fn the_new_manifest_is_bad() {
 }
 
 #[test]
+fn restat_cleans_it_and_another_file_has_changed() {
+    let text = "rule gen\n  command = cp i side\n  generator = 1\n  restat = 1\nrule cp\n  command = cp $in $out\n\
+                build build.ninja: gen i || side\nbuild out: cp side\n";
+    Case::manifest(text).file("i", "").file("side", "").touch("i").run("out").touch("i").run("out").check();
+}
+
+#[test]
 fn restat_can_clean_it() {
     let text = SELF
         .replace("cp build.in $out", "cmp -s build.in $out || cp build.in $out")

@@ -87,6 +87,14 @@ fn with_nothing_in_the_environment() {
     Case::manifest(text).file("i", "").run("a").run("-d explain a b").check();
 }
 
+/// Neither is it a child of the build any more.
+#[test]
+fn in_a_process_that_init_has_adopted() {
+    let text = "rule nest\n  command = ((ninja -j1 b > said; touch done) &); until [ -e done ]; do sleep 0.02; done; touch $out\n\
+                rule cp\n  command = cp $in $out\nbuild a: nest\nbuild b: cp i\n";
+    Case::manifest(text).file("i", "").run("a").run("-d explain a b").check();
+}
+
 #[test]
 fn deep() {
     let text = "rule nest\n  command = ninja -j1 $t && touch $out\nrule cp\n  command = cp $in $out\n\
