@@ -35,9 +35,19 @@ pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) ->
     Ok(f(buffer.as_ptr().cast()))
 }
 
-/// The whole content. A missing file is `ErrorKind::NotFound`.
+/// The longest file that `read` takes, in bytes: thousands of times what a compiler writes about one command.
+const LONGEST: u64 = 1 << 30;
+
+/// The whole content. A missing file is `ErrorKind::NotFound`, one of over 1 GiB an error (`too_large`).
 pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
-    fs::read(self::path(path))
+    let file = fs::File::open(self::path(path))?;
+    let expected = file.metadata()?.len();
+    let mut content = Vec::with_capacity(expected.min(LONGEST) as usize);
+    // A device or a pipe does not say its length, and a file may have grown.
+    if expected <= LONGEST {
+        file.take(LONGEST + 1).read_to_end(&mut content)?;
+    }
+    if expected.max(content.len() as u64) > LONGEST { Err(too_large()) } else { Ok(content) }
 }
 
 /// As `read`, but into what `room` gives for a length; a file longer than `limit` bytes is an error (`too_large`).
@@ -193,6 +203,13 @@ mod tests {
         assert_eq!(text(&read(&dir.bytes(".")).unwrap_err()), b"Is a directory");
         rename(&f, &g).unwrap();
         assert_eq!(read(&g).unwrap(), b"\xff\0");
+    }
+
+    #[test]
+    fn a_file_beyond_the_limit_is_refused() {
+        let dir = Scratch::new("too-large");
+        fs::File::create(dir.at("f")).unwrap().set_len(LONGEST + 1).unwrap();
+        assert_eq!(text(&read(&dir.bytes("f")).unwrap_err()), b"File too large");
     }
 
     #[test]
