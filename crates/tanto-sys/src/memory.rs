@@ -1,0 +1,197 @@
+//! Memory in large pieces. Does not know what is kept in it.
+
+use std::io;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+/// What the kernel can give in one piece, in bytes. On x86-64, and on aarch64 with pages of 4 KiB.
+const HUGE: usize = 2 << 20;
+
+/// From so many bytes on, huge pages are asked for. Smaller, a small build gets (and clears) 2 MiB where it needs some
+/// KiB; larger, middling arrays come in pages of 4 KiB, each with its own fault.
+const LARGE: usize = 2 * HUGE;
+
+/// The size of a page in bytes.
+pub fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        // SAFETY: touches no memory of ours.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    })
+}
+
+/// Asks for huge pages under all that a vector has room for; to be called before it is filled. Advice only: nothing
+/// happens where the room is small, or the machine has none.
+pub fn huge_pages<T>(vec: &Vec<T>) {
+    let length = vec.capacity() * size_of::<T>();
+    if length >= LARGE {
+        advise(vec.as_ptr().cast::<u8>().cast_mut(), length);
+    }
+}
+
+/// Asks for huge pages in all of this memory but its ends, which are not whole ones.
+fn advise(start: *mut u8, length: usize) {
+    let skipped = start.addr().next_multiple_of(HUGE) - start.addr();
+    let whole = length.saturating_sub(skipped) / HUGE * HUGE;
+    if whole > 0 {
+        // SAFETY: this advice changes no content, whatever lies there.
+        unsafe { libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Words that threads share, all 0 at first. Memory is taken when one is touched.
+#[derive(Debug)]
+pub struct Words(Area);
+
+/// Words that nobody changes any more.
+#[derive(Debug)]
+pub struct Frozen(Area);
+
+impl Words {
+    /// So many. An error if the machine has not so much memory.
+    pub fn new(count: usize) -> io::Result<Words> {
+        Area::new(count).map(Words)
+    }
+
+    /// The same words, which from now on do not change.
+    pub fn freeze(self) -> Frozen {
+        Frozen(self.0)
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the area is aligned, has room for `count` words, of which each value is valid, and lives as long as
+        // `self`. Whoever shares it changes it through atomics only.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.count) }
+    }
+}
+
+impl Deref for Frozen {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        // SAFETY: as for `Words`, of which there are none any more: nobody can change what is read.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.count) }
+    }
+}
+
+impl Frozen {
+    /// The words as they lie in memory.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the same memory as that of the words; bytes need no alignment.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.count * size_of::<u64>()) }
+    }
+}
+
+/// Memory straight from the kernel.
+#[derive(Debug)]
+struct Area {
+    start: NonNull<u64>,
+    count: usize,
+    /// What was mapped; 0: nothing.
+    mapped: (usize, usize),
+}
+
+// SAFETY: the memory is nobody else's; what threads do with it is up to `Words` and `Frozen`, and both share it safely.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    fn new(count: usize) -> io::Result<Area> {
+        if count == 0 {
+            return Ok(Area { start: NonNull::dangling(), count, mapped: (0, 0) });
+        }
+        let length = count.checked_mul(size_of::<u64>()).filter(|&length| length < isize::MAX as usize - HUGE);
+        let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
+        // Older kernels do not put it where huge pages fit.
+        let spare = if length >= LARGE { HUGE } else { 0 };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice replaces no other memory.
+        let base = unsafe { libc::mmap(ptr::null_mut(), length + spare, rights, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let skipped = if spare > 0 { base.addr().next_multiple_of(HUGE) - base.addr() } else { 0 };
+        let start = base.cast::<u8>().wrapping_add(skipped);
+        if spare > 0 {
+            advise(start, length.next_multiple_of(HUGE).min(length + spare - skipped));
+        }
+        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at 0 unless asked to");
+        Ok(Area { start, count, mapped: (skipped, length + spare) })
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        let (skipped, length) = self.mapped;
+        if length > 0 {
+            // SAFETY: `new` has mapped so much, which began so far before `start`, and nobody has it any more.
+            unsafe { libc::munmap(self.start.as_ptr().byte_sub(skipped).cast(), length) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    #[test]
+    fn words_are_shared_and_then_frozen() {
+        for count in [1, 511, 513, 3 * HUGE / 8 + 5] {
+            let words = Words::new(count).unwrap();
+            assert_eq!(words.len(), count);
+            thread::scope(|scope| {
+                for first in [0, 1] {
+                    let words = &words;
+                    scope.spawn(move || {
+                        words.iter().enumerate().skip(first).step_by(2).for_each(|(number, word)| {
+                            word.fetch_add(number as u64 + 1, Ordering::Relaxed);
+                        });
+                    });
+                }
+            });
+            let frozen = words.freeze();
+            assert!(frozen.iter().enumerate().all(|(number, &word)| word == number as u64 + 1));
+            assert_eq!(frozen.bytes().len(), count * 8);
+            assert_eq!(frozen.bytes()[..8], 1_u64.to_ne_bytes());
+        }
+    }
+
+    #[test]
+    fn no_words_need_no_memory_and_too_many_are_an_error() {
+        let none = Words::new(0).unwrap();
+        assert!(none.is_empty() && none.freeze().bytes().is_empty());
+        assert_eq!(Words::new(usize::MAX / 2).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert!(Words::new(isize::MAX as usize / 8 - HUGE).is_err());
+    }
+
+    #[test]
+    fn large_words_begin_where_a_huge_page_does() {
+        for count in [LARGE / 8, LARGE / 8 + 1, 5 * HUGE / 8] {
+            assert_eq!(Words::new(count).unwrap().as_ptr().addr() % HUGE, 0);
+        }
+    }
+
+    #[test]
+    fn advice_changes_no_content() {
+        for length in [0, 10, LARGE, LARGE + 4097] {
+            let mut vec = vec![7_u8; length];
+            vec.reserve(LARGE);
+            huge_pages(&vec);
+            assert!(vec.iter().all(|&byte| byte == 7));
+        }
+        huge_pages(&vec![(); 5]);
+    }
+}

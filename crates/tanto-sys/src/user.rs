@@ -1,0 +1,41 @@
+//! Whose a file is. Does not know what others may do with it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use crate::file::path;
+
+/// The user in whose name this process acts.
+pub fn own() -> u32 {
+    // SAFETY: touches no memory, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The user to whom `path` belongs; links are followed.
+pub fn owner(path: &[u8]) -> io::Result<u32> {
+    Ok(fs::metadata(self::path(path))?.uid())
+}
+
+/// Is what belongs to this user as good as our own? Whoever is root could have changed ours as well.
+pub fn is_trusted(owner: u32) -> bool {
+    owner == 0 || owner == own()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn what_we_make_is_ours() {
+        let dir = Scratch::new("user");
+        assert_eq!(owner(&dir.bytes("")).unwrap(), own());
+        assert!(owner(&dir.bytes("none")).is_err());
+    }
+
+    #[test]
+    fn ourselves_and_root_are_trusted() {
+        assert!(is_trusted(own()) && is_trusted(0) && !is_trusted(own() + 1));
+    }
+}
