@@ -196,13 +196,14 @@ fn check_graph(graph: &Graph<'_>) {
         let edge = graph.edge(id);
         assert!(edge.explicit_outs as usize <= edge.outs.len());
         assert!(edge.explicit_ins as usize + edge.order_only_ins as usize <= edge.ins.len());
-        assert!(edge.outs.iter().all(|&out| graph.node(out).in_edge == Some(id)), "an output has another edge");
+        assert!(edge.outs.iter().all(|&out| graph.in_edge(out) == Some(id)), "an output has another edge");
     }
-    for node in &graph.nodes {
+    for node in graph.node_ids() {
+        let path = graph.path(node);
         let mut again = Vec::new();
-        canonicalize_into(node.path, &mut again);
-        assert_eq!(again, node.path, "a path that is not canonical");
-        assert!(graph.lookup(node.path).is_some());
+        canonicalize_into(path, &mut again);
+        assert_eq!(again, path, "a path that is not canonical");
+        assert_eq!(graph.lookup(path), Some(node));
     }
 }
 

@@ -55,7 +55,7 @@ impl<'t> Graph<'t> {
     /// The value of a variable for an edge; empty where nothing sets it. An error is a cycle among the rule's
     /// variables.
     pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
-        self.value_for(self.edge(edge), name, escape)
+        self.value_for(&self.edge(edge), name, escape)
     }
 
     /// Is the variable set to something? (`restat`, `generator`; a dyndep file's `restat` counts.)
@@ -109,6 +109,26 @@ impl<'t> Graph<'t> {
     fn rule_variable(&self, rule: RuleId, name: &[u8]) -> Option<Text<'t>> {
         let none = || (rule != RuleId::PHONY && matches!(name, b"rspfile" | b"rspfile_content")).then_some(&b""[..]);
         self.rules[rule.index()].binding(name).or_else(none)
+    }
+
+    /// The unevaluated value that a rule gives to a variable.
+    pub fn rule_text(&self, rule: RuleId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.rules[rule.index()].binding(name).map(<[u8]>::to_vec))
+    }
+
+    /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
+    /// edge has none of its own.
+    pub(crate) fn set_restat(&mut self, edge: EdgeId) {
+        let arena = self.arena;
+        let edge = &mut self.edges[edge.index()];
+        let restat: (Text<'_>, Text<'_>) = (b"restat", b"1");
+        match edge.bindings {
+            [] => {
+                let scope = edge.scope;
+                self.set_variable(scope, restat.0, restat.1);
+            }
+            bindings => edge.bindings = arena.alloc_slice_copy(&[bindings, &[restat]].concat()),
+        }
     }
 
     /// Sets a variable of a scope.

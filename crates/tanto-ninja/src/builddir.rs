@@ -35,7 +35,7 @@ pub fn make(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
 /// Nothing makes the output any more, and it is not there. (What is still there may serve a generator.) One that
 /// cannot be looked at is kept, and told of in `errors`.
 pub fn is_dead(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &mut Vec<Error>) -> bool {
-    let made = graph.lookup(output).is_some_and(|node| graph.node(node).in_edge.is_some());
+    let made = graph.lookup(output).is_some_and(|node| graph.in_edge(node).is_some());
     !made && disk.mtime(output).map_err(|error| errors.push(Error::stat(output, &error))) == Ok(0)
 }
 

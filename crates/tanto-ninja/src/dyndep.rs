@@ -36,7 +36,7 @@ pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
 /// Loads a dyndep file and applies it to the graph. `users` are the edges whose dyndep file it is, in the order of
 /// the manifest; each must be mentioned, and no other. Says what was added, in the order of `users`.
 pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[EdgeId]) -> Result<Vec<Update>> {
-    graph.nodes[file.index()].dyndep_pending = false;
+    graph.dyndep_is_read(file);
     let path = graph.path(file);
     let text = load::read(graph.arena, disk, path)?;
     let (mut mentioned, lost) = parse(graph, path, text)?;
@@ -59,34 +59,17 @@ pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[E
 
 fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
     if update.restat {
-        set_restat(graph, update.edge);
+        graph.set_restat(update.edge);
     }
-    let arena = graph.arena;
-    let edge = &mut graph.edges[update.edge.index()];
-    let uses = edge.ins.iter().filter(|&&node| node == file).count();
-    edge.outs = arena.alloc_slice_copy(&[edge.outs, &update.outs].concat());
-    edge.ins = arena.alloc_slice_copy(&[edge.dirtying_ins(), &update.ins, edge.order_only()].concat());
+    let uses = graph.edge(update.edge).ins.iter().filter(|&&node| node == file).count();
+    graph.extend_edge(update.edge, &update.outs, &update.ins);
     // An edge that names the file twice as an input would get its outputs twice.
     for &out in update.outs.iter().chain(update.outs.first().filter(|_| uses > 1)) {
-        if graph.nodes[out.index()].in_edge.replace(update.edge).is_some() {
+        if graph.set_in_edge(out, update.edge).is_some() {
             return Err(Error::of(&[b"multiple rules generate ", graph.path(out)]));
         }
     }
     Ok(())
-}
-
-/// As if the edge had the binding; ninja gives it to the whole file where the edge has none of its own.
-fn set_restat(graph: &mut Graph<'_>, edge: EdgeId) {
-    let arena = graph.arena;
-    let edge = &mut graph.edges[edge.index()];
-    let restat: (Text<'_>, Text<'_>) = (b"restat", b"1");
-    match edge.bindings {
-        [] => {
-            let scope = edge.scope;
-            graph.set_variable(scope, restat.0, restat.1);
-        }
-        bindings => edge.bindings = arena.alloc_slice_copy(&[bindings, &[restat]].concat()),
-    }
 }
 
 /// What a dyndep file says, by edge, and an error that counts only if there is no other. New paths become nodes.
@@ -197,7 +180,7 @@ impl<'t> Parser<'_, 't> {
             return Err(self.lexer.error(&[b"expected path"]));
         }
         let path = self.path(raw)?;
-        let known = self.graph.lookup(&path).and_then(|node| self.graph.node(node).in_edge);
+        let known = self.graph.lookup(&path).and_then(|node| self.graph.in_edge(node));
         let Some(edge) = known else {
             return Err(self.lexer.error(&[b"no build statement exists for '", &path, b"'"]));
         };

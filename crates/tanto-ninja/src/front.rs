@@ -77,7 +77,7 @@ impl<'a, 't> Builder<'a, 't> {
         let validations = validations?;
         self.plan_if_not_ready(schedule, view, target)?;
         for validation in validations {
-            if self.scan.graph.node(validation).in_edge.is_some() {
+            if self.scan.graph.in_edge(validation).is_some() {
                 self.plan_if_not_ready(schedule, view, validation)?;
             }
         }
@@ -85,7 +85,7 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     fn plan_if_not_ready(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
-        let edge = self.scan.graph.node(target).in_edge;
+        let edge = self.scan.graph.in_edge(target);
         if edge.is_some_and(|edge| self.scan.outputs_ready(edge)) {
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl<'a, 't> Builder<'a, 't> {
     /// The edge's outputs are as they should be: dyndep files among them are loaded.
     fn outputs_done(&mut self, edge: EdgeId, schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         self.scan.set_outputs_ready(edge);
-        let is_pending = |&out: &NodeId| self.scan.graph.node(out).dyndep_pending;
+        let is_pending = |&out: &NodeId| self.scan.graph.dyndep_pending(out);
         let files: Vec<NodeId> = self.scan.graph.edge(edge).outs.iter().copied().filter(is_pending).collect();
         if files.is_empty() {
             return Ok(());

@@ -100,7 +100,7 @@ pub struct Scope<'t> {
 }
 
 /// A build statement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Edge<'t> {
     /// Its rule.
     pub rule: RuleId,
@@ -109,7 +109,7 @@ pub struct Edge<'t> {
     /// The scope of the file it stands in.
     pub scope: ScopeId,
     /// Its own bindings, evaluated; a later one of the same name wins. They shadow the rule's and the scope's.
-    pub bindings: &'t [(Text<'t>, Text<'t>)],
+    pub(crate) bindings: &'t [(Text<'t>, Text<'t>)],
     /// What it makes: explicit, then implicit, then those that a dyndep file added (implicit too).
     pub outs: &'t [NodeId],
     /// How many of `outs` are explicit.
@@ -157,19 +157,19 @@ pub struct Graph<'t> {
     /// Where all text and all id lists lie.
     pub arena: &'t Bump,
     /// By `NodeId`.
-    pub nodes: Vec<Node<'t>>,
+    pub(crate) nodes: Vec<Node<'t>>,
     /// By `EdgeId`, in the order of the manifest.
-    pub edges: Vec<Edge<'t>>,
+    pub(crate) edges: Vec<Edge<'t>>,
     /// By `RuleId`.
-    pub rules: Vec<Rule<'t>>,
+    pub(crate) rules: Vec<Rule<'t>>,
     /// By `PoolId`.
-    pub pools: Vec<Pool<'t>>,
+    pub(crate) pools: Vec<Pool<'t>>,
     /// By `ScopeId`.
-    pub scopes: Vec<Scope<'t>>,
+    pub(crate) scopes: Vec<Scope<'t>>,
     /// The targets of `default` statements.
-    pub defaults: Vec<NodeId>,
+    pub(crate) defaults: Vec<NodeId>,
     /// A scope sets a variable that a rule may have too (`restat = 1` for a whole file).
-    pub scopes_set_reserved: bool,
+    pub(crate) scopes_set_reserved: bool,
     index: HashTable<NodeId>,
 }
 
@@ -228,14 +228,89 @@ impl<'t> Graph<'t> {
         }
     }
 
-    /// The node.
-    pub fn node(&self, id: NodeId) -> &Node<'t> {
-        &self.nodes[id.index()]
+    /// How many nodes there are by now; their ids are smaller.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// All nodes, in no order that means anything.
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// The edge that makes a node.
+    pub fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
+        self.nodes[node.index()].in_edge
+    }
+
+    /// No manifest names the node as an input, output or validation: only a depfile, the deps log or a dyndep file
+    /// does. Then it is no error if it is missing and no rule makes it.
+    pub fn is_discovered(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].generated_by_dep_loader
+    }
+
+    /// Is the node a dyndep file that has not been loaded yet?
+    pub fn dyndep_pending(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].dyndep_pending
+    }
+
+    /// The dyndep file has been loaded, or that was tried.
+    pub(crate) fn dyndep_is_read(&mut self, node: NodeId) {
+        self.nodes[node.index()].dyndep_pending = false;
+    }
+
+    /// How many edges there are.
+    pub fn edge_count(&self) -> usize {
+        self.edges.len()
     }
 
     /// The edge.
-    pub fn edge(&self, id: EdgeId) -> &Edge<'t> {
-        &self.edges[id.index()]
+    pub fn edge(&self, id: EdgeId) -> Edge<'t> {
+        self.edges[id.index()]
+    }
+
+    /// All edges, in the order of the manifest.
+    pub fn edges(&self) -> impl Iterator<Item = Edge<'t>> {
+        self.edges.iter().copied()
+    }
+
+    /// A dyndep file says that the edge makes the node; the edge that made it so far.
+    pub(crate) fn set_in_edge(&mut self, node: NodeId, edge: EdgeId) -> Option<EdgeId> {
+        self.nodes[node.index()].in_edge.replace(edge)
+    }
+
+    /// A dyndep file says that the edge has more implicit outputs and inputs.
+    pub(crate) fn extend_edge(&mut self, edge: EdgeId, outs: &[NodeId], ins: &[NodeId]) {
+        let edge = &mut self.edges[edge.index()];
+        edge.outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
+        edge.ins = self.arena.alloc_slice_copy(&[edge.dirtying_ins(), ins, edge.order_only()].concat());
+    }
+
+    /// How many edges of a pool may run at once; 0 for any number.
+    pub fn pool_depth(&self, pool: PoolId) -> u32 {
+        self.pools[pool.index()].depth
+    }
+
+    /// The name of a rule.
+    pub fn rule_name(&self, rule: RuleId) -> Text<'t> {
+        self.rules[rule.index()].name
+    }
+
+    /// The rule of this name in the top scope.
+    pub fn top_rule(&self, name: &[u8]) -> Option<RuleId> {
+        self.scopes[ScopeId::TOP.index()].rules.get(name).copied()
+    }
+
+    /// The rules of the top scope, by name.
+    pub fn top_rules(&self) -> Vec<RuleId> {
+        let mut rules: Vec<_> = self.scopes[ScopeId::TOP.index()].rules.iter().collect();
+        rules.sort_unstable();
+        rules.into_iter().map(|(_, rule)| *rule).collect()
+    }
+
+    /// The targets of `default` statements.
+    pub fn defaults(&self) -> &[NodeId] {
+        &self.defaults
     }
 
     /// The path of a node.

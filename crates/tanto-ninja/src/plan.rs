@@ -120,7 +120,7 @@ impl Plan {
 
     /// Lets the job wait for the one that makes `input`, if there is one.
     fn wait_for(&self, scan: &Scan<'_, '_>, schedule: &mut Schedule, job: JobId, input: NodeId) {
-        let Some(edge) = scan.graph.node(input).in_edge else { return };
+        let Some(edge) = scan.graph.in_edge(input) else { return };
         let Some(&on) = self.jobs.get(&edge) else { return };
         let place = scan.graph.edge(edge).outs.iter().position(|&out| out == input);
         schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
@@ -134,7 +134,7 @@ impl Plan {
         dependent: Option<NodeId>,
         met: &mut Option<&mut BTreeSet<EdgeId>>,
     ) -> Result<Option<Frame>> {
-        let Some(edge) = walk.scan.graph.node(node).in_edge else {
+        let Some(edge) = walk.scan.graph.in_edge(node) else {
             return match missing_source(walk.scan, node, dependent) {
                 Some(error) => Err(error),
                 None => Ok(None),
@@ -160,7 +160,7 @@ impl Plan {
     fn add_job(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> JobId {
         let it = walk.scan.graph.edge(edge);
         let kind = if it.is_phony() { Kind::Phony } else { Kind::Command };
-        let depth = walk.scan.graph.pools[it.pool.index()].depth;
+        let depth = walk.scan.graph.pool_depth(it.pool);
         let pool = *self.pools.entry(it.pool.0).or_insert_with(|| match depth {
             0 => ExecPool::UNLIMITED,
             depth => walk.schedule.add_pool(depth),
@@ -283,13 +283,13 @@ impl Plan {
     ) -> Result<()> {
         for node in self.unmark_dependents(walk, files) {
             for validation in walk.scan.recompute(node)? {
-                let edge = walk.scan.graph.node(validation).in_edge;
+                let edge = walk.scan.graph.in_edge(validation);
                 if edge.is_some_and(|edge| !walk.scan.outputs_ready(edge)) {
                     self.add(walk, validation, None, Some(&mut *met))?;
                 }
             }
             if walk.scan.is_dirty(node) {
-                let edge = walk.scan.graph.node(node).in_edge.expect("a dependent has an edge");
+                let edge = walk.scan.graph.in_edge(node).expect("a dependent has an edge");
                 self.want(walk, edge, self.jobs[&edge]);
             }
         }
@@ -321,7 +321,7 @@ fn newest_of(scan: &Scan<'_, '_>, edge: EdgeId) -> Option<NodeId> {
 
 /// A leaf that is missing, unless only a compiler or a dyndep file ever named it.
 fn missing_source(scan: &Scan<'_, '_>, node: NodeId, dependent: Option<NodeId>) -> Option<Error> {
-    if !scan.is_dirty(node) || scan.graph.node(node).generated_by_dep_loader {
+    if !scan.is_dirty(node) || scan.graph.is_discovered(node) {
         return None;
     }
     let path = scan.graph.path(node);

@@ -127,7 +127,7 @@ impl<'a, 't> Scan<'a, 't> {
         explanations: Explanations,
     ) -> Self {
         let (nodes, edges) =
-            (vec![NodeState::default(); graph.nodes.len()], vec![EdgeState::default(); graph.edges.len()]);
+            (vec![NodeState::default(); graph.node_count()], vec![EdgeState::default(); graph.edge_count()]);
         Scan {
             graph,
             disk,
@@ -232,7 +232,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Begins to visit a node; a leaf is done at once.
     fn enter(&mut self, node: NodeId, stack: &mut Vec<Frame>) -> Result<()> {
-        let Some(edge) = self.graph.node(node).in_edge else { return self.visit_leaf(node) };
+        let Some(edge) = self.graph.in_edge(node) else { return self.visit_leaf(node) };
         let state = &mut self.edges[edge.index()];
         match state.mark {
             Mark::Done => return Ok(()),
@@ -268,7 +268,7 @@ impl<'a, 't> Scan<'a, 't> {
             self.open(frame, validations)?;
         }
         while let Some(input) = self.input(frame.edge, frame.next) {
-            match self.graph.node(input).in_edge {
+            match self.graph.in_edge(input) {
                 None => self.visit_leaf(input)?,
                 Some(edge) if self.edges[edge.index()].mark != Mark::Done => return Ok(Some(input)),
                 Some(edge) => self.edges[frame.edge.index()].outputs_ready &= self.edges[edge.index()].outputs_ready,
@@ -282,12 +282,11 @@ impl<'a, 't> Scan<'a, 't> {
     /// The edge's dyndep file, if it is pending and has not been visited by this walk.
     fn unvisited_dyndep(&self, edge: EdgeId) -> Option<NodeId> {
         let file = self.graph.edge(edge).dyndep?;
-        let node = self.graph.node(file);
-        let visited = match node.in_edge {
+        let visited = match self.graph.in_edge(file) {
             Some(maker) => self.edges[maker.index()].mark == Mark::Done,
             None => self.is_seen(file),
         };
-        (!self.edges[edge.index()].deps_loaded && node.dyndep_pending && !visited).then_some(file)
+        (!self.edges[edge.index()].deps_loaded && self.graph.dyndep_pending(file) && !visited).then_some(file)
     }
 
     /// The edge's first look at itself, after its dyndep file was visited.
@@ -314,8 +313,7 @@ impl<'a, 't> Scan<'a, 't> {
     /// Loads the edge's dyndep file if it need not be built first. If it must, it will be loaded during the build.
     fn load_ready_dyndep(&mut self, edge: EdgeId) -> Result<()> {
         let Some(file) = self.graph.edge(edge).dyndep else { return Ok(()) };
-        let node = self.graph.node(file);
-        if node.dyndep_pending && node.in_edge.is_none_or(|maker| self.outputs_ready(maker)) {
+        if self.graph.dyndep_pending(file) && self.graph.in_edge(file).is_none_or(|maker| self.outputs_ready(maker)) {
             self.load_dyndep(file)?;
         }
         Ok(())
@@ -580,7 +578,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Depfiles and dyndep files may have named files that the manifest does not.
     fn cover_new_nodes(&mut self) {
-        self.nodes.resize(self.graph.nodes.len(), NodeState::default());
+        self.nodes.resize(self.graph.node_count(), NodeState::default());
     }
 }
 

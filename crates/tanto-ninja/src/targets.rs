@@ -45,18 +45,18 @@ pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) ->
 
 /// What is built where no target is named: the `default` statements' or else the roots.
 pub fn default_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
-    if graph.defaults.is_empty() { root_nodes(graph) } else { Ok(graph.defaults.clone()) }
+    if graph.defaults().is_empty() { root_nodes(graph) } else { Ok(graph.defaults().to_vec()) }
 }
 
 /// All outputs that no edge uses, in the order of the manifest.
 pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
-    let mut used = vec![false; graph.nodes.len()];
-    for edge in &graph.edges {
-        edge.ins.iter().chain(itself(edge)).for_each(|node| used[node.index()] = true);
+    let mut used = vec![false; graph.node_count()];
+    for edge in graph.edges() {
+        edge.ins.iter().chain(itself(&edge)).for_each(|node| used[node.index()] = true);
     }
-    let outs = graph.edges.iter().flat_map(|edge| edge.outs).copied();
+    let outs = graph.edges().flat_map(|edge| edge.outs).copied();
     let roots: Vec<_> = outs.filter(|node| !used[node.index()]).collect();
-    if roots.is_empty() && !graph.edges.is_empty() {
+    if roots.is_empty() && graph.edge_count() > 0 {
         return Err("could not determine root nodes of build graph".into());
     }
     Ok(roots)
@@ -75,15 +75,15 @@ fn below_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<Nod
 }
 
 fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId> {
-    let uses = |edge: &&Edge<'_>| edge.ins.contains(&node) || itself(edge) == Some(&node);
-    match graph.edges.iter().find(uses) {
+    let uses = |edge: &Edge<'_>| edge.ins.contains(&node) || itself(edge) == Some(&node);
+    match graph.edges().find(uses) {
         Some(edge) => edge.outs.first().copied(),
         None => hints.deps_log.and_then(|log| log.first_reader(node)),
     }
 }
 
 fn unknown(graph: &Graph<'_>, path: &[u8]) -> Error {
-    let paths = || graph.nodes.iter().map(|node| node.path);
+    let paths = || graph.node_ids().map(|node| graph.path(node));
     let meant = match path {
         b"clean" => b", did you mean 'ninja -t clean'?".to_vec(),
         b"help" => b", did you mean 'ninja -h'?".to_vec(),

@@ -26,10 +26,10 @@ fn apply_to<'t>(arena: &'t Bump, manifest: &str, dyndep: &[u8]) -> (Graph<'t>, R
     files.0.insert(b"dd".into(), dyndep.into());
     let mut graph = crate::load::load(arena, &mut files, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
     let file = graph.lookup(b"dd").unwrap();
-    assert!(graph.node(file).dyndep_pending);
+    assert!(graph.dyndep_pending(file));
     let users: Vec<EdgeId> = graph.edge_ids().filter(|&edge| graph.edge(edge).dyndep == Some(file)).collect();
     let updates = super::load(&mut graph, &mut files, file, &users);
-    assert!(!graph.node(file).dyndep_pending);
+    assert!(!graph.dyndep_pending(file));
     (graph, updates)
 }
 
@@ -56,8 +56,8 @@ fn new_inputs_come_before_order_only_ones() {
     assert_eq!(paths(&graph, edge.dirtying_ins()), ["in", "a/b", "c"]);
     assert_eq!(paths(&graph, edge.order_only()), ["dd", "order"]);
     assert_eq!(paths(&graph, edge.explicit()), [""; 0]);
-    assert_eq!(graph.node(edge.outs[2]).in_edge, Some(EdgeId(0)));
-    assert!(graph.node(graph.lookup(b"c").unwrap()).generated_by_dep_loader);
+    assert_eq!(graph.in_edge(edge.outs[2]), Some(EdgeId(0)));
+    assert!(graph.is_discovered(graph.lookup(b"c").unwrap()));
     assert_eq!(updates.len(), 2);
     assert_eq!((updates[0].edge, updates[1].edge), (EdgeId(0), EdgeId(1)));
     assert_eq!(paths(&graph, &updates[0].outs), ["new"]);

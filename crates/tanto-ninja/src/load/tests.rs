@@ -335,7 +335,7 @@ fn dyndep_files_are_pending_inputs() {
     let file = graph.lookup(b"d").unwrap();
     assert_eq!(graph.edge(EdgeId(0)).dyndep, Some(file));
     assert_eq!(graph.edge(EdgeId(1)).dyndep, Some(file));
-    assert!(graph.node(file).dyndep_pending);
+    assert!(graph.dyndep_pending(file));
     assert_eq!(graph.nodes.iter().filter(|node| node.dyndep_pending).count(), 1);
 }
 

@@ -179,7 +179,7 @@ impl DepsLog {
 
 /// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.
 pub fn is_deps_entry_live(graph: &Graph<'_>, output: NodeId) -> bool {
-    let Some(edge) = graph.node(output).in_edge else { return false };
+    let Some(edge) = graph.in_edge(output) else { return false };
     // What cannot be told is kept.
     graph.binding(edge, b"deps", Escape::Shell).map_or(true, |deps| !deps.is_empty())
 }

@@ -33,7 +33,7 @@ impl Scan<'_, '_> {
     pub fn look_ahead(&mut self, targets: &[NodeId]) {
         self.cover_new_nodes();
         let LookAhead { threads, least } = self.look_ahead;
-        if threads == Threads::ONE || self.graph.nodes.len() < least {
+        if threads == Threads::ONE || self.graph.node_count() < least {
             return;
         }
         self.list_files(targets);
@@ -71,7 +71,7 @@ impl Scan<'_, '_> {
         let mut next = 0;
         while let Some(&node) = self.ahead.get(next) {
             next += 1;
-            let Some(edge) = self.graph.node(node).in_edge else { continue };
+            let Some(edge) = self.graph.in_edge(node) else { continue };
             if std::mem::replace(&mut listed[edge.index()], true) || self.edges[edge.index()].mark == Mark::Done {
                 continue;
             }

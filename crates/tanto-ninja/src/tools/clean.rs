@@ -14,7 +14,7 @@ use crate::canon::canonical;
 use tanto_sys::error::text as text_of;
 
 use crate::error::Error;
-use crate::graph::{EdgeId, Graph, NodeId, RuleId, ScopeId};
+use crate::graph::{EdgeId, Graph, NodeId, RuleId};
 
 const FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b'g'), letter(b'r')],
@@ -108,7 +108,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
 
     /// Removes one node and what lies beside it; says which nodes come next.
     fn made(&mut self, node: NodeId) -> Result<&'t [NodeId], Stop> {
-        let Some(edge) = self.context.graph.node(node).in_edge else { return Ok(&[]) };
+        let Some(edge) = self.context.graph.in_edge(node) else { return Ok(&[]) };
         if !self.context.graph.edge(edge).is_phony() {
             self.remove(self.context.graph.path(node).into());
             self.side_files(edge)?;
@@ -132,7 +132,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     }
 
     fn top_rule(&self, name: &[u8]) -> Option<RuleId> {
-        self.context.graph.scopes[ScopeId::TOP.index()].rules.get(name).copied()
+        self.context.graph.top_rule(name)
     }
 
     fn edge(&mut self, edge: EdgeId) -> Result<(), Stop> {

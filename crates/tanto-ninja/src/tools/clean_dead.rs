@@ -19,8 +19,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
 
 /// For each node, whether an edge has it as an output or input. The deps log may know more paths than the edges.
 fn named_by_edges(graph: &Graph<'_>) -> Vec<bool> {
-    let mut named = vec![false; graph.nodes.len()];
-    for node in graph.edges.iter().flat_map(|edge| edge.outs.iter().chain(edge.ins)) {
+    let mut named = vec![false; graph.node_count()];
+    for node in graph.edges().flat_map(|edge| edge.outs.iter().chain(edge.ins)) {
         named[node.index()] = true;
     }
     named

@@ -58,7 +58,7 @@ pub(super) fn run_for_targets(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -
 }
 
 fn must_be_made(graph: &Graph<'_>, target: NodeId) -> Result<(), Error> {
-    if graph.node(target).in_edge.is_some() {
+    if graph.in_edge(target).is_some() {
         return Ok(());
     }
     let why = b"' is not a target (i.e. it is not an output of any `build` statement)";

@@ -17,7 +17,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 fn live(context: &Context<'_, '_>) -> Result<Vec<NodeId>, Stop> {
     let mut live = Vec::new();
     for &node in context.deps_log.nodes() {
-        if let Some(edge) = context.graph.node(node).in_edge
+        if let Some(edge) = context.graph.in_edge(node)
             && !context.graph.binding(edge, b"deps", Escape::Shell)?.is_empty()
         {
             live.push(node);

@@ -17,7 +17,7 @@ impl Dyndeps {
 
     /// The edges that share an edge's dyndep file; none if it has been loaded.
     pub(super) fn pending(&self, graph: &Graph<'_>, edge: EdgeId) -> &[EdgeId] {
-        let file = graph.edge(edge).dyndep.filter(|file| graph.node(*file).dyndep_pending);
+        let file = graph.edge(edge).dyndep.filter(|file| graph.dyndep_pending(*file));
         file.and_then(|file| self.users.get(&file)).map_or(&[], Vec::as_slice)
     }
 

@@ -17,7 +17,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     context.out.write_all(HEAD.as_bytes())?;
     let mut walk = Walk::new(context.graph);
     let dyndeps = Dyndeps::new(context.graph);
-    let mut drawn = vec![false; context.graph.edges.len()];
+    let mut drawn = vec![false; context.graph.edge_count()];
     for target in targets {
         walk.users_first(target, |node| draw(context, &dyndeps, &mut drawn, node))?;
     }
@@ -35,14 +35,14 @@ fn draw<'t>(
     let mut label = context.graph.path(node).to_vec();
     label.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
     context.out.write_all(&[node_name(node).as_bytes(), b" [label=\"", &label, b"\"]\n"].concat())?;
-    let Some(id) = context.graph.node(node).in_edge else { return Ok(&[]) };
+    let Some(id) = context.graph.in_edge(node) else { return Ok(&[]) };
     if std::mem::replace(&mut drawn[id.index()], true) {
         return Ok(&[]);
     }
     if let Err(error) = dyndeps.load(context, id) {
         context.warn(&[&error.text, b"\n".as_slice()].concat())?;
     }
-    let edge = context.graph.edge(id).clone();
+    let edge = context.graph.edge(id);
     let rule = context.rule_name(id);
     match (edge.ins, edge.outs) {
         ([input], [output]) => {

@@ -80,7 +80,7 @@ pub(super) fn run_multi(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outc
 
 /// What `target` needs, without the phony targets on the way.
 fn collect(graph: &Graph<'_>, walk: &mut Walk, target: NodeId, into: &mut Vec<NodeId>) {
-    let is_phony = |node: NodeId| graph.node(node).in_edge.is_some_and(|edge| graph.edge(edge).is_phony());
+    let is_phony = |node: NodeId| graph.in_edge(node).is_some_and(|edge| graph.edge(edge).is_phony());
     walk.below(graph, target, |node| {
         if !is_phony(node) {
             into.push(node);

@@ -266,6 +266,6 @@ impl<'t> Context<'_, 't> {
 
     /// The name of an edge's rule.
     fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
-        self.graph.rules[self.graph.edge(edge).rule.index()].name
+        self.graph.rule_name(self.graph.edge(edge).rule)
     }
 }

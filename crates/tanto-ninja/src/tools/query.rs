@@ -23,7 +23,7 @@ impl Users {
     /// The edges that have `node` as an input.
     fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
         let mut users = self.inputs.of(node).to_vec();
-        if let Some(edge) = graph.node(node).in_edge.filter(|edge| itself(graph.edge(*edge)) == Some(&node)) {
+        if let Some(edge) = graph.in_edge(node).filter(|edge| itself(&graph.edge(*edge)) == Some(&node)) {
             users.push(edge);
             users.sort_unstable();
         }
@@ -40,7 +40,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     for arg in args {
         let node = context.target(arg)?;
         context.out.write_all(&[context.graph.path(node), b":\n"].concat())?;
-        if let Some(edge) = context.graph.node(node).in_edge {
+        if let Some(edge) = context.graph.in_edge(node) {
             load_dyndep(context, &mut users, edge)?;
             made_from(context, edge)?;
         }

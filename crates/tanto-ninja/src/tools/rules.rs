@@ -2,7 +2,6 @@
 
 use super::flags::{Flags, letter};
 use super::{Context, Outcome};
-use crate::graph::ScopeId;
 use crate::load;
 
 const FLAGS: Flags = Flags {
@@ -18,15 +17,12 @@ options:
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = FLAGS.parse(context, args)?;
-    let scope = &context.graph.scopes[ScopeId::TOP.index()];
-    let mut rules: Vec<_> = scope.rules.iter().collect();
-    rules.sort_unstable();
-    for (name, id) in rules {
-        let mut line = name.to_vec();
-        let bindings = &context.graph.rules[id.index()].bindings;
-        let description = bindings.iter().rev().find(|(key, _)| *key == b"description");
-        if let Some((_, raw)) = description.filter(|_| parsed.has("d")) {
-            line.extend_from_slice(&[b": ", load::unparse(raw).as_slice()].concat());
+    for id in context.graph.top_rules() {
+        let mut line = context.graph.rule_name(id).to_vec();
+        if parsed.has("d")
+            && let Some(raw) = context.graph.rule_text(id, b"description")?
+        {
+            line.extend_from_slice(&[b": ", load::unparse(&raw).as_slice()].concat());
         }
         line.push(b'\n');
         context.out.write_all(&line)?;

@@ -40,7 +40,7 @@ fn by_depth(context: &mut Context<'_, '_>, depth: i64) -> Outcome {
     let roots = targets::root_nodes(context.graph)?;
     let limit = if depth > 0 { usize::try_from(depth).unwrap_or(usize::MAX) } else { usize::MAX };
     let mut users: Vec<NodeId> = Vec::new();
-    let mut is_user = vec![false; context.graph.nodes.len()];
+    let mut is_user = vec![false; context.graph.node_count()];
     let mut path = vec![roots.iter()];
     while let Some(rest) = path.last_mut() {
         let Some(&node) = rest.next() else {
@@ -64,7 +64,7 @@ fn by_depth(context: &mut Context<'_, '_>, depth: i64) -> Outcome {
 /// A target with its rule, or a source alone.
 fn line(context: &mut Context<'_, '_>, node: NodeId) -> Result<(), Stop> {
     let path = context.graph.path(node);
-    match context.graph.node(node).in_edge {
+    match context.graph.in_edge(node) {
         Some(edge) => context.out.write_all(&[path, b": ", context.rule_name(edge), b"\n"].concat())?,
         None => context.out.write_all(&[path, b"\n"].concat())?,
     }
@@ -82,9 +82,9 @@ fn all(context: &mut Context<'_, '_>) -> Outcome {
 
 /// Inputs that nothing makes, as often as they are named.
 fn sources(context: &mut Context<'_, '_>) -> Outcome {
-    let inputs = context.graph.edges.iter().flat_map(|edge| edge.ins);
-    for node in inputs.map(|id| context.graph.node(*id)).filter(|node| node.in_edge.is_none()) {
-        context.out.write_all(&[node.path, b"\n"].concat())?;
+    let inputs = context.graph.edges().flat_map(|edge| edge.ins);
+    for &node in inputs.filter(|node| context.graph.in_edge(**node).is_none()) {
+        context.out.write_all(&[context.graph.path(node), b"\n"].concat())?;
     }
     Ok(0)
 }

@@ -10,7 +10,7 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        Walk { visited: vec![false; graph.nodes.len()] }
+        Walk { visited: vec![false; graph.node_count()] }
     }
 
     /// Marks a node; false if it was marked. Nodes may join the graph on the way.
@@ -71,7 +71,7 @@ impl Walk {
 
 /// All inputs of the edge that makes a node.
 pub(super) fn inputs<'t>(graph: &Graph<'t>, node: NodeId) -> &'t [NodeId] {
-    graph.node(node).in_edge.map_or(&[], |edge| graph.edge(edge).ins)
+    graph.in_edge(node).map_or(&[], |edge| graph.edge(edge).ins)
 }
 
 /// The edges with commands that make targets, what is needed before what needs it, each once.
@@ -82,7 +82,7 @@ pub(super) struct Edges {
 
 impl Edges {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        Edges { found: Vec::new(), seen: vec![false; graph.edges.len()] }
+        Edges { found: Vec::new(), seen: vec![false; graph.edge_count()] }
     }
 
     /// Adds all edges that `target` needs. It goes from edge to edge, not from node to node: on a cycle, an edge is
@@ -110,7 +110,7 @@ impl Edges {
 
     /// The edge that makes a node, and the edge's inputs, if it was not seen.
     fn enter<'t>(&mut self, graph: &Graph<'t>, node: NodeId) -> Option<(EdgeId, std::slice::Iter<'t, NodeId>)> {
-        let edge = graph.node(node).in_edge?;
+        let edge = graph.in_edge(node)?;
         let seen = std::mem::replace(&mut self.seen[edge.index()], true);
         (!seen).then(|| (edge, graph.edge(edge).ins.iter()))
     }

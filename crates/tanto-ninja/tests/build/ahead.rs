@@ -178,7 +178,7 @@ fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ah
     scan.look_ahead(&[all]);
     let walked = scan.recompute(all).map_err(|error| error.to_string());
     scan.end_look_ahead();
-    let nodes: Vec<NodeId> = (0..scan.graph.nodes.len() as u32).map(NodeId).collect();
+    let nodes: Vec<NodeId> = (0..scan.graph.node_count() as u32).map(NodeId).collect();
     let states: Vec<_> = nodes.iter().map(|&node| (scan.is_dirty(node), scan.mtime(node))).collect();
     format!("{walked:?} {states:?} {:?}", scan.explanations.about(&nodes))
 }

@@ -108,9 +108,9 @@ fn what_ninja_wrote_is_read() {
         deps("q", 1_700_000_000 * SECOND, &headers),
     ];
     assert_eq!(process.all(), expected);
-    assert!(!process.graph.node(known).generated_by_dep_loader);
+    assert!(!process.graph.is_discovered(known));
     let found = process.graph.lookup(b"sub/bb.h").expect("a node");
-    assert!(process.graph.node(found).generated_by_dep_loader);
+    assert!(process.graph.is_discovered(found));
     assert_eq!(process.log.deps(found).map(|deps| deps.mtime), None);
     let reader = process.log.first_reader(known).expect("a reader");
     assert_eq!(process.graph.path(reader), b"x.o");
