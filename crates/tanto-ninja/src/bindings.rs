@@ -2,7 +2,7 @@
 //! the values are for.
 
 use crate::error::{Error, Result};
-use crate::graph::{Edge, EdgeId, Graph, Rule, RuleId, ScopeId, Text};
+use crate::graph::{Edge, EdgeId, Graph, Known, Rule, RuleId, ScopeId, Text};
 use crate::load::expand::{Piece, Pieces, check_length};
 
 /// How `$in` and `$out` are written.
@@ -51,7 +51,7 @@ pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-impl<'t> Graph<'t> {
+impl<'t> Known<'t> {
     /// The value of a variable for an edge; empty where nothing sets it. An error is a cycle among the rule's
     /// variables.
     pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
@@ -116,21 +116,6 @@ impl<'t> Graph<'t> {
         Ok(self.rules[rule.index()].binding(name).map(<[u8]>::to_vec))
     }
 
-    /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
-    /// edge has none of its own.
-    pub(crate) fn set_restat(&mut self, edge: EdgeId) {
-        let arena = self.arena;
-        let edge = &mut self.edges[edge.index()];
-        let restat: (Text<'_>, Text<'_>) = (b"restat", b"1");
-        match edge.bindings {
-            [] => {
-                let scope = edge.scope;
-                self.set_variable(scope, restat.0, restat.1);
-            }
-            bindings => edge.bindings = arena.alloc_slice_copy(&[bindings, &[restat]].concat()),
-        }
-    }
-
     /// Sets a variable of a scope.
     pub(crate) fn set_variable(&mut self, scope: ScopeId, name: Text<'t>, value: Text<'t>) {
         self.scopes_set_reserved |= is_reserved(name);
@@ -155,6 +140,23 @@ impl<'t> Graph<'t> {
     }
 }
 
+impl Graph<'_> {
+    /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
+    /// edge has none of its own.
+    pub(crate) fn set_restat(&mut self, edge: EdgeId) {
+        let arena = self.arena;
+        let edge = &mut self.edges[edge.index()];
+        let restat: (Text<'_>, Text<'_>) = (b"restat", b"1");
+        match edge.bindings {
+            [] => {
+                let scope = edge.scope;
+                self.set_variable(scope, restat.0, restat.1);
+            }
+            bindings => edge.bindings = arena.alloc_slice_copy(&[bindings, &[restat]].concat()),
+        }
+    }
+}
+
 impl<'t> Rule<'t> {
     /// The unevaluated value of one of its variables.
     pub fn binding(&self, name: &[u8]) -> Option<Text<'t>> {
@@ -164,7 +166,7 @@ impl<'t> Rule<'t> {
 
 /// One evaluation for an edge.
 struct Evaluator<'g, 't> {
-    graph: &'g Graph<'t>,
+    graph: &'g Known<'t>,
     edge: &'g Edge<'t>,
     escape: Escape,
     /// The rule's variables that are being evaluated, but for the first: ninja lets it come once more.

@@ -152,10 +152,29 @@ impl<'t> Edge<'t> {
     }
 }
 
-/// Everything the manifests say.
+/// The graph, and room for what joins it.
 pub struct Graph<'t> {
     /// Where all text and all id lists lie.
     pub arena: &'t Bump,
+    known: Known<'t>,
+}
+
+impl<'t> std::ops::Deref for Graph<'t> {
+    type Target = Known<'t>;
+
+    fn deref(&self) -> &Known<'t> {
+        &self.known
+    }
+}
+
+impl std::ops::DerefMut for Graph<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.known
+    }
+}
+
+/// What is known of the graph. Several threads may read it.
+pub struct Known<'t> {
     /// By `NodeId`.
     pub(crate) nodes: Vec<Node<'t>>,
     /// By `EdgeId`, in the order of the manifest.
@@ -184,8 +203,7 @@ impl<'t> Graph<'t> {
         let phony = Rule { name: b"phony", bindings: Vec::new() };
         let mut top = Scope::default();
         top.rules.insert(b"phony", RuleId::PHONY);
-        Graph {
-            arena,
+        let known = Known {
             nodes: Vec::new(),
             edges: Vec::new(),
             rules: vec![phony],
@@ -194,12 +212,8 @@ impl<'t> Graph<'t> {
             defaults: Vec::new(),
             scopes_set_reserved: false,
             index: HashTable::new(),
-        }
-    }
-
-    /// The node of a canonical path, if it has one.
-    pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
-        self.index.find(hash(path), |id| self.nodes[id.index()].path == path).copied()
+        };
+        Graph { arena, known }
     }
 
     /// The node of a canonical path, made if need be; a new one counts as named by no manifest.
@@ -214,9 +228,8 @@ impl<'t> Graph<'t> {
     }
 
     fn intern_with(&mut self, path: &[u8], text: impl FnOnce() -> Text<'t>) -> NodeId {
-        let nodes = &mut self.nodes;
-        let entry =
-            self.index.entry(hash(path), |id| nodes[id.index()].path == path, |id| hash(nodes[id.index()].path));
+        let Known { nodes, index, .. } = &mut self.known;
+        let entry = index.entry(hash(path), |id| nodes[id.index()].path == path, |id| hash(nodes[id.index()].path));
         match entry {
             hashbrown::hash_table::Entry::Occupied(found) => *found.get(),
             hashbrown::hash_table::Entry::Vacant(free) => {
@@ -226,6 +239,20 @@ impl<'t> Graph<'t> {
                 id
             }
         }
+    }
+
+    /// A dyndep file says that the edge has more implicit outputs and inputs.
+    pub(crate) fn extend_edge(&mut self, edge: EdgeId, outs: &[NodeId], ins: &[NodeId]) {
+        let edge = &mut self.known.edges[edge.index()];
+        edge.outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
+        edge.ins = self.arena.alloc_slice_copy(&[edge.dirtying_ins(), ins, edge.order_only()].concat());
+    }
+}
+
+impl<'t> Known<'t> {
+    /// The node of a canonical path, if it has one.
+    pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
+        self.index.find(hash(path), |id| self.nodes[id.index()].path == path).copied()
     }
 
     /// How many nodes there are by now; their ids are smaller.
@@ -277,13 +304,6 @@ impl<'t> Graph<'t> {
     /// A dyndep file says that the edge makes the node; the edge that made it so far.
     pub(crate) fn set_in_edge(&mut self, node: NodeId, edge: EdgeId) -> Option<EdgeId> {
         self.nodes[node.index()].in_edge.replace(edge)
-    }
-
-    /// A dyndep file says that the edge has more implicit outputs and inputs.
-    pub(crate) fn extend_edge(&mut self, edge: EdgeId, outs: &[NodeId], ins: &[NodeId]) {
-        let edge = &mut self.edges[edge.index()];
-        edge.outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
-        edge.ins = self.arena.alloc_slice_copy(&[edge.dirtying_ins(), ins, edge.order_only()].concat());
     }
 
     /// How many edges of a pool may run at once; 0 for any number.
