@@ -1,15 +1,17 @@
 //! What the file system says of a path: is it there, what it is, how large, since when. Does not know what is in it.
 
 mod many;
+mod subtree;
 
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::file::{path, with_c_path};
 
-pub use many::{mtimes, mtimes_by};
+pub use many::{mtimes, mtimes_by, mtimes_of};
 
 /// What a path leads to; links are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +45,9 @@ pub enum Way {
     /// Rust's own library: no call that is one system's alone.
     Std,
 }
+
+/// In the place of an mtime: to ask for it was an error, and `mtime` tells which. No file is so old.
+pub const UNKNOWN: i64 = i64::MIN;
 
 /// What is at `path`; `None` if nothing is (also where a directory on the way is missing or is a file).
 #[inline]
@@ -78,24 +83,34 @@ impl Way {
     /// As `stat`, this way.
     #[inline]
     pub fn stat(self, path: &[u8]) -> io::Result<Option<Stat>> {
-        let answer = match self {
-            Way::Fstatat => by_fstatat(path),
+        answer(match self {
+            // SAFETY: `path` is NUL-terminated and outlives the call.
+            Way::Fstatat => with_c_path(path, |path| unsafe { fstatat(libc::AT_FDCWD, path) }).flatten(),
             Way::Statx => by_statx(path),
             Way::Std => by_std(path),
-        };
-        match answer {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        })
     }
 }
 
-fn by_fstatat(path: &[u8]) -> io::Result<Stat> {
+/// Nothing is no error.
+#[inline]
+fn answer(told: io::Result<Stat>) -> io::Result<Option<Stat>> {
+    match told {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// From a directory, or from the current one.
+///
+/// # Safety
+///
+/// `path` ends with a NUL.
+unsafe fn fstatat(dir: RawFd, path: *const libc::c_char) -> io::Result<Stat> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `path` is NUL-terminated and outlives the call, and `stat` is a place for the answer.
-    let code = with_c_path(path, |path| unsafe { libc::fstatat(libc::AT_FDCWD, path, stat.as_mut_ptr(), 0) })?;
-    if code != 0 {
+    // SAFETY: `path` is NUL-terminated, says the caller, and `stat` is a place for the answer.
+    if unsafe { libc::fstatat(dir, path, stat.as_mut_ptr(), 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded and so has filled `stat`.

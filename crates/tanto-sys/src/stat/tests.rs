@@ -103,10 +103,14 @@ fn many_are_as_one_by_one() {
     paths[777] = b"a\0b";
     let expected: Vec<_> = paths.iter().map(|path| mtime(path).ok()).collect();
     assert_eq!((expected[3], expected[4], expected[777]), (Some(4_000_000_000), Some(0), None));
+    let ended: Vec<Vec<u8>> = paths.iter().map(|path| [path, &b"\0"[..]].concat()).collect();
     let three = Threads::AtMost(3.try_into().unwrap());
     for count in [0, 1, 63, 64, 65, 511, 1025, 5000] {
         for threads in [Threads::ONE, three, Threads::Fitting] {
             assert_eq!(mtimes(&paths[..count], threads), expected[..count]);
+            let mut found = vec![-1; count];
+            mtimes_of(|index| &ended[index], &mut found, threads);
+            assert!(found.iter().zip(&expected).all(|(&found, &expected)| found == expected.unwrap_or(UNKNOWN)));
         }
         for (way, threads) in Way::ALL.into_iter().zip([0, 1, 40]) {
             assert_eq!(mtimes_by(way, &paths[..count], threads), expected[..count]);
