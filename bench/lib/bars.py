@@ -1,0 +1,89 @@
+"""The bars: what the figures of bench/load have to reach, and which of them do. Does not measure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lib.floor import label
+from lib.programs import REFERENCE
+from lib.scenarios import COLD_THREADS, FIRST, FLOOR_THREADS, SNAPSHOT, TEXT
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure and its limit. `figure` takes the rows of all scenarios; it may lack some of them. Most limits hold for
+    trees of scale 1: in smaller ones what a program costs by itself weighs more."""
+
+    name: str
+    figure: Callable
+    limit: float
+    unit: str
+    at_least: bool = False
+    any_scale: bool = False
+
+
+def wall(scenario, row):
+    return lambda rows: rows[scenario, row].median("wall")
+
+
+def times(scenario, row):
+    """How many times as fast as the reference."""
+    return lambda rows: wall(scenario, REFERENCE)(rows) / wall(scenario, row)(rows)
+
+
+def over_floor(rows):
+    return wall("aosp droid", SNAPSHOT)(rows) / wall("aosp droid", label(FLOOR_THREADS))(rows)
+
+
+def over_cold_floor(rows):
+    scenario = "aosp droid, cold"
+    return wall(scenario, SNAPSHOT)(rows) / min(wall(scenario, label(threads))(rows) for threads in COLD_THREADS)
+
+
+def memory(*ours):
+    """The largest peak of these, as a part of the reference's."""
+
+    def peak(rows, row):
+        return rows["aosp droid", row].median("peak")
+
+    return lambda rows: max(peak(rows, row) for row in ours) / peak(rows, REFERENCE)
+
+
+def of_reference(rows):
+    return 1 / times("tiny", SNAPSHOT)(rows)
+
+
+X = f"x {REFERENCE}"
+BARS = (
+    Bar("aosp nothing, snapshot", wall("aosp nothing", SNAPSHOT), 3, "ms"),
+    Bar("aosp nothing, snapshot", times("aosp nothing", SNAPSHOT), 3000, X, at_least=True),
+    Bar("aosp droid, snapshot", times("aosp droid", SNAPSHOT), 38, X, at_least=True),
+    Bar("aosp droid, snapshot", over_floor, 1.15, "of the floor"),
+    Bar("chromium all, snapshot", times("chromium all", SNAPSHOT), 9, X, at_least=True),
+    Bar("aosp nothing, first load", times("aosp nothing", TEXT), 28, X, at_least=True),
+    Bar("aosp droid, first load", times("aosp droid", TEXT), 13, X, at_least=True),
+    Bar("chromium all, first load", times("chromium all", TEXT), 5, X, at_least=True),
+    Bar("aosp droid, cold, snapshot", over_cold_floor, 1.3, "of the best cold floor"),
+    Bar("chromium -t query, snapshot", times("chromium query", SNAPSHOT), 60, X, at_least=True),
+    Bar("tiny", of_reference, 0.45, f"of {REFERENCE}", any_scale=True),
+    Bar("tiny, instructions", lambda rows: rows["tiny instructions"], 0.7, "M", any_scale=True),
+    Bar("aosp droid, memory, first load", memory(TEXT, FIRST), 1 / 2, f"of {REFERENCE}"),
+    Bar("aosp droid, memory, snapshot", memory(SNAPSHOT), 1 / 30, f"of {REFERENCE}"),
+)
+
+
+def verdict(bar, value, scale):
+    if not bar.any_scale and scale != 1:
+        return "(a bar for scale 1)"
+    return "met" if (value >= bar.limit if bar.at_least else value <= bar.limit) else "MISSED"
+
+
+def print_bars(rows, scale, cores):
+    print(f"\nBars, for 2 cores (here: {cores})")
+    for bar in BARS:
+        limit = f"{'>=' if bar.at_least else '<='} {round(bar.limit, 4):g}"
+        try:
+            value = bar.figure(rows)
+            measured = f"{value:10,.3f} {bar.unit:24}{verdict(bar, value, scale)}"
+        except KeyError:
+            measured = f"{'-':>10} {bar.unit:24}not measured"
+        print(f"{bar.name:32}{limit:>10}{measured}")

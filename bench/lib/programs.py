@@ -1,0 +1,65 @@
+"""The programs that are compared: Tanto, and the ninjas beside it. Does not know what they are measured with."""
+
+import argparse
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import machine
+
+REFERENCE = "ninja 1.13.2"
+DONE = re.compile(r"no work to do|nothing to do")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A ninja, and which state it reads: v5, v7 (versions of ninja's log) or n2."""
+
+    name: str
+    path: Path
+    state: str
+
+    def command(self, *arguments):
+        """On a large tree, which has an entry file for each kind of state."""
+        return [str(self.path), "-f", f"build-{self.state}.ninja", *arguments]
+
+
+def state_of(path):
+    """The log that a ninja of this version writes."""
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()
+    return "v5" if (int(major), int(minor)) < (1, 12) else "v7"
+
+
+def find_tanto(path):
+    machine.need("need_rust; build_tanto")
+    return Program("tanto", path.absolute(), "v7")
+
+
+def find_peers(named):
+    """ninja 1.13.2 and 1.11.1, and those of --peer."""
+    machine.need("need_packages ninja-build=/usr/bin/ninja; need_venv")
+    known = [(REFERENCE, machine.ROOT / ".venv/bin/ninja", None), ("ninja 1.11.1", Path("/usr/bin/ninja"), None)]
+    return [Program(name, path, state or state_of(path)) for name, path, state in known + named]
+
+
+def peer(text):
+    """NAME=PATH, or NAME=PATH:STATE where --version does not tell."""
+    form = re.fullmatch(r"([^=]+)=(.+?)(?::(v5|v7|n2))?", text)
+    if not form:
+        raise argparse.ArgumentTypeError("a peer is NAME=PATH, or NAME=PATH:STATE with v5, v7 or n2 for STATE")
+    return form[1], Path(form[2]).absolute(), form[3]
+
+
+def add_tanto_argument(parser):
+    parser.add_argument("--tanto", type=Path, default=machine.ROOT / "target/as-ninja/ninja", help="the one to measure")
+
+
+def finds_nothing_to_do(command, directory, environment):
+    """Runs a build; None if that went well and there was nothing to do, else what it said."""
+    ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    said = ended.stdout + ended.stderr
+    if ended.returncode == 0 and DONE.search(said):
+        return None
+    return said[-1000:] or f"it ended with {ended.returncode}"

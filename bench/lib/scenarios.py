@@ -1,0 +1,185 @@
+"""What is measured: builds that find nothing to do, and a tool, on the trees, by all programs in turns. Does not know
+which of the figures matters."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lib import machine
+from lib.floor import Floor, floor_of
+from lib.programs import REFERENCE, Program, finds_nothing_to_do
+from lib.timing import Entrant, Row, print_table, take_turns
+from lib.trees import Trees
+
+SNAPSHOT = "tanto, snapshot"
+TEXT = "tanto, no snapshot"
+FIRST = "tanto, no snapshot yet: writes one"
+FLOOR_THREADS = 2
+COLD_THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
+QUERIED = "obj/chrome/browser/component_0/target_20/libtarget_20.a"
+TINY_TIMES = 20
+# With fewer, there is no floor worth a line.
+LEAST_STATS = 100
+# What else ninja counts as a stat of a node: its log and the directory of its log.
+STATS_OF_LOGS = 2
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "TANTO_SNAPSHOT"}
+WITHOUT = ENVIRONMENT | {"TANTO_SNAPSHOT": "off"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A build that can be measured: Tanto's command, its floor, and the peers with theirs."""
+
+    directory: Path
+    command: list
+    floor: Floor
+    peers: list
+
+    def files(self):
+        return f"files to look at: {self.floor.count:,}"
+
+    def tanto(self):
+        """With its snapshot, and without."""
+        return [tanto_with(self.command, self.directory), tanto_without(self.command, self.directory)]
+
+    def tanto_first(self):
+        """What it costs where no build was before, or the manifests have changed."""
+
+        def forget():
+            shutil.rmtree(self.directory / ".tanto", ignore_errors=True)
+
+        return Entrant(Row(FIRST), self.command, self.directory, ENVIRONMENT, before=forget)
+
+
+@dataclass
+class Bench:
+    """The programs and how often they run. `rows` is what came out, by scenario and label."""
+
+    trees: Trees
+    tanto: Program
+    peers: list
+    timed: Path
+    runs: int
+    tanto_runs: int
+    cold_runs: int
+    rows: dict = field(default_factory=dict)
+
+    def build(self, kind, target):
+        """Nothing to do, warm cache."""
+        start = self.ready(kind, target)
+        ours, first = start.tanto(), start.tanto_first()
+        floors, floor_rows = [], []
+        if start.floor.count >= LEAST_STATS:
+            whole, stats = start.floor.entrant(FLOOR_THREADS, start.floor.in_order)
+            by_path, stats_by_path = start.floor.entrant(FLOOR_THREADS, start.floor.sorted, "floor by path")
+            floors, floor_rows = [whole, by_path], [stats, whole.row, stats_by_path]
+        take_turns(self.timed, self.runs, start.peers, [*ours, *floors, first], self.tanto_runs)
+        size = snapshot_size(start.directory)
+        snapshot = f"{size / 1e6:.1f} MB in .tanto" if size else "this Tanto has no snapshot, and loads text each time"
+        rows = [entrant.row for entrant in [*ours, first, *start.peers]] + floor_rows
+        self.report(f"{kind} {target}", f"nothing to do, {start.files()}; {snapshot}", rows)
+
+    def query(self):
+        """A tool that answers from the graph alone."""
+        directory = self.trees.directory("chromium")
+        warm_up_tanto(self.tanto.command("all"), directory)
+        tool = ("-t", "query", QUERIED)
+        peers = [peer for peer in self.entrants(directory, *tool) if answers(peer)]
+        command = self.tanto.command(*tool)
+        ours = [tanto_with(command, directory), tanto_without(command, directory)]
+        take_turns(self.timed, self.runs, peers, ours, self.tanto_runs)
+        self.report("chromium query", f"-t query {QUERIED}", [entrant.row for entrant in ours + peers])
+
+    def tiny(self):
+        """Ten edges: little more than the program's own start."""
+        entrants = []
+        for program in [self.tanto, *self.peers]:
+            entrant = Entrant(Row(program.name), [str(program.path)], self.trees.tiny(program.name), ENVIRONMENT)
+            subprocess.run(entrant.command, cwd=entrant.directory, capture_output=True)
+            if finds_nothing(entrant):
+                entrants.append(entrant)
+        without = Entrant(Row(TEXT), entrants[0].command, entrants[0].directory, WITHOUT)
+        entrants[0].row.label = SNAPSHOT
+        nothing = Entrant(Row("/bin/true"), ["/bin/true"], machine.PLACE, ENVIRONMENT)
+        entrants[1:1] = [without]
+        entrants.append(nothing)
+        take_turns(self.timed, self.runs * TINY_TIMES, entrants, [], 0)
+        self.report("tiny", "ten edges, nothing to do", [entrant.row for entrant in entrants])
+
+    def cold(self, kind, target):
+        """Nothing in memory but what the machine itself uses."""
+        start = self.ready(kind, target)
+        floors = [start.floor.entrant(threads, start.floor.in_order) for threads in COLD_THREADS]
+        entrants = start.tanto() + start.peers
+        rows = [entrant.row for entrant in entrants] + [stats for _, stats in floors]
+        entrants += [whole for whole, _ in floors]
+        for entrant in entrants:
+            entrant.before = machine.drop_caches
+        take_turns(self.timed, self.cold_runs, entrants, [], 0)
+        self.report(f"{kind} {target}, cold", f"nothing to do, {start.files()}; nothing in the page cache", rows)
+
+    def ready(self, kind, target):
+        """All have run once, and find nothing to do; the floor asks for what the reference asks for."""
+        directory, command = self.trees.directory(kind), self.tanto.command(target)
+        floor = floor_of(f"{kind}-{self.trees.scale:g}-{target}", command, directory, ENVIRONMENT)
+        peers = [peer for peer in self.entrants(directory, target) if finds_nothing(peer)]
+        check_count(next(peer for peer in peers if peer.row.label == REFERENCE), floor.count)
+        warm_up_tanto(command, directory)
+        return Start(directory, command, floor, peers)
+
+    def entrants(self, directory, *arguments):
+        for peer in self.peers:
+            yield Entrant(Row(peer.name), peer.command(*arguments), directory, ENVIRONMENT)
+
+    def report(self, scenario, what, rows):
+        scale = "" if scenario == "tiny" else f", scale {self.trees.scale:g}"
+        print_table(f"{scenario}{scale}: {what}", rows)
+        self.rows.update(((scenario, row.label), row) for row in rows)
+
+
+def tanto_with(command, directory):
+    return Entrant(Row(SNAPSHOT), command, directory, ENVIRONMENT)
+
+
+def tanto_without(command, directory):
+    return Entrant(Row(TEXT), command, directory, WITHOUT)
+
+
+def warm_up_tanto(command, directory):
+    """Two builds: the second may add to the snapshot of the first."""
+    for _ in range(2):
+        said = finds_nothing_to_do(command, directory, ENVIRONMENT)
+        if said:
+            sys.exit(f"tanto in {directory}: the build that must find nothing to do says\n{said}")
+
+
+def finds_nothing(entrant):
+    """Its files are in memory, and there is nothing to do. A peer that finds something is left out, and is told of."""
+    said = finds_nothing_to_do(entrant.command, entrant.directory, entrant.environment)
+    if said:
+        print(f"{entrant.row.label} is left out: the build that must find nothing to do says\n{said}", flush=True)
+    return said is None
+
+
+def answers(entrant):
+    ended = subprocess.run(entrant.command, cwd=entrant.directory, capture_output=True, text=True)
+    if ended.returncode != 0:
+        print(f"{entrant.row.label} is left out: {(ended.stdout + ended.stderr)[-1000:]}", flush=True)
+    return ended.returncode == 0
+
+
+def check_count(reference, stats):
+    """Is the floor about the same stats as the reference's dirty check?"""
+    told = subprocess.run([*reference.command, "-d", "stats"], cwd=reference.directory, capture_output=True, text=True)
+    counted = re.search(r"^node stat\s+(\d+)", told.stdout, re.M)
+    if not counted or abs(int(counted[1]) - stats - STATS_OF_LOGS) > 1:
+        sys.exit(f"the floor has {stats} stats, and {reference.row.label} says\n{told.stdout}")
+
+
+def snapshot_size(directory):
+    return sum(path.stat().st_size for path in (directory / ".tanto").glob("**/*") if path.is_file())
