@@ -49,6 +49,8 @@ def peer(text):
     form = re.fullmatch(r"([^=]+)=(.+?)(?::(v5|v7|n2))?", text)
     if not form:
         raise argparse.ArgumentTypeError("a peer is NAME=PATH, or NAME=PATH:STATE with v5, v7 or n2 for STATE")
+    if not Path(form[2]).is_file():
+        raise argparse.ArgumentTypeError(f"there is no {form[2]}")
     return form[1], Path(form[2]).absolute(), form[3]
 
 
