@@ -13,6 +13,7 @@ pub mod identity;
 pub mod lock;
 pub mod map;
 pub mod memory;
+pub mod plain;
 pub mod poll;
 pub mod process;
 pub mod signals;

@@ -45,7 +45,7 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 /// rapidhash, version 1, with its default seed and secret.
-pub(super) fn rapid(bytes: &[u8]) -> u64 {
+pub(crate) fn rapid(bytes: &[u8]) -> u64 {
     let [s0, s1, _] = RAPID_SECRET;
     let length = bytes.len() as u64;
     let seed = RAPID_SEED ^ mix(RAPID_SEED ^ s0, s1) ^ length;

@@ -8,7 +8,7 @@ mod build_log;
 mod deps_log;
 mod entries;
 mod file;
-mod hash;
+pub(crate) mod hash;
 mod records;
 #[cfg(test)]
 mod tests;

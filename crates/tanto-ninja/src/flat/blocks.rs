@@ -1,0 +1,124 @@
+//! A mapped file whose blocks are checked when they are first touched. Does not know what is in it.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use tanto_sys::map::Map;
+
+use crate::log::hash::rapid;
+
+/// Bytes with a sum of their own. Smaller, the sums of a large file are many; larger, whoever touches a few bytes has
+/// to read more. The kernel brings in this much around a page that is touched.
+pub const BLOCK: usize = 64 << 10;
+
+/// To check fewer blocks than this is not worth a second thread: they take about as long as to start one.
+const WORTH_A_THREAD: usize = 16;
+
+/// The sum of a block. It finds accidents, not forgeries.
+pub fn sum(block: &[u8]) -> u64 {
+    rapid(block)
+}
+
+/// Some bytes of a file, in blocks that have been checked or not. If one is not what it was, or something is asked for
+/// that is not there, the file is damaged, and stays so: nothing that was read from it is to be trusted.
+#[derive(Debug)]
+pub struct Blocks {
+    map: Map,
+    /// What the sums are of. The first block begins at its start; the last one ends where it does.
+    covered: Range<usize>,
+    sums: Vec<u64>,
+    /// Which blocks are known to be good. No other memory hangs on it: what was checked does not change.
+    checked: Vec<AtomicBool>,
+    damaged: AtomicBool,
+}
+
+impl Blocks {
+    /// The bytes `covered` of a file and the sums of their blocks. If they do not fit, the file is damaged.
+    pub fn new(map: Map, covered: Range<usize>, sums: Vec<u64>) -> Blocks {
+        let fits = covered.end <= map.len() && covered.start <= covered.end;
+        let fits = fits && covered.len().div_ceil(BLOCK) == sums.len();
+        let covered = if fits { covered } else { 0..0 };
+        let checked = (0..covered.len().div_ceil(BLOCK)).map(|_| AtomicBool::new(false)).collect();
+        Blocks { map, covered, sums, checked, damaged: AtomicBool::new(!fits) }
+    }
+
+    /// Was something wrong with what has been touched so far? Ask after the last read, before its fruits are used.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed) || self.map.is_torn()
+    }
+
+    /// Whoever read nonsense says so here.
+    pub fn set_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    /// These bytes of the file, checked; none if they are not what they were.
+    #[inline]
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        if !self.holds(&range) {
+            return self.refuse();
+        }
+        if range.is_empty() || self.is_checked(&range) || self.check(&range) { &self.map[range] } else { &[] }
+    }
+
+    /// Checks all that was not touched yet, on so many threads if there is enough to do. Is all of it good?
+    pub fn check_all(&self, threads: usize) -> bool {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < self.checked.len()) {
+                self.check_block(number);
+            }
+        };
+        let others = threads.min(self.checked.len() / WORTH_A_THREAD).saturating_sub(1);
+        thread::scope(|scope| {
+            (0..others).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        !self.is_damaged()
+    }
+
+    /// Are these bytes covered?
+    pub(super) fn holds(&self, range: &Range<usize>) -> bool {
+        self.covered.start <= range.start && range.start <= range.end && range.end <= self.covered.end
+    }
+
+    /// The answer to who asks for what is not there.
+    #[cold]
+    pub(super) fn refuse(&self) -> &[u8] {
+        self.set_damaged();
+        &[]
+    }
+
+    /// The numbers of the blocks in which these bytes lie, of which there is at least one.
+    #[inline]
+    fn numbers(&self, range: &Range<usize>) -> Range<usize> {
+        (range.start - self.covered.start) / BLOCK..(range.end - 1 - self.covered.start) / BLOCK + 1
+    }
+
+    #[inline]
+    fn is_checked(&self, range: &Range<usize>) -> bool {
+        self.checked[self.numbers(range)].iter().all(|checked| checked.load(Ordering::Relaxed))
+    }
+
+    /// Checks what is not checked yet. Is it good?
+    #[cold]
+    fn check(&self, range: &Range<usize>) -> bool {
+        !self.damaged.load(Ordering::Relaxed) && self.numbers(range).all(|number| self.check_block(number))
+    }
+
+    fn check_block(&self, number: usize) -> bool {
+        if self.checked[number].load(Ordering::Relaxed) {
+            return true;
+        }
+        let start = self.covered.start + number * BLOCK;
+        let good = sum(&self.map[start..self.covered.end.min(start + BLOCK)]) == self.sums[number];
+        let good = good && !self.map.is_torn();
+        if good {
+            self.checked[number].store(true, Ordering::Relaxed);
+        } else {
+            self.set_damaged();
+        }
+        good
+    }
+}

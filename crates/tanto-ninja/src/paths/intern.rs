@@ -1,0 +1,269 @@
+//! Paths to numbers, on many threads. Does not know where the paths come from.
+
+use std::array;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use super::pieces::{Growing, no_room};
+use super::slots::Slots;
+use super::table::PathTable;
+use super::{Tags, halves, head, pair, words_for};
+use crate::graph::NodeId;
+
+/// Paths that are looked for side by side, so that the memory for one comes while the others are asked for.
+const GROUP: usize = 32;
+
+/// Paths between two chances for another thread to let the index grow.
+const TURN: usize = 1024;
+
+/// Numbers that a thread takes at once. At least a group's.
+const IDS: usize = 64;
+
+/// Words of text that a thread takes at once: 64 KiB.
+const TEXT: usize = 8 << 10;
+
+/// Paths, and their numbers from 0 on. Equal paths get the same number, on whatever thread; which number that is
+/// depends on the threads, unless there is only one: then they count in the order of first sight.
+#[derive(Debug)]
+pub struct Interner {
+    slots: RwLock<Slots>,
+    text: Growing,
+    /// Place and length of the text, by number.
+    spans: Growing,
+    tags: Tags,
+}
+
+impl Interner {
+    /// With room in the index for so many different paths. It grows.
+    pub fn new(expected: usize) -> Interner {
+        Interner::with_tags(expected, Tags::ALL)
+    }
+
+    pub(super) fn with_tags(expected: usize, tags: Tags) -> Interner {
+        let slots = RwLock::new(Slots::new(expected));
+        Interner { slots, text: Growing::new(1), spans: Growing::new(0), tags }
+    }
+
+    /// What one thread needs to add paths.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer { interner: self, ids: 0..0, more_ids: 0..0, room: 0..0 }
+    }
+
+    /// The table of all paths. No path is copied.
+    pub fn freeze(self) -> PathTable {
+        let slots = self.slots.into_inner().unwrap_or_else(PoisonError::into_inner);
+        PathTable::new(self.text.freeze(), self.spans.freeze(), slots.freeze().into(), self.tags)
+    }
+
+    fn slots(&self) -> RwLockReadGuard<'_, Slots> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room in the index for so many paths.
+    #[cold]
+    fn grow(&self, paths: usize) {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        if slots.room() < paths {
+            *slots = slots.grown(paths);
+        }
+    }
+
+    /// Is this the text of the path?
+    #[inline]
+    fn is_text(&self, at: u32, path: &[u8]) -> bool {
+        let words = self.text.from(at);
+        let Some((first, words)) = words.split_first() else { return false };
+        halves(first.load(Ordering::Relaxed)).1 as usize == path.len() && is_same(words, path)
+    }
+
+    #[inline]
+    fn id_at(&self, at: u32) -> NodeId {
+        NodeId(halves(self.text.from(at)[0].load(Ordering::Relaxed)).0)
+    }
+}
+
+/// What one thread needs to add paths to an [`Interner`].
+#[derive(Debug)]
+pub struct Writer<'i> {
+    interner: &'i Interner,
+    /// Numbers to be used next, and after them.
+    ids: Range<u32>,
+    more_ids: Range<u32>,
+    /// Words of text that are this thread's.
+    room: Range<u32>,
+}
+
+/// A path that is looked for.
+#[derive(Clone, Copy, Default)]
+struct Sought {
+    tag: u32,
+    /// Where a text with this tag lies; 0 if there is none yet.
+    at: u32,
+    /// The slot that says so.
+    slot: usize,
+}
+
+impl Writer<'_> {
+    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. They are
+    /// not empty.
+    pub fn intern_all(&mut self, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
+        ids.reserve(paths.len());
+        for turn in paths.chunks(TURN) {
+            let mut slots = self.interner.slots();
+            for group in turn.chunks(GROUP) {
+                slots = self.with_ids(slots);
+                self.intern_group(&slots, group, ids);
+            }
+        }
+    }
+
+    /// Sees that there are numbers for a group, and that the index has room for all numbers that anybody has: so it
+    /// has room for all paths.
+    fn with_ids<'s>(&mut self, slots: RwLockReadGuard<'s, Slots>) -> RwLockReadGuard<'s, Slots>
+    where
+        Self: 's,
+    {
+        if self.ids.len() + self.more_ids.len() >= GROUP {
+            return slots;
+        }
+        let taken = self.interner.spans.take(IDS);
+        let needed = taken.end as usize;
+        if self.ids.end == taken.start {
+            self.ids.end = taken.end;
+        } else {
+            self.more_ids = taken;
+        }
+        if slots.room() >= needed {
+            return slots;
+        }
+        drop(slots);
+        self.interner.grow(needed);
+        self.interner.slots()
+    }
+
+    /// Each step asks for the memory of all paths before the next step needs it.
+    fn intern_group(&mut self, slots: &Slots, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
+        let mut sought = [Sought::default(); GROUP];
+        let sought = &mut sought[..paths.len()];
+        for (sought, path) in sought.iter_mut().zip(paths) {
+            sought.tag = self.interner.tags.of(path);
+            sought.slot = slots.first(sought.tag);
+        }
+        find(slots, sought);
+        let texts = &self.interner.text;
+        for sought in sought.iter().filter(|sought| sought.at != 0) {
+            std::hint::black_box(texts.from(sought.at)[0].load(Ordering::Relaxed));
+        }
+        for (sought, path) in sought.iter().zip(paths) {
+            let known = sought.at != 0 && self.interner.is_text(sought.at, path);
+            ids.push(if known { self.interner.id_at(sought.at) } else { self.enter(slots, *sought, path) });
+        }
+    }
+
+    /// Goes on with the search, and ends it with a new number if need be.
+    #[cold]
+    fn enter(&mut self, slots: &Slots, sought: Sought, path: &[u8]) -> NodeId {
+        let Sought { tag, mut slot, .. } = sought;
+        // A new text, which nobody sees yet.
+        let mut mine = None;
+        loop {
+            let mut word = slots.at(slot).load(Ordering::Acquire);
+            if word == 0 {
+                let at = *mine.get_or_insert_with(|| self.write(path));
+                let known = slots.at(slot).compare_exchange(0, pair(at, tag), Ordering::Release, Ordering::Acquire);
+                match known {
+                    Ok(_) => return self.keep(at, path),
+                    Err(other) => word = other,
+                }
+            }
+            let (at, other) = halves(word);
+            if other == tag && self.interner.is_text(at, path) {
+                return self.interner.id_at(at);
+            }
+            slot = slots.after(slot);
+        }
+    }
+
+    /// Writes the text where the next one would lie as well: it is not kept yet.
+    fn write(&mut self, path: &[u8]) -> u32 {
+        let count = 1 + words_for(path.len());
+        if self.room.len() < count {
+            self.interner.text.give_back(self.room.clone());
+            self.room = self.interner.text.take(count.max(TEXT));
+        }
+        let length = u32::try_from(path.len()).unwrap_or_else(|_| no_room(count));
+        let words = self.interner.text.from(self.room.start);
+        words[0].store(head(self.next_id(), length), Ordering::Relaxed);
+        copy(path, &words[1..]);
+        self.room.start
+    }
+
+    /// Keeps the text that was written last, and its number.
+    fn keep(&mut self, at: u32, path: &[u8]) -> NodeId {
+        let id = self.next_id();
+        // `write` has seen that both fit.
+        self.interner.spans.from(id)[0].store(pair(at, path.len() as u32), Ordering::Relaxed);
+        self.room.start += (1 + words_for(path.len())) as u32;
+        self.ids.start += 1;
+        NodeId(id)
+    }
+
+    /// The next number, of which `with_ids` has seen that there is one.
+    fn next_id(&mut self) -> u32 {
+        if self.ids.is_empty() {
+            self.ids = std::mem::take(&mut self.more_ids);
+        }
+        self.ids.start
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let Interner { text, spans, .. } = self.interner;
+        spans.give_back(self.more_ids.clone());
+        spans.give_back(self.ids.clone());
+        text.give_back(self.room.clone());
+    }
+}
+
+/// Finds for each path the first slot that is free or has its tag.
+fn find(slots: &Slots, sought: &mut [Sought]) {
+    let firsts: [u64; GROUP] = array::from_fn(|number| match sought.get(number) {
+        Some(sought) => slots.at(sought.slot).load(Ordering::Relaxed),
+        None => 0,
+    });
+    for (sought, mut word) in sought.iter_mut().zip(firsts) {
+        while word != 0 && halves(word).1 != sought.tag {
+            sought.slot = slots.after(sought.slot);
+            word = slots.at(sought.slot).load(Ordering::Relaxed);
+        }
+        sought.at = halves(word).0;
+    }
+    // What the words lead to was written before them.
+    fence(Ordering::Acquire);
+}
+
+/// The words of a path: its bytes, and zeros after them, of which there is at least one.
+#[inline]
+fn words_of(path: &[u8]) -> (impl ExactSizeIterator<Item = u64>, u64) {
+    let (words, rest) = path.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    (words.iter().map(|word| u64::from_ne_bytes(*word)), u64::from_ne_bytes(last))
+}
+
+fn copy(path: &[u8], to: &[AtomicU64]) {
+    let (words, last) = words_of(path);
+    to[words.len()].store(last, Ordering::Relaxed);
+    words.zip(to).for_each(|(word, to)| to.store(word, Ordering::Relaxed));
+}
+
+#[inline]
+fn is_same(text: &[AtomicU64], path: &[u8]) -> bool {
+    let (words, last) = words_of(path);
+    let end = words.len();
+    end < text.len()
+        && words.zip(text).all(|(word, text)| text.load(Ordering::Relaxed) == word)
+        && text[end].load(Ordering::Relaxed) == last
+}

@@ -1,0 +1,223 @@
+//! Paths against a hash map: on many threads, with tags that collide, and from damaged files.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::sync::Arc;
+use std::thread;
+
+use tanto_sys::map::Map;
+use tanto_testing::{Random, Scratch};
+
+use super::*;
+use crate::flat::{BLOCK, Blocks, Slab, sum};
+use crate::graph::NodeId;
+
+/// A path like those of builds: long beginnings in common, all remainders of 8 as lengths.
+fn path(number: usize) -> Vec<u8> {
+    let dir = "out/soong/.intermediates/".get(..number % 26).unwrap();
+    format!("{dir}{number}/{}", "x".repeat(number / 26 % 40)).into_bytes()
+}
+
+/// Random paths, each of `different` about as often.
+fn references(different: usize, count: usize, seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| path(random.below(different))).collect()
+}
+
+fn intern(interner: &Interner, paths: &[Vec<u8>]) -> Vec<NodeId> {
+    let mut ids = Vec::new();
+    let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+    let mut writer = interner.writer();
+    for some in paths.chunks(paths.len() / 3 + 1) {
+        writer.intern_all(some, &mut ids);
+    }
+    ids
+}
+
+/// Each thread interns its list; then the table knows what a map knows.
+fn check(interner: Interner, lists: &[Vec<Vec<u8>>]) -> PathTable {
+    let ids: Vec<Vec<NodeId>> = thread::scope(|scope| {
+        let started: Vec<_> = lists.iter().map(|list| scope.spawn(|| intern(&interner, list))).collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let table = interner.freeze();
+    let mut known: HashMap<&[u8], NodeId> = HashMap::new();
+    for (path, id) in lists.iter().flatten().zip(ids.iter().flatten()) {
+        assert_eq!(*known.entry(path).or_insert(*id), *id);
+    }
+    assert_eq!(known.values().collect::<HashSet<_>>().len(), known.len());
+    for (path, id) in &known {
+        assert_eq!(table.path(*id), *path);
+        assert_eq!(table.c_path(*id).to_bytes(), *path);
+        assert_eq!(table.lookup(path), Some(*id));
+    }
+    for absent in [&b""[..], b"absent", b"out/soong/.intermediates/"] {
+        assert_eq!(table.lookup(absent), None);
+    }
+    let all = (0..table.len()).filter(|&id| !table.path(NodeId(id as u32)).is_empty()).count();
+    assert_eq!(all, known.len());
+    table
+}
+
+#[test]
+fn no_path_is_an_empty_table() {
+    let interner = Interner::new(0);
+    interner.writer().intern_all(&[], &mut Vec::new());
+    let table = interner.freeze();
+    assert!(table.is_empty() && table.lookup(b"a").is_none());
+    let parts = table.parts();
+    assert!(parts.spans.is_empty() && parts.text == [&[0]]);
+}
+
+#[test]
+fn one_thread_counts_in_the_order_of_first_sight() {
+    let interner = Interner::new(0);
+    let paths: Vec<Vec<u8>> = (0..3000).map(|number| path(number % 1700)).collect();
+    let ids = intern(&interner, &paths);
+    assert!((0..3000).zip(ids).all(|(number, id)| id == NodeId(number % 1700)));
+    assert_eq!(interner.freeze().len(), 1700);
+}
+
+#[test]
+fn threads_agree_on_numbers() {
+    for threads in 1..=8 {
+        for (expected, different) in [(0, 40), (0, 3000), (5000, 3000)] {
+            let lists: Vec<_> = (0..threads).map(|seed| references(different, 9000 / threads as usize, seed)).collect();
+            let table = check(Interner::new(expected), &lists);
+            assert!(table.len() < different + threads as usize * 128);
+        }
+    }
+}
+
+#[test]
+fn many_threads_may_add_the_same_paths_at_once() {
+    let list: Vec<Vec<u8>> = (0..20_000).map(path).collect();
+    check(Interner::new(0), &vec![list; 4]);
+}
+
+#[test]
+fn paths_with_equal_tags_are_told_apart() {
+    for tags in [0, 1, 0x8000_0000, 0xff00_0000, 0xf] {
+        let lists: Vec<_> = (0..3).map(|seed| references(700, 1500, seed)).collect();
+        check(Interner::with_tags(0, Tags(tags)), &lists);
+    }
+}
+
+#[test]
+fn long_paths_have_room() {
+    let long = |length: usize| {
+        let mut path = vec![b'a'; length];
+        path.extend(length.to_string().bytes());
+        path
+    };
+    let lengths = [10, 65_000, 65_536, 70_000, 20, 2 << 20, 30, 3 << 20, 40, 1 << 19, 65_536];
+    let list: Vec<_> = lengths.into_iter().map(long).collect();
+    for lists in [vec![list.clone()], vec![list.clone(), list.iter().rev().cloned().collect()]] {
+        check(Interner::new(0), &lists);
+    }
+}
+
+#[test]
+fn paths_that_differ_in_length_only_are_told_apart() {
+    let list: Vec<_> = (1..100).flat_map(|length| [vec![0; length], vec![b'a'; length]]).collect();
+    let interner = Interner::new(0);
+    let ids = intern(&interner, &list);
+    let table = interner.freeze();
+    for (path, id) in list.iter().zip(ids) {
+        assert_eq!((table.path(id), table.lookup(path)), (&path[..], Some(id)));
+        let until_zero = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
+        assert_eq!(table.c_path(id).to_bytes(), &path[..until_zero]);
+    }
+}
+
+/// A file of three parts that begin at multiples of 64, and where they are.
+fn file_of(table: &PathTable) -> (Vec<u8>, [std::ops::Range<usize>; 3]) {
+    let parts = table.parts();
+    let mut file = Vec::new();
+    let ranges = [parts.text, parts.spans, vec![parts.index]].map(|pieces| {
+        file.resize(file.len().next_multiple_of(64), 0);
+        let start = file.len();
+        pieces.iter().for_each(|piece| file.extend_from_slice(bytemuck::cast_slice(piece)));
+        start..file.len()
+    });
+    (file, ranges)
+}
+
+fn mapped(
+    scratch: &Scratch,
+    file: &[u8],
+    ranges: &[std::ops::Range<usize>; 3],
+    sums: Vec<u64>,
+) -> (Arc<Blocks>, PathTable) {
+    scratch.write("file", file);
+    let map = Map::new(&File::open(scratch.at("file")).unwrap(), file.len() as u64).unwrap();
+    let blocks = Arc::new(Blocks::new(map, 0..file.len(), sums));
+    let [text, spans, index] = ranges.clone().map(|range| Slab::mapped(&blocks, range));
+    (blocks, PathTable::from_parts(text, spans, index))
+}
+
+/// Asks all that can be asked; the answers may be nonsense.
+fn ask(table: &PathTable, paths: &[Vec<u8>]) {
+    for id in 0..table.len() + 2 {
+        let id = NodeId(id as u32);
+        assert!(table.c_path(id).to_bytes().len() <= table.path(id).len());
+    }
+    paths.iter().for_each(|path| assert!(table.lookup(path).is_none_or(|id| id.index() < table.len())));
+}
+
+#[test]
+fn a_mapped_table_is_the_same() {
+    let scratch = Scratch::new("paths");
+    let paths: Vec<_> = (0..140_000).map(path).collect();
+    let table = check(Interner::new(0), &[paths.clone(), references(50_000, 1000, 1)]);
+    let (file, ranges) = file_of(&table);
+    let parts = table.parts();
+    assert!(parts.text.len() > 2 && parts.spans.len() > 1, "it shows what it should only with several pieces");
+    let (blocks, again) = mapped(&scratch, &file, &ranges, file.chunks(BLOCK).map(sum).collect());
+    assert_eq!(again.len(), table.len());
+    for id in (0..table.len()).map(|id| NodeId(id as u32)) {
+        assert_eq!((again.path(id), again.c_path(id)), (table.path(id), table.c_path(id)));
+    }
+    assert!(paths.iter().all(|path| again.lookup(path) == table.lookup(path)));
+    assert!(again.lookup(b"absent").is_none() && blocks.check_all(2));
+}
+
+#[test]
+fn a_damaged_table_answers() {
+    let scratch = Scratch::new("paths");
+    let paths: Vec<_> = (0..700).map(path).collect();
+    let table = check(Interner::new(0), std::slice::from_ref(&paths));
+    let (file, ranges) = file_of(&table);
+    let sums: Vec<u64> = file.chunks(BLOCK).map(sum).collect();
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut file = file.clone();
+        for _ in 0..1 << random.below(12) {
+            let at = random.below(file.len());
+            file[at] ^= 1 << random.below(8);
+        }
+        // Once as it happens, and once as if the sums were right.
+        let (blocks, table) = mapped(&scratch, &file, &ranges, sums.clone());
+        ask(&table, &paths);
+        assert!(!blocks.check_all(1));
+        ask(&mapped(&scratch, &file, &ranges, file.chunks(BLOCK).map(sum).collect()).1, &paths);
+    }
+}
+
+#[test]
+fn a_table_of_garbage_answers() {
+    let scratch = Scratch::new("paths");
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let file: Vec<u8> = (0..8 * 300).map(|_| random.number() as u8).collect();
+        let mut cut = || random.below(301) * 8;
+        let ranges = [0..cut(), cut()..2400, 800..800 + cut() / 2];
+        let (_, table) = mapped(&scratch, &file, &ranges, vec![sum(&file)]);
+        ask(&table, &[path(1), path(2), Vec::new()]);
+    }
+    // An index without a free slot, all of them of the tag that is sought.
+    let tag = Tags::ALL.of(b"a");
+    let file: Vec<u8> = (0..64).flat_map(|_| pair(1, tag).to_ne_bytes()).collect();
+    let (_, table) = mapped(&scratch, &file, &[0..512, 0..512, 0..512], vec![sum(&file)]);
+    assert_eq!(table.lookup(b"a"), None);
+}
