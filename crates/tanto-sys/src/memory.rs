@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicU64;
 const HUGE: usize = 2 << 20;
 
 /// From so many bytes on, huge pages are asked for. Smaller, a small build gets (and clears) 2 MiB where it needs some
-/// KiB; larger, middling arrays come in pages of 4 KiB, each with its own fault.
+/// KiB; larger, middling arrays come in pages of 4 KiB, each with its own fault. To fill a new vector of 64 MiB took
+/// 36 ms of processor time and 16,385 faults without this advice, 22 ms and 544 faults with it; to fill 2 MiB of `Words`
+/// without it took 0.6 ms, 4 MiB with it 0.3 ms.
 const LARGE: usize = 2 * HUGE;
 
 /// The size of a page in bytes.

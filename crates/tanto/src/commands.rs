@@ -44,11 +44,13 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        args: "stat [DIR]",
+        args: "stat|read [PATH]",
         doc: "measure what this machine's files cost",
-        more: "Asks for the times of files in DIR (or in the current directory) in several ways and on several \
-               threads, for some seconds, and shows what a call costs: for files, for files that are missing and for \
-               directories. It names the fastest, and what Tanto itself does. Nothing is written.",
+        more: "`stat` asks for the times of files in the directory PATH (or in the current one) in several ways and \
+               on several threads, for some seconds, and shows what a call costs: for files, for files that are \
+               missing and for directories. `read` reads the files in PATH, or the beginnings of the file PATH, by \
+               `read`, by `pread` in pieces and by `mmap`, and shows what a GB costs in files of each size. Both \
+               name the fastest, and what Tanto itself does. Nothing is written.",
         flags: false,
     },
     Command {

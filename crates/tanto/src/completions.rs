@@ -90,7 +90,7 @@ pub mod tests {
     fn bash_offers_what_fits() {
         assert_eq!(offered(&["tanto", "bu"]), ["build"]);
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
-        assert_eq!(offered(&["tanto", "bench", ""]), ["stat"]);
+        assert_eq!(offered(&["tanto", "bench", ""]), ["read", "stat"]);
         assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);
         assert_eq!(offered(&["tanto", "build", "-d", "keep"]), ["keepdepfile", "keeprsp"]);
         assert_eq!(offered(&["tanto", "build", "-t", "compdb"]), ["compdb", "compdb-targets"]);

@@ -1,6 +1,8 @@
 //! `tanto bench`: measures on the user's own machine what Tanto's own choices rest on. Does not know how each is
 //! measured.
 
+mod files;
+mod read;
 mod stat;
 
 use crate::flags::door::Door;
@@ -18,7 +20,10 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         (b"stat", []) => stat::run(b"."),
         (b"stat", [dir]) => stat::run(dir),
         (b"stat", _) => Stop::failed(Door::Tanto, "error", b"one directory at a time"),
-        (what, _) => Stop::failed(Door::Tanto, "error", &modes::unknown("measurement", what, ["stat"])),
+        (b"read", []) => read::run(b"."),
+        (b"read", [path]) => read::run(path),
+        (b"read", _) => Stop::failed(Door::Tanto, "error", b"one file or directory at a time"),
+        (what, _) => Stop::failed(Door::Tanto, "error", &modes::unknown("measurement", what, ["read", "stat"])),
     }
 }
 
@@ -37,6 +42,7 @@ mod tests {
         assert_eq!(complaint(&[]), "tanto: error: measure what? 'tanto help bench' tells more\n");
         assert_eq!(complaint(&["stats"]), "tanto: error: unknown measurement 'stats', did you mean 'stat'?\n");
         assert_eq!(complaint(&["stat", "a", "b"]), "tanto: error: one directory at a time\n");
+        assert_eq!(complaint(&["read", "a", "b"]), "tanto: error: one file or directory at a time\n");
         assert_eq!(
             complaint(&["stat", "/nonexistent"]),
             "tanto: error: reading /nonexistent: No such file or directory\n"
@@ -45,6 +51,6 @@ mod tests {
 
     #[test]
     fn it_has_help() {
-        assert!(run(&[b"-h".to_vec()]).out.starts_with(b"usage: tanto bench stat"));
+        assert!(run(&[b"-h".to_vec()]).out.starts_with(b"usage: tanto bench stat|read"));
     }
 }

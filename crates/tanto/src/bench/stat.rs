@@ -1,23 +1,15 @@
 //! `tanto bench stat`: what it costs to ask for a file's time, by way of asking and number of threads. Writes nothing.
 
-use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tanto_sys::cpu;
 use tanto_sys::stat::{Way, mtimes_by};
 
+use super::files::{FILES, Found, search, thread_counts};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-/// The search for files ends after this time or with this many files: more would tell nothing new.
-const SEARCH: Duration = Duration::from_secs(1);
-const FILES: usize = 4096;
 /// Rounds of measurements are begun for so long; where calls take milliseconds, the first ends in twice that time.
 const MEASURING: Duration = Duration::from_secs(3);
 /// What one measurement may take; on a slow disk fewer files are asked for.
@@ -46,7 +38,7 @@ struct Row {
 /// What `tanto bench stat DIR` prints.
 pub fn run(dir: &[u8]) -> Stop {
     let paths = match search(dir) {
-        Ok(paths) => paths,
+        Ok(found) => Paths::from(found),
         Err(error) => {
             let why = tanto_sys::error::text(&error);
             return Stop::failed(Door::Tanto, "error", &[b"reading ", dir, b": ", &why].concat());
@@ -63,37 +55,17 @@ pub fn run(dir: &[u8]) -> Stop {
     Stop::printed(text, 0)
 }
 
-/// Files and directories, those near the top first. What cannot be read but the top itself is passed over.
-fn search(dir: &[u8]) -> io::Result<Paths> {
-    let begun = Instant::now();
-    let mut paths = Paths { files: Vec::new(), missing: Vec::new(), directories: Vec::new() };
-    let mut ahead = VecDeque::from([PathBuf::from(OsStr::from_bytes(dir))]);
-    while let Some(path) = ahead.pop_front() {
-        let entries = match fs::read_dir(&path) {
-            Err(error) if paths.directories.is_empty() => return Err(error),
-            other => other.into_iter().flatten().flatten(),
-        };
-        paths.directories.push(path.into_os_string().into_vec());
-        for entry in entries {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => ahead.push_back(entry.path()),
-                Ok(kind) if kind.is_file() => paths.files.push(entry.path().into_os_string().into_vec()),
-                _ => {}
-            }
-            if paths.files.len() >= FILES || begun.elapsed() > SEARCH {
-                ahead.clear();
-                break;
-            }
-        }
+impl From<Found> for Paths {
+    fn from(found: Found) -> Paths {
+        let missing = found.files.iter().map(|path| [path, &b".missing"[..]].concat()).collect();
+        Paths { files: found.files, missing, directories: found.directories }
     }
-    paths.missing = paths.files.iter().map(|path| [path, &b".missing"[..]].concat()).collect();
-    Ok(paths)
 }
 
 /// A row for each number of threads and each way. All are measured in turn, so that a busy moment hits all alike.
 fn measure(paths: &Paths, cores: usize) -> Vec<Row> {
     let begun = Instant::now();
-    let mut rows: Vec<Row> = thread_counts(cores)
+    let mut rows: Vec<Row> = thread_counts(cores, &[1, 4])
         .into_iter()
         .flat_map(|threads| Way::ALL.map(|way| Row { threads, way, cells: [None; 3] }))
         .collect();
@@ -109,13 +81,6 @@ fn measure(paths: &Paths, cores: usize) -> Vec<Row> {
         }
     }
     rows
-}
-
-/// One, one for each processor, and more than that.
-fn thread_counts(cores: usize) -> Vec<usize> {
-    let mut counts = vec![1, cores, 4 * cores];
-    counts.dedup();
-    counts
 }
 
 /// As many calls as fit into the time of a measurement; where there are few files, they come again and again.
@@ -185,27 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn files_and_directories_are_found_and_nothing_else() {
-        let dir = Scratch::new("bench");
-        dir.write("a/b/c", "");
-        dir.write("d", "");
-        std::os::unix::fs::symlink("d", dir.at("link")).unwrap();
-        let paths = search(&dir.bytes("")).unwrap();
-        assert_eq!(paths.files, [dir.bytes("d"), dir.bytes("a/b/c")]);
-        assert_eq!(paths.missing, [dir.bytes("d.missing"), dir.bytes("a/b/c.missing")]);
-        assert_eq!(paths.directories, [dir.bytes(""), dir.bytes("a"), dir.bytes("a/b")]);
+    fn a_missing_file_stands_beside_each_file() {
+        let found = Found { files: vec![b"a/b".to_vec()], directories: vec![b"a".to_vec()] };
+        assert_eq!(Paths::from(found).missing, [b"a/b.missing"]);
     }
 
     #[test]
     fn few_files_are_asked_for_again_and_again() {
         let sample = sample(&[b"/dev".to_vec()]).len();
         assert!((FEWEST_CALLS..=FILES).contains(&sample), "{sample}");
-    }
-
-    #[test]
-    fn one_processor_has_no_row_twice() {
-        assert_eq!(thread_counts(1), [1, 4]);
-        assert_eq!(thread_counts(2), [1, 2, 8]);
     }
 
     #[test]

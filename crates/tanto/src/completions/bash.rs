@@ -47,8 +47,8 @@ _tanto() {
     case $COMP_CWORD:${COMP_WORDS[1]} in
         1:* | 2:help) mapfile -t COMPREPLY < <(compgen -W '@COMMANDS@' -- "$cur") ;;
         *:build | *:doctor) _tanto_flags ;;
-        2:bench) mapfile -t COMPREPLY < <(compgen -W 'stat' -- "$cur") ;;
-        3:bench) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        2:bench) mapfile -t COMPREPLY < <(compgen -W 'read stat' -- "$cur") ;;
+        3:bench) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac
 }
 

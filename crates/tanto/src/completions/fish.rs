@@ -15,7 +15,7 @@ pub fn script() -> String {
         script += &format!("complete -c tanto -n '{first}' -a {} -d '{}'\n", command.name, quoted(command.doc));
     }
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from help' -a '{}'\n", names.join(" "));
-    script += "complete -c tanto -n '__fish_seen_subcommand_from bench' -a 'stat (__fish_complete_directories)'\n";
+    script += "complete -c tanto -n '__fish_seen_subcommand_from bench' -a 'read stat (__fish_complete_path)'\n";
     script.extend(FLAGS.iter().map(|flag| line(flag, &condition)));
     script + "complete -c tanto -n '__fish_seen_subcommand_from build' -a '(__tanto_targets)'\n"
 }

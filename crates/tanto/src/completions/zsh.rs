@@ -51,8 +51,8 @@ _tanto() {
         help) ((CURRENT == 3)) && _tanto_commands ;;
         bench)
             case $CURRENT in
-                3) compadd stat ;;
-                4) _files -/ ;;
+                3) compadd read stat ;;
+                4) _files ;;
             esac ;;
     esac
 }
