@@ -1,4 +1,4 @@
-//! The machine, as Tanto asks it: files, processes, signals, terminals, locks, clock.
+//! The machine, as Tanto asks it: files, memory, processes, signals, terminals, locks, clock.
 //!
 //! The only crate with `unsafe`. It does not know what a build is.
 

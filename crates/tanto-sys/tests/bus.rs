@@ -1,12 +1,13 @@
 //! What ends a process that maps files, and what does not: each test runs this program again, as that process.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::ptr;
 
 use tanto_sys::map::Map;
-use tanto_sys::signals;
+use tanto_sys::{memory, signals};
 use tanto_testing::Scratch;
 
 fn run(role: &str) -> ExitStatus {
@@ -46,6 +47,52 @@ fn receiver() {
     signals::send(std::process::id(), libc::SIGBUS).unwrap();
     // Another thread may be the one that handles it, and later.
     std::thread::sleep(std::time::Duration::from_secs(20));
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn hoarder() {
+    let dir = Scratch::new("bus");
+    dir.write("f", "content");
+    let file = File::open(dir.at("f")).unwrap();
+    let new = || Map::new(&file, 7).map_err(|error| error.kind());
+    let mut maps: Vec<Map> = std::iter::from_fn(|| new().ok()).collect();
+    assert!(maps.len() >= 1000);
+    assert_eq!(new().err(), Some(ErrorKind::StorageFull));
+    maps.swap_remove(500);
+    assert_eq!(&*new().unwrap(), b"content");
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn crowd() {
+    let page = memory::page_size();
+    let dir = Scratch::new("bus");
+    dir.write("f", vec![1; page]);
+    let file = File::open(dir.at("f")).unwrap();
+    // Half of the mappings go beyond the end of the file, and only those are torn.
+    std::thread::scope(|scope| {
+        for pages in [1, 2, 1, 2] {
+            let file = &file;
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let map = Map::new(file, (pages * page) as u64).unwrap();
+                    assert_eq!(map.iter().map(|&byte| usize::from(byte)).sum::<usize>(), page);
+                    assert_eq!(map.is_torn(), pages == 2);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn there_is_a_limit_to_mappings() {
+    assert!(run("hoarder").success());
+}
+
+#[test]
+fn threads_tear_only_their_own() {
+    assert!(run("crowd").success());
 }
 
 #[test]
