@@ -101,6 +101,9 @@ mod tests {
     /// Names of which there are few, so that they meet: files, directories, links and nothing.
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "link", "up", "loop", ".."];
 
+    /// Where the tree is: so deep that no path leads out of it, to where other tests make files.
+    const ROOT: &str = "1/2/3/4/5/6/7/8/";
+
     fn plant(dir: &Scratch, below: &str, depth: usize, random: &mut Random) {
         for name in &NAMES[..4] {
             let path = format!("{below}{name}");
@@ -120,7 +123,7 @@ mod tests {
     }
 
     fn random_path(dir: &Scratch, random: &mut Random) -> Vec<u8> {
-        let mut path = dir.bytes("");
+        let mut path = dir.bytes(ROOT);
         for _ in 0..random.below(6) {
             path.extend_from_slice(random.pick(&NAMES).as_bytes());
             path.extend_from_slice(random.pick(&["/", "/", "/", "//", "/./"]).as_bytes());
@@ -143,9 +146,11 @@ mod tests {
         for seed in 0..60 {
             let random = &mut Random::new(seed);
             let dir = Scratch::new("subtree");
-            plant(&dir, "", 4, random);
-            if dir.at("a").is_dir() {
-                fs::set_permissions(dir.at("a"), fs::Permissions::from_mode(0o000)).unwrap();
+            fs::create_dir_all(dir.at(ROOT)).unwrap();
+            plant(&dir, ROOT, 4, random);
+            let closed = dir.at(ROOT).join("a");
+            if closed.is_dir() {
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
             }
             let mut paths: Vec<_> = (0..1000).map(|_| random_path(&dir, random)).collect();
             if random.chance(90) {
@@ -159,8 +164,8 @@ mod tests {
             let wrong = wrong.map(|index| (String::from_utf8_lossy(&paths[index]), found[index], expected[index]));
             assert_eq!(wrong, None, "seed {seed}");
             assert!(found.contains(&0) && found.contains(&UNKNOWN) && found.iter().any(|&time| time > 1));
-            if dir.at("a").exists() {
-                fs::set_permissions(dir.at("a"), fs::Permissions::from_mode(0o700)).unwrap();
+            if closed.exists() {
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
             }
         }
     }
