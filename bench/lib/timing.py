@@ -54,8 +54,8 @@ class Entrant:
 
 
 def take_turns(timed, rounds, pacers, others, repeats):
-    """Runs each of the `pacers` once a round, and between two of them all `others`, `repeats` times. The order is shuffled
-    each time: what ran before a short run costs it up to a tenth."""
+    """Runs each of the `pacers` once a round, and between two of them all `others`, `repeats` times. The order is
+    shuffled each time: what ran before a short run costs it up to a tenth."""
     shuffled = random.Random(1)
     for _ in range(rounds):
         for pacer in shuffled.sample(pacers, len(pacers)):
