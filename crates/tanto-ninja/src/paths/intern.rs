@@ -104,8 +104,8 @@ struct Sought {
 }
 
 impl<'i> Writer<'i> {
-    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. They are
-    /// not empty. Many at once cost less than each alone.
+    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. What is
+    /// empty is no path, and gets `NodeId::NONE`. Many at once cost less than each alone.
     pub fn intern_all(&mut self, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
         ids.reserve(paths.len());
         for paths in paths.chunks(TURN) {
@@ -143,6 +143,9 @@ impl<'i> Writer<'i> {
     /// Goes on with the search, and ends it with a new number if need be.
     #[inline(never)]
     fn enter(&mut self, slots: &Slots, sought: Sought, path: &[u8]) -> NodeId {
+        if path.is_empty() {
+            return NodeId::NONE;
+        }
         let Sought { tag, mut slot, .. } = sought;
         // A new text, which nobody sees yet.
         let mut mine = None;

@@ -6,7 +6,7 @@ use std::io;
 
 use tanto_ninja::disk::{Disk, Mtime, RealDisk, VirtualDisk};
 use tanto_ninja::explain::Explanations;
-use tanto_ninja::graph::{Graph, NodeId};
+use tanto_ninja::graph::{Arena, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
@@ -146,7 +146,7 @@ impl Disk for Watched {
         self.at_once = paths.len();
         paths.iter().map(|path| self.mtime(path).ok()).collect()
     }
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         self.disk.read(path)
     }
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
@@ -164,8 +164,8 @@ impl Disk for Watched {
 fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ahead: LookAhead) -> String {
     let text = VirtualDisk::new();
     text.put("build.ninja", manifest);
-    let arena = bumpalo::Bump::new();
-    let mut graph = load::load(&arena, &mut text.clone(), b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
+    let arena = Arena::new();
+    let mut graph = load::load(&arena, &text.clone(), b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
     for (out, ins) in logged {
         let ins: Vec<NodeId> = ins.iter().map(|path| graph.intern(path.as_bytes())).collect();
@@ -243,8 +243,8 @@ fn real_files_on_threads_are_the_same_and_so_is_the_first_error() {
 #[test]
 fn after_a_reset_nothing_is_known() {
     let mut disk = VirtualDisk::new();
-    let arena = bumpalo::Bump::new();
-    let mut graph = Graph::new(&arena);
+    let arena = Arena::new();
+    let mut graph = arena.empty();
     let file = graph.intern(b"file");
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
     let files = disk.clone();

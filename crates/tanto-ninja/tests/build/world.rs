@@ -172,8 +172,8 @@ fn put_manifest(disk: &VirtualDisk, manifest: &str) {
 fn load(disk: &VirtualDisk) -> Graph<'static> {
     // Lives as long as the test; so do all texts that the graph holds.
     let arena = Box::leak(Box::default());
-    let mut disk = disk.clone();
-    load::load(arena, &mut disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a sound manifest")
+    let disk = disk.clone();
+    load::load(arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a sound manifest")
 }
 
 /// Runs a command, a moment after what happened last. Its parts stand between semicolons: `make FILES` writes them,
