@@ -9,7 +9,6 @@
 mod intern;
 mod pieces;
 mod slots;
-mod steps;
 mod table;
 
 pub use intern::{Interner, Writer};

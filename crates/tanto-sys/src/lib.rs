@@ -15,7 +15,6 @@ pub mod map;
 pub mod memory;
 pub mod plain;
 pub mod poll;
-pub mod prefetch;
 pub mod process;
 pub mod signals;
 pub mod stat;

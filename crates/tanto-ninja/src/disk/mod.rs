@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bumpalo::Bump;
 use tanto_sys::file;
 use tanto_sys::threads::Threads;
 
@@ -10,7 +11,7 @@ use tanto_sys::threads::Threads;
 pub type Mtime = i64;
 
 /// What a build asks of a file system. `path` is bytes, relative to the build directory.
-pub trait Disk: Sync {
+pub trait Disk {
     /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
     /// As `mtime`, for many files; `None` where that is an error. A disk that can ask on several threads does.
@@ -19,14 +20,15 @@ pub trait Disk: Sync {
         paths.iter().map(|path| self.mtime(path).ok()).collect()
     }
     /// The whole content. A missing file is `ErrorKind::NotFound`.
-    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>>;
-    /// The text of a manifest; one longer than `limit` bytes is `EFBIG`. Several threads may ask.
-    fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
+    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>>;
+    /// As `read`, but into an arena, without a copy on the way where that can be spared; a file longer than `limit`
+    /// bytes is `EFBIG`.
+    fn read_into<'t>(&mut self, path: &[u8], arena: &'t Bump, limit: u64) -> io::Result<&'t [u8]> {
         let content = self.read(path)?;
         if content.len() as u64 > limit {
             return Err(file::too_large());
         }
-        Ok(Source::in_memory(content))
+        Ok(arena.alloc_slice_copy(&content))
     }
     /// Creates or replaces the file.
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
@@ -37,9 +39,7 @@ pub trait Disk: Sync {
 }
 
 mod real;
-mod source;
 mod virtual_disk;
 
 pub use real::RealDisk;
-pub use source::Source;
 pub use virtual_disk::VirtualDisk;

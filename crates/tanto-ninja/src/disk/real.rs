@@ -2,10 +2,11 @@
 
 use std::io;
 
+use bumpalo::Bump;
 use tanto_sys::threads::Threads;
 use tanto_sys::{file, stat};
 
-use super::{Disk, Mtime, Source};
+use super::{Disk, Mtime};
 
 /// The files below the current directory, and elsewhere.
 #[derive(Clone, Copy, Default, Debug)]
@@ -20,12 +21,12 @@ impl Disk for RealDisk {
         stat::mtimes(paths, threads)
     }
 
-    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
         file::read(path)
     }
 
-    fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
-        Source::open(path, limit)
+    fn read_into<'t>(&mut self, path: &[u8], arena: &'t Bump, limit: u64) -> io::Result<&'t [u8]> {
+        Ok(file::read_into(path, limit, |length| arena.alloc_slice_fill_copy(length, 0))?)
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {

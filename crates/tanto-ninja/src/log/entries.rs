@@ -15,7 +15,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 
 use crate::disk::Mtime;
-use crate::log::hash::rapid as hash;
+use crate::graph::hash;
 
 /// The oldest version whose entries are read.
 const OLDEST: u32 = 5;
