@@ -5,11 +5,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use bumpalo::Bump;
 use tanto_ninja::bindings::Escape;
 use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::disk::{Disk, Mtime};
-use tanto_ninja::graph::Graph;
+use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 
@@ -150,7 +149,7 @@ impl Disk for Files<'_> {
         Ok(self.read(path).is_ok().into())
     }
 
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let found = self.0.iter().find(|(name, _)| *name == path);
         found.map(|(_, content)| content.to_vec()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -170,13 +169,13 @@ impl Disk for Files<'_> {
 
 /// A manifest that is taken has a sound graph, whose variables can be asked for; else the error says something.
 fn manifest(input: &[u8], _: &Path) {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let files = [
         (b"build.ninja".as_slice(), input),
         (b"a.ninja", b"a = $flags\nrule included\n  command = $a $in\n"),
         (b"b.ninja", b"rule cc\n  command = $flags $in\nbuild inner: cc a.c\n"),
     ];
-    let loaded = load(&arena, &mut Files(&files), b"build.ninja", LoadOptions::default(), &mut |_| ());
+    let loaded = load(&arena, &Files(&files), b"build.ninja", LoadOptions::default(), &mut |_| ());
     let graph = match loaded {
         Ok(graph) => graph,
         Err(error) => return assert!(!error.text.is_empty()),
@@ -219,10 +218,10 @@ build dd: r scan
 
 /// What is added to the graph leaves it sound, and is there.
 fn dyndep(input: &[u8], _: &Path) {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let files = [(b"build.ninja".as_slice(), DYNDEP_USERS), (b"dd", input)];
     let options = LoadOptions::default();
-    let mut graph = load(&arena, &mut Files(&files), b"build.ninja", options, &mut |_| ()).expect("it is sound");
+    let mut graph = load(&arena, &Files(&files), b"build.ninja", options, &mut |_| ()).expect("it is sound");
     let file = graph.lookup(b"dd").expect("it is an input");
     let users: Vec<_> = graph.edge_ids().filter(|&id| graph.edge(id).dyndep == Some(file)).collect();
     assert_eq!(users.len(), 2);
@@ -294,15 +293,15 @@ fn records(log: &DepsLog, graph: &Graph<'_>) -> Vec<Record> {
 fn deps(input: &[u8], scratch: &Path) {
     fill(scratch, input);
     let path = scratch.as_os_str().as_bytes();
-    let arena = Bump::new();
-    let mut graph = Graph::new(&arena);
+    let arena = Arena::new();
+    let mut graph = arena.empty();
     let Ok((mut log, _)) = DepsLog::load(path, &mut graph) else { return };
     let mut before = records(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let (output, dependency) = (graph.intern(b"added"), graph.intern(b"added.h"));
     log.open(&mut graph).expect("the log can be opened");
     log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
-    let mut graph = Graph::new(&arena);
+    let mut graph = arena.empty();
     let (after, _) = DepsLog::load(path, &mut graph).expect("what was written can be read");
     before.retain(|(output, ..)| output != b"added");
     before.push((b"added".to_vec(), 5, vec![b"added.h".to_vec()]));

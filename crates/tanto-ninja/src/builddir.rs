@@ -41,10 +41,10 @@ pub fn is_dead(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &m
 
 #[cfg(test)]
 mod tests {
-    use bumpalo::Bump;
 
     use super::*;
     use crate::disk::VirtualDisk;
+    use crate::graph::Arena;
 
     #[test]
     fn files_lie_in_it() {
@@ -57,8 +57,8 @@ mod tests {
         let mut disk = VirtualDisk::new();
         disk.put("build.ninja", "rule r\n  command = x\nbuild made: r used\n");
         disk.put("there", "");
-        let arena = Bump::new();
-        let loaded = crate::load::load(&arena, &mut disk, b"build.ninja", Default::default(), &mut |_| {});
+        let arena = Arena::new();
+        let loaded = crate::load::load(&arena, &disk, b"build.ninja", Default::default(), &mut |_| {});
         let graph = loaded.unwrap();
         let mut errors = Vec::new();
         let mut dead = |output: &[u8]| is_dead(&graph, &mut disk, output, &mut errors);

@@ -38,7 +38,7 @@ pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
 pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[EdgeId]) -> Result<Vec<Update>> {
     graph.dyndep_is_read(file);
     let path = graph.path(file);
-    let text = load::read(graph.arena, disk, path)?;
+    let text = graph.arena.alloc_slice_copy(&load::read(disk, path)?);
     let (mut mentioned, lost) = parse(graph, path, text)?;
     let mut updates = Vec::with_capacity(users.len());
     for user in users {
@@ -131,7 +131,7 @@ impl<'t> Parser<'_, 't> {
     /// No variable has a value here.
     fn value(&self, raw: Raw<'t>) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        append_value(raw, &mut value, |_| None)?;
+        append_value(raw.text, &mut value, |_| None)?;
         Ok(value)
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use tanto_sys::memory::Frozen;
+use tanto_sys::prefetch;
 
 pub use blocks::{BLOCK, Blocks, sum};
 
@@ -87,6 +88,20 @@ impl<T: Pod> Slab<T> {
             Kind::Mapped(part) => {
                 let bytes = part.bytes::<T>(at..at.wrapping_add(1));
                 if bytes.is_empty() { T::zeroed() } else { bytemuck::pod_read_unaligned(bytes) }
+            }
+        }
+    }
+
+    /// Asks for the memory of one that will be needed soon. If there is none, nothing happens.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        match &self.0 {
+            Kind::Owned(items) => items.get(at).into_iter().for_each(prefetch::to_read),
+            Kind::Frozen(words) => {
+                bytemuck::cast_slice::<u64, T>(words).get(at).into_iter().for_each(prefetch::to_read)
+            }
+            Kind::Mapped(part) => {
+                part.blocks.prefetch(part.range.start.saturating_add(at.saturating_mul(size_of::<T>())))
             }
         }
     }

@@ -9,6 +9,7 @@
 mod intern;
 mod pieces;
 mod slots;
+mod steps;
 mod table;
 
 pub use intern::{Interner, Writer};

@@ -15,6 +15,7 @@ pub mod map;
 pub mod memory;
 pub mod plain;
 pub mod poll;
+pub mod prefetch;
 pub mod process;
 pub mod signals;
 pub mod stat;

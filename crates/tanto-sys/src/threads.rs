@@ -1,6 +1,8 @@
 //! How many threads may share a piece of work. Does not know the work.
 
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// What the user allows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -25,9 +27,45 @@ impl Threads {
     }
 }
 
+/// Does `work` with each item, on no more than `threads` threads, the caller's among them. The results come in the order
+/// of the items. Where a thread cannot be started, the others do its share.
+pub fn each<I: Send, R: Send>(threads: usize, items: Vec<I>, work: impl Fn(I) -> R + Sync) -> Vec<R> {
+    if threads <= 1 || items.len() <= 1 {
+        return items.into_iter().map(work).collect();
+    }
+    let others = threads.min(items.len()) - 1;
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    let items = Mutex::new(items.into_iter().enumerate());
+    let share = || {
+        loop {
+            let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, item)) = next else { return };
+            let result = work(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..others {
+            let _ = thread::Builder::new().spawn_scoped(scope, share);
+        }
+        share();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        for threads in [0, 1, 2, 5] {
+            let squares = each(threads, (0..100).collect(), |number: u32| number * number);
+            assert!(squares.into_iter().eq((0..100).map(|number| number * number)), "{threads}");
+        }
+    }
 
     #[test]
     fn nobody_needs_more_than_fit() {

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use bumpalo::Bump;
 use tanto_sys::file;
 use tanto_sys::threads::Threads;
 
@@ -11,7 +10,7 @@ use tanto_sys::threads::Threads;
 pub type Mtime = i64;
 
 /// What a build asks of a file system. `path` is bytes, relative to the build directory.
-pub trait Disk {
+pub trait Disk: Sync {
     /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
     /// As `mtime`, for many files; `None` where that is an error. A disk that can ask on several threads does.
@@ -20,15 +19,14 @@ pub trait Disk {
         paths.iter().map(|path| self.mtime(path).ok()).collect()
     }
     /// The whole content. A missing file is `ErrorKind::NotFound`.
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>>;
-    /// As `read`, but into an arena, without a copy on the way where that can be spared; a file longer than `limit`
-    /// bytes is `EFBIG`.
-    fn read_into<'t>(&mut self, path: &[u8], arena: &'t Bump, limit: u64) -> io::Result<&'t [u8]> {
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>>;
+    /// The text of a manifest; one longer than `limit` bytes is `EFBIG`. Several threads may ask.
+    fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
         let content = self.read(path)?;
         if content.len() as u64 > limit {
             return Err(file::too_large());
         }
-        Ok(arena.alloc_slice_copy(&content))
+        Ok(Source::in_memory(content))
     }
     /// Creates or replaces the file.
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
@@ -39,7 +37,9 @@ pub trait Disk {
 }
 
 mod real;
+mod source;
 mod virtual_disk;
 
 pub use real::RealDisk;
+pub use source::Source;
 pub use virtual_disk::VirtualDisk;

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use bumpalo::Bump;
 use tanto_sys::threads::Threads;
 use tanto_sys::{file, stat};
 
-use super::{Disk, Mtime};
+use super::{Disk, Mtime, Source};
 
 /// The files below the current directory, and elsewhere.
 #[derive(Clone, Copy, Default, Debug)]
@@ -21,12 +20,12 @@ impl Disk for RealDisk {
         stat::mtimes(paths, threads)
     }
 
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         file::read(path)
     }
 
-    fn read_into<'t>(&mut self, path: &[u8], arena: &'t Bump, limit: u64) -> io::Result<&'t [u8]> {
-        Ok(file::read_into(path, limit, |length| arena.alloc_slice_fill_copy(length, 0))?)
+    fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
+        Source::open(path, limit)
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {

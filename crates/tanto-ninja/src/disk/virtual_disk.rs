@@ -1,10 +1,9 @@
 //! Files in memory with a clock that moves only when told, for tests. Does not know directories: any path can be
 //! written.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, Mtime};
 
@@ -15,18 +14,18 @@ struct File {
 
 #[derive(Default)]
 struct Inner {
-    files: RefCell<BTreeMap<Vec<u8>, File>>,
-    refused: RefCell<BTreeSet<Vec<u8>>>,
-    now: Cell<Mtime>,
+    files: BTreeMap<Vec<u8>, File>,
+    refused: BTreeSet<Vec<u8>>,
+    now: Mtime,
 }
 
 /// A handle; its clones see the same files, so that a test's commands can change what a build is looking at.
 #[derive(Clone)]
-pub struct VirtualDisk(Rc<Inner>);
+pub struct VirtualDisk(Arc<Mutex<Inner>>);
 
 impl Default for VirtualDisk {
     fn default() -> Self {
-        let disk = VirtualDisk(Rc::default());
+        let disk = VirtualDisk(Arc::default());
         disk.tick();
         disk
     }
@@ -38,63 +37,71 @@ impl VirtualDisk {
         Self::default()
     }
 
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Moves the clock by 1 ns and says what it shows now.
     pub fn tick(&self) -> Mtime {
-        self.0.now.set(self.0.now.get() + 1);
-        self.0.now.get()
+        let mut inner = self.lock();
+        inner.now += 1;
+        inner.now
     }
 
     /// Creates or replaces a file, with the clock's time.
     pub fn put(&self, path: &str, content: &str) {
-        let file = File { mtime: self.0.now.get(), content: content.into() };
-        self.0.files.borrow_mut().insert(path.into(), file);
+        let mut inner = self.lock();
+        let file = File { mtime: inner.now, content: content.into() };
+        inner.files.insert(path.into(), file);
     }
 
     /// Sets a file's time to the clock's; makes it if need be.
     pub fn touch(&self, path: &str) {
-        let mut files = self.0.files.borrow_mut();
+        let mut inner = self.lock();
+        let now = inner.now;
         let fresh = || File { mtime: 0, content: Vec::new() };
-        files.entry(path.into()).or_insert_with(fresh).mtime = self.0.now.get();
+        inner.files.entry(path.into()).or_insert_with(fresh).mtime = now;
     }
 
     /// Deletes a file, if it is there.
     pub fn delete(&self, path: &str) {
-        self.0.files.borrow_mut().remove(path.as_bytes());
+        self.lock().files.remove(path.as_bytes());
     }
 
     /// From now on a build cannot write this file.
     pub fn refuse(&self, path: &str) {
-        self.0.refused.borrow_mut().insert(path.into());
+        self.lock().refused.insert(path.into());
     }
 
     /// Is the file there?
     pub fn has(&self, path: &str) -> bool {
-        self.0.files.borrow().contains_key(path.as_bytes())
+        self.lock().files.contains_key(path.as_bytes())
     }
 
     /// The names of all files, in order.
     pub fn names(&self) -> Vec<String> {
-        self.0.files.borrow().keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        self.lock().files.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
 }
 
 impl Disk for VirtualDisk {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
-        Ok(self.0.files.borrow().get(path).map_or(0, |file| file.mtime))
+        Ok(self.lock().files.get(path).map_or(0, |file| file.mtime))
     }
 
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
-        let files = self.0.files.borrow();
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let inner = self.lock();
         // The machine's own error, so that messages read as they do on a real disk.
-        files.get(path).map(|file| file.content.clone()).ok_or_else(|| io::Error::from_raw_os_error(2))
+        inner.files.get(path).map(|file| file.content.clone()).ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
-        if self.0.refused.borrow().contains(path) {
+        let mut inner = self.lock();
+        if inner.refused.contains(path) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let file = File { mtime: self.0.now.get(), content: content.into() };
-        self.0.files.borrow_mut().insert(path.into(), file);
+        let file = File { mtime: inner.now, content: content.into() };
+        inner.files.insert(path.into(), file);
         Ok(())
     }
 
@@ -103,6 +110,6 @@ impl Disk for VirtualDisk {
     }
 
     fn remove(&mut self, path: &[u8]) -> io::Result<bool> {
-        Ok(self.0.files.borrow_mut().remove(path).is_some())
+        Ok(self.lock().files.remove(path).is_some())
     }
 }

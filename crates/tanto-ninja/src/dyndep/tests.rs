@@ -1,10 +1,10 @@
 //! Tests of dyndep files: what they add to a graph, and what is refused.
 
-use bumpalo::Bump;
 use tanto_testing::each_variant;
 
 use super::*;
 use crate::bindings::Escape;
+use crate::graph::Arena;
 use crate::load::LoadOptions;
 use crate::load::tests::Files;
 
@@ -21,10 +21,10 @@ build stranger: t
 const VERSION: &str = "ninja_dyndep_version = 1\n";
 
 /// The graph of a manifest, and the dyndep file `dd` applied to it.
-fn apply_to<'t>(arena: &'t Bump, manifest: &str, dyndep: &[u8]) -> (Graph<'t>, Result<Vec<Update>>) {
+fn apply_to<'t>(arena: &'t Arena, manifest: &str, dyndep: &[u8]) -> (Graph<'t>, Result<Vec<Update>>) {
     let mut files = Files::of(&[("build.ninja", manifest)]);
     files.0.insert(b"dd".into(), dyndep.into());
-    let mut graph = crate::load::load(arena, &mut files, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
+    let mut graph = crate::load::load(arena, &files, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
     let file = graph.lookup(b"dd").unwrap();
     assert!(graph.dyndep_pending(file));
     let users: Vec<EdgeId> = graph.edge_ids().filter(|&edge| graph.edge(edge).dyndep == Some(file)).collect();
@@ -35,7 +35,7 @@ fn apply_to<'t>(arena: &'t Bump, manifest: &str, dyndep: &[u8]) -> (Graph<'t>, R
 
 #[track_caller]
 fn refuse(statements: &str, why: &str) {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let (_, updates) = apply_to(&arena, MANIFEST, [VERSION, statements].concat().as_bytes());
     assert_eq!(updates.unwrap_err().to_string(), why, "of {statements:?}");
 }
@@ -46,7 +46,7 @@ fn paths(graph: &Graph<'_>, nodes: &[NodeId]) -> Vec<String> {
 
 #[test]
 fn new_inputs_come_before_order_only_ones() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "ninja_dyndep_version = 1.0\nbuild out | ./new: dyndep | a//b c\nbuild out2: dyndep\n  restat = 1\n";
     let (graph, updates) = apply_to(&arena, MANIFEST, text.as_bytes());
     let updates = updates.unwrap();
@@ -71,7 +71,7 @@ fn new_inputs_come_before_order_only_ones() {
 #[test]
 fn restat_is_the_whole_files_where_the_edge_has_no_binding() {
     let manifest = "rule t\n  command = t\n  dyndep = $in\nbuild a: t dd\nbuild b: t c\n  dyndep =\n";
-    let arena = Bump::new();
+    let arena = Arena::new();
     let (graph, updates) = apply_to(&arena, manifest, b"ninja_dyndep_version=1\nbuild a: dyndep\n  restat = 1\n");
     updates.unwrap();
     assert!(graph.flag(EdgeId(0), b"restat").unwrap());
@@ -104,12 +104,12 @@ fn the_version_comes_first() {
         ),
     ];
     for (text, why) in cases {
-        let arena = Bump::new();
+        let arena = Arena::new();
         let (_, updates) = apply_to(&arena, MANIFEST, text.as_bytes());
         assert_eq!(updates.unwrap_err().to_string(), why, "of {text:?}");
     }
     for text in ["1", "1-extra", "1.0", "1.0-extra", "1\r", "${x}1"] {
-        let arena = Bump::new();
+        let arena = Arena::new();
         let text = format!("\n# c\r\n\r\nninja_dyndep_version = {text}\nbuild out: dyndep\nbuild out2: dyndep\n");
         apply_to(&arena, MANIFEST, text.as_bytes()).1.unwrap();
     }
@@ -168,7 +168,7 @@ fn statements_and_edges_must_match() {
 #[test]
 fn an_edge_that_names_the_file_twice_gets_its_outputs_twice() {
     let manifest = "rule t\n  command = t\nbuild a: t dd dd\n  dyndep = dd\n";
-    let arena = Bump::new();
+    let arena = Arena::new();
     let (_, updates) = apply_to(&arena, manifest, b"ninja_dyndep_version=1\nbuild a | b: dyndep\n");
     assert_eq!(updates.unwrap_err().to_string(), "multiple rules generate b");
     let (_, updates) = apply_to(&arena, manifest, b"ninja_dyndep_version=1\nbuild a: dyndep | b\n");
@@ -200,7 +200,7 @@ fn no_text_makes_it_panic() {
         "# x\nninja_dyndep_version = 1.0\r\nbuild out: dyndep\r\nbuild out2 | x y: dyndep | ${z}a\r\n",
     ];
     each_variant(&seeds, b"$ \n\r:|\t{}a#=\0", 5_000, |text| {
-        let arena = Bump::new();
+        let arena = Arena::new();
         drop(apply_to(&arena, MANIFEST, text));
     });
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use tanto_sys::map::Map;
+use tanto_sys::prefetch;
 
 use crate::log::hash::rapid;
 
@@ -76,6 +77,12 @@ impl Blocks {
             work();
         });
         !self.is_damaged()
+    }
+
+    /// Asks for the memory of this byte, checked or not.
+    #[inline]
+    pub(super) fn prefetch(&self, at: usize) {
+        self.map.get(at).into_iter().for_each(prefetch::to_read);
     }
 
     /// Are these bytes covered?

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::lexer::{Raw, simple_name_end};
+use super::lexer::simple_name_end;
 use crate::error::{Error, Result};
 
 /// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
@@ -76,11 +76,11 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
 
 /// Appends the value of a raw text, whose variables stand for what `look_up` says, or for nothing.
 pub(crate) fn append_value<'v>(
-    raw: Raw<'_>,
+    raw: &[u8],
     value: &mut Vec<u8>,
     look_up: impl Fn(&[u8]) -> Option<&'v [u8]>,
 ) -> Result<()> {
-    for piece in Pieces(raw.text) {
+    for piece in Pieces(raw) {
         match piece {
             Piece::Text(text) => value.extend_from_slice(text),
             Piece::Variable(name) => {

@@ -1,6 +1,8 @@
 //! The bytes of a manifest (or dyndep file) to tokens, names and raw values. Does not know what they mean.
 
-use memchr::{memchr, memchr3};
+use std::ops::Range;
+
+use memchr::{memchr, memchr2, memchr3};
 
 use crate::error::{Error, Result};
 use crate::graph::Text;
@@ -81,6 +83,9 @@ const LONGEST_PREFIX: usize = 1023;
 #[derive(Clone, Copy)]
 pub(crate) struct Lexer<'t> {
     file: Text<'t>,
+    /// All of the file, for messages.
+    whole: Text<'t>,
+    /// What is read, from the file's beginning to where this lexer's part ends.
     text: Text<'t>,
     at: usize,
     /// Where the last token began: what errors point at.
@@ -91,17 +96,33 @@ impl<'t> Lexer<'t> {
     /// Begins at the first byte. A NUL ends the text, as it does for ninja.
     pub(crate) fn new(file: Text<'t>, text: Text<'t>) -> Self {
         let end = memchr(0, text).unwrap_or(text.len());
-        Lexer { file, text: &text[..end], at: 0, last: 0 }
+        Self::of_part(file, text, 0..end)
     }
 
-    /// The name of the file, for messages.
-    pub(crate) fn file(&self) -> Text<'t> {
-        self.file
+    /// Begins and ends within a text. The part has no NUL in it, and what is behind it is another statement or a NUL.
+    pub(crate) fn of_part(file: Text<'t>, whole: Text<'t>, part: Range<usize>) -> Self {
+        Lexer { file, whole, text: &whole[..part.end], at: part.start, last: part.start }
     }
 
-    /// The whole text.
-    pub(crate) fn text(&self) -> Text<'t> {
-        self.text
+    /// A part of the text.
+    pub(crate) fn text(&self, part: Range<usize>) -> Text<'t> {
+        &self.text[part]
+    }
+
+    /// How far it has read, in bytes from the file's beginning.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Where the last token began.
+    pub(crate) fn last(&self) -> usize {
+        self.last
+    }
+
+    /// Where in the file a part of its text is.
+    pub(crate) fn range_of(&self, part: Text<'t>) -> Range<usize> {
+        let start = self.offset_of(part);
+        start..start + part.len()
     }
 
     fn byte(&self, at: usize) -> u8 {
@@ -329,15 +350,16 @@ impl<'t> Lexer<'t> {
     }
 
     fn place(&self, at: usize) -> Place {
-        let before = &self.text[..at];
+        let before = &self.whole[..at];
         let start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
         Place { line: 1 + memchr::memchr_iter(b'\n', before).count(), start, column: at - start }
     }
 
     /// Shows a line, or as much of it as can be read at a glance, and a caret; nothing if the line is empty.
     fn show(&self, place: &Place, text: &mut Vec<u8>) {
-        let line = &self.text[place.start..];
-        let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
+        let line = &self.whole[place.start..];
+        // As in all of ninja, the text ends where a NUL is.
+        let line = &line[..memchr2(b'\n', 0, line).unwrap_or(line.len())];
         if line.is_empty() {
             return;
         }

@@ -7,6 +7,7 @@ use super::*;
 use crate::bindings::Escape;
 use crate::disk::Mtime;
 use crate::graph::EdgeId;
+use crate::graph::{PoolId, ScopeId};
 use tanto_testing::each_variant;
 
 /// Files in memory, for reading.
@@ -24,7 +25,7 @@ impl Disk for Files {
         Ok(i64::from(self.0.contains_key(path)))
     }
 
-    fn read(&mut self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         self.0.get(path).cloned().ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 
@@ -43,19 +44,19 @@ impl Disk for Files {
 }
 
 /// Loads `text` as the file `input`, among others.
-fn try_load<'t>(arena: &'t Bump, text: &[u8], others: &[(&str, &str)]) -> Result<Graph<'t>> {
+fn try_load<'t>(arena: &'t Arena, text: &[u8], others: &[(&str, &str)]) -> Result<Graph<'t>> {
     let mut files = Files::of(others);
     files.0.insert(b"input".into(), text.into());
-    load(arena, &mut files, b"input", LoadOptions::default(), &mut |_| {})
+    load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})
 }
 
-fn try_load_text<'t>(arena: &'t Bump, text: &str) -> Result<Graph<'t>> {
+fn try_load_text<'t>(arena: &'t Arena, text: &str) -> Result<Graph<'t>> {
     try_load(arena, text.as_bytes(), &[])
 }
 
 #[track_caller]
 fn refuse(text: &str, why: &str) {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let error = try_load_text(&arena, text).err().expect("an error");
     assert_eq!(error.to_string(), why, "of {text:?}");
 }
@@ -70,7 +71,7 @@ fn paths(graph: &Graph<'_>, nodes: &[crate::graph::NodeId]) -> Vec<String> {
 
 #[test]
 fn a_build_statement_has_all_kinds_of_paths() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "rule c\n  command = c $in $out\nbuild a b | c: c d e | f || g h |@ i\n";
     let graph = try_load_text(&arena, text).unwrap();
     let edge = graph.edge(EdgeId(0));
@@ -81,7 +82,7 @@ fn a_build_statement_has_all_kinds_of_paths() {
     assert_eq!(paths(&graph, edge.order_only()), ["g", "h"]);
     assert_eq!(paths(&graph, edge.validations), ["i"]);
     assert_eq!(command(&graph, 0), "c d e a b");
-    assert!(graph.nodes.iter().all(|node| !node.generated_by_dep_loader));
+    assert!(graph.node_ids().all(|node| !graph.is_discovered(node)));
 }
 
 #[test]
@@ -120,8 +121,8 @@ fn includes_that_double_with_each_level_are_refused() {
         files.0.insert(level.to_string().into(), text.into());
     }
     files.0.insert("40".into(), "".into());
-    let arena = Bump::new();
-    let error = load(&arena, &mut files, b"0", LoadOptions::default(), &mut |_| {}).err().expect("an error");
+    let arena = Arena::new();
+    let error = load(&arena, &files, b"0", LoadOptions::default(), &mut |_| {}).err().expect("an error");
     assert!(error.to_string().contains("more than 1048576 includes"), "{error}");
 }
 
@@ -207,21 +208,21 @@ fn of_long_lines_the_part_around_the_place_is_shown() {
 
 #[test]
 fn variables_are_evaluated_where_they_stand_and_rules_at_the_end() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "x = 1\ny = $x$x\nrule c\n  command = $x $y ${y}z $$ $: $\n    end\nx = 2\nbuild a: c\n  z = $x\n  x = 3\nx = 4\n\
                 build b: c\n";
     let graph = try_load_text(&arena, text).unwrap();
     assert_eq!(command(&graph, 0), "3 11 11z $ : end");
     assert_eq!(command(&graph, 1), "4 11 11z $ : end");
-    let own = graph.edge(EdgeId(0)).bindings;
-    assert_eq!(own, [(&b"z"[..], &b"2"[..]), (b"x", b"3")]);
+    let own = |name: &[u8]| graph.binding(EdgeId(0), name, Escape::Shell).unwrap();
+    assert_eq!([own(b"z"), own(b"x")], [b"2", b"3"]);
     assert_eq!(graph.variable(ScopeId::TOP, b"y"), Some(&b"11"[..]));
     assert_eq!(graph.variable(ScopeId::TOP, b"z"), None);
 }
 
 #[test]
 fn paths_see_the_edges_variables_and_are_canonical() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = [RULES, "d = out\nbuild $d/a $x$ y $$: c .//b\n  x = ./x\n"].concat();
     let graph = try_load_text(&arena, &text).unwrap();
     assert_eq!(paths(&graph, graph.edge(EdgeId(0)).outs), ["out/a", "x y", "$"]);
@@ -231,7 +232,7 @@ fn paths_see_the_edges_variables_and_are_canonical() {
 
 #[test]
 fn a_rules_variables_may_name_each_other_but_not_themselves() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "rule c\n  command = $depfile $in_newline\n  depfile = $description.d\n  description = $out\nrule d\n  command \
                 = $deps\n  deps = $depfile\n  depfile = $deps\nbuild a b: c d e\nbuild f: d\n";
     let graph = try_load_text(&arena, text).unwrap();
@@ -243,7 +244,7 @@ fn a_rules_variables_may_name_each_other_but_not_themselves() {
 
 #[test]
 fn a_file_shadows_the_rules_of_edges_without_bindings() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "command = file\nrestat = 1\nrspfile = r\nrule c\n  command = rule\nbuild a: c\nbuild b: c\n  x = 1\n";
     let graph = try_load_text(&arena, text).unwrap();
     assert_eq!(command(&graph, 0), "file");
@@ -256,7 +257,7 @@ fn a_file_shadows_the_rules_of_edges_without_bindings() {
 
 #[test]
 fn the_hashed_command_has_the_response_files_content() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "rule c\n  command = c @$rspfile\n  rspfile = $out.rsp\n  rspfile_content = $in\nbuild a$ b: c d\n";
     let graph = try_load_text(&arena, text).unwrap();
     assert_eq!(graph.command_for_hash(EdgeId(0)).unwrap(), b"c @'a b'.rsp;rspfile=d");
@@ -265,7 +266,7 @@ fn the_hashed_command_has_the_response_files_content() {
 
 #[test]
 fn subninja_has_its_own_scope_and_include_has_not() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = [RULES, "x = 1\nsubninja s\ninclude i\nbuild a: c\nbuild b: d\n"].concat();
     let sub =
         "x = $x.2\nbuild e: c\nrule c\n  command = inner $x\nbuild f: c\nrule phony\n  command = no\nbuild g: phony\n";
@@ -278,7 +279,7 @@ fn subninja_has_its_own_scope_and_include_has_not() {
 
 #[test]
 fn errors_of_included_files_name_them() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let error = |text: &str, others: &[(&str, &str)]| {
         try_load(&arena, text.as_bytes(), others).err().expect("an error").to_string()
     };
@@ -291,18 +292,18 @@ fn errors_of_included_files_name_them() {
         error("include i x\n", &[("i", "")]),
         "input:1: expected newline, got identifier\ninclude i x\n          ^ near here"
     );
-    let missing = load(&arena, &mut Files::default(), b"input", LoadOptions::default(), &mut |_| {});
+    let missing = load(&arena, &Files::default(), b"input", LoadOptions::default(), &mut |_| {});
     assert_eq!(missing.err().unwrap().to_string(), "loading 'input': No such file or directory");
 }
 
 #[test]
 fn phony_edges_that_name_themselves() {
     let text = "build a: phony a b || a\nbuild c: phony d | c\n";
-    let mut files = Files::of(&[("input", text)]);
-    let arena = Bump::new();
+    let files = Files::of(&[("input", text)]);
+    let arena = Arena::new();
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.push(String::from_utf8_lossy(text).into_owned());
-    let graph = load(&arena, &mut files, b"input", LoadOptions::default(), &mut warn).unwrap();
+    let graph = load(&arena, &files, b"input", LoadOptions::default(), &mut warn).unwrap();
     assert_eq!(warnings, ["phony target 'a' names itself as an input; ignoring [-w phonycycle=warn]"]);
     assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["b"]);
     // Ninja does not count anew.
@@ -310,25 +311,25 @@ fn phony_edges_that_name_themselves() {
     assert!(graph.edge(EdgeId(0)).names_itself && !graph.edge(EdgeId(1)).names_itself);
     assert_eq!(paths(&graph, graph.edge(EdgeId(1)).ins), ["d", "c"]);
 
-    let options = LoadOptions { phony_cycle_is_error: true };
-    let graph = load(&arena, &mut files, b"input", options, &mut |_| panic!("no warning")).unwrap();
+    let options = LoadOptions { phony_cycle_is_error: true, ..LoadOptions::default() };
+    let graph = load(&arena, &files, b"input", options, &mut |_| panic!("no warning")).unwrap();
     assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["a", "b", "a"]);
 }
 
 #[test]
 fn pools() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "n = 3\npool p\n  depth = $n jobs\npool q\n  depth = x\nrule c\n  command = c\n  pool = p\nbuild a: c\nbuild b: \
                 c\n  pool = console\nbuild d: c\n  pool =\nbuild e: c\n  pool = $out\nbuild f: c\n  pool = q\n";
     let graph = try_load_text(&arena, text).unwrap();
-    let pools: Vec<_> = graph.edges.iter().map(|edge| edge.pool.0).collect();
+    let pools: Vec<_> = graph.edges().map(|edge| edge.pool.0).collect();
     assert_eq!(pools, [2, PoolId::CONSOLE.0, 0, 0, 3]);
-    assert_eq!((graph.pools[2].depth, graph.pools[3].depth), (3, 0));
+    assert_eq!((graph.pool_depth(PoolId(2)), graph.pool_depth(PoolId(3))), (3, 0));
 }
 
 #[test]
 fn dyndep_files_are_pending_inputs() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text =
         [RULES, "build a: c b || ./d\n  dyndep = d/../$x\n  x = d\nx = d\nbuild e: c d\n  dyndep = $x\n"].concat();
     let graph = try_load_text(&arena, &text.replace("d/../$x", "x/../d")).unwrap();
@@ -336,12 +337,12 @@ fn dyndep_files_are_pending_inputs() {
     assert_eq!(graph.edge(EdgeId(0)).dyndep, Some(file));
     assert_eq!(graph.edge(EdgeId(1)).dyndep, Some(file));
     assert!(graph.dyndep_pending(file));
-    assert_eq!(graph.nodes.iter().filter(|node| node.dyndep_pending).count(), 1);
+    assert_eq!(graph.node_ids().filter(|node| graph.dyndep_pending(*node)).count(), 1);
 }
 
 #[test]
 fn line_ends_blanks_comments_and_nul() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text =
         "# c\r\nrule c\r\n  # c\n  command = a b \r\n  description = $\r\n    d\r\n \t\n".replace(" \t\n", "  \n");
     let text = [&text, "x = not # a comment\n\nbuild a: c $\r\n  b\r\n\r\ndefault a\n\0junk"].concat();
@@ -349,12 +350,12 @@ fn line_ends_blanks_comments_and_nul() {
     assert_eq!(command(&graph, 0), "a b ");
     assert_eq!(graph.binding(EdgeId(0), b"description", Escape::Shell).unwrap(), b"d");
     assert_eq!(graph.variable(ScopeId::TOP, b"x"), Some(&b"not # a comment"[..]));
-    assert_eq!(paths(&graph, &graph.defaults), ["a"]);
+    assert_eq!(paths(&graph, graph.defaults()), ["a"]);
 }
 
 #[test]
 fn keywords_may_be_names() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let text = "rule build\n  command = b\nbuild subninja: build include default pool rule\ndefault subninja\n";
     let graph = try_load_text(&arena, text).unwrap();
     assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["include", "default", "pool", "rule"]);
@@ -362,7 +363,7 @@ fn keywords_may_be_names() {
 
 #[test]
 fn the_required_version_is_checked_at_once() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let error = try_load_text(&arena, "ninja_required_version = 1.99\nsyntax error\n").err().unwrap();
     assert!(error.fatal);
     assert!(try_load_text(&arena, "ninja_required_version = 1.3\n").is_ok());
@@ -383,7 +384,7 @@ fn words_that_are_nearly_right_are_known() {
 
 #[test]
 fn values_have_a_limit() {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let doubling = "a = $a$a$a$a\n".repeat(15);
     let error = try_load_text(&arena, &["a = x\n", &doubling].concat()).err().unwrap();
     assert_eq!(
@@ -400,7 +401,7 @@ fn no_text_makes_it_panic() {
         "rule c\r\n  command = $depfile\r\n  depfile = $command\r\nbuild $$ $ $:: c\r\n  dyndep = $$\r\n",
     ];
     each_variant(&seeds, b"$ \n\r:|@\t{}a#=\0.", 3_000, |text| {
-        let arena = Bump::new();
+        let arena = Arena::new();
         if let Ok(graph) = try_load(&arena, text, &[]) {
             graph.edge_ids().for_each(|edge| drop(graph.command_for_hash(edge)));
         }

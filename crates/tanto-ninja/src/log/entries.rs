@@ -15,7 +15,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 
 use crate::disk::Mtime;
-use crate::graph::hash;
+use crate::log::hash::rapid as hash;
 
 /// The oldest version whose entries are read.
 const OLDEST: u32 = 5;

@@ -1,24 +1,23 @@
 //! Paths to numbers, on many threads. Does not know where the paths come from.
 
-use std::array;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use tanto_sys::prefetch;
+
 use super::pieces::{Growing, no_room};
 use super::slots::Slots;
+use super::steps::{self, Steps};
 use super::table::PathTable;
 use super::{Tags, halves, head, pair, words_for};
 use crate::graph::NodeId;
 
-/// Paths that are looked for side by side, so that the memory for one comes while the others are asked for.
-const GROUP: usize = 32;
+/// Paths that are looked for in one turn. After it, another thread may let the index grow.
+const TURN: usize = 256;
 
-/// Paths between two chances for another thread to let the index grow.
-const TURN: usize = 1024;
-
-/// Numbers that a thread takes at once. At least a group's.
-const IDS: usize = 64;
+/// Numbers that a thread takes at once: as many as it may need in a turn. It never has twice as many.
+const IDS: usize = TURN;
 
 /// Words of text that a thread takes at once: 64 KiB.
 const TEXT: usize = 8 << 10;
@@ -104,36 +103,25 @@ struct Sought {
     slot: usize,
 }
 
-impl Writer<'_> {
-    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. They are
-    /// not empty.
+impl<'i> Writer<'i> {
+    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. What is
+    /// empty is no path, and gets `NodeId::NONE`. Many at once cost less than each alone.
     pub fn intern_all(&mut self, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
         ids.reserve(paths.len());
-        for turn in paths.chunks(TURN) {
-            let mut slots = self.interner.slots();
-            for group in turn.chunks(GROUP) {
-                slots = self.with_ids(slots);
-                self.intern_group(&slots, group, ids);
-            }
+        for paths in paths.chunks(TURN) {
+            let slots = &self.slots();
+            let room = self.room.start;
+            steps::take(&mut Turn { writer: self, slots, room, ids }, paths);
         }
     }
 
-    /// Sees that there are numbers for a group, and that the index has room for all numbers that anybody has: so it
-    /// has room for all paths.
-    fn with_ids<'s>(&mut self, slots: RwLockReadGuard<'s, Slots>) -> RwLockReadGuard<'s, Slots>
-    where
-        Self: 's,
-    {
-        if self.ids.len() + self.more_ids.len() >= GROUP {
-            return slots;
+    /// The index, with room for all numbers that anybody has, and so for all paths; and numbers for a turn.
+    fn slots(&mut self) -> RwLockReadGuard<'i, Slots> {
+        if self.ids.len() + self.more_ids.len() < TURN {
+            self.take_ids();
         }
-        let taken = self.interner.spans.take(IDS);
-        let needed = taken.end as usize;
-        if self.ids.end == taken.start {
-            self.ids.end = taken.end;
-        } else {
-            self.more_ids = taken;
-        }
+        let needed = self.ids.end.max(self.more_ids.end) as usize;
+        let slots = self.interner.slots();
         if slots.room() >= needed {
             return slots;
         }
@@ -142,28 +130,22 @@ impl Writer<'_> {
         self.interner.slots()
     }
 
-    /// Each step asks for the memory of all paths before the next step needs it.
-    fn intern_group(&mut self, slots: &Slots, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
-        let mut sought = [Sought::default(); GROUP];
-        let sought = &mut sought[..paths.len()];
-        for (sought, path) in sought.iter_mut().zip(paths) {
-            sought.tag = self.interner.tags.of(path);
-            sought.slot = slots.first(sought.tag);
-        }
-        find(slots, sought);
-        let texts = &self.interner.text;
-        for sought in sought.iter().filter(|sought| sought.at != 0) {
-            std::hint::black_box(texts.from(sought.at)[0].load(Ordering::Relaxed));
-        }
-        for (sought, path) in sought.iter().zip(paths) {
-            let known = sought.at != 0 && self.interner.is_text(sought.at, path);
-            ids.push(if known { self.interner.id_at(sought.at) } else { self.enter(slots, *sought, path) });
+    /// Takes more numbers, of which there are none beside `ids`: more than that would be enough for a turn.
+    fn take_ids(&mut self) {
+        let taken = self.interner.spans.take(IDS);
+        if self.ids.end == taken.start {
+            self.ids.end = taken.end;
+        } else {
+            self.more_ids = taken;
         }
     }
 
     /// Goes on with the search, and ends it with a new number if need be.
-    #[cold]
+    #[inline(never)]
     fn enter(&mut self, slots: &Slots, sought: Sought, path: &[u8]) -> NodeId {
+        if path.is_empty() {
+            return NodeId::NONE;
+        }
         let Sought { tag, mut slot, .. } = sought;
         // A new text, which nobody sees yet.
         let mut mine = None;
@@ -227,21 +209,72 @@ impl Drop for Writer<'_> {
     }
 }
 
-/// Finds for each path the first slot that is free or has its tag.
-fn find(slots: &Slots, sought: &mut [Sought]) {
-    let firsts: [u64; GROUP] = array::from_fn(|number| match sought.get(number) {
-        Some(sought) => slots.at(sought.slot).load(Ordering::Relaxed),
-        None => 0,
-    });
-    for (sought, mut word) in sought.iter_mut().zip(firsts) {
-        while word != 0 && halves(word).1 != sought.tag {
-            sought.slot = slots.after(sought.slot);
-            word = slots.at(sought.slot).load(Ordering::Relaxed);
-        }
-        sought.at = halves(word).0;
+/// The paths that are looked for in one turn.
+struct Turn<'t, 'i> {
+    writer: &'t mut Writer<'i>,
+    slots: &'t Slots,
+    /// Where the text of the next new path will lie, most likely.
+    room: u32,
+    ids: &'t mut Vec<NodeId>,
+}
+
+impl Steps for Turn<'_, '_> {
+    type Place = Sought;
+
+    #[inline]
+    fn first(&mut self, path: &[u8]) -> Sought {
+        let tag = self.writer.interner.tags.of(path);
+        let slot = self.slots.first(tag);
+        prefetch::to_read(self.slots.at(slot));
+        Sought { tag, at: 0, slot }
     }
-    // What the words lead to was written before them.
-    fence(Ordering::Acquire);
+
+    #[inline]
+    fn second(&mut self, path: &[u8], sought: &mut Sought) {
+        sought.find(self.slots);
+        let text = &self.writer.interner.text;
+        let count = 1 + words_for(path.len());
+        if sought.at != 0 {
+            each_line(text.from(sought.at), count, prefetch::to_read);
+        } else {
+            prefetch::to_write(self.slots.at(sought.slot));
+            if self.room < self.writer.room.end {
+                each_line(text.from(self.room), count, prefetch::to_write);
+                self.room = self.room.saturating_add(count as u32);
+            }
+        }
+    }
+
+    #[inline]
+    fn third(&mut self, path: &[u8], sought: Sought) {
+        // What the slots lead to was written before them.
+        fence(Ordering::Acquire);
+        let interner = self.writer.interner;
+        let known = sought.at != 0 && interner.is_text(sought.at, path);
+        self.ids.push(if known { interner.id_at(sought.at) } else { self.writer.enter(self.slots, sought, path) });
+    }
+}
+
+impl Sought {
+    /// Finds the first slot that is free or has the tag.
+    #[inline]
+    fn find(&mut self, slots: &Slots) {
+        loop {
+            let (at, tag) = halves(slots.at(self.slot).load(Ordering::Relaxed));
+            self.at = at;
+            if at == 0 || tag == self.tag {
+                return;
+            }
+            self.slot = slots.after(self.slot);
+        }
+    }
+}
+
+/// One of the words in each line of memory in which the first `count` lie, as far as there are so many.
+#[inline]
+fn each_line(words: &[AtomicU64], count: usize, act: impl Fn(&AtomicU64)) {
+    let words = &words[..count.min(words.len())];
+    words.iter().step_by(8).chain(words.last()).for_each(act);
 }
 
 /// The words of a path: its bytes, and zeros after them, of which there is at least one.

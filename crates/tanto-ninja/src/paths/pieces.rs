@@ -157,6 +157,14 @@ impl Pieces {
         piece.slice(at - start..at - start + count)
     }
 
+    /// Asks for the memory of so many words from here, as far as there are so many in the piece.
+    #[inline]
+    pub(super) fn prefetch(&self, at: usize, count: usize) {
+        let (piece, start) = self.piece(at);
+        let last = (at - start).saturating_add(count.saturating_sub(1));
+        (at - start..last).step_by(8).chain([last]).for_each(|at| piece.prefetch(at));
+    }
+
     /// All words, in order.
     pub(super) fn all(&self) -> Vec<&[u64]> {
         let mut rest = self.count;

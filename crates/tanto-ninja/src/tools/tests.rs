@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use bumpalo::Bump;
 use tanto_testing::Scratch;
 
 use super::{Context, Ended, Options, TOOLS, find, list};
 use crate::disk::VirtualDisk;
+use crate::graph::Arena;
 use crate::load;
 use crate::log::{BuildLog, DepsLog, Entry};
 
@@ -46,10 +46,10 @@ impl Room {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let args: Vec<Vec<u8>> = words.map(|word| word.into()).collect();
-        let arena = Bump::new();
+        let arena = Arena::new();
         let mut disk = self.disk.clone();
         let options = load::LoadOptions::default();
-        let mut graph = load::load(&arena, &mut disk, b"build.ninja", options, &mut |_| {}).unwrap();
+        let mut graph = load::load(&arena, &disk, b"build.ninja", options, &mut |_| {}).unwrap();
         let mut build_log = BuildLog::in_memory(7);
         let entry = Entry { command_hash: 0, start_ms: 0, end_ms: 0, mtime: 0 };
         build_log.record(self.built.iter().map(|path| path.as_bytes()), entry).unwrap();

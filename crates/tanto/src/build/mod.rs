@@ -11,7 +11,6 @@ mod view;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use bumpalo::Bump;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_ninja::builddir;
@@ -19,7 +18,7 @@ use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
-use tanto_ninja::graph::Graph;
+use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_record::ninja::{NinjaView, Verbosity};
@@ -107,7 +106,7 @@ impl Invocation<'_> {
         }
         // The log counts from here, as ninja's does.
         self.clock = RealClock::start();
-        let arena = Bump::new();
+        let arena = Arena::new();
         let mut graph = self.load(&arena)?;
         if let Some(round) = self.tool_after_load(&mut graph)? {
             return Ok(round);
@@ -151,12 +150,13 @@ impl Invocation<'_> {
         closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
     }
 
-    fn load<'t>(&mut self, arena: &'t Bump) -> Step<Graph<'t>> {
-        let options = LoadOptions { phony_cycle_is_error: self.options.phony_cycle_is_error };
+    fn load<'t>(&mut self, arena: &'t Arena) -> Step<Graph<'t>> {
+        let options =
+            LoadOptions { phony_cycle_is_error: self.options.phony_cycle_is_error, threads: self.options.threads };
         let view = &mut self.view;
         let mut warn = |text: &[u8]| view.event(Event::Notice { level: Level::Warning, text });
         let manifest = &self.options.manifest;
-        let loading = || load::load(arena, &mut RealDisk, manifest, options, &mut warn);
+        let loading = || load::load(arena, &RealDisk, manifest, options, &mut warn);
         self.stats.time(".ninja parse", loading).map_err(|error| self.failed(&error))
     }
 

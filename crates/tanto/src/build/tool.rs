@@ -2,10 +2,9 @@
 
 use std::io::{self, BufWriter, ErrorKind};
 
-use bumpalo::Bump;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
-use tanto_ninja::graph::Graph;
+use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::ninja::Verbosity;
@@ -22,8 +21,8 @@ impl<'o> Invocation<'o> {
     /// to wait for its turn, the next round, which `Some` asks for.
     pub(super) fn tool_after_flags(&mut self) -> Step<Option<Round>> {
         let Some(call) = self.tool(When::AfterFlags) else { return Ok(None) };
-        let arena = Bump::new();
-        self.run_tool(call, &mut Graph::new(&arena), &no_logs()).map(Some)
+        let arena = Arena::new();
+        self.run_tool(call, &mut arena.empty(), &no_logs()).map(Some)
     }
 
     /// Runs the tool if the graph is all that it needs.

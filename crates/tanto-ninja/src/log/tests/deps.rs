@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bumpalo::Bump;
-
 use crate::disk::Mtime;
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Arena, Graph, NodeId};
 use crate::load::{self, LoadOptions};
 use crate::log::file::faults::limit_writes;
 use crate::log::{DepsLog, is_deps_entry_live};
@@ -37,13 +35,13 @@ struct Process<'t> {
 }
 
 impl<'t> Process<'t> {
-    fn load(arena: &'t Bump, space: &Space) -> (Self, Option<String>) {
-        let mut graph = Graph::new(arena);
+    fn load(arena: &'t Arena, space: &Space) -> (Self, Option<String>) {
+        let mut graph = arena.empty();
         let (log, warning) = DepsLog::load(&space.log(), &mut graph).expect("load");
         (Process { graph, log }, text(warning))
     }
 
-    fn open(arena: &'t Bump, space: &Space) -> Self {
+    fn open(arena: &'t Arena, space: &Space) -> Self {
         let (mut process, _) = Self::load(arena, space);
         process.log.open(&mut process.graph).expect("open");
         process
@@ -65,7 +63,7 @@ impl<'t> Process<'t> {
 
 /// What a new process sees.
 fn reloaded(space: &Space) -> Vec<(String, Mtime, Vec<String>)> {
-    let arena = Bump::new();
+    let arena = Arena::new();
     let (process, warning) = Process::load(&arena, space);
     assert_eq!(warning, None);
     process.all()
@@ -87,14 +85,14 @@ fn deps_record(words: &[u32]) -> Vec<u8> {
 }
 
 /// The graph of a manifest.
-fn graph_of<'t>(arena: &'t Bump, manifest: &'static [u8]) -> Graph<'t> {
-    let mut disk = Stub { mtime: None, content: manifest };
-    load::load(arena, &mut disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a manifest")
+fn graph_of<'t>(arena: &'t Arena, manifest: &'static [u8]) -> Graph<'t> {
+    let disk = Stub { mtime: None, content: manifest };
+    load::load(arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a manifest")
 }
 
 #[test]
 fn what_ninja_wrote_is_read() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     space.write(GOLDEN);
     let mut graph = graph_of(&arena, b"build all: phony a.h\n");
     let known = graph.lookup(b"a.h").expect("a node");
@@ -119,7 +117,7 @@ fn what_ninja_wrote_is_read() {
 
 #[test]
 fn what_ninja_wrote_is_written_again() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     let mut process = Process::open(&arena, &space);
     assert_eq!(space.names(), [""; 0], "the file comes with the first record");
     let headers = ["a.h", "sub/bb.h"];
@@ -137,7 +135,7 @@ fn what_ninja_wrote_is_written_again() {
 
 #[test]
 fn odd_records_come_back() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     let mut process = Process::open(&arena, &space);
     process.record("none", -1, &[]).expect("record");
     process.record("self", Mtime::MIN, &["self", "h", "self", "h"]).expect("record");
@@ -149,7 +147,7 @@ fn odd_records_come_back() {
 
 #[test]
 fn closing_makes_the_file() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     let (mut process, _) = Process::load(&arena, &space);
     process.log.close(&mut process.graph).expect("close");
     assert_eq!(space.names(), [""; 0], "not one that may not be written");
@@ -162,7 +160,7 @@ fn closing_makes_the_file() {
 
 #[test]
 fn what_is_not_opened_is_not_written() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     space.write(&GOLDEN[..GOLDEN.len() - 1]);
     let (mut process, warning) = Process::load(&arena, &space);
     assert_eq!(warning.as_deref(), Some("premature end of file; recovering"));
@@ -183,7 +181,7 @@ fn what_is_no_log_is_started_over() {
         (b"# ninjadeps\n\x01\0\0\0 and more", "deps log version change; rebuilding"),
     ];
     for (bytes, expected) in cases {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         space.write(bytes);
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.as_deref(), Some(*expected));
@@ -203,7 +201,7 @@ fn what_is_no_log_is_started_over() {
 #[test]
 fn a_log_cut_anywhere_keeps_its_whole_records() {
     for length in HEADER.len()..GOLDEN.len() {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         space.write(&GOLDEN[..length]);
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.is_some(), !ENDS.contains(&length), "{length}");
@@ -223,7 +221,7 @@ fn a_log_cut_anywhere_keeps_its_whole_records() {
 #[test]
 fn a_flipped_bit_harms_nothing_before_it() {
     for bit in 0..GOLDEN.len() * 8 {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         let mut bytes = GOLDEN.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
         space.write(&bytes);
@@ -265,7 +263,7 @@ fn hostile_records_end_the_log() {
         0x7fff_ffffu32.to_le_bytes().to_vec(),
     ];
     for (number, case) in cases.into_iter().enumerate() {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         // A good record behind it is not to be trusted: its ids may be meant for others.
         let behind = deps_record(&[0, 7, 0]);
         space.write(&[GOLDEN, &case, &behind].concat());
@@ -282,7 +280,7 @@ fn hostile_records_end_the_log() {
 #[test]
 fn rubbish_is_no_reason_to_fail() {
     for seed in 0..300 {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         let mut random = Seeded(seed);
         let mut bytes = HEADER.to_vec();
         for _ in 0..random.below(40) {
@@ -301,7 +299,7 @@ fn rubbish_is_no_reason_to_fail() {
 
 #[test]
 fn records_beyond_the_limit_are_refused() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     let mut process = Process::open(&arena, &space);
     process.record("a", 1, &["b"]).expect("record");
     let before = space.bytes();
@@ -317,7 +315,7 @@ fn records_beyond_the_limit_are_refused() {
 
 #[test]
 fn writers_learn_from_each_other() {
-    let (arenas, space) = ([Bump::new(), Bump::new()], Space::new());
+    let (arenas, space) = ([Arena::new(), Arena::new()], Space::new());
     let mut one = Process::open(&arenas[0], &space);
     let mut two = Process::open(&arenas[1], &space);
     one.record("a", 1, &["h"]).expect("record");
@@ -331,7 +329,7 @@ fn writers_learn_from_each_other() {
 
 #[test]
 fn a_record_goes_into_the_file_that_is_there_now() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     space.write(GOLDEN);
     let mut process = Process::open(&arena, &space);
     process.record("new", 1, &["a.h"]).expect("record");
@@ -359,11 +357,11 @@ fn a_record_goes_into_the_file_that_is_there_now() {
 
 #[test]
 fn a_log_that_another_process_has_only_begun_is_not_lost() {
-    let (arenas, space) = ([Bump::new(), Bump::new()], Space::new());
+    let (arenas, space) = ([Arena::new(), Arena::new()], Space::new());
     let mut writes = Process::open(&arenas[0], &space);
     // As the file is between its making and its first record.
     space.write(b"");
-    let mut graph = Graph::new(&arenas[1]);
+    let mut graph = arenas[1].empty();
     let (mut log, _) = DepsLog::load(&space.log(), &mut graph).expect("load");
     writes.record("a", 1, &["h"]).expect("record");
     log.open(&mut graph).expect("open");
@@ -374,7 +372,7 @@ fn a_log_that_another_process_has_only_begun_is_not_lost() {
 fn a_full_disk_is_reported_and_leaves_whole_records() {
     let written = path_record(b"new", 5).len() + path_record(b"z", 6).len() + deps_record(&[0; 5]).len();
     for room in 0..written {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         space.write(GOLDEN);
         let mut process = Process::open(&arena, &space);
         let before = process.all();
@@ -391,7 +389,7 @@ fn a_full_disk_is_reported_and_leaves_whole_records() {
 
 #[test]
 fn recompaction_keeps_what_a_deps_edge_makes() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     space.write(GOLDEN);
     let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n  how = gcc\nbuild x.o: cc\n";
     let mut graph = graph_of(&arena, rules);
@@ -412,7 +410,7 @@ fn recompaction_keeps_what_a_deps_edge_makes() {
 
 #[test]
 fn a_failed_recompaction_leaves_the_old_log() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     space.write(GOLDEN);
     for room in 0..HEADER.len() {
         let (mut process, _) = Process::load(&arena, &space);
@@ -429,7 +427,7 @@ fn a_failed_recompaction_leaves_the_old_log() {
 #[test]
 fn a_log_is_recompacted_when_most_of_it_is_void() {
     for (rounds, outputs, shrinks) in [(334, 3, true), (333, 3, false), (3, 500, false), (4, 500, true)] {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         let mut process = Process::open(&arena, &space);
         for round in 1..=rounds {
             for output in 0..outputs {
@@ -454,7 +452,7 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
 
 #[test]
 fn tools_do_nothing_where_there_is_no_log() {
-    let (arena, space) = (Bump::new(), Space::new());
+    let (arena, space) = (Arena::new(), Space::new());
     let (mut process, _) = Process::load(&arena, &space);
     process.log.recompact(&mut process.graph).expect("recompact");
     assert_eq!(space.names(), [""; 0]);
@@ -464,7 +462,7 @@ fn tools_do_nothing_where_there_is_no_log() {
 #[test]
 fn any_order_of_writers_gives_the_last_word_to_the_last() {
     for seed in 0..100 {
-        let (arena, space) = (Bump::new(), Space::new());
+        let (arena, space) = (Arena::new(), Space::new());
         let mut random = Seeded(seed);
         let mut processes = [(); 3].map(|()| Process::open(&arena, &space));
         let mut model = BTreeMap::new();
@@ -492,7 +490,7 @@ fn any_order_of_writers_gives_the_last_word_to_the_last() {
 fn writers_at_the_same_time_lose_nothing() {
     let space = Space::new();
     let write = |writer: i64| {
-        let arena = Bump::new();
+        let arena = Arena::new();
         let mut process = Process::open(&arena, &space);
         for round in 0..50 {
             process.record(&format!("{writer}/{round}"), writer, &["h", &format!("{round}.h")]).expect("record");

@@ -81,7 +81,7 @@ impl Disk for Stub {
     fn mtime(&mut self, _path: &[u8]) -> io::Result<Mtime> {
         self.mtime.ok_or_else(|| io::Error::from_raw_os_error(13))
     }
-    fn read(&mut self, _path: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, _path: &[u8]) -> io::Result<Vec<u8>> {
         Ok(self.content.to_vec())
     }
     fn write(&mut self, _path: &[u8], _content: &[u8]) -> io::Result<()> {

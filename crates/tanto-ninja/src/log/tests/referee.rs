@@ -3,9 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use bumpalo::Bump;
-
-use crate::graph::Graph;
+use crate::graph::Arena;
 use crate::log::{BuildLog, DepsLog};
 
 use super::Space;
@@ -45,8 +43,8 @@ fn a_ninja_takes_our_logs_for_its_own() {
         fs::write(space.0.at(name), content).expect("writing the tree");
     }
     run(&referee, &space, &[]);
-    let (arena, mut graph) = (Bump::new(), None);
-    let graph = graph.insert(Graph::new(&arena));
+    let (arena, mut graph) = (Arena::new(), None);
+    let graph = graph.insert(arena.empty());
     let (theirs, _) = BuildLog::load(&path(&space, ".ninja_log"), 7).expect("its log");
     let (their_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph).expect("its deps log");
     assert_eq!(theirs.entries().len(), 2);

@@ -1,0 +1,98 @@
+//! The text of a manifest and the state of the file that it was read from. Does not know what the text means.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use tanto_sys::file::{path, too_large};
+use tanto_sys::map::{Map, WORTH_MAPPING};
+use tanto_sys::version::Version;
+
+/// A manifest's text.
+pub struct Source {
+    text: Text,
+    version: Option<Version>,
+}
+
+enum Text {
+    Read(Vec<u8>),
+    /// The file stays open, so that its state can be asked for again.
+    Mapped(Map, File),
+}
+
+/// So often a file that changes while it is being read is read anew.
+const TRIES: usize = 8;
+
+impl Source {
+    /// Text that is in no file, or in one of which nothing more is known.
+    pub fn in_memory(text: Vec<u8>) -> Self {
+        Source { text: Text::Read(text), version: None }
+    }
+
+    /// Reads or maps the file; one longer than `limit` bytes is `EFBIG`.
+    pub(super) fn open(name: &[u8], limit: u64) -> io::Result<Self> {
+        for _ in 0..TRIES {
+            let mut file = File::open(path(name))?;
+            let version = Version::of(&file)?;
+            if version.size > limit {
+                return Err(too_large());
+            }
+            if version.is_regular
+                && version.size >= WORTH_MAPPING
+                && let Ok(map) = Map::new(&file, version.size)
+            {
+                return Ok(Source { text: Text::Mapped(map, file), version: Some(version) });
+            }
+            let mut text = Vec::with_capacity(version.size as usize + 1);
+            // A device or a pipe does not say its length.
+            (&mut file).take(limit + 1).read_to_end(&mut text)?;
+            if text.len() as u64 > limit {
+                return Err(too_large());
+            }
+            if !version.is_regular {
+                return Ok(Source::in_memory(text));
+            }
+            if text.len() as u64 == version.size && Version::of(&file)? == version {
+                return Ok(Source { text: Text::Read(text), version: Some(version) });
+            }
+        }
+        Err(io::Error::other("it changes while it is being read"))
+    }
+
+    /// The text, or what is left of it if somebody cut the file meanwhile.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.text {
+            Text::Read(text) => text,
+            Text::Mapped(map, _) => map.bytes(),
+        }
+    }
+
+    /// A part of the text will hardly be asked for again.
+    pub(crate) fn release(&self, part: std::ops::Range<usize>) {
+        if let Text::Mapped(map, _) = &self.text {
+            map.release(part);
+        }
+    }
+
+    /// Is the file what it was when it was opened?
+    pub(crate) fn is_unchanged(&self) -> bool {
+        match (&self.text, &self.version) {
+            (Text::Mapped(map, file), Some(version)) => {
+                !map.is_torn() && Version::of(file).is_ok_and(|now| now == *version)
+            }
+            _ => true,
+        }
+    }
+
+    /// The state of the file; None for what is in no regular file.
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// The text alone, copied if need be.
+    pub(crate) fn into_text(self) -> Vec<u8> {
+        match self.text {
+            Text::Read(text) => text,
+            Text::Mapped(map, _) => map.bytes().to_vec(),
+        }
+    }
+}

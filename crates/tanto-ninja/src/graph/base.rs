@@ -1,0 +1,201 @@
+//! What the manifests say, in flat arrays: made by a load, or mapped from a snapshot; never changed. Does not know how
+//! it was made, nor what joined the graph later.
+
+use super::Edge;
+use super::env::{self, Env};
+use super::late::{Manifests, Span};
+use crate::bindings::Cache;
+use crate::flat::Slab;
+use crate::paths::{Interner, PathTable};
+
+macro_rules! ids {
+    ($($(#[$about:meta])* $name:ident)*) => {$(
+        tanto_sys::plain! {
+            $(#[$about])*
+            #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+            pub struct $name(pub u32);
+        }
+
+        impl $name {
+            /// As an index into arrays.
+            #[inline]
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A file, by its canonical path.
+    NodeId
+    /// A build statement.
+    EdgeId
+    /// A rule. `RuleId::PHONY` is the builtin one.
+    RuleId
+    /// A pool. `PoolId::DEFAULT` is unlimited, `PoolId::CONSOLE` the builtin one of depth 1.
+    PoolId
+    /// A file's scope of variables and rules. Scope 0 is the top one.
+    ScopeId
+}
+
+impl NodeId {
+    /// No node.
+    pub(crate) const NONE: NodeId = NodeId(u32::MAX);
+}
+
+impl EdgeId {
+    /// No edge.
+    pub(crate) const NONE: EdgeId = EdgeId(u32::MAX);
+}
+
+impl RuleId {
+    /// The builtin rule `phony`.
+    pub const PHONY: RuleId = RuleId(0);
+}
+
+impl PoolId {
+    /// The pool without a name, for every edge that names none.
+    pub const DEFAULT: PoolId = PoolId(0);
+    /// The builtin pool `console`.
+    pub const CONSOLE: PoolId = PoolId(1);
+}
+
+impl ScopeId {
+    /// The scope of the manifest named by `-f`.
+    pub const TOP: ScopeId = ScopeId(0);
+}
+
+tanto_sys::plain! {
+    /// The paths of an edge and what else the dirty check asks of it.
+    #[derive(Default, Debug)]
+    pub(crate) struct EdgeShape {
+        /// Where in the id list its outputs begin; behind them come its inputs, then its validations.
+        pub(crate) first: u32,
+        pub(crate) outs: u32,
+        pub(crate) explicit_outs: u32,
+        pub(crate) ins: u32,
+        pub(crate) explicit_ins: u32,
+        pub(crate) order_only: u32,
+        pub(crate) validations: u32,
+        pub(crate) rule: u32,
+        pub(crate) pool: u32,
+        /// Which of the reserved variables it has bindings for, a bit each.
+        pub(crate) own: u16,
+        /// `NAMES_ITSELF` and so on.
+        pub(crate) flags: u16,
+    }
+}
+
+/// `Edge::names_itself`
+pub(crate) const NAMES_ITSELF: u16 = 1;
+/// It has a dyndep file.
+pub(crate) const HAS_DYNDEP: u16 = 2;
+/// It has bindings of its own, reserved or not.
+pub(crate) const HAS_BINDINGS: u16 = 4;
+
+impl EdgeShape {
+    /// How many ids it has.
+    pub(crate) fn ids(&self) -> usize {
+        self.outs as usize + self.ins as usize + self.validations as usize
+    }
+}
+
+tanto_sys::plain! {
+    /// Where an edge's bindings stand, and in which scope.
+    #[derive(Default, Debug)]
+    pub(crate) struct EdgeText {
+        /// The indented lines.
+        pub(crate) span: Span,
+        pub(crate) scope: u32,
+    }
+}
+
+/// What the manifests say.
+pub(crate) struct Base {
+    pub(crate) paths: PathTable,
+    /// By node; `EdgeId::NONE` where nothing makes it.
+    pub(crate) in_edges: Slab<EdgeId>,
+    /// By edge, in the order of the manifest.
+    pub(crate) edges: Slab<EdgeShape>,
+    /// By edge.
+    pub(crate) texts: Slab<EdgeText>,
+    /// The nodes of all edges.
+    pub(crate) ids: Slab<NodeId>,
+    /// Edges that have a dyndep file, in order.
+    pub(crate) dyndep_edges: Slab<EdgeId>,
+    /// Their files.
+    pub(crate) dyndep_files: Slab<NodeId>,
+    pub(crate) defaults: Slab<NodeId>,
+    pub(crate) env: Env,
+    pub(crate) manifests: Manifests,
+    pub(crate) rule_blocks: Cache,
+}
+
+impl Default for Base {
+    /// That of an empty manifest.
+    fn default() -> Self {
+        Base {
+            paths: Interner::new(0).freeze(),
+            in_edges: Vec::new().into(),
+            edges: Vec::new().into(),
+            texts: Vec::new().into(),
+            ids: Vec::new().into(),
+            dyndep_edges: Vec::new().into(),
+            dyndep_files: Vec::new().into(),
+            defaults: Vec::new().into(),
+            env: env::Builder::new().finish(),
+            manifests: Manifests::default(),
+            rule_blocks: Cache::default(),
+        }
+    }
+}
+
+impl Base {
+    pub(crate) fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+
+    #[inline]
+    pub(crate) fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
+        Some(self.in_edges.get(node.index())).filter(|edge| *edge != EdgeId::NONE)
+    }
+
+    #[inline]
+    pub(crate) fn edge(&self, id: EdgeId) -> Edge<'_> {
+        let shape = self.edges.get(id.index());
+        let first = shape.first as usize;
+        let (outs, rest) = self.ids.slice(first..first + shape.ids()).split_at(shape.outs as usize);
+        let (ins, validations) = rest.split_at(shape.ins as usize);
+        Edge {
+            rule: RuleId(shape.rule),
+            pool: PoolId(shape.pool),
+            outs,
+            explicit_outs: shape.explicit_outs,
+            ins,
+            explicit_ins: shape.explicit_ins,
+            order_only_ins: shape.order_only,
+            validations,
+            dyndep: if shape.flags & HAS_DYNDEP == 0 { None } else { self.dyndep_of(id) },
+            names_itself: shape.flags & NAMES_ITSELF != 0,
+        }
+    }
+
+    fn dyndep_of(&self, edge: EdgeId) -> Option<NodeId> {
+        let at = self.dyndep_edges.all().binary_search(&edge).ok()?;
+        Some(self.dyndep_files.get(at))
+    }
+
+    /// Is it the dyndep file of an edge?
+    pub(crate) fn is_dyndep(&self, node: NodeId) -> bool {
+        self.dyndep_files.all().contains(&node)
+    }
+
+    pub(crate) fn has_bindings(&self, edge: EdgeId) -> bool {
+        self.edges.get(edge.index()).flags & HAS_BINDINGS != 0
+    }
+
+    pub(crate) fn scope(&self, edge: EdgeId) -> ScopeId {
+        ScopeId(self.texts.get(edge.index()).scope)
+    }
+}

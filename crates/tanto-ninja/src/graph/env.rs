@@ -1,0 +1,395 @@
+//! What names mean: the variables, rules and pools of all scopes, and since when. Does not know edges.
+//!
+//! A `subninja` has its own scope, whose parent is the includer's. A place in the manifests is told by how many edges
+//! stand before it: what a name meant for an edge can be asked at any time later, by any thread.
+
+use super::Text;
+use super::base::{PoolId, RuleId, ScopeId};
+use super::index::{self, Index};
+use super::late::Span;
+use crate::bindings::is_reserved;
+use crate::flat::Slab;
+use crate::log::hash::rapid as hash;
+
+/// The place behind everything.
+pub(crate) const AT_THE_END: u32 = u32::MAX;
+
+tanto_sys::plain! {
+    /// A name.
+    #[derive(Default, Debug)]
+    pub(crate) struct Own {
+        at: u32,
+        len: u32,
+    }
+}
+
+tanto_sys::plain! {
+    /// A variable of a scope.
+    #[derive(Default, Debug)]
+    struct Variable {
+        scope: u32,
+        name: Own,
+        /// Its values, in the order of the manifests.
+        first: u32,
+        count: u32,
+    }
+}
+
+tanto_sys::plain! {
+    /// A value that a variable was given.
+    #[derive(Default, Debug)]
+    struct Value {
+        at: u64,
+        len: u32,
+        /// Its place.
+        place: u32,
+    }
+}
+
+tanto_sys::plain! {
+    /// A rule: its bindings are late text.
+    #[derive(Default, Debug)]
+    pub(crate) struct Rule {
+        name: Own,
+        scope: u32,
+        place: u32,
+        /// Its bindings.
+        pub(crate) span: Span,
+        /// Which reserved variables it has bindings for, a bit each.
+        pub(crate) sets: u16,
+        /// For which of them that is not empty.
+        pub(crate) full: u16,
+        /// For which of them that has a variable or an escape in it.
+        pub(crate) variable: u16,
+        padding: u16,
+    }
+}
+
+tanto_sys::plain! {
+    /// A pool.
+    #[derive(Default, Debug)]
+    pub(crate) struct Pool {
+        name: Own,
+        place: u32,
+        /// How many of its edges may run at once; 0 for any number.
+        pub(crate) depth: u32,
+    }
+}
+
+/// All scopes.
+pub(crate) struct Env {
+    /// By scope; the top one's is itself.
+    parents: Slab<u32>,
+    variables: Slab<Variable>,
+    by_variable: Index,
+    values: Slab<Value>,
+    rules: Slab<Rule>,
+    by_rule: Index,
+    pools: Slab<Pool>,
+    names: Slab<u8>,
+    text: Slab<u8>,
+    /// Some scope sets a variable that a rule may have too (`restat = 1` for a whole file).
+    sets_reserved: bool,
+}
+
+fn hash_in(scope: ScopeId, name: &[u8]) -> u64 {
+    // The golden ratio's bits keep one name in many scopes apart.
+    hash(name) ^ u64::from(scope.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Env {
+    fn own(&self, text: Own) -> Text<'_> {
+        self.names.slice(text.at as usize..text.at as usize + text.len as usize)
+    }
+
+    /// Spares the look-ups of what every edge is asked for and hardly any file sets (`restat`, `deps`).
+    pub(crate) fn may_set(&self, name: &[u8]) -> bool {
+        self.sets_reserved || !is_reserved(name)
+    }
+
+    /// The scope around a scope.
+    pub(crate) fn parent(&self, scope: ScopeId) -> Option<ScopeId> {
+        // Parents come before their children, so that no chain is endless.
+        Some(ScopeId(self.parents.get(scope.index()))).filter(|parent| *parent < scope)
+    }
+
+    /// The value of a variable at a place, in a scope or, where it has none, in those around it.
+    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if let Some(value) = self.variable_in(scope, name, place) {
+                return Some(value);
+            }
+            next = self.parent(scope);
+        }
+        None
+    }
+
+    /// As `variable`, in this scope alone.
+    pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
+        let is_it = |id: u32| {
+            let it = self.variables.get(id as usize);
+            it.scope == scope.0 && self.own(it.name) == name
+        };
+        let it = self.variables.get(self.by_variable.find(hash_in(scope, name), is_it)? as usize);
+        let values = self.values.slice(it.first as usize..it.first as usize + it.count as usize);
+        let value = values[..values.partition_point(|value| value.place <= place)].last()?;
+        Some(self.text.slice(value.at as usize..value.at as usize + value.len as usize))
+    }
+
+    /// The rule of this name in a scope.
+    pub(crate) fn rule_in(&self, scope: ScopeId, name: &[u8]) -> Option<RuleId> {
+        let is_it = |id: u32| {
+            let it = self.rules.get(id as usize);
+            it.scope == scope.0 && self.own(it.name) == name
+        };
+        self.by_rule.find(hash_in(scope, name), is_it).map(RuleId)
+    }
+
+    /// All rules of a scope, `phony` among those of the top one.
+    pub(crate) fn rules_in(&self, scope: ScopeId) -> impl Iterator<Item = RuleId> {
+        let rules = self.rules.all().iter();
+        (0..).map(RuleId).zip(rules).filter(move |(_, rule)| rule.scope == scope.0).map(|(id, _)| id)
+    }
+
+    /// The rule that a name stands for at a place.
+    pub(crate) fn rule_for(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<RuleId> {
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if let Some(rule) = self.rule_in(scope, name).filter(|rule| self.rule(*rule).place <= place) {
+                return Some(rule);
+            }
+            next = self.parent(scope);
+        }
+        None
+    }
+
+    /// Is this rule, if there is one of that number, one of the scope itself with this name, and said before a place?
+    pub(crate) fn is_rule(&self, id: RuleId, scope: ScopeId, name: &[u8], place: u32) -> bool {
+        if id.index() >= self.rules.len() {
+            return false;
+        }
+        let rule = self.rule(id);
+        rule.scope == scope.0 && rule.place <= place && self.own(rule.name) == name
+    }
+
+    pub(crate) fn rule(&self, id: RuleId) -> Rule {
+        self.rules.get(id.index())
+    }
+
+    pub(crate) fn rule_name(&self, id: RuleId) -> Text<'_> {
+        self.own(self.rules.get(id.index()).name)
+    }
+
+    /// The names that stand for rules at a place.
+    pub(crate) fn rule_names(&self, scope: ScopeId, place: u32) -> impl Iterator<Item = Text<'_>> {
+        let scopes: Vec<u32> = std::iter::successors(Some(scope), |scope| self.parent(*scope)).map(|it| it.0).collect();
+        let is_it = move |rule: &&Rule| rule.place <= place && scopes.contains(&rule.scope);
+        self.rules.all().iter().filter(is_it).map(|rule| self.own(rule.name))
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> Pool {
+        self.pools.get(id.index())
+    }
+
+    /// The pool of this name at a place; the one without a name has none.
+    pub(crate) fn pool_named(&self, name: &[u8], place: u32) -> Option<PoolId> {
+        let is_it = |pool: &Pool| pool.place <= place && self.own(pool.name) == name;
+        self.pools.all()[1..].iter().position(is_it).map(|at| PoolId(at as u32 + 1))
+    }
+
+    /// The names that pools have at a place.
+    pub(crate) fn pool_names(&self, place: u32) -> impl Iterator<Item = Text<'_>> {
+        self.pools.all()[1..].iter().filter(move |pool| pool.place <= place).map(|pool| self.own(pool.name))
+    }
+}
+
+/// The scopes while the manifests are read, in their order.
+pub(crate) struct Builder {
+    parents: Vec<u32>,
+    variables: Vec<Variable>,
+    by_variable: index::Builder,
+    /// Each with its variable.
+    values: Vec<(u32, Value)>,
+    /// By variable: its value so far.
+    last: Vec<u32>,
+    rules: Vec<Rule>,
+    by_rule: index::Builder,
+    pools: Vec<Pool>,
+    names: Vec<u8>,
+    text: Vec<u8>,
+    sets_reserved: bool,
+}
+
+impl Builder {
+    /// The top scope, with the builtin rule and pools.
+    pub(crate) fn new() -> Self {
+        let mut new = Builder {
+            parents: vec![0],
+            variables: Vec::new(),
+            by_variable: index::Builder::default(),
+            values: Vec::new(),
+            last: Vec::new(),
+            rules: Vec::new(),
+            by_rule: index::Builder::default(),
+            pools: Vec::new(),
+            names: Vec::new(),
+            text: Vec::new(),
+            sets_reserved: false,
+        };
+        new.add_rule(ScopeId::TOP, b"phony", 0, RuleBody::default());
+        new.add_pool(b"", 0, 0);
+        new.add_pool(b"console", 1, 0);
+        new
+    }
+
+    fn own(&self, text: Own) -> &[u8] {
+        &self.names[text.at as usize..text.at as usize + text.len as usize]
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Own {
+        let at = u32::try_from(self.names.len()).expect("under 4 GiB of names");
+        self.names.extend_from_slice(text);
+        Own { at, len: text.len() as u32 }
+    }
+
+    /// A scope within another.
+    pub(crate) fn add_scope(&mut self, parent: ScopeId) -> ScopeId {
+        self.parents.push(parent.0);
+        ScopeId(u32::try_from(self.parents.len() - 1).expect("under 2^32 scopes"))
+    }
+
+    fn find_variable(&self, scope: ScopeId, name: &[u8]) -> Option<u32> {
+        let is_it = |id: u32| {
+            let it = &self.variables[id as usize];
+            it.scope == scope.0 && self.own(it.name) == name
+        };
+        self.by_variable.find(hash_in(scope, name), is_it)
+    }
+
+    /// The value of a variable here and now, in a scope or in those around it.
+    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&[u8]> {
+        let id = self.scopes(scope).find_map(|scope| self.find_variable(scope, name))?;
+        let (_, value) = self.values[self.last[id as usize] as usize];
+        Some(&self.text[value.at as usize..value.at as usize + value.len as usize])
+    }
+
+    /// Sets a variable at a place.
+    pub(crate) fn set(&mut self, scope: ScopeId, name: &[u8], value: &[u8], place: u32) {
+        self.sets_reserved |= is_reserved(name);
+        let id = match self.find_variable(scope, name) {
+            Some(id) => id,
+            None => self.add_variable(scope, name),
+        };
+        let at = self.text.len() as u64;
+        self.text.extend_from_slice(value);
+        self.last[id as usize] = self.values.len() as u32;
+        self.values.push((id, Value { at, len: value.len() as u32, place }));
+        self.variables[id as usize].count += 1;
+    }
+
+    fn add_variable(&mut self, scope: ScopeId, name: &[u8]) -> u32 {
+        let id = self.variables.len() as u32;
+        let own = self.keep(name);
+        self.variables.push(Variable { scope: scope.0, name: own, first: 0, count: 0 });
+        self.last.push(0);
+        let Builder { by_variable, variables, names, .. } = self;
+        by_variable.insert(hash_in(scope, name), id, |id| {
+            let it = &variables[id as usize];
+            hash_in(ScopeId(it.scope), &names[it.name.at as usize..][..it.name.len as usize])
+        });
+        id
+    }
+
+    /// Is there a rule of this name in the scope itself?
+    pub(crate) fn has_rule(&self, scope: ScopeId, name: &[u8]) -> bool {
+        let is_it = |id: u32| {
+            let it = &self.rules[id as usize];
+            it.scope == scope.0 && self.own(it.name) == name
+        };
+        self.by_rule.find(hash_in(scope, name), is_it).is_some()
+    }
+
+    /// Does the name stand for a rule, here and now?
+    pub(crate) fn knows_rule(&self, scope: ScopeId, name: &[u8]) -> bool {
+        self.scopes(scope).any(|scope| self.has_rule(scope, name))
+    }
+
+    /// The names that stand for rules.
+    pub(crate) fn rule_names(&self, scope: ScopeId) -> impl Iterator<Item = &[u8]> {
+        let scopes: Vec<u32> = self.scopes(scope).map(|scope| scope.0).collect();
+        self.rules.iter().filter(move |rule| scopes.contains(&rule.scope)).map(|rule| self.own(rule.name))
+    }
+
+    /// A scope and those around it.
+    fn scopes(&self, scope: ScopeId) -> impl Iterator<Item = ScopeId> {
+        let parent = |scope: &ScopeId| Some(ScopeId(self.parents[scope.index()])).filter(|parent| parent < scope);
+        std::iter::successors(Some(scope), parent)
+    }
+
+    /// Adds a rule; the scope has none of this name.
+    pub(crate) fn add_rule(&mut self, scope: ScopeId, name: &[u8], place: u32, body: RuleBody) {
+        let id = u32::try_from(self.rules.len()).expect("under 2^32 rules");
+        let RuleBody { span, sets, full, variable } = body;
+        let name_kept = self.keep(name);
+        self.rules.push(Rule { name: name_kept, scope: scope.0, place, span, sets, full, variable, padding: 0 });
+        let Builder { by_rule, rules, names, .. } = self;
+        by_rule.insert(hash_in(scope, name), id, |id| {
+            let it = &rules[id as usize];
+            hash_in(ScopeId(it.scope), &names[it.name.at as usize..][..it.name.len as usize])
+        });
+    }
+
+    /// Is there a pool of this name?
+    pub(crate) fn has_pool(&self, name: &[u8]) -> bool {
+        self.pools.iter().skip(1).any(|pool| self.own(pool.name) == name)
+    }
+
+    /// Adds a pool.
+    pub(crate) fn add_pool(&mut self, name: &[u8], depth: u32, place: u32) {
+        let name = self.keep(name);
+        self.pools.push(Pool { name, place, depth });
+    }
+
+    /// All that was said.
+    pub(crate) fn finish(mut self) -> Env {
+        let values = self.sorted_values();
+        Env {
+            parents: self.parents.into(),
+            variables: self.variables.into(),
+            by_variable: self.by_variable.finish(),
+            values: values.into(),
+            rules: self.rules.into(),
+            by_rule: self.by_rule.finish(),
+            pools: self.pools.into(),
+            names: self.names.into(),
+            text: self.text.into(),
+            sets_reserved: self.sets_reserved,
+        }
+    }
+
+    /// The values by variable, those of one in their order.
+    fn sorted_values(&mut self) -> Vec<Value> {
+        let mut first = 0;
+        for variable in &mut self.variables {
+            variable.first = first;
+            first += std::mem::take(&mut variable.count);
+        }
+        let mut sorted = vec![Value::default(); self.values.len()];
+        for &(id, value) in &self.values {
+            let variable = &mut self.variables[id as usize];
+            sorted[(variable.first + variable.count) as usize] = value;
+            variable.count += 1;
+        }
+        sorted
+    }
+}
+
+/// What a rule consists of besides its name; see `Rule`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RuleBody {
+    pub(crate) span: Span,
+    pub(crate) sets: u16,
+    pub(crate) full: u16,
+    pub(crate) variable: u16,
+}

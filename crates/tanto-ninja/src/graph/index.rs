@@ -1,0 +1,73 @@
+//! Where things are by their names' hashes: an open-addressed table of numbers. Does not know the names.
+
+use crate::flat::Slab;
+
+/// A table that does not change any more.
+pub(crate) struct Index {
+    /// A number and one, or 0 for a free slot; a power of two of them, or none.
+    slots: Slab<u32>,
+}
+
+impl Index {
+    /// The number with this hash for which `is_it` holds.
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        find(self.slots.len(), |slot| self.slots.get(slot), hash, is_it)
+    }
+}
+
+/// A table that is being filled.
+#[derive(Default)]
+pub(crate) struct Builder {
+    slots: Vec<u32>,
+    count: usize,
+}
+
+/// Slots of the smallest table.
+const SMALLEST: usize = 16;
+
+impl Builder {
+    /// As `Index::find`.
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        find(self.slots.len(), |slot| self.slots[slot], hash, is_it)
+    }
+
+    /// Adds a number below 2^32 - 1. `hash_of` says the hash of those that are in it already.
+    pub(crate) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        if (self.count + 1) * 2 > self.slots.len() {
+            let larger = vec![0; (self.slots.len() * 2).max(SMALLEST)];
+            let smaller = std::mem::replace(&mut self.slots, larger);
+            for slot in smaller.into_iter().filter(|slot| *slot != 0) {
+                place(&mut self.slots, hash_of(slot - 1), slot);
+            }
+        }
+        place(&mut self.slots, hash, number + 1);
+        self.count += 1;
+    }
+
+    /// The table as it is now.
+    pub(crate) fn finish(self) -> Index {
+        Index { slots: self.slots.into() }
+    }
+}
+
+fn place(slots: &mut [u32], hash: u64, slot: u32) {
+    let mask = slots.len() - 1;
+    let mut at = hash as usize & mask;
+    while slots[at] != 0 {
+        at = (at + 1) & mask;
+    }
+    slots[at] = slot;
+}
+
+fn find(length: usize, slot: impl Fn(usize) -> u32, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    let mask = length.checked_sub(1)?;
+    // A table that comes from a file might be full, or of another length.
+    for step in 0..length {
+        match slot(hash.wrapping_add(step as u64) as usize & mask) {
+            0 => return None,
+            found if is_it(found - 1) => return Some(found - 1),
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,330 @@
+//! The graph: nodes, edges, rules, pools and scopes, by number. What the manifests say lies in flat arrays that never
+//! change; what depfiles, logs and dyndep files add lies beside it. Does not know the file system's state, nor what is
+//! to be built.
+
+pub(crate) mod base;
+pub(crate) mod env;
+pub(crate) mod index;
+pub(crate) mod late;
+mod outs;
+
+use std::cell::OnceCell;
+
+use bumpalo::Bump;
+use hashbrown::{HashMap, HashSet, HashTable};
+
+use self::base::Base;
+use crate::log::hash::rapid as hash;
+
+pub use self::base::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
+pub use self::outs::OutEdges;
+
+/// Text that lives as long as the graph.
+pub type Text<'t> = &'t [u8];
+
+/// A hash map with the crate's hash function.
+pub type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// A set likewise.
+pub(crate) type Set<T> = HashSet<T, foldhash::fast::FixedState>;
+
+/// A build statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge<'t> {
+    /// Its rule.
+    pub rule: RuleId,
+    /// Its pool.
+    pub pool: PoolId,
+    /// What it makes: explicit, then implicit, then those that a dyndep file added (implicit too).
+    pub outs: &'t [NodeId],
+    /// How many of `outs` are explicit.
+    pub explicit_outs: u32,
+    /// What it needs: explicit, then implicit, then order-only. What a dyndep file adds is implicit; what a depfile
+    /// or the deps log adds is not here but with the scan.
+    pub ins: &'t [NodeId],
+    /// How many of `ins` are explicit.
+    pub explicit_ins: u32,
+    /// How many of `ins`, at the end, are order-only.
+    pub order_only_ins: u32,
+    /// What is to be built as well when this edge is in the plan.
+    pub validations: &'t [NodeId],
+    /// The dyndep file, one of `ins`.
+    pub dyndep: Option<NodeId>,
+    /// It is phony and its own output was among its inputs, which ninja drops but goes on to count as a use of the
+    /// output.
+    pub names_itself: bool,
+}
+
+impl<'t> Edge<'t> {
+    /// It groups others and runs nothing.
+    pub fn is_phony(&self) -> bool {
+        self.rule == RuleId::PHONY
+    }
+
+    /// Inputs whose change makes the edge dirty: explicit and implicit.
+    pub fn dirtying_ins(&self) -> &'t [NodeId] {
+        &self.ins[..self.ins.len() - self.order_only_ins as usize]
+    }
+
+    /// Inputs that must only be there first.
+    pub fn order_only(&self) -> &'t [NodeId] {
+        &self.ins[self.ins.len() - self.order_only_ins as usize..]
+    }
+
+    /// Inputs that `$in` names.
+    pub fn explicit(&self) -> &'t [NodeId] {
+        &self.ins[..self.explicit_ins as usize]
+    }
+}
+
+/// Where graphs lie, with all their text and id lists.
+#[derive(Default)]
+pub struct Arena {
+    bump: Bump,
+    first: Place,
+}
+
+/// Room for one more graph's arrays: others refer to those that are there, so they stay where they are.
+type Place = OnceCell<Box<Held>>;
+
+struct Held {
+    base: Base,
+    next: Place,
+}
+
+impl Arena {
+    /// An empty one.
+    pub fn new() -> Self {
+        Arena::default()
+    }
+
+    /// A graph of no manifest: all that it will have joins it.
+    pub fn empty(&self) -> Graph<'_> {
+        self.hold(Base::default())
+    }
+
+    pub(crate) fn hold(&self, base: Base) -> Graph<'_> {
+        let mut place = &self.first;
+        while let Some(held) = place.get() {
+            place = &held.next;
+        }
+        let held = place.get_or_init(|| Box::new(Held { base, next: Place::new() }));
+        Graph { arena: &self.bump, known: Known::new(&held.base) }
+    }
+}
+
+/// The graph, and room for what joins it.
+pub struct Graph<'t> {
+    /// Where the text and the id lists of what joins lie.
+    pub arena: &'t Bump,
+    known: Known<'t>,
+}
+
+impl<'t> std::ops::Deref for Graph<'t> {
+    type Target = Known<'t>;
+
+    fn deref(&self) -> &Known<'t> {
+        &self.known
+    }
+}
+
+/// What is known of the graph. Several threads may read it.
+pub struct Known<'t> {
+    pub(crate) base: &'t Base,
+    /// The paths of nodes that joined, and where to find them.
+    joined: Vec<Text<'t>>,
+    index: HashTable<NodeId>,
+    /// Who makes a node, by a dyndep file.
+    makers: Map<NodeId, EdgeId>,
+    /// Outputs and inputs of edges that dyndep files changed.
+    changed: Map<EdgeId, (&'t [NodeId], &'t [NodeId])>,
+    /// Dyndep files that have been loaded, or were tried.
+    read_dyndeps: Set<NodeId>,
+    /// Who restats, by a dyndep file: edges with bindings of their own, and whole files for those that have none.
+    pub(crate) restat_edges: Set<EdgeId>,
+    pub(crate) restat_scopes: Set<ScopeId>,
+}
+
+impl<'t> Graph<'t> {
+    /// The node of a canonical path, made if need be; a new one counts as named by no manifest.
+    ///
+    /// # Panics
+    /// If there are 2^32 nodes.
+    pub fn intern(&mut self, path: &[u8]) -> NodeId {
+        let known = &mut self.known;
+        if let Some(node) = known.base.paths.lookup(path) {
+            return node;
+        }
+        let first = known.base.paths.len();
+        let joined = &mut known.joined;
+        let path_of = |id: &NodeId| joined[id.index() - first];
+        let entry = known.index.entry(hash(path), |id| path_of(id) == path, |id| hash(path_of(id)));
+        match entry {
+            hashbrown::hash_table::Entry::Occupied(found) => *found.get(),
+            hashbrown::hash_table::Entry::Vacant(free) => {
+                let id = NodeId(u32::try_from(first + joined.len()).expect("under 2^32 paths"));
+                free.insert(id);
+                joined.push(self.arena.alloc_slice_copy(path));
+                id
+            }
+        }
+    }
+
+    /// The dyndep file has been loaded, or that was tried.
+    pub(crate) fn dyndep_is_read(&mut self, node: NodeId) {
+        self.known.read_dyndeps.insert(node);
+    }
+
+    /// A dyndep file says that the edge makes the node; the edge that made it so far.
+    pub(crate) fn set_in_edge(&mut self, node: NodeId, edge: EdgeId) -> Option<EdgeId> {
+        let before = self.in_edge(node);
+        self.known.makers.insert(node, edge);
+        before
+    }
+
+    /// A dyndep file says that the edge has more implicit outputs and inputs.
+    pub(crate) fn extend_edge(&mut self, id: EdgeId, outs: &[NodeId], ins: &[NodeId]) {
+        let edge = self.edge(id);
+        let outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
+        let ins = self.arena.alloc_slice_copy(&[edge.dirtying_ins(), ins, edge.order_only()].concat());
+        self.known.changed.insert(id, (outs, ins));
+    }
+
+    /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
+    /// edge has none of its own.
+    pub(crate) fn set_restat(&mut self, edge: EdgeId) {
+        if self.base.has_bindings(edge) {
+            self.known.restat_edges.insert(edge);
+        } else {
+            let scope = self.base.scope(edge);
+            self.known.restat_scopes.insert(scope);
+        }
+    }
+}
+
+impl<'t> Known<'t> {
+    fn new(base: &'t Base) -> Self {
+        Known {
+            base,
+            joined: Vec::new(),
+            index: HashTable::new(),
+            makers: Map::default(),
+            changed: Map::default(),
+            read_dyndeps: Set::default(),
+            restat_edges: Set::default(),
+            restat_scopes: Set::default(),
+        }
+    }
+
+    /// The node of a canonical path, if it has one.
+    pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
+        self.base.paths.lookup(path).or_else(|| self.lookup_joined(path))
+    }
+
+    fn lookup_joined(&self, path: &[u8]) -> Option<NodeId> {
+        if self.joined.is_empty() {
+            return None;
+        }
+        self.index.find(hash(path), |id| self.path(*id) == path).copied()
+    }
+
+    /// How many node ids there are by now. Some of them may stand for no node: those have no path.
+    pub fn node_count(&self) -> usize {
+        self.base.paths.len() + self.joined.len()
+    }
+
+    /// All nodes, in no order that means anything.
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.node_count() as u32).map(NodeId).filter(|node| !self.path(*node).is_empty())
+    }
+
+    /// The path of a node.
+    #[inline]
+    pub fn path(&self, node: NodeId) -> Text<'t> {
+        match node.index().checked_sub(self.base.paths.len()) {
+            None => self.base.paths.path(node),
+            Some(joined) => self.joined[joined],
+        }
+    }
+
+    /// The edge that makes a node.
+    #[inline]
+    pub fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
+        if !self.makers.is_empty()
+            && let Some(maker) = self.makers.get(&node)
+        {
+            return Some(*maker);
+        }
+        if node.index() < self.base.paths.len() { self.base.in_edge(node) } else { None }
+    }
+
+    /// No manifest names the node as an input, output or validation: only a depfile, the deps log or a dyndep file
+    /// does. Then it is no error if it is missing and no rule makes it.
+    pub fn is_discovered(&self, node: NodeId) -> bool {
+        node.index() >= self.base.paths.len()
+    }
+
+    /// Is the node a dyndep file that has not been loaded yet?
+    pub fn dyndep_pending(&self, node: NodeId) -> bool {
+        self.base.is_dyndep(node) && !self.read_dyndeps.contains(&node)
+    }
+
+    /// How many edges there are.
+    pub fn edge_count(&self) -> usize {
+        self.base.edge_count()
+    }
+
+    /// The edge.
+    #[inline]
+    pub fn edge(&self, id: EdgeId) -> Edge<'t> {
+        let mut edge = self.base.edge(id);
+        if !self.changed.is_empty()
+            && let Some(&(outs, ins)) = self.changed.get(&id)
+        {
+            (edge.outs, edge.ins) = (outs, ins);
+        }
+        edge
+    }
+
+    /// All edges by number, in the order of the manifest.
+    pub fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
+        (0..self.edge_count() as u32).map(EdgeId)
+    }
+
+    /// All edges, in the order of the manifest.
+    pub fn edges(&self) -> impl Iterator<Item = Edge<'t>> {
+        self.edge_ids().map(|id| self.edge(id))
+    }
+
+    /// How many edges of a pool may run at once; 0 for any number.
+    pub fn pool_depth(&self, pool: PoolId) -> u32 {
+        self.base.env.pool(pool).depth
+    }
+
+    /// The name of a rule.
+    pub fn rule_name(&self, rule: RuleId) -> Text<'t> {
+        self.base.env.rule_name(rule)
+    }
+
+    /// The rule of this name in the top scope.
+    pub fn top_rule(&self, name: &[u8]) -> Option<RuleId> {
+        self.base.env.rule_in(ScopeId::TOP, name)
+    }
+
+    /// The rules of the top scope, by name.
+    pub fn top_rules(&self) -> Vec<RuleId> {
+        let mut rules: Vec<_> = self.base.env.rules_in(ScopeId::TOP).collect();
+        rules.sort_unstable_by_key(|rule| self.rule_name(*rule));
+        rules
+    }
+
+    /// The value of a variable at the end of the manifest, in a scope or, where it has none, in those around it.
+    pub fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<Text<'t>> {
+        self.base.env.variable(scope, name, env::AT_THE_END)
+    }
+
+    /// The targets of `default` statements.
+    pub fn defaults(&self) -> &'t [NodeId] {
+        self.base.defaults.all()
+    }
+}

@@ -1,0 +1,299 @@
+//! The first pass: a part of one manifest's text to edges, paths and statements. It needs nothing but the text, so all
+//! parts of all manifests can be read at once. Does not know what a variable or a rule's name stands for, nor whether a
+//! file is included at all.
+
+use std::ops::Range;
+
+use super::edge::{self, Raws};
+use super::lexer::{Lexer, Raw, Token};
+use super::statement;
+use crate::bindings::reserved_bit;
+use crate::canon::is_canonical;
+use crate::error::Result;
+use crate::graph::NodeId;
+use crate::graph::base::{EdgeShape, HAS_BINDINGS};
+use crate::graph::env::RuleBody;
+use crate::graph::late::Span;
+use crate::load::expand::{Piece, Pieces};
+use crate::paths::Writer;
+
+/// A part of a text, in bytes from the file's beginning.
+pub(super) type Part = Range<u32>;
+
+/// What was found in a part of a manifest.
+#[derive(Default)]
+pub(super) struct Chunk {
+    pub(super) edges: Vec<RawEdge>,
+    /// The nodes of all edges; `NodeId::NONE` for each of `late`.
+    pub(super) ids: Vec<NodeId>,
+    /// Paths that have variables in them, or are not canonical.
+    pub(super) late: Vec<LatePath>,
+    /// Their text, since the manifest's is given back.
+    pub(super) late_text: Vec<u8>,
+    /// All statements but `build`.
+    pub(super) events: Vec<Event>,
+    /// Where a statement begins that cannot be read; nothing behind it was.
+    pub(super) broken: Option<u32>,
+    /// Where a NUL ends the file within this part.
+    pub(super) nul: Option<u32>,
+}
+
+/// A `build` statement whose names mean nothing yet.
+#[derive(Clone, Default)]
+pub(super) struct RawEdge {
+    /// Where the statement begins.
+    pub(super) at: u32,
+    pub(super) rule: Part,
+    /// Its indented lines.
+    pub(super) bindings: Part,
+    /// `first` counts in the chunk's ids; rule and pool are not known.
+    pub(super) shape: EdgeShape,
+}
+
+/// A path whose node cannot be known yet.
+pub(super) struct LatePath {
+    /// Whose.
+    pub(super) edge: u32,
+    /// Where in the chunk's ids its node goes.
+    pub(super) id: u32,
+    /// In the chunk's late text.
+    pub(super) text: Part,
+    /// The edge's bindings, likewise, if it sets a variable that it names in its paths.
+    pub(super) bindings: Part,
+}
+
+/// A statement that is not `build`.
+pub(super) struct Event {
+    pub(super) what: What,
+    /// Where it begins.
+    pub(super) at: u32,
+    /// How many of the chunk's edges stand before it.
+    pub(super) edges_before: u32,
+}
+
+pub(super) enum What {
+    Variable {
+        name: Part,
+        value: Part,
+        plain: bool,
+    },
+    Rule {
+        name: Part,
+        body: RuleBody,
+    },
+    /// `include` or `subninja`; with the path, if that has no variable in it.
+    Include {
+        path: Option<Part>,
+    },
+    /// To be read again when its turn has come: there are few.
+    Other,
+}
+
+/// So many paths are made nodes at a time. Smaller, their look-ups wait for memory one after the other; larger, they
+/// are no longer in the processor's cache when they are looked up.
+const BATCH: usize = 256;
+
+/// Reads one part.
+pub(super) struct Reader<'t, 'w, 'i> {
+    lexer: Lexer<'t>,
+    file: u32,
+    writer: &'w mut Writer<'i>,
+    chunk: Chunk,
+    raws: Raws<'t>,
+    /// Paths that wait for their nodes; empty ones for late ones.
+    batch: Vec<&'t [u8]>,
+}
+
+impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
+    /// Reads `part` of the file `file`; it begins and ends where a statement does.
+    pub(super) fn read(file: u32, text: &'t [u8], part: Range<usize>, writer: &'w mut Writer<'i>) -> Chunk {
+        let nul = memchr::memchr(0, &text[part.clone()]);
+        let part = part.start..nul.map_or(part.end, |length| part.start + length);
+        let lexer = Lexer::of_part(b"", text, part.clone());
+        let chunk = Chunk { nul: nul.map(|_| part.end as u32), ..Chunk::default() };
+        let mut reader = Reader { lexer, file, writer, chunk, raws: Raws::default(), batch: Vec::with_capacity(BATCH) };
+        reader.run();
+        reader.flush();
+        reader.chunk
+    }
+
+    fn run(&mut self) {
+        loop {
+            let token = self.lexer.token();
+            let at = self.lexer.last() as u32;
+            let result = match token {
+                Token::Newline => continue,
+                Token::Eof => return,
+                Token::Build => self.build(at),
+                Token::Ident => self.variable(at),
+                Token::Rule => self.rule(at),
+                Token::Include | Token::Subninja => self.include(at),
+                Token::Pool => self.pool(at),
+                Token::Default => self.default(at),
+                _ => Err("no statement begins so".into()),
+            };
+            // What is wrong is found out when its turn has come, with all that is known then.
+            if result.is_err() {
+                self.chunk.broken = Some(at);
+                return;
+            }
+        }
+    }
+
+    fn part(&self, text: &'t [u8]) -> Part {
+        let range = self.lexer.range_of(text);
+        range.start as u32..range.end as u32
+    }
+
+    fn event(&mut self, what: What, at: u32) {
+        let edges_before = self.chunk.edges.len() as u32;
+        self.chunk.events.push(Event { what, at, edges_before });
+    }
+
+    fn variable(&mut self, at: u32) -> Result<()> {
+        self.lexer.unread();
+        let (name, value) = statement::assignment(&mut self.lexer)?;
+        let what = What::Variable { name: self.part(name), value: self.part(value.text), plain: value.plain };
+        self.event(what, at);
+        Ok(())
+    }
+
+    fn rule(&mut self, at: u32) -> Result<()> {
+        let (name, mut body) = statement::rule(&mut self.lexer)?;
+        body.span.file = self.file;
+        let what = What::Rule { name: self.part(name), body };
+        self.event(what, at);
+        Ok(())
+    }
+
+    fn include(&mut self, at: u32) -> Result<()> {
+        let raw = self.lexer.path()?;
+        let path = raw.plain.then(|| self.part(raw.text));
+        self.event(What::Include { path }, at);
+        self.lexer.expect(Token::Newline)
+    }
+
+    fn pool(&mut self, at: u32) -> Result<()> {
+        statement::pool(&mut self.lexer)?;
+        self.event(What::Other, at);
+        Ok(())
+    }
+
+    fn default(&mut self, at: u32) -> Result<()> {
+        while !self.lexer.path()?.text.is_empty() {}
+        self.lexer.expect(Token::Newline)?;
+        self.event(What::Other, at);
+        Ok(())
+    }
+
+    fn build(&mut self, at: u32) -> Result<()> {
+        let line = edge::line(&mut self.lexer, &mut self.raws, |_, _| Ok(()))?;
+        let rule = self.part(line.rule);
+        let mut shape = line.shape(&self.raws);
+        let bindings = self.bindings(&mut shape)?;
+        shape.first = (self.chunk.ids.len() + self.batch.len()) as u32;
+        let edge = RawEdge { at, rule, bindings, shape };
+        self.chunk.edges.push(edge);
+        for list in 0..3 {
+            for number in 0..self.raws.list(list).len() {
+                self.path(self.raws.list(list)[number]);
+            }
+        }
+        if self.batch.len() >= BATCH {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    /// Skips the indented lines; says where they are.
+    fn bindings(&mut self, shape: &mut EdgeShape) -> Result<Part> {
+        let begin = self.lexer.at() as u32;
+        let mut end = begin;
+        while self.lexer.peek(Token::Indent) {
+            let (name, _) = statement::assignment(&mut self.lexer)?;
+            shape.own |= reserved_bit(name).unwrap_or(0);
+            shape.flags |= HAS_BINDINGS;
+            end = self.lexer.at() as u32;
+        }
+        Ok(begin..end)
+    }
+
+    fn path(&mut self, raw: Raw<'t>) {
+        if raw.plain && is_canonical(raw.text) {
+            self.batch.push(raw.text);
+        } else {
+            self.late_path(raw);
+            self.batch.push(b"");
+        }
+    }
+
+    fn late_path(&mut self, raw: Raw<'t>) {
+        let id = (self.chunk.ids.len() + self.batch.len()) as u32;
+        let text = keep(&mut self.chunk.late_text, raw.text);
+        let edge = self.chunk.edges.len() as u32 - 1;
+        let bindings = self.chunk.edges[edge as usize].bindings.clone();
+        let lines = self.lexer.text(bindings.start as usize..bindings.end as usize);
+        let bindings = if sets_any_of(lines, raw.text) { keep(&mut self.chunk.late_text, lines) } else { 0..0 };
+        self.chunk.late.push(LatePath { edge, id, text, bindings });
+    }
+
+    fn flush(&mut self) {
+        self.writer.intern_all(&self.batch, &mut self.chunk.ids);
+        self.batch.clear();
+    }
+}
+
+fn keep(all: &mut Vec<u8>, text: &[u8]) -> Part {
+    let start = all.len() as u32;
+    all.extend_from_slice(text);
+    start..all.len() as u32
+}
+
+/// Do these lines set a variable that is named in `path`?
+fn sets_any_of(lines: &[u8], path: &[u8]) -> bool {
+    let mut lexer = Lexer::of_part(b"", lines, 0..lines.len());
+    while lexer.peek(Token::Indent) {
+        let Ok((name, _)) = statement::assignment(&mut lexer) else { return true };
+        if Pieces(path).any(|piece| piece == Piece::Variable(name)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The part of a rule's digest that its lines tell.
+pub(super) fn span(part: Range<usize>) -> Span {
+    Span { file: 0, at: part.start as u32, len: (part.end - part.start) as u32 }
+}
+
+/// Parts are about so long, in bytes. Smaller, a file's parts cost more to put together; larger, threads wait for the
+/// last one.
+const PART: usize = 1 << 20;
+
+/// Cuts a text into parts that begin where a statement does.
+pub(super) fn parts(text: &[u8]) -> Vec<Range<usize>> {
+    let mut parts = Vec::with_capacity(text.len() / PART + 1);
+    let mut start = 0;
+    while text.len() - start > PART + PART / 2 {
+        let end = statement_start(text, start + PART);
+        parts.push(start..end);
+        start = end;
+    }
+    parts.push(start..text.len());
+    parts
+}
+
+/// Where the first line at or behind `at` begins that is sure to begin a statement; the text's end if there is none.
+/// It begins with a name's letter, and the line before does not end with a `$`. (After a comment more lines of the
+/// statement before it may come.)
+fn statement_start(text: &[u8], mut at: usize) -> usize {
+    while let Some(length) = memchr::memchr(b'\n', &text[at..]) {
+        let end = at + length;
+        at = end + 1;
+        let line = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
+        if text.get(at).is_some_and(u8::is_ascii_alphanumeric) && !line.ends_with(b"$") {
+            return at;
+        }
+    }
+    text.len()
+}

@@ -1,0 +1,241 @@
+//! Reads manifests on several threads: all parts of a file at once, and what it includes while it is still being read.
+//! Does not know in which order they count, nor whether they are included at all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+
+use tanto_sys::threads::Threads;
+
+use super::LONGEST_MANIFEST;
+use super::chunk::{Chunk, Reader, What, parts};
+use crate::disk::{Disk, Source};
+use crate::graph::Map;
+use crate::paths::{Interner, Writer};
+
+/// A manifest that was read.
+pub(super) struct File {
+    pub(super) path: Vec<u8>,
+    /// Or why it could not be read.
+    pub(super) source: io::Result<Arc<Source>>,
+    /// In order.
+    pub(super) chunks: Vec<Chunk>,
+    /// It turned out to be included.
+    pub(super) used: bool,
+}
+
+impl File {
+    /// Where the text ends: at a NUL, as for ninja, or at its end.
+    pub(super) fn end(&self) -> usize {
+        let nul = self.chunks.iter().find_map(|chunk| chunk.nul);
+        nul.map_or_else(|| self.source.as_ref().map_or(0, |source| source.bytes().len()), |at| at as usize)
+    }
+}
+
+/// Something to do.
+enum Task {
+    /// Open this file and cut it.
+    Open(usize, Vec<u8>),
+    /// Read this part of a file, by its number among them.
+    Read(usize, usize, Arc<Source>, Range<usize>),
+}
+
+/// So much text is worth another thread, in bytes: reading it takes some three times as long as starting one. Smaller,
+/// small builds start threads for nothing; larger, middling ones are read by one.
+const WORTH_A_THREAD: usize = 256 << 10;
+
+/// What a file is taken for that nobody has looked at yet, in bytes.
+const UNSEEN: usize = 16 << 10;
+
+impl Task {
+    fn weight(&self) -> usize {
+        match self {
+            Task::Open(..) => UNSEEN,
+            Task::Read(.., part) => part.len(),
+        }
+    }
+}
+
+/// The work and what came of it.
+#[derive(Default)]
+struct State {
+    files: Vec<Option<File>>,
+    by_path: Map<Vec<u8>, usize>,
+    tasks: VecDeque<Task>,
+    /// The weight of all `tasks`.
+    waiting: usize,
+    /// How many tasks are being done; they may bring more.
+    busy: usize,
+    threads: usize,
+}
+
+impl State {
+    fn add(&mut self, task: Task) {
+        self.waiting += task.weight();
+        self.tasks.push_back(task);
+    }
+
+    /// The number of a file; one that was not asked for before will be read.
+    fn number(&mut self, path: &[u8]) -> usize {
+        if let Some(&number) = self.by_path.get(path) {
+            return number;
+        }
+        let number = self.files.len();
+        self.files.push(None);
+        self.by_path.insert(path.into(), number);
+        self.add(Task::Open(number, path.into()));
+        number
+    }
+}
+
+/// Those who read.
+pub(super) struct Crew<'c> {
+    disk: &'c dyn Disk,
+    interner: &'c Interner,
+    /// There are no more threads than these.
+    most: usize,
+    /// What may turn out not to belong to the manifests is read all the same, if that saves time.
+    pub(super) bold: bool,
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+impl<'c> Crew<'c> {
+    pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, threads: Threads, bold: bool) -> Self {
+        let most = threads.limit(tanto_sys::cpu::count()).max(1);
+        Crew { disk, interner, most, bold, state: Mutex::default(), news: Condvar::new() }
+    }
+
+    /// Reads files, and all that they include by plain names, before this returns. The paths are as the manifests have
+    /// them; the number is the first one's.
+    pub(super) fn read(&self, paths: &[Vec<u8>]) -> usize {
+        let mut state = self.lock();
+        let numbers: Vec<usize> = paths.iter().map(|path| state.number(path)).collect();
+        state.threads = 1;
+        drop(state);
+        thread::scope(|scope| self.work(scope));
+        numbers[0]
+    }
+
+    /// The number of a file that has been read.
+    pub(super) fn number(&mut self, path: &[u8]) -> Option<usize> {
+        self.state().by_path.get(path).copied()
+    }
+
+    /// A file that has been read.
+    pub(super) fn file(&mut self, number: usize) -> &mut File {
+        self.state().files[number].as_mut().expect("it was read")
+    }
+
+    /// Was anything read that does not belong to the manifests? Its paths are nodes now.
+    pub(super) fn has_strangers(&mut self) -> bool {
+        let is_stranger = |file: &File| {
+            let end = file.chunks.iter().position(|chunk| chunk.nul.is_some());
+            !file.used || end.is_some_and(|end| end + 1 < file.chunks.len())
+        };
+        self.state().files.iter().flatten().any(is_stranger)
+    }
+
+    /// All files, by number.
+    pub(super) fn into_files(self) -> Vec<File> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.files.into_iter().map(|file| file.expect("it was read")).collect()
+    }
+
+    fn state(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let mut writer = self.interner.writer();
+        while let Some(task) = self.next() {
+            match task {
+                Task::Open(number, path) => self.open(number, path, &mut writer),
+                Task::Read(number, at, source, part) => {
+                    let chunk = Reader::read(number as u32, source.bytes(), part.clone(), &mut writer);
+                    source.release(part);
+                    self.has_read(number, at, &source, chunk);
+                }
+            }
+            self.grow(scope);
+        }
+        self.news.notify_all();
+    }
+
+    /// The next task, when there is one; None when all is done.
+    fn next(&self) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop_front() {
+                state.waiting -= task.weight();
+                state.busy += 1;
+                return Some(task);
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&self, number: usize, path: Vec<u8>, writer: &mut Writer<'_>) {
+        let source = self.disk.open(&path, LONGEST_MANIFEST).map(Arc::new);
+        let cut = |source: &Arc<Source>| match self.bold {
+            true => parts(source.bytes()),
+            false => std::iter::once(0..source.bytes().len()).collect(),
+        };
+        let parts = source.as_ref().map_or_else(|_| Vec::new(), cut);
+        let chunks = parts.iter().map(|_| Chunk::default()).collect();
+        let opened = source.as_ref().ok().map(Arc::clone);
+        let mut state = self.lock();
+        state.files[number] = Some(File { path, source, chunks, used: false });
+        match (opened, parts.as_slice()) {
+            (Some(source), [part]) => {
+                drop(state);
+                let chunk = Reader::read(number as u32, source.bytes(), part.clone(), writer);
+                self.has_read(number, 0, &source, chunk);
+            }
+            (source, parts) => {
+                for (at, part) in parts.iter().enumerate() {
+                    state.add(Task::Read(number, at, Arc::clone(source.as_ref().expect("it has parts")), part.clone()));
+                }
+                self.done(state);
+            }
+        }
+    }
+
+    fn has_read(&self, number: usize, at: usize, source: &Source, chunk: Chunk) {
+        let mut state = self.lock();
+        for event in &chunk.events {
+            if let What::Include { path: Some(path) } = &event.what {
+                state.number(&source.bytes()[path.start as usize..path.end as usize]);
+            }
+        }
+        if let Some(file) = &mut state.files[number] {
+            file.chunks[at] = chunk;
+        }
+        self.done(state);
+    }
+
+    fn done(&self, mut state: MutexGuard<'_, State>) {
+        state.busy -= 1;
+        if state.threads > 1 {
+            self.news.notify_all();
+        }
+    }
+
+    /// Starts another thread if that is worth it. Without it the others go on: it may be one too many for the user.
+    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let mut state = self.lock();
+        if state.threads < self.most && state.waiting >= state.threads * WORTH_A_THREAD {
+            let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
+            state.threads += usize::from(started.is_ok());
+        }
+    }
+}

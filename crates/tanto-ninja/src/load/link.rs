@@ -1,0 +1,342 @@
+//! The fourth pass: edges get their rules, pools and dyndep files, and nodes the edges that make them. Does not word
+//! errors: it only says which edge is the first that something is wrong with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tanto_sys::threads::each;
+
+use super::chunk::{Chunk, RawEdge};
+use super::crew::File;
+use super::late::{self, Late};
+use super::order::Segment;
+use crate::bindings::{Block, Escape, Restat, Values, reserved_bit};
+use crate::canon::canonical;
+use crate::error::Result;
+use crate::graph::base::{EdgeShape, EdgeText, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
+use crate::graph::env::Env;
+use crate::graph::late::Span;
+use crate::graph::{EdgeId, NodeId, PoolId, RuleId, Set};
+use crate::paths::PathTable;
+
+/// All edges.
+#[derive(Default)]
+pub(super) struct Linked {
+    pub(super) edges: Vec<EdgeShape>,
+    pub(super) texts: Vec<EdgeText>,
+    pub(super) ids: Vec<NodeId>,
+    pub(super) in_edges: Vec<EdgeId>,
+    /// Edges with their dyndep files, in order.
+    pub(super) dyndeps: Vec<(EdgeId, NodeId)>,
+    /// Phony edges that name themselves, in order.
+    pub(super) selfish: Vec<EdgeId>,
+    /// The first edge that something is wrong with.
+    pub(super) fault: Option<u32>,
+}
+
+/// What edges are linked with.
+pub(super) struct Linker<'l> {
+    pub(super) files: &'l [File],
+    pub(super) env: &'l Env,
+    pub(super) paths: &'l PathTable,
+    pub(super) phony_cycle_is_error: bool,
+    /// There are no dyndep files yet.
+    pub(super) no_scopes: Set<crate::graph::ScopeId>,
+}
+
+/// A segment, and room for its edges.
+struct Room<'r> {
+    segment: &'r Segment,
+    late: Late,
+    edges: &'r mut [EdgeShape],
+    texts: &'r mut [EdgeText],
+    ids: &'r mut [NodeId],
+    /// The number of the first of `ids`.
+    first_id: u32,
+}
+
+/// What is found in a segment besides edges.
+#[derive(Default)]
+struct Findings {
+    dyndeps: Vec<(EdgeId, NodeId)>,
+    selfish: Vec<EdgeId>,
+    fault: Option<u32>,
+}
+
+impl Findings {
+    fn fault(&mut self, edge: u32) {
+        self.fault = Some(self.fault.map_or(edge, |first| first.min(edge)));
+    }
+}
+
+impl Linker<'_> {
+    /// Links the edges of all segments; `lates` are theirs.
+    pub(super) fn link(&self, segments: &[Segment], lates: Vec<Late>, threads: usize) -> Linked {
+        let counts: Vec<usize> = segments.iter().map(|segment| self.id_range(segment).len()).collect();
+        let edges = segments.last().map_or(0, |last| last.first as usize + last.edges.len());
+        let mut linked = Linked {
+            edges: zeroed(edges),
+            texts: zeroed(edges),
+            ids: zeroed(counts.iter().sum()),
+            ..Linked::default()
+        };
+        let makers: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
+        let rooms = rooms(segments, lates, &counts, &mut linked);
+        let findings = each(threads, rooms, |room| self.segment(room, &makers));
+        for found in findings {
+            linked.dyndeps.extend(found.dyndeps);
+            linked.selfish.extend(found.selfish);
+            linked.fault = linked.fault.into_iter().chain(found.fault).min();
+        }
+        linked.in_edges = makers.into_iter().map(|maker| EdgeId(maker.into_inner())).collect();
+        linked
+    }
+
+    fn chunk(&self, segment: &Segment) -> &Chunk {
+        &self.files[segment.file].chunks[segment.chunk]
+    }
+
+    /// The ids of the segment's edges among those of its chunk.
+    fn id_range(&self, segment: &Segment) -> std::ops::Range<usize> {
+        let chunk = self.chunk(segment);
+        let at = |edge: u32| chunk.edges.get(edge as usize).map_or(chunk.ids.len(), |edge| edge.shape.first as usize);
+        at(segment.edges.start)..at(segment.edges.end)
+    }
+
+    fn segment(&self, room: Room<'_>, makers: &[AtomicU32]) -> Findings {
+        let Room { segment, late, edges, texts, ids, first_id } = room;
+        let chunk = self.chunk(segment);
+        let from = self.id_range(segment);
+        ids.copy_from_slice(&chunk.ids[from.clone()]);
+        for (path, node) in late::of_segment(segment, chunk).iter().zip(late.nodes) {
+            ids[path.id as usize - from.start] = node;
+        }
+        let mut found = Findings { fault: late.fault, ..Findings::default() };
+        let mut names = Names { linker: self, segment, last: RuleId::PHONY };
+        let raws = &chunk.edges[segment.edges.start as usize..segment.edges.end as usize];
+        for (number, raw) in raws.iter().enumerate() {
+            let first = raw.shape.first as usize - from.start;
+            let id = segment.first + number as u32;
+            let mut one = One {
+                id,
+                raw,
+                shape: EdgeShape { first: first_id + first as u32, ..raw.shape },
+                ids: &mut ids[first..first + raw.shape.ids()],
+            };
+            if names.link(&mut one, makers, &mut found).is_err() {
+                found.fault(id);
+            }
+            edges[number] = one.shape;
+            texts[number] = EdgeText { span: raw.span(segment.file), scope: segment.scope.0 };
+        }
+        found
+    }
+
+    /// The text of a span.
+    pub(super) fn text(&self, span: Span) -> &[u8] {
+        match &self.files[span.file as usize].source {
+            Ok(source) if span.len > 0 => &source.bytes()[span.at as usize..span.at as usize + span.len as usize],
+            _ => &[],
+        }
+    }
+
+    /// The variables of an edge that has these explicit inputs and outputs.
+    pub(super) fn values<'v>(
+        &'v self,
+        segment: &Segment,
+        (id, raw): (u32, &RawEdge),
+        rule: RuleId,
+        [ins, outs]: [&'v [NodeId]; 2],
+    ) -> Values<'v> {
+        let own = raw.shape.flags & HAS_BINDINGS != 0;
+        Values {
+            env: self.env,
+            paths: self.paths,
+            restat: Restat { edge: false, scopes: &self.no_scopes },
+            rule,
+            rule_block: Arc::new(Block::new(self.text(self.env.rule(rule).span).into())),
+            scope: segment.scope,
+            place: id,
+            own: own.then(|| Block::new(self.text(raw.span(segment.file)).into())),
+            ins,
+            outs,
+        }
+    }
+}
+
+impl RawEdge {
+    /// Where its bindings are.
+    pub(super) fn span(&self, file: usize) -> Span {
+        Span { file: file as u32, at: self.bindings.start, len: self.bindings.len() as u32 }
+    }
+}
+
+fn rooms<'r>(segments: &'r [Segment], lates: Vec<Late>, counts: &[usize], linked: &'r mut Linked) -> Vec<Room<'r>> {
+    let (mut edges, mut texts, mut ids) = (&mut linked.edges[..], &mut linked.texts[..], &mut linked.ids[..]);
+    let mut first_id = 0;
+    let mut rooms = Vec::with_capacity(segments.len());
+    for ((segment, late), &count) in segments.iter().zip(lates).zip(counts) {
+        let (of_edges, of_texts, of_ids);
+        (of_edges, edges) = edges.split_at_mut(segment.edges.len());
+        (of_texts, texts) = texts.split_at_mut(segment.edges.len());
+        (of_ids, ids) = ids.split_at_mut(count);
+        rooms.push(Room { segment, late, edges: of_edges, texts: of_texts, ids: of_ids, first_id });
+        first_id += count as u32;
+    }
+    rooms
+}
+
+/// Room that costs nothing until it is filled.
+fn zeroed<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
+    let zeroed = bytemuck::zeroed_vec(count);
+    tanto_sys::memory::huge_pages(&zeroed);
+    zeroed
+}
+
+/// An edge that is being linked.
+struct One<'o> {
+    id: u32,
+    raw: &'o RawEdge,
+    shape: EdgeShape,
+    ids: &'o mut [NodeId],
+}
+
+impl One<'_> {
+    fn outs(&self) -> &[NodeId] {
+        &self.ids[..self.shape.outs as usize]
+    }
+
+    fn ins(&self) -> &[NodeId] {
+        &self.ids[self.shape.outs as usize..(self.shape.outs + self.shape.ins) as usize]
+    }
+}
+
+/// Something is wrong with the edge.
+struct Fault;
+
+/// Says what the names in a segment's edges stand for.
+struct Names<'n> {
+    linker: &'n Linker<'n>,
+    segment: &'n Segment,
+    /// The rule of the last edge. The next one's is often the same, or the one behind it.
+    last: RuleId,
+}
+
+impl Names<'_> {
+    fn link(
+        &mut self,
+        edge: &mut One<'_>,
+        makers: &[AtomicU32],
+        found: &mut Findings,
+    ) -> std::result::Result<(), Fault> {
+        let rule = self.rule(edge).ok_or(Fault)?;
+        edge.shape.rule = rule.0;
+        edge.shape.pool = self.pool(edge, rule)?.0;
+        if edge.ids.contains(&NodeId::NONE) {
+            return Err(Fault);
+        }
+        for out in edge.outs() {
+            let other = makers[out.index()].fetch_min(edge.id, Ordering::Relaxed);
+            if other != EdgeId::NONE.0 {
+                found.fault(other.max(edge.id));
+            }
+        }
+        if !self.linker.phony_cycle_is_error && drop_self_reference(&mut edge.shape, edge.ids) {
+            found.selfish.push(EdgeId(edge.id));
+        }
+        if let Some(file) = self.dyndep(edge, rule)? {
+            edge.shape.flags |= HAS_DYNDEP;
+            found.dyndeps.push((EdgeId(edge.id), file));
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, edge: &One<'_>) -> Option<RuleId> {
+        let (env, scope) = (self.linker.env, self.segment.scope);
+        let part = &edge.raw.rule;
+        let name = self.linker.text(Span { file: self.segment.file as u32, at: part.start, len: part.len() as u32 });
+        let guess =
+            [self.last, RuleId(self.last.0 + 1)].into_iter().find(|rule| env.is_rule(*rule, scope, name, edge.id));
+        let rule = guess.or_else(|| env.rule_for(scope, name, edge.id))?;
+        self.last = rule;
+        Some(rule)
+    }
+
+    /// May the edge have this variable? Hardly any has.
+    fn may_have(&self, edge: &One<'_>, rule: RuleId, name: &[u8]) -> bool {
+        let bit = reserved_bit(name).unwrap_or(0);
+        (edge.shape.own | self.linker.env.rule(rule).sets) & bit != 0 || self.linker.env.may_set(name)
+    }
+
+    /// Asked for before the edge has its paths: `$in` and `$out` are empty here.
+    fn pool(&self, edge: &One<'_>, rule: RuleId) -> std::result::Result<PoolId, Fault> {
+        if !self.may_have(edge, rule, b"pool") {
+            return Ok(PoolId::DEFAULT);
+        }
+        let name = self.linker.pool_name(self.segment, (edge.id, edge.raw), rule).map_err(|_| Fault)?;
+        if name.is_empty() {
+            return Ok(PoolId::DEFAULT);
+        }
+        self.linker.env.pool_named(&name, edge.id).ok_or(Fault)
+    }
+
+    /// The dyndep file, which must be one of the edge's inputs.
+    fn dyndep(&self, edge: &One<'_>, rule: RuleId) -> std::result::Result<Option<NodeId>, Fault> {
+        if !self.may_have(edge, rule, b"dyndep") {
+            return Ok(None);
+        }
+        let explicit =
+            [&edge.ins()[..edge.shape.explicit_ins as usize], &edge.outs()[..edge.shape.explicit_outs as usize]];
+        let path = self.linker.dyndep_path(self.segment, (edge.id, edge.raw), rule, explicit).map_err(|_| Fault)?;
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let node = self.linker.paths.lookup(&path).filter(|node| edge.ins().contains(node));
+        node.map(Some).ok_or(Fault)
+    }
+}
+
+impl Linker<'_> {
+    /// The name of an edge's pool, as it is said where the edge stands.
+    pub(super) fn pool_name(&self, segment: &Segment, edge: (u32, &RawEdge), rule: RuleId) -> Result<Vec<u8>> {
+        let place = edge.0;
+        self.values(segment, edge, rule, [&[], &[]]).value(b"pool", Escape::Shell, place)
+    }
+
+    /// The canonical path of an edge's dyndep file; empty where it has none.
+    pub(super) fn dyndep_path(
+        &self,
+        segment: &Segment,
+        edge: (u32, &RawEdge),
+        rule: RuleId,
+        explicit: [&[NodeId]; 2],
+    ) -> Result<Vec<u8>> {
+        let place = edge.0;
+        let value = self.values(segment, edge, rule, explicit).value(b"dyndep", Escape::None, place)?;
+        Ok(if value.is_empty() { value } else { canonical(&value) })
+    }
+}
+
+/// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. Its count of the
+/// order-only ones stays as it was, so that an explicit one may become order-only; a count of more than there are
+/// means none to it. False if the edge is not such a one.
+fn drop_self_reference(shape: &mut EdgeShape, ids: &mut [NodeId]) -> bool {
+    let implicit_ins = shape.ins - shape.explicit_ins - shape.order_only;
+    let plain = shape.rule == RuleId::PHONY.0 && shape.outs == 1 && shape.explicit_outs == 1 && implicit_ins == 0;
+    let (outs, rest) = ids.split_at_mut(shape.outs as usize);
+    let ins = &rest[..shape.ins as usize];
+    if !plain || !ins.contains(&outs[0]) {
+        return false;
+    }
+    let others: Vec<NodeId> = ins.iter().copied().filter(|node| *node != outs[0]).collect();
+    let kept = others.len();
+    rest.copy_within(shape.ins as usize.., kept);
+    rest[..kept].copy_from_slice(&others);
+    shape.ins = kept as u32;
+    if shape.order_only > shape.ins {
+        shape.order_only = 0;
+    }
+    shape.explicit_ins = shape.ins - shape.order_only;
+    shape.flags |= NAMES_ITSELF;
+    true
+}

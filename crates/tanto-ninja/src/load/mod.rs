@@ -1,0 +1,214 @@
+//! From the text of all manifests to the graph. Does not know the logs, nor which files exist.
+//!
+//! Four passes. The first reads the text of all files at once, in parts, on several threads (`crew`, `chunk`): paths
+//! become nodes, and what stands where is noted. The second goes through all statements but `build` in the order in
+//! which they count (`order`): variables get their values, edges their numbers. The third evaluates the paths that need
+//! those values (`late`), the fourth gives edges their rules, pools and the nodes that they make (`link`). The passes
+//! only notice where the first error is; one piece of code for each kind of statement words it.
+
+mod chunk;
+mod crew;
+mod edge;
+pub(crate) mod expand;
+mod fault;
+mod late;
+pub(crate) mod lexer;
+mod link;
+mod order;
+mod statement;
+mod targets;
+#[cfg(test)]
+pub(crate) mod tests;
+pub(crate) mod version;
+
+use std::sync::Arc;
+
+use tanto_sys::threads::Threads;
+
+use self::crew::{Crew, File};
+use self::fault::Suspect;
+use self::link::{Linked, Linker};
+use self::order::{Order, Segment};
+use crate::bindings::Cache;
+use crate::disk::{Disk, Source};
+use crate::error::{Error, Result};
+use crate::graph::base::Base;
+use crate::graph::env::Env;
+use crate::graph::late::{Manifest, Manifests, Text};
+use crate::graph::{Arena, Graph, NodeId, Set};
+use crate::paths::{Interner, PathTable};
+
+pub use self::expand::unparse;
+pub use self::version::NINJA_VERSION;
+
+/// How deep manifests may include each other; one that includes itself gets there.
+const DEEPEST_INCLUDE: usize = 1000;
+
+/// How many includes there may be in all: files that include each other twice, and so on, double with each level.
+const MOST_INCLUDES: u32 = 1 << 20;
+
+/// The longest manifest, in bytes.
+const LONGEST_MANIFEST: u64 = u32::MAX as u64;
+
+/// If all manifests together are no longer than this, in bytes, their text is kept. Smaller, small builds open their
+/// manifest again for each command; larger, large ones hold text that they hardly need.
+const KEPT: usize = 1 << 20;
+
+/// So often manifests that change while they are being read are read anew.
+const TRIES: usize = 8;
+
+/// What the user may choose about the language, and about how it is read.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LoadOptions {
+    /// `-w phonycycle=err`: a phony edge that names itself is an error, not a warning.
+    pub phony_cycle_is_error: bool,
+    /// Who reads.
+    pub threads: Threads,
+}
+
+/// Loads `manifest` and everything it includes. The error's text begins as ninja's does
+/// (`build.ninja:3: expected '='...`). Warnings (phony cycles, a newer `ninja_required_version`) go to `warn`.
+pub fn load<'t>(
+    arena: &'t Arena,
+    disk: &dyn Disk,
+    manifest: &[u8],
+    options: LoadOptions,
+    warn: &mut dyn FnMut(&[u8]),
+) -> Result<Graph<'t>> {
+    for _ in 0..TRIES {
+        let Some(loaded) = Loaded::of(disk, manifest, options, true) else { continue };
+        let (base, warnings) = loaded.finish(options);
+        warnings.iter().for_each(|warning| warn(warning));
+        return Ok(arena.hold(base?));
+    }
+    Err(Error::of(&[b"loading '", manifest, b"': it changes while it is being read"]))
+}
+
+/// The text of a file that is no manifest.
+pub(crate) fn read(disk: &dyn Disk, path: &[u8]) -> Result<Vec<u8>> {
+    let source = disk.open(path, LONGEST_MANIFEST).map_err(|error| order::unreadable(path, &error))?;
+    Ok(source.into_text())
+}
+
+/// All manifests after the first two passes.
+struct Loaded {
+    files: Vec<File>,
+    order: Order,
+    interner: Interner,
+}
+
+impl Loaded {
+    /// None if a file has changed meanwhile. `bold` readers look at what may turn out not to belong to the manifests.
+    fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, bold: bool) -> Option<Self> {
+        let interner = Interner::new(0);
+        let mut crew = Crew::new(disk, &interner, options.threads, bold);
+        let top = crew.read(&[manifest.into()]);
+        let order = match &crew.file(top).source {
+            Ok(_) => order::order(&mut crew, top),
+            Err(error) => Order::stopped(order::unreadable(manifest, error)),
+        };
+        let strangers = bold && order.stop.is_none() && crew.has_strangers();
+        let files = crew.into_files();
+        let unchanged = |file: &File| file.source.as_ref().is_ok_and(|source| source.is_unchanged());
+        if files.iter().any(|file| file.source.is_ok() && !unchanged(file)) {
+            return None;
+        }
+        if strangers {
+            return Loaded::of(disk, manifest, options, false);
+        }
+        Some(Loaded { files, order, interner })
+    }
+
+    /// The graph or the first error, and the warnings before it.
+    fn finish(self, options: LoadOptions) -> (Result<Base>, Vec<Vec<u8>>) {
+        let Loaded { files, order, interner } = self;
+        let Order { env, segments, targets, mut warnings, stop, .. } = order;
+        let env = env.finish();
+        let threads = if segments.len() > 1 { options.threads.limit(tanto_sys::cpu::count()) } else { 1 };
+        let lates = late::nodes(&segments, &files, &env, &interner, threads);
+        let paths = interner.freeze();
+        let linker = Linker {
+            files: &files,
+            env: &env,
+            paths: &paths,
+            phony_cycle_is_error: options.phony_cycle_is_error,
+            no_scopes: Set::default(),
+        };
+        let linked = linker.link(&segments, lates, threads);
+        let first = First { linker: &linker, linked: &linked, segments: &segments };
+        let (defaults, error) = match first.defaults(&targets) {
+            Ok(defaults) => (defaults, first.fault().or(stop.map(|stop| (u32::MAX, stop)))),
+            Err((place, error)) => {
+                let before = linked.fault.is_some_and(|edge| edge < place);
+                (Vec::new(), if before { first.fault() } else { Some((place, error)) })
+            }
+        };
+        let end = error.as_ref().map_or(u32::MAX, |(place, _)| *place);
+        for edge in linked.selfish.iter().take_while(|edge| edge.0 < end) {
+            warnings.push((edge.0, names_itself(paths.path(linked.ids[linked.edges[edge.index()].first as usize]))));
+        }
+        warnings.retain(|(place, _)| *place <= end);
+        warnings.sort_by_key(|(place, _)| *place);
+        let warnings = warnings.into_iter().map(|(_, text)| text).collect();
+        match error {
+            Some((_, error)) => (Err(error), warnings),
+            None => (Ok(base(files, paths, env, linked, defaults)), warnings),
+        }
+    }
+}
+
+fn names_itself(path: &[u8]) -> Vec<u8> {
+    let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
+    words.concat()
+}
+
+/// Finds what is wrong first.
+struct First<'f> {
+    linker: &'f Linker<'f>,
+    linked: &'f Linked,
+    segments: &'f [Segment],
+}
+
+impl First<'_> {
+    /// The first error of an edge, and the edge.
+    fn fault(&self) -> Option<(u32, Error)> {
+        let id = self.linked.fault?;
+        let segment = &self.segments[self.segments.partition_point(|segment| segment.first <= id) - 1];
+        let chunk = &self.linker.files[segment.file].chunks[segment.chunk];
+        let raw = &chunk.edges[(segment.edges.start + id - segment.first) as usize];
+        let suspect = Suspect { linker: self.linker, in_edges: &self.linked.in_edges, segment, raw, id };
+        Some((id, suspect.error()))
+    }
+}
+
+fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: Vec<NodeId>) -> Base {
+    let (dyndep_edges, dyndep_files): (Vec<_>, Vec<_>) = linked.dyndeps.into_iter().unzip();
+    Base {
+        paths,
+        in_edges: linked.in_edges.into(),
+        edges: linked.edges.into(),
+        texts: linked.texts.into(),
+        ids: linked.ids.into(),
+        dyndep_edges: dyndep_edges.into(),
+        dyndep_files: dyndep_files.into(),
+        defaults: defaults.into(),
+        env,
+        manifests: manifests(files),
+        rule_blocks: Cache::default(),
+    }
+}
+
+fn manifests(files: Vec<File>) -> Manifests {
+    let length = |file: &File| file.source.as_ref().map_or(0, |source| source.bytes().len());
+    let keep = files.iter().map(length).sum::<usize>() <= KEPT;
+    let text = |source: Option<Source>| match source {
+        Some(source) => match source.version() {
+            Some(version) if !keep => Text::on_disk(version),
+            _ => Text::Kept(source.into_text()),
+        },
+        // Nothing points into it.
+        None => Text::Kept(Vec::new()),
+    };
+    let manifest = |file: File| Manifest { path: file.path, text: text(file.source.ok().and_then(Arc::into_inner)) };
+    Manifests(files.into_iter().map(manifest).collect())
+}

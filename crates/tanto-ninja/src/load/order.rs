@@ -1,0 +1,414 @@
+//! The second pass: the statements of all manifests, but for `build`, in the order in which they count. It gives
+//! variables their values, follows includes, and numbers the edges. Does not look at edges.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::chunk::{Chunk, Event, Part, What};
+use super::crew::{Crew, File};
+use super::expand::append_value;
+use super::lexer::{Lexer, Token, did_you_mean};
+use super::{DEEPEST_INCLUDE, MOST_INCLUDES, edge, statement, version};
+use crate::canon::canonical;
+use crate::error::{Error, Result};
+use crate::graph::ScopeId;
+use crate::graph::env::{self, RuleBody};
+
+/// Edges of one part of one file that stand in a row, with nothing included between them.
+pub(super) struct Segment {
+    pub(super) file: usize,
+    pub(super) chunk: usize,
+    /// Which of the chunk's.
+    pub(super) edges: Range<u32>,
+    /// The number of the first.
+    pub(super) first: u32,
+    pub(super) scope: ScopeId,
+}
+
+/// A target of a `default` statement.
+pub(super) struct Target {
+    /// Its canonical path.
+    pub(super) path: Vec<u8>,
+    pub(super) file: usize,
+    /// Where the path stands.
+    pub(super) part: Part,
+    /// How far the lexer had come.
+    pub(super) last: u32,
+    pub(super) place: u32,
+}
+
+/// What the statements said.
+pub(super) struct Order {
+    pub(super) env: env::Builder,
+    pub(super) segments: Vec<Segment>,
+    /// How many edges there are.
+    pub(super) edges: u32,
+    pub(super) targets: Vec<Target>,
+    /// Each with its place.
+    pub(super) warnings: Vec<(u32, Vec<u8>)>,
+    /// Why nothing behind this was read.
+    pub(super) stop: Option<Error>,
+}
+
+impl Order {
+    /// Nothing could be read.
+    pub(super) fn stopped(why: Error) -> Self {
+        Order { stop: Some(why), ..Order::new() }
+    }
+
+    fn new() -> Self {
+        Order {
+            env: env::Builder::new(),
+            segments: Vec::new(),
+            edges: 0,
+            targets: Vec::new(),
+            warnings: Vec::new(),
+            stop: None,
+        }
+    }
+}
+
+/// A file that is being gone through.
+struct Frame {
+    file: usize,
+    scope: ScopeId,
+    chunk: usize,
+    event: usize,
+    /// Edges of the chunk that are in a segment.
+    edges_done: u32,
+    /// Where the statement that included another file begins, until that file's end.
+    include: Option<u32>,
+}
+
+/// Goes through the file `top` and all that it includes.
+pub(super) fn order(crew: &mut Crew<'_>, top: usize) -> Order {
+    let mut walk = Walk { crew, out: Order::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
+    walk.out.stop = walk.run().err();
+    walk.out
+}
+
+impl Frame {
+    fn new(file: usize, scope: ScopeId) -> Self {
+        Frame { file, scope, chunk: 0, event: 0, edges_done: 0, include: None }
+    }
+}
+
+struct Walk<'w, 'c> {
+    crew: &'w mut Crew<'c>,
+    out: Order,
+    frames: Vec<Frame>,
+    includes: u32,
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self) -> Result<()> {
+        while let Some(mut frame) = self.frames.pop() {
+            if let Some(inner) = self.go_on(&mut frame)? {
+                self.frames.push(frame);
+                self.frames.push(inner);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, number: usize) -> &mut File {
+        self.crew.file(number)
+    }
+
+    /// Goes through a file to its end or, if that comes first, to a file that it includes.
+    fn go_on(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
+        let file = self.crew.file(frame.file);
+        file.used = true;
+        // It was seen that it can be read when it was included.
+        let Ok(source) = file.source.as_ref().map(Arc::clone) else { return Ok(None) };
+        let (path, parts) = (file.path.clone(), file.chunks.len());
+        let text = Text { path: &path, whole: source.bytes(), end: file.end() };
+        if let Some(at) = frame.include.take() {
+            text.include_end(at)?;
+        }
+        while frame.chunk < parts {
+            let chunk = std::mem::take(&mut self.file(frame.file).chunks[frame.chunk]);
+            let ends_file = chunk.nul.is_some();
+            let found = self.chunk(frame, &text, &chunk);
+            self.file(frame.file).chunks[frame.chunk] = chunk;
+            if let Some(inner) = found? {
+                return Ok(Some(inner));
+            }
+            if ends_file {
+                break;
+            }
+            *frame = Frame { chunk: frame.chunk + 1, ..Frame::new(frame.file, frame.scope) };
+        }
+        Ok(None)
+    }
+
+    fn chunk(&mut self, frame: &mut Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
+        while let Some(event) = chunk.events.get(frame.event) {
+            frame.event += 1;
+            let place = self.out.edges + (event.edges_before - frame.edges_done);
+            let found = match &event.what {
+                What::Variable { name, value, plain } => {
+                    self.variable(frame.scope, text, event, (name, value), *plain, place)
+                }
+                What::Rule { name, body } => self.rule(frame.scope, text, event, name, *body, place),
+                What::Include { .. } => {
+                    self.segment(frame, event.edges_before);
+                    frame.include = Some(event.at);
+                    return self.include(frame, text, chunk).map(Some);
+                }
+                What::Other => self.other(frame, text, event.at, place),
+            };
+            if found.is_err() {
+                self.segment(frame, event.edges_before);
+            }
+            found?;
+        }
+        self.segment(frame, chunk.edges.len() as u32);
+        match chunk.broken {
+            Some(at) => Err(self.broken(frame, text, at)),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives numbers to the chunk's edges up to `end`.
+    fn segment(&mut self, frame: &mut Frame, end: u32) {
+        let edges = std::mem::replace(&mut frame.edges_done, end)..end;
+        let (first, count) = (self.out.edges, edges.len() as u32);
+        if count > 0 {
+            let Frame { file, chunk, scope, .. } = *frame;
+            self.out.segments.push(Segment { file, chunk, edges, first, scope });
+            self.out.edges += count;
+        }
+    }
+
+    fn append(&self, scope: ScopeId, lexer: &Lexer<'_>, raw: &[u8], value: &mut Vec<u8>) -> Result<()> {
+        let look_up = |name: &[u8]| self.out.env.variable(scope, name);
+        append_value(raw, value, look_up).map_err(|error| lexer.error(&[&error.text]))
+    }
+
+    fn variable(
+        &mut self,
+        scope: ScopeId,
+        text: &Text<'_>,
+        event: &Event,
+        (name, value): (&Part, &Part),
+        plain: bool,
+        place: u32,
+    ) -> Result<()> {
+        let (name, raw) = (text.part(name), text.part(value));
+        if plain && name != b"ninja_required_version" {
+            self.out.env.set(scope, name, raw, place);
+            return Ok(());
+        }
+        let (mut lexer, _) = text.statement(event.at);
+        lexer.unread();
+        statement::assignment(&mut lexer)?;
+        let mut value = Vec::new();
+        self.append(scope, &lexer, raw, &mut value)?;
+        if name == b"ninja_required_version" {
+            let warnings = &mut self.out.warnings;
+            version::check(&value, &mut |text| warnings.push((place, text.into())))?;
+        }
+        self.out.env.set(scope, name, &value, place);
+        Ok(())
+    }
+
+    fn rule(
+        &mut self,
+        scope: ScopeId,
+        text: &Text<'_>,
+        event: &Event,
+        name: &Part,
+        body: RuleBody,
+        place: u32,
+    ) -> Result<()> {
+        let name = text.part(name);
+        if self.out.env.has_rule(scope, name) {
+            return self.checked_rule(scope, &mut text.statement(event.at).0);
+        }
+        self.out.env.add_rule(scope, name, place, body);
+        Ok(())
+    }
+
+    /// Reads a rule again that something is wrong with.
+    fn checked_rule(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
+        let name = statement::heading(lexer, b"rule name")?;
+        if self.out.env.has_rule(scope, name) {
+            return Err(lexer.error(&[b"duplicate rule '", name, b"'"]));
+        }
+        statement::rule_body(lexer, name).map(|_| ())
+    }
+
+    fn other(&mut self, frame: &Frame, text: &Text<'_>, at: u32, place: u32) -> Result<()> {
+        let (mut lexer, token) = text.statement(at);
+        match token {
+            Token::Pool => self.pool(frame.scope, &mut lexer, place),
+            _ => self.default(frame, &mut lexer, place),
+        }
+    }
+
+    /// `pool name`, and its depth on an indented line
+    fn pool(&mut self, scope: ScopeId, lexer: &mut Lexer<'_>, place: u32) -> Result<()> {
+        let name = statement::heading(lexer, b"pool name")?;
+        if self.out.env.has_pool(name) {
+            return Err(lexer.error(&[b"duplicate pool '", name, b"'"]));
+        }
+        let mut depth = None;
+        while lexer.peek(Token::Indent) {
+            let (key, raw) = statement::assignment(lexer)?;
+            if key != b"depth" {
+                return Err(lexer.error(&[b"unexpected variable '", key, b"'"]));
+            }
+            let mut value = Vec::new();
+            self.append(scope, lexer, raw.text, &mut value)?;
+            let number = version::leading_number(&value);
+            depth = Some(u32::try_from(number).map_err(|_| lexer.error(&[b"invalid pool depth"]))?);
+        }
+        let depth = depth.ok_or_else(|| lexer.error_about(name, &[b"expected 'depth =' line"]))?;
+        self.out.env.add_pool(name, depth, place);
+        Ok(())
+    }
+
+    /// `default targets...`; whether there are such is asked when all nodes are known.
+    fn default(&mut self, frame: &Frame, lexer: &mut Lexer<'_>, place: u32) -> Result<()> {
+        let mut raw = lexer.path()?;
+        if raw.text.is_empty() {
+            return Err(lexer.error(&[b"expected target name"]));
+        }
+        while !raw.text.is_empty() {
+            let mut value = Vec::new();
+            self.append(frame.scope, lexer, raw.text, &mut value)?;
+            if value.is_empty() {
+                return Err(lexer.error_about(raw.text, &[b"empty path"]));
+            }
+            let part = lexer.range_of(raw.text);
+            self.out.targets.push(Target {
+                path: canonical(&value),
+                file: frame.file,
+                part: part.start as u32..part.end as u32,
+                last: lexer.last() as u32,
+                place,
+            });
+            raw = lexer.path()?;
+        }
+        lexer.expect(Token::Newline)
+    }
+
+    /// Goes into the file that the event before `frame.event` names.
+    fn include(&mut self, frame: &Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Frame> {
+        let (mut lexer, token) = text.statement(chunk.events[frame.event - 1].at);
+        let raw = lexer.path()?;
+        let mut path = Vec::new();
+        self.append(frame.scope, &lexer, raw.text, &mut path)?;
+        self.includes += 1;
+        let limit = match (self.frames.len() >= DEEPEST_INCLUDE, self.includes > MOST_INCLUDES) {
+            (true, _) => Some(format!("': more than {DEEPEST_INCLUDE} files include each other")),
+            (_, true) => Some(format!("': more than {MOST_INCLUDES} includes")),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            return Err(lexer.error(&[b"loading '", &path, limit.as_bytes()]));
+        }
+        let file = match self.crew.number(&path) {
+            Some(known) => known,
+            None => self.read_with_next(frame, text, chunk, path),
+        };
+        let file_read = self.crew.file(file);
+        if let Err(error) = &file_read.source {
+            return Err(lexer.error(&[&unreadable(&file_read.path, error).text]));
+        }
+        let scope = if token == Token::Subninja { self.out.env.add_scope(frame.scope) } else { frame.scope };
+        Ok(Frame::new(file, scope))
+    }
+
+    /// Reads a file whose name has a variable in it, and with it those that the next statements include: their names
+    /// may come to mean something else until then, but hardly ever do.
+    fn read_with_next(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
+        let mut paths = vec![path];
+        if !self.crew.bold {
+            return self.crew.read(&paths);
+        }
+        for event in &chunk.events[frame.event..] {
+            if let What::Include { path: None } = event.what {
+                let mut lexer = text.statement(event.at).0;
+                let mut path = Vec::new();
+                if lexer.path().and_then(|raw| self.append(frame.scope, &lexer, raw.text, &mut path)).is_ok() {
+                    paths.push(path);
+                }
+            }
+        }
+        self.crew.read(&paths)
+    }
+
+    /// What is wrong with a statement that the first pass could not read.
+    fn broken(&mut self, frame: &Frame, text: &Text<'_>, at: u32) -> Error {
+        let place = self.out.edges;
+        let (mut lexer, token) = text.statement(at);
+        let result = match token {
+            Token::Build => self.broken_build(frame.scope, &mut lexer),
+            Token::Ident => {
+                lexer.unread();
+                statement::assignment(&mut lexer).map(|_| ())
+            }
+            Token::Rule => self.checked_rule(frame.scope, &mut lexer),
+            Token::Pool => self.pool(frame.scope, &mut lexer, place),
+            Token::Default => self.default(frame, &mut lexer, place),
+            Token::Include | Token::Subninja => lexer.path().and_then(|_| lexer.expect(Token::Newline)),
+            Token::Error => Err(lexer.lexing_error()),
+            other => Err(lexer.error(&[b"unexpected ", other.name().as_bytes()])),
+        };
+        result.err().unwrap_or_else(|| lexer.error(&[b"lexing error"]))
+    }
+
+    fn broken_build(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
+        edge::line(lexer, &mut edge::Raws::default(), |lexer, name| match self.out.env.knows_rule(scope, name) {
+            true => Ok(()),
+            false => Err(unknown_rule(lexer, name, self.out.env.rule_names(scope))),
+        })?;
+        while lexer.peek(Token::Indent) {
+            statement::assignment(lexer)?;
+        }
+        Ok(())
+    }
+}
+
+/// A rule's name that stands for none; `known` are those that do.
+pub(super) fn unknown_rule<'n>(lexer: &Lexer<'_>, name: &[u8], known: impl Iterator<Item = &'n [u8]>) -> Error {
+    let error = lexer.error(&[b"unknown build rule '", name, b"'"]);
+    let mut known: Vec<_> = known.collect();
+    known.sort_unstable();
+    did_you_mean(error, name, known)
+}
+
+/// A file could not be read.
+pub(super) fn unreadable(path: &[u8], error: &std::io::Error) -> Error {
+    Error::of(&[b"loading '", path, b"': ", &tanto_sys::error::text(error)])
+}
+
+/// The text of one file.
+pub(super) struct Text<'t> {
+    pub(super) path: &'t [u8],
+    pub(super) whole: &'t [u8],
+    /// Where it ends.
+    pub(super) end: usize,
+}
+
+impl<'t> Text<'t> {
+    pub(super) fn part(&self, part: &Part) -> &'t [u8] {
+        &self.whole[part.start as usize..part.end as usize]
+    }
+
+    /// A lexer that has read the first token of the statement that begins at `at`.
+    pub(super) fn statement(&self, at: u32) -> (Lexer<'t>, Token) {
+        let mut lexer = Lexer::of_part(self.path, self.whole, at as usize..self.end);
+        let token = lexer.token();
+        (lexer, token)
+    }
+
+    /// Reads what stands behind the path of an `include`, after that has been gone through.
+    fn include_end(&self, at: u32) -> Result<()> {
+        let (mut lexer, _) = self.statement(at);
+        lexer.path()?;
+        lexer.expect(Token::Newline)
+    }
+}
