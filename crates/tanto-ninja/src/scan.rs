@@ -4,12 +4,15 @@
 //! The walk is iterative: a chain of a million edges needs no deeper stack than one of ten.
 
 mod ahead;
+mod bits;
+mod cone;
+mod discovered;
+mod headers;
+mod measure;
+mod slices;
+mod state;
+mod verdict;
 
-use tanto_sys::error::text as os_text;
-
-use crate::bindings::Escape;
-use crate::canon::{canonical, canonicalize_into};
-use crate::depfile;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
 use crate::error::{Error, Result};
@@ -17,71 +20,10 @@ use crate::explain::Explanations;
 use crate::graph::{EdgeId, Graph, Map, NodeId};
 use crate::log::{BuildLog, DepsLog};
 
+use self::measure::{Facts, NO_INPUT, Reason};
+use self::state::{Edges, Files, Mark};
+
 pub use self::ahead::LookAhead;
-
-/// Has a file been looked at?
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Seen {
-    #[default]
-    No,
-    /// Not by the walk, but what it will see is known.
-    Ahead,
-    /// By the walk.
-    Yes,
-}
-
-/// What is known of a node's file.
-#[derive(Clone, Copy, Default)]
-struct NodeState {
-    /// Of a phony output that does not exist: the newest of its inputs'.
-    mtime: Mtime,
-    seen: Seen,
-    exists: bool,
-    dirty: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Mark {
-    #[default]
-    Unvisited,
-    InStack,
-    Done,
-}
-
-/// What is known of an edge.
-#[derive(Clone, Copy, Default)]
-struct EdgeState<'t> {
-    mark: Mark,
-    /// Nothing of it, or below it, is to be built.
-    outputs_ready: bool,
-    deps_loaded: bool,
-    /// It has a depfile or deps record, which is missing or void: it must run, and restat cannot clean it.
-    deps_missing: bool,
-    /// Inputs found by a depfile or the deps log; they stand after the implicit ones.
-    deps: &'t [NodeId],
-}
-
-/// What the outputs of an edge are measured by.
-struct Measure {
-    edge: EdgeId,
-    restat: bool,
-    generator: bool,
-    /// The first of the newest that make the edge dirty.
-    newest_input: Option<NodeId>,
-    /// Made when first needed.
-    command_hash: Option<u64>,
-}
-
-/// Why an output is dirty though none of its inputs is.
-enum Reason {
-    Missing,
-    /// Its file is older than this input.
-    OlderThan(NodeId),
-    NotLogged,
-    OtherCommand,
-    /// Its mtime in the log is older than this input.
-    LoggedBefore(NodeId, Mtime),
-}
 
 /// The state of the files, as far as a walk has come.
 pub struct Scan<'a, 't> {
@@ -99,8 +41,8 @@ pub struct Scan<'a, 't> {
     pub look_ahead: LookAhead,
     /// What the look ahead has asked for.
     ahead: Vec<NodeId>,
-    nodes: Vec<NodeState>,
-    edges: Vec<EdgeState<'t>>,
+    files: Files,
+    edges: Edges<'t>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
 }
 
@@ -126,8 +68,7 @@ impl<'a, 't> Scan<'a, 't> {
         deps_log: &'a mut DepsLog,
         explanations: Explanations,
     ) -> Self {
-        let (nodes, edges) =
-            (vec![NodeState::default(); graph.node_count()], vec![EdgeState::default(); graph.edge_count()]);
+        let (files, edges) = (Files::new(graph.node_count()), Edges::new(graph.edge_count()));
         Scan {
             graph,
             disk,
@@ -136,7 +77,7 @@ impl<'a, 't> Scan<'a, 't> {
             explanations,
             look_ahead: LookAhead::default(),
             ahead: Vec::new(),
-            nodes,
+            files,
             edges,
             dyndep_users: None,
         }
@@ -145,38 +86,40 @@ impl<'a, 't> Scan<'a, 't> {
     /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
     pub fn reset(&mut self) {
         self.ahead.clear();
-        self.nodes.fill(NodeState::default());
-        self.edges.fill(EdgeState::default());
+        self.files = Files::new(self.graph.node_count());
+        self.edges = Edges::new(self.graph.edge_count());
     }
 
     /// Is the node known to be out of date or missing?
     pub fn is_dirty(&self, node: NodeId) -> bool {
-        self.nodes.get(node.index()).is_some_and(|state| state.dirty)
+        self.files.is_dirty(node)
     }
 
     /// The node's mtime as seen before its command ran.
     pub fn mtime(&self, node: NodeId) -> Mtime {
-        self.nodes.get(node.index()).filter(|state| state.seen == Seen::Yes).map_or(0, |state| state.mtime)
+        self.files.seen_mtime(node)
     }
 
     /// Nothing of the edge, or below it, is to be built (or all has been).
     pub fn outputs_ready(&self, edge: EdgeId) -> bool {
-        self.edges[edge.index()].outputs_ready
+        self.edges.outputs_ready(edge)
     }
 
     /// The edge's command has run, or need not run.
     pub fn set_outputs_ready(&mut self, edge: EdgeId) {
-        self.edges[edge.index()].outputs_ready = true;
+        self.edges.set_outputs_ready(edge, true);
     }
 
     /// Is the edge to run because nobody knows what it reads?
     pub fn deps_missing(&self, edge: EdgeId) -> bool {
-        self.edges[edge.index()].deps_missing
+        self.edges.deps_missing(edge)
     }
 
     /// Has a walk been here? If so, the next one will walk the edge again.
     pub fn unmark(&mut self, edge: EdgeId) -> bool {
-        std::mem::take(&mut self.edges[edge.index()].mark) != Mark::Unvisited
+        let visited = self.edges.mark(edge) != Mark::Unvisited;
+        self.edges.set_mark(edge, Mark::Unvisited);
+        visited
     }
 
     /// How long the edge's command took last time, in milliseconds.
@@ -187,12 +130,12 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// The node turned out not to have changed.
     pub fn set_clean(&mut self, node: NodeId) {
-        self.nodes[node.index()].dirty = false;
+        self.files.set_dirty(node, false);
     }
 
     /// Inputs whose change makes the edge dirty, discovered ones included.
     pub fn dirtying_ins(&self, edge: EdgeId) -> impl Iterator<Item = NodeId> + use<'t> {
-        let deps = self.edges[edge.index()].deps;
+        let deps = self.edges.deps(edge);
         self.graph.edge(edge).dirtying_ins().iter().chain(deps).copied()
     }
 
@@ -233,29 +176,28 @@ impl<'a, 't> Scan<'a, 't> {
     /// Begins to visit a node; a leaf is done at once.
     fn enter(&mut self, node: NodeId, stack: &mut Vec<Frame>) -> Result<()> {
         let Some(edge) = self.graph.in_edge(node) else { return self.visit_leaf(node) };
-        let state = &mut self.edges[edge.index()];
-        match state.mark {
+        match self.edges.mark(edge) {
             Mark::Done => return Ok(()),
             Mark::InStack => return Err(self.cycle(node, edge, stack)),
             Mark::Unvisited => {}
         }
-        state.mark = Mark::InStack;
-        state.outputs_ready = true;
-        let dirty = state.deps_missing;
+        self.edges.set_mark(edge, Mark::InStack);
+        self.edges.set_outputs_ready(edge, true);
+        let dirty = self.edges.deps_missing(edge);
         stack.push(Frame { node, edge, opened: false, next: 0, dirty, newest_input: None });
         Ok(())
     }
 
     fn visit_leaf(&mut self, node: NodeId) -> Result<()> {
-        if self.is_seen(node) {
+        if self.files.is_seen(node) {
             return Ok(());
         }
         self.stat(node)?;
-        let exists = self.nodes[node.index()].exists;
+        let exists = self.files.exists(node);
         if !exists {
             self.explanations.note(node, &[self.graph.path(node), b" has no in-edge and is missing"]);
         }
-        self.nodes[node.index()].dirty = !exists;
+        self.files.set_dirty(node, !exists);
         Ok(())
     }
 
@@ -270,8 +212,9 @@ impl<'a, 't> Scan<'a, 't> {
         while let Some(input) = self.input(frame.edge, frame.next) {
             match self.graph.in_edge(input) {
                 None => self.visit_leaf(input)?,
-                Some(edge) if self.edges[edge.index()].mark != Mark::Done => return Ok(Some(input)),
-                Some(edge) => self.edges[frame.edge.index()].outputs_ready &= self.edges[edge.index()].outputs_ready,
+                Some(edge) if !self.edges.is_done(edge) => return Ok(Some(input)),
+                Some(edge) if self.edges.outputs_ready(edge) => {}
+                Some(_) => self.edges.set_outputs_ready(frame.edge, false),
             }
             self.weigh_input(frame, input);
             frame.next += 1;
@@ -283,16 +226,16 @@ impl<'a, 't> Scan<'a, 't> {
     fn unvisited_dyndep(&self, edge: EdgeId) -> Option<NodeId> {
         let file = self.graph.edge(edge).dyndep?;
         let visited = match self.graph.in_edge(file) {
-            Some(maker) => self.edges[maker.index()].mark == Mark::Done,
-            None => self.is_seen(file),
+            Some(maker) => self.edges.is_done(maker),
+            None => self.files.is_seen(file),
         };
-        (!self.edges[edge.index()].deps_loaded && self.graph.dyndep_pending(file) && !visited).then_some(file)
+        (!self.edges.is_opened(edge) && self.graph.dyndep_pending(file) && !visited).then_some(file)
     }
 
     /// The edge's first look at itself, after its dyndep file was visited.
     fn open(&mut self, frame: &mut Frame, validations: &mut Vec<NodeId>) -> Result<()> {
         frame.opened = true;
-        let first_time = !self.edges[frame.edge.index()].deps_loaded;
+        let first_time = !self.edges.is_opened(frame.edge);
         if first_time {
             self.load_ready_dyndep(frame.edge)?;
         }
@@ -300,9 +243,9 @@ impl<'a, 't> Scan<'a, 't> {
             self.stat_if_unknown(out)?;
         }
         if first_time {
-            self.edges[frame.edge.index()].deps_loaded = true;
+            self.edges.set_opened(frame.edge);
             if !self.load_deps(frame.edge)? {
-                self.edges[frame.edge.index()].deps_missing = true;
+                self.edges.set_deps_missing(frame.edge);
                 frame.dirty = true;
             }
         }
@@ -332,7 +275,7 @@ impl<'a, 't> Scan<'a, 't> {
     /// The edge's input of that number, in the order of `all_ins`.
     pub fn input(&self, edge: EdgeId, at: usize) -> Option<NodeId> {
         let it = self.graph.edge(edge);
-        let (dirtying, deps) = (it.dirtying_ins(), self.edges[edge.index()].deps);
+        let (dirtying, deps) = (it.dirtying_ins(), self.edges.deps(edge));
         if let Some(&input) = dirtying.get(at) {
             return Some(input);
         }
@@ -342,11 +285,11 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// What a visited input means for the edge; an order-only one means nothing.
     fn weigh_input(&mut self, frame: &mut Frame, input: NodeId) {
-        let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges[frame.edge.index()].deps.len();
+        let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges.deps(frame.edge).len();
         if frame.next >= dirtying {
             return;
         }
-        if self.nodes[input.index()].dirty {
+        if self.files.is_dirty(input) {
             frame.dirty = true;
             self.explanations.note(frame.node, &[self.graph.path(input), b" is dirty"]);
         } else if frame.newest_input.is_none_or(|newest| self.mtime(input) > self.mtime(newest)) {
@@ -360,14 +303,14 @@ impl<'a, 't> Scan<'a, 't> {
         let edge = self.graph.edge(frame.edge);
         if dirty {
             for out in edge.outs {
-                self.nodes[out.index()].dirty = true;
+                self.files.set_dirty(*out, true);
             }
             // A phony edge without inputs has nothing to do: whatever waits for it need not wait.
             if !(edge.is_phony() && edge.ins.is_empty()) {
-                self.edges[frame.edge.index()].outputs_ready = false;
+                self.edges.set_outputs_ready(frame.edge, false);
             }
         }
-        self.edges[frame.edge.index()].mark = Mark::Done;
+        self.edges.set_mark(frame.edge, Mark::Done);
         Ok(())
     }
 
@@ -376,167 +319,59 @@ impl<'a, 't> Scan<'a, 't> {
         if self.graph.edge(edge).is_phony() {
             return Ok(self.phony_outputs_dirty(edge, newest_input));
         }
-        let (restat, generator) = (self.graph.flag(edge, b"restat")?, self.graph.flag(edge, b"generator")?);
-        let mut measure = Measure { edge, restat, generator, newest_input, command_hash: None };
-        for &out in self.graph.edge(edge).outs {
-            if let Some(reason) = self.reason(&mut measure, out)? {
-                self.note_reason(out, reason);
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let newest = newest_input.map_or(NO_INPUT, |input| self.mtime(input));
+        let facts = self.facts();
+        let mut measure = facts.measure(edge, newest, self.edges.has_same_command(edge))?;
+        let found = self.graph.edge(edge).outs.iter().find_map(|&out| match facts.reason(&mut measure, out) {
+            Ok(None) => None,
+            Ok(Some(reason)) => Some(Ok((out, reason))),
+            Err(error) => Some(Err(error)),
+        });
+        let Some((out, reason)) = found.transpose()? else { return Ok(false) };
+        self.note_reason(out, reason, newest_input);
+        Ok(true)
+    }
+
+    fn facts(&self) -> Facts<'_, 't> {
+        Facts { graph: self.graph, log: self.log, files: &self.files }
     }
 
     fn phony_outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> bool {
         let edge = self.graph.edge(edge);
         let newest = newest_input.map(|input| self.mtime(input));
         for &out in edge.outs {
-            let state = &mut self.nodes[out.index()];
-            if edge.ins.is_empty() && !state.exists {
+            let exists = self.files.exists(out);
+            if edge.ins.is_empty() && !exists {
                 let path = self.graph.path(out);
                 self.explanations.note(out, &[b"output ", path, b" of phony edge with no inputs doesn't exist"]);
                 return true;
             }
             // Whatever depends on a group sees the newest of the group's members.
-            if let (false, Some(newest)) = (state.exists, newest) {
-                state.mtime = state.mtime.max(newest);
+            if let (false, Some(newest)) = (exists, newest) {
+                self.files.set_mtime(out, self.files.mtime(out).max(newest));
             }
         }
         false
     }
 
-    fn reason(&self, measure: &mut Measure, out: NodeId) -> Result<Option<Reason>> {
-        let state = self.nodes[out.index()];
-        if !state.exists {
-            return Ok(Some(Reason::Missing));
-        }
-        let entry = self.log.lookup(self.graph.path(out));
-        let newest = measure.newest_input;
-        let newer_than = |mtime| newest.filter(|&input| mtime < self.mtime(input));
-        // A restat command may have left its output older than its input on purpose: then the log knows better.
-        if !(measure.restat && entry.is_some())
-            && let Some(input) = newer_than(state.mtime)
-        {
-            return Ok(Some(Reason::OlderThan(input)));
-        }
-        let Some(entry) = entry else { return Ok((!measure.generator).then_some(Reason::NotLogged)) };
-        if !measure.generator && self.command_hash(measure)? != entry.command_hash {
-            return Ok(Some(Reason::OtherCommand));
-        }
-        Ok(newer_than(entry.mtime).map(|input| Reason::LoggedBefore(input, entry.mtime)))
-    }
-
-    fn command_hash(&self, measure: &mut Measure) -> Result<u64> {
-        match measure.command_hash {
-            Some(hash) => Ok(hash),
-            None => {
-                let hash = self.log.hash_command(&self.graph.command_for_hash(measure.edge)?);
-                Ok(*measure.command_hash.insert(hash))
-            }
-        }
-    }
-
-    fn note_reason(&mut self, out: NodeId, reason: Reason) {
+    fn note_reason(&mut self, out: NodeId, reason: Reason, newest: Option<NodeId>) {
         if !self.explanations.wanted() {
             return;
         }
         let path = self.graph.path(out);
-        let newer = |input| (self.graph.path(input), self.mtime(input));
+        let input = newest.map_or(&b""[..], |input| self.graph.path(input));
+        let theirs = newest.map_or(0, |input| self.mtime(input));
+        let middle = b" older than most recent input ";
         match reason {
             Reason::Missing => self.explanations.note(out, &[b"output ", path, b" doesn't exist"]),
-            Reason::OlderThan(input) => {
-                let (input, theirs) = newer(input);
+            Reason::Older => {
                 let times = times(self.mtime(out), theirs);
-                self.explanations.note(out, &[b"output ", path, b" older than most recent input ", input, &times]);
+                self.explanations.note(out, &[b"output ", path, middle, input, &times]);
             }
             Reason::NotLogged => self.explanations.note(out, &[b"command line not found in log for ", path]),
             Reason::OtherCommand => self.explanations.note(out, &[b"command line changed for ", path]),
-            Reason::LoggedBefore(input, ours) => {
-                let (input, theirs) = newer(input);
-                let middle = b" older than most recent input ";
+            Reason::LoggedBefore(ours) => {
                 self.explanations.note(out, &[b"recorded mtime of ", path, middle, input, &times(ours, theirs)]);
-            }
-        }
-    }
-
-    /// Adds what a depfile or the deps log says the edge reads. False if that is not known: the edge must run.
-    fn load_deps(&mut self, edge: EdgeId) -> Result<bool> {
-        if self.graph.flag(edge, b"deps")? {
-            return Ok(self.load_logged_deps(edge));
-        }
-        let depfile = self.graph.binding(edge, b"depfile", Escape::None)?;
-        if depfile.is_empty() { Ok(true) } else { self.load_depfile(edge, &depfile) }
-    }
-
-    fn load_logged_deps(&mut self, edge: EdgeId) -> bool {
-        let out = self.graph.edge(edge).outs[0];
-        let (path, out_mtime) = (self.graph.path(out), self.mtime(out));
-        let Some(deps) = self.deps_log.deps(out) else {
-            self.explanations.note(out, &[b"deps for '", path, b"' are missing"]);
-            return false;
-        };
-        if out_mtime > deps.mtime {
-            if self.explanations.wanted() {
-                let times = times(deps.mtime, out_mtime);
-                self.explanations.note(out, &[b"stored deps info out of date for '", path, b"'", &times]);
-            }
-            return false;
-        }
-        let ins: Vec<NodeId> = deps.ins().collect();
-        self.edges[edge.index()].deps = self.graph.arena.alloc_slice_copy(&ins);
-        true
-    }
-
-    fn load_depfile(&mut self, edge: EdgeId, path: &[u8]) -> Result<bool> {
-        let out = self.graph.edge(edge).outs[0];
-        let text = match self.disk.read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", &os_text(&error)])),
-        };
-        if text.is_empty() {
-            self.explanations.note(out, &[b"depfile '", path, b"' is missing"]);
-            return Ok(false);
-        }
-        let found = depfile::parse(&text).map_err(|error| Error::of(&[path, b": ", &error.text]))?;
-        if !self.depfile_is_for(edge, path, &found)? {
-            return Ok(false);
-        }
-        let ins = self.intern_all(&found.ins);
-        self.edges[edge.index()].deps = self.graph.arena.alloc_slice_copy(&ins);
-        Ok(true)
-    }
-
-    /// The nodes of files that a compiler named.
-    pub fn intern_all(&mut self, paths: &[impl AsRef<[u8]>]) -> Vec<NodeId> {
-        let mut canonical = Vec::new();
-        let intern = |path: &[u8]| {
-            canonicalize_into(path, &mut canonical);
-            self.graph.intern(&canonical)
-        };
-        let nodes = paths.iter().map(AsRef::as_ref).map(intern).collect();
-        self.cover_new_nodes();
-        nodes
-    }
-
-    /// A depfile must name the edge's first output first, and no output that is not the edge's.
-    fn depfile_is_for(&mut self, edge: EdgeId, path: &[u8], found: &depfile::Depfile) -> Result<bool> {
-        let outs = self.graph.edge(edge).outs;
-        let Some(first) = found.outs.first() else { return Err(Error::of(&[path, b": no outputs declared"])) };
-        let primary = canonical(first);
-        let expected = self.graph.path(outs[0]);
-        if primary != expected {
-            let parts: [&[u8]; 7] =
-                [b"expected depfile '", path, b"' to mention '", expected, b"', got '", &primary, b"'"];
-            self.explanations.note(outs[0], &parts);
-            return Ok(false);
-        }
-        let is_ours = |name: &[u8]| outs.iter().any(|&out| self.graph.path(out) == name);
-        match found.outs[1..].iter().find(|name| !is_ours(name)) {
-            None => Ok(true),
-            Some(name) => {
-                let tail = b"' as an output, but no such output was declared";
-                Err(Error::of(&[path, b": depfile mentions '", name, tail]))
             }
         }
     }
@@ -559,26 +394,22 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     fn stat_if_unknown(&mut self, node: NodeId) -> Result<()> {
-        if self.is_seen(node) { Ok(()) } else { self.stat(node) }
-    }
-
-    fn is_seen(&self, node: NodeId) -> bool {
-        self.nodes[node.index()].seen == Seen::Yes
+        if self.files.is_seen(node) { Ok(()) } else { self.stat(node) }
     }
 
     fn stat(&mut self, node: NodeId) -> Result<()> {
-        let state = &mut self.nodes[node.index()];
-        if state.seen != Seen::Ahead {
+        if !self.files.is_known(node) {
             let path = self.graph.path(node);
-            state.mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
+            let mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
+            self.files.foretell(node, mtime);
         }
-        (state.exists, state.seen) = (state.mtime != 0, Seen::Yes);
+        self.files.see(node);
         Ok(())
     }
 
     /// Depfiles and dyndep files may have named files that the manifest does not.
     fn cover_new_nodes(&mut self) {
-        self.nodes.resize(self.graph.node_count(), NodeState::default());
+        self.files.cover(self.graph.node_count());
     }
 }
 
@@ -586,3 +417,6 @@ impl<'a, 't> Scan<'a, 't> {
 fn times(ours: Mtime, theirs: Mtime) -> Vec<u8> {
     format!(" ({ours} vs {theirs})").into_bytes()
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,12 @@ pub struct Deps<'a> {
 impl<'a> Deps<'a> {
     /// The files that the command read, in the order in which it named them.
     pub fn ins(self) -> impl ExactSizeIterator<Item = NodeId> + Clone + 'a {
-        self.ids.chunks_exact(4).map(move |id| self.nodes[word(id, 0) as usize])
+        self.numbers().map(move |number| self.nodes[number as usize])
+    }
+
+    /// Their numbers in the log, of which each is an index into `DepsLog::nodes`.
+    pub fn numbers(self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
+        self.ids.chunks_exact(4).map(|id| word(id, 0))
     }
 }
 

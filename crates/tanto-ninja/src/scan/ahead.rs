@@ -1,15 +1,23 @@
-//! Asks for all files that a walk will look at before it begins, on several threads. Does not know what their mtimes
-//! mean: the walk does all that it would do without this, and what it cannot find here it asks for itself.
+//! Asks for all files that a walk will look at before it begins, on several threads, and finds out which edges are
+//! clean, with all below them: these the walk passes by. Does not know why the others are not. All that it finds, the
+//! walk would find; what it cannot tell is left to the walk.
 
 use tanto_sys::threads::Threads;
 
-use super::{Mark, NodeState, Scan, Seen};
-use crate::graph::NodeId;
+use crate::graph::{Known, NodeId};
+use crate::log::{BuildLog, DepsLog};
+
+use super::Scan;
+use super::cone::{Cone, More};
+use super::headers::{Found, Headers, Lookup};
+use super::measure::Facts;
+use super::state::{Edges, Files};
+use super::verdict::{Court, Verdict, date_groups};
 
 /// When to look ahead, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LookAhead {
-    /// Who asks. If that is one thread, nothing is gained, and nothing is asked for before the walk.
+    /// Who asks. If that is one thread, nothing is asked for before the walk.
     pub threads: Threads,
     /// For fewer files there is no look ahead.
     pub least: usize,
@@ -27,6 +35,11 @@ impl Default for LookAhead {
 /// small builds pay for nothing; larger, middling ones wait for a cold disk, one file after the other.
 const LEAST: usize = 512;
 
+/// So many times an order of the edges is made: anew if one turns out to read what is made behind it. Smaller, more is
+/// left to the walk where manifests do not say who makes a header; larger, a manifest that never comes to an end costs
+/// more than the walk.
+const MOST_ORDERS: usize = 8;
+
 impl Scan<'_, '_> {
     /// To be called before the walks from `targets`; `end_look_ahead` is to be called after them. A build that has
     /// begun changes files: it must find none here.
@@ -36,18 +49,25 @@ impl Scan<'_, '_> {
         if threads == Threads::ONE || self.graph.node_count() < least {
             return;
         }
-        self.list_files(targets);
-        if self.ahead.len() < least {
-            return self.end_look_ahead();
+        let Scan { graph, disk, log, deps_log, files, edges, .. } = self;
+        let outlook = Outlook::new(graph, deps_log, files, edges, targets, threads);
+        let nodes = outlook.unknown(files);
+        if nodes.len() < least {
+            return;
         }
-        let paths: Vec<&[u8]> = self.ahead.iter().map(|&node| self.graph.path(node)).collect();
-        let mtimes = self.disk.mtimes(&paths, threads);
-        for (&node, mtime) in self.ahead.iter().zip(mtimes) {
-            let state = &mut self.nodes[node.index()];
-            match mtime {
-                Some(mtime) => state.mtime = mtime,
-                // The walk meets the error again, in its own order.
-                None => state.seen = Seen::No,
+        let paths: Vec<&[u8]> = nodes.iter().map(|&node| graph.path(node)).collect();
+        for (&node, mtime) in nodes.iter().zip(disk.mtimes(&paths, threads)) {
+            // Where that is an error the walk meets it again, in its own order.
+            if let Some(mtime) = mtime {
+                files.foretell(node, mtime);
+            }
+        }
+        self.ahead = nodes;
+        if !outlook.cone.is_odd {
+            let verdict = outlook.judge(log, files, threads);
+            // A void record, which the walk does not follow, may have been what led to an edge.
+            if !(verdict.any_void && outlook.reaches_further) {
+                outlook.pass_by(&verdict, &self.ahead, files, edges);
             }
         }
     }
@@ -55,41 +75,85 @@ impl Scan<'_, '_> {
     /// Forgets what no walk has looked at.
     pub fn end_look_ahead(&mut self) {
         for node in self.ahead.drain(..) {
-            let state = &mut self.nodes[node.index()];
-            if state.seen == Seen::Ahead {
-                state.seen = Seen::No;
-            }
-        }
-    }
-
-    /// Marks and lists the files that walks from `targets` will look at, as far as graph and deps log can tell.
-    fn list_files(&mut self, targets: &[NodeId]) {
-        let mut listed = vec![false; self.edges.len()];
-        for &target in targets {
-            list(&mut self.nodes, &mut self.ahead, target);
-        }
-        let mut next = 0;
-        while let Some(&node) = self.ahead.get(next) {
-            next += 1;
-            let Some(edge) = self.graph.in_edge(node) else { continue };
-            if std::mem::replace(&mut listed[edge.index()], true) || self.edges[edge.index()].mark == Mark::Done {
-                continue;
-            }
-            let edge = self.graph.edge(edge);
-            for &node in edge.outs.iter().chain(edge.ins).chain(edge.validations) {
-                list(&mut self.nodes, &mut self.ahead, node);
-            }
-            for node in self.deps_log.deps(edge.outs[0]).into_iter().flat_map(|deps| deps.ins()) {
-                list(&mut self.nodes, &mut self.ahead, node);
-            }
+            self.files.forget_ahead(node);
         }
     }
 }
 
-fn list(nodes: &mut [NodeState], listed: &mut Vec<NodeId>, node: NodeId) {
-    let state = &mut nodes[node.index()];
-    if state.seen == Seen::No {
-        state.seen = Seen::Ahead;
-        listed.push(node);
+/// What walks from some targets will come to.
+struct Outlook<'s, 't> {
+    graph: &'s Known<'t>,
+    deps_log: &'s DepsLog,
+    cone: Cone,
+    headers: Headers<'s>,
+    /// Some of the cone's edges are there for discovered inputs alone.
+    reaches_further: bool,
+}
+
+impl<'s, 't> Outlook<'s, 't> {
+    fn new(
+        graph: &'s Known<'t>,
+        deps_log: &'s DepsLog,
+        files: &Files,
+        edges: &Edges<'_>,
+        targets: &[NodeId],
+        threads: Threads,
+    ) -> Self {
+        let mut more = More::default();
+        let mut orders = 1;
+        loop {
+            let mut cone = Cone::new(graph, files, edges, &more, targets);
+            let headers = Lookup { graph, known: edges, cone: &cone, log: deps_log }.all(threads);
+            if headers.late.is_empty() || cone.is_odd || orders == MOST_ORDERS {
+                cone.is_odd |= !headers.late.is_empty();
+                headers.nodes(deps_log).for_each(|node| cone.add(graph, files, edges, node));
+                return Outlook { graph, deps_log, cone, headers, reaches_further: !more.is_empty() };
+            }
+            headers.late.iter().for_each(|&(edge, node)| more.entry(edge).or_default().push(node));
+            orders += 1;
+        }
+    }
+
+    /// Files of which nothing is known.
+    fn unknown(&self, files: &Files) -> Vec<NodeId> {
+        let nodes = self.cone.nodes.iter().map(|node| NodeId(node as u32));
+        nodes.filter(|&node| !files.is_known(node)).collect()
+    }
+
+    /// Finds out which edges are clean. `files` are known, as far as they can be.
+    fn judge(&self, log: &BuildLog, files: &mut Files, threads: Threads) -> Verdict {
+        let groups = date_groups(self.graph, &self.cone, files);
+        let facts = Facts { graph: self.graph, log, files };
+        let nodes = self.deps_log.nodes();
+        let verdict = Court::new(&self.cone, &self.headers, facts, nodes).verdict(nodes, threads);
+        for (_, group) in groups.into_iter().filter(|&(place, _)| !verdict.clean[place]) {
+            files.set_mtime(group, 0);
+        }
+        verdict
+    }
+
+    /// Walks past the clean edges: what is known of them, and of files, is what it would be after a walk.
+    fn pass_by(&self, verdict: &Verdict, asked: &[NodeId], files: &mut Files, edges: &mut Edges<'_>) {
+        for (place, &id) in self.cone.edges.iter().enumerate() {
+            if !verdict.clean[place] {
+                edges.set_same_command(id, verdict.same_command[place]);
+                continue;
+            }
+            edges.pass_by(id);
+            let edge = self.graph.edge(id);
+            edge.outs.iter().for_each(|&out| files.see(out));
+            if verdict.any_void {
+                edge.ins.iter().for_each(|&input| files.see(input));
+                if let Found::Logged(deps) = self.headers.found[place] {
+                    deps.ins().for_each(|input| files.see(input));
+                }
+            }
+        }
+        // Where no record is void, the walk would look at all of them. What is missing it may have to tell of.
+        for &node in asked {
+            if !verdict.any_void && files.exists(node) {
+                files.see(node);
+            }
+        }
     }
 }

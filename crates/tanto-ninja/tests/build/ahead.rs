@@ -11,12 +11,19 @@ use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 use tanto_sys::threads::Threads;
-use tanto_testing::{Random, Scratch};
+use tanto_testing::Scratch;
 
-use crate::world::World;
+use crate::world::{World, known};
 
-const NEVER: LookAhead = LookAhead { threads: Threads::ONE, least: 0 };
-const ALWAYS: LookAhead = LookAhead { threads: Threads::Fitting, least: 0 };
+/// All is left to the walk.
+pub const NEVER: LookAhead = LookAhead { threads: Threads::ONE, least: 0 };
+/// Also for few files.
+pub const ALWAYS: LookAhead = LookAhead { threads: Threads::Fitting, least: 0 };
+
+/// With threads whatever they cost, but no more than these.
+pub fn at_most(threads: usize) -> LookAhead {
+    LookAhead { threads: Threads::AtMost(threads.try_into().unwrap()), least: 0 }
+}
 
 const RULES: &str = "\
 rule dep
@@ -26,89 +33,9 @@ rule logged
   command = make $out; write $out.d $out: $header
   depfile = $out.d
   deps = gcc
-rule editor
-  command = make $out; edit $header
 rule scan
   command = $text
 ";
-
-/// Up to `most` of these.
-fn some(random: &mut Random, from: &[String], most: usize) -> String {
-    let count = if from.is_empty() { 0 } else { random.below(most + 1) };
-    let chosen: BTreeSet<&String> = (0..count).map(|_| random.pick(from)).collect();
-    chosen.into_iter().map(|name| name.clone() + " ").collect()
-}
-
-/// A manifest of some edges, each of which may use what is above it, and its targets.
-fn manifest(random: &mut Random) -> (String, Vec<String>) {
-    let mut text = RULES.to_owned();
-    let mut known: Vec<String> = (0..4).map(|number| format!("s{number}")).collect();
-    let mut targets = Vec::new();
-    for id in 0..4 + random.below(12) {
-        let rule = *random.pick(&["make", "keep", "dep", "logged", "logged", "phony", "editor"]);
-        let (ins, order_only) = (some(random, &known, 3), some(random, &known, 2));
-        let scanned = random.chance(25);
-        if scanned {
-            let found = some(random, &known, 2);
-            let _ = writeln!(text, "build dd{id}: scan {}", random.pick(&known));
-            let _ = writeln!(
-                text,
-                "  text = write dd{id} ninja_dyndep_version = 1\\nbuild o{id}: dyndep | {found}; edit h{}",
-                random.below(3)
-            );
-        }
-        let dyndep = if scanned { format!("dd{id}") } else { String::new() };
-        let checked = if random.chance(10) { format!(" |@ {}", some(random, &targets, 1)) } else { String::new() };
-        let _ = writeln!(text, "build o{id}: {rule} {ins} || {order_only} {dyndep}{checked}");
-        let _ = writeln!(text, "  header = h{}", random.below(3));
-        if scanned {
-            let _ = writeln!(text, "  dyndep = {dyndep}");
-        }
-        known.push(format!("o{id}"));
-        targets.push(format!("o{id}"));
-    }
-    (text, targets)
-}
-
-/// What a build did, or why it did not begin.
-fn told(world: &mut World, target: &str) -> String {
-    match world.try_build(target) {
-        Ok(built) => format!("{:?} {:?} {} {:?}", built.verdict, built.commands, built.total, built.why),
-        Err(error) => error,
-    }
-}
-
-#[test]
-fn random_builds_are_the_same() {
-    for seed in 0..400 {
-        let mut random = Random::new(seed);
-        let (text, targets) = manifest(&mut random);
-        let files = ["s0", "s1", "s2", "s3", "h0", "h1", "h2"];
-        let mut worlds = [NEVER, ALWAYS].map(|look_ahead| {
-            let mut world = World::new(&text, &files);
-            world.look_ahead = look_ahead;
-            world
-        });
-        for round in 0..5 {
-            let target = random.pick(&targets).clone();
-            let [first, second] = worlds.each_mut().map(|world| told(world, &target));
-            assert_eq!(first, second, "seed {seed}, round {round}, target {target}\n{text}");
-            let (file, action) = (random.pick(&files), random.below(5));
-            for world in &mut worlds {
-                match action {
-                    0 | 1 => world.touch(file),
-                    2 => world.reload(),
-                    3 => world.touch(random_output(&targets, seed)),
-                    _ => world.disk.delete(random_output(&targets, seed + round)),
-                }
-            }
-        }
-    }
-}
-
-fn random_output(targets: &[String], number: u64) -> &str {
-    &targets[number as usize % targets.len()]
-}
 
 #[test]
 fn what_no_walk_has_looked_at_is_asked_for_again() {
@@ -176,11 +103,12 @@ fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ah
     let mut scan = Scan::new(&mut graph, disk, &mut log, &mut deps_log, Explanations::new(true));
     scan.look_ahead = look_ahead;
     scan.look_ahead(&[all]);
-    let walked = scan.recompute(all).map_err(|error| error.to_string());
+    let walked = scan.recompute(all);
     scan.end_look_ahead();
-    let nodes: Vec<NodeId> = (0..scan.graph.node_count() as u32).map(NodeId).collect();
-    let states: Vec<_> = nodes.iter().map(|&node| (scan.is_dirty(node), scan.mtime(node))).collect();
-    format!("{walked:?} {states:?} {:?}", scan.explanations.about(&nodes))
+    match walked {
+        Ok(validations) => format!("{validations:?} {}", known(&scan)),
+        Err(error) => error.to_string(),
+    }
 }
 
 #[test]
@@ -229,12 +157,11 @@ fn real_manifest(dir: &Scratch, bad: &[usize]) -> String {
 #[test]
 fn real_files_on_threads_are_the_same_and_so_is_the_first_error() {
     let dir = Scratch::new("ahead");
-    let four = LookAhead { threads: Threads::AtMost(4.try_into().unwrap()), least: 0 };
     for bad in [&[][..], &[1400, 900]] {
         let manifest = real_manifest(&dir, bad);
         let expected = walk(&mut RealDisk, &manifest, &[], NEVER);
         assert_eq!(expected.contains("File name too long"), !bad.is_empty(), "{expected}");
-        for look_ahead in [ALWAYS, four] {
+        for look_ahead in [ALWAYS, at_most(4)] {
             assert_eq!(walk(&mut RealDisk, &manifest, &[], look_ahead), expected);
         }
     }

@@ -45,6 +45,8 @@ pub struct Built {
     pub total: i64,
     /// Why, as `-d explain` says it.
     pub why: Vec<String>,
+    /// What was known of all files and edges before anything was run.
+    pub known: String,
 }
 
 #[derive(Default)]
@@ -103,6 +105,20 @@ impl World {
         self.deps_log = DepsLog::in_memory();
     }
 
+    /// Loads this manifest over the same files and the same logs, as another process would.
+    pub fn restart(&mut self, manifest: &str) {
+        put_manifest(&self.disk, manifest);
+        let mut graph = load(&self.disk);
+        let mut log = DepsLog::in_memory();
+        for &out in self.deps_log.nodes() {
+            let Some(deps) = self.deps_log.deps(out) else { continue };
+            let ins: Vec<NodeId> = deps.ins().map(|input| graph.intern(self.graph.path(input))).collect();
+            let out = graph.intern(self.graph.path(out));
+            log.record(&mut graph, out, deps.mtime, &ins).expect("what was recorded before");
+        }
+        (self.graph, self.deps_log) = (graph, log);
+    }
+
     /// Changes a file, a moment later.
     pub fn touch(&self, path: &str) {
         self.disk.tick();
@@ -127,6 +143,7 @@ impl World {
         let mut builder = Builder::new(scan, self.options);
         let (mut schedule, mut view) = (Schedule::new(), Counter::default());
         builder.add_targets(&mut schedule, &mut view, &targets).map_err(|error| error.to_string())?;
+        let known = known(&builder.scan);
         let files = self.disk.clone();
         let dry_run = self.options.dry_run;
         let mut runner = FakeRunner::new(0, |command: &Command| match dry_run {
@@ -149,7 +166,7 @@ impl World {
         };
         builder.tidy();
         let commands = runner.started().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        Ok(Built { verdict, commands, total: view.total, why: view.why })
+        Ok(Built { verdict, commands, total: view.total, why: view.why, known })
     }
 
     /// Builds targets, which must go well; says which commands ran.
@@ -163,6 +180,18 @@ impl World {
     pub fn assert_clean(&mut self, target: &str) {
         assert_eq!(self.build(target), [""; 0]);
     }
+}
+
+/// Of each file whether it is dirty, its mtime and why; of each edge whether it is ready, and if nobody knows what it
+/// reads.
+pub fn known(scan: &Scan<'_, '_>) -> String {
+    let about = |node: NodeId| {
+        let why = scan.explanations.about(&[node]).concat();
+        let (path, why) = (scan.graph.path(node).escape_ascii(), why.escape_ascii());
+        format!("{path} {} {} {why}\n", scan.is_dirty(node), scan.mtime(node))
+    };
+    let of = |edge| format!("{}{} ", u8::from(scan.outputs_ready(edge)), u8::from(scan.deps_missing(edge)));
+    scan.graph.node_ids().map(about).chain(scan.graph.edge_ids().map(of)).collect()
 }
 
 fn put_manifest(disk: &VirtualDisk, manifest: &str) {

@@ -1,0 +1,48 @@
+//! Sets of numbers, a bit each. Does not know what the numbers stand for.
+
+/// A set of numbers below a limit.
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    /// None of the numbers below `limit`.
+    pub(super) fn new(limit: usize) -> Self {
+        Bits(vec![0; limit.div_ceil(64)])
+    }
+
+    #[inline]
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.0[number / 64] >> (number % 64) & 1 != 0
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, number: usize) {
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    /// All numbers, from small to large.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(at, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_there_in_order() {
+        let numbers = [0, 1, 63, 64, 127, 130];
+        let mut bits = Bits::new(131);
+        numbers.iter().rev().for_each(|&number| bits.add(number));
+        assert!(bits.iter().eq(numbers));
+        assert!((0..131).all(|number| bits.has(number) == numbers.contains(&number)));
+        assert_eq!(Bits::new(0).iter().count(), 0);
+    }
+}

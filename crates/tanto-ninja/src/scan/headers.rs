@@ -1,0 +1,122 @@
+//! What the edges of a cone read by their own account: the deps log's records, walked where they lie. Does not look at
+//! files.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tanto_sys::threads::Threads;
+
+use crate::error::Result;
+use crate::graph::{EdgeId, Known, NodeId};
+use crate::log::{Deps, DepsLog};
+
+use super::cone::Cone;
+use super::slices::answers;
+use super::state::Edges;
+
+/// What is known of an edge's discovered inputs.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Found<'l> {
+    /// A depfile is to be read, a record is missing, or something is wrong: only the walk can tell.
+    #[default]
+    Unknown,
+    /// It has none.
+    None,
+    /// By the deps log.
+    Logged(Deps<'l>),
+}
+
+/// Of a file, by its number in the deps log: some edge reads it, and none makes it.
+const READ: u8 = 1;
+/// Some edge reads it, and one makes it.
+const MADE: u8 = 2;
+
+/// The discovered inputs of a cone's edges.
+pub(super) struct Headers<'l> {
+    /// By place in the cone.
+    pub(super) found: Vec<Found<'l>>,
+    /// By number in the deps log.
+    marks: Vec<AtomicU8>,
+    /// Edges, and what they read though the cone's order has nothing that makes it, or not before them.
+    pub(super) late: Vec<(EdgeId, NodeId)>,
+}
+
+/// What is needed to look them up.
+pub(super) struct Lookup<'s, 't, 'l> {
+    pub(super) graph: &'s Known<'t>,
+    pub(super) known: &'s Edges<'t>,
+    pub(super) cone: &'s Cone,
+    pub(super) log: &'l DepsLog,
+}
+
+impl<'l> Lookup<'_, '_, 'l> {
+    /// Looks up what all edges of the cone read.
+    pub(super) fn all(&self, threads: Threads) -> Headers<'l> {
+        let marks = self.log.nodes().iter().map(|_| AtomicU8::new(0)).collect();
+        let mut headers = Headers { found: Vec::new(), marks, late: Vec::new() };
+        let late = Mutex::new(Vec::new());
+        headers.found = answers(threads, self.cone.edges.len(), |place| {
+            let edge = self.cone.edges[place];
+            let found = self.found(edge).unwrap_or_default();
+            if let Found::Logged(deps) = found {
+                for node in self.late(&headers.marks, place, deps) {
+                    late.lock().unwrap_or_else(PoisonError::into_inner).push((edge, node));
+                }
+            }
+            found
+        });
+        headers.late = late.into_inner().unwrap_or_else(PoisonError::into_inner);
+        headers.late.sort_unstable();
+        headers
+    }
+
+    fn found(&self, id: EdgeId) -> Result<Found<'l>> {
+        let edge = self.graph.edge(id);
+        if self.graph.flag(id, b"deps")? {
+            let deps = self.log.deps(edge.outs[0]).filter(|_| !edge.is_phony());
+            return Ok(deps.map_or(Found::Unknown, Found::Logged));
+        }
+        Ok(if self.graph.flag(id, b"depfile")? { Found::Unknown } else { Found::None })
+    }
+
+    /// Marks the files, and says which of them are made too late.
+    fn late<'s>(&'s self, marks: &'s [AtomicU8], place: usize, deps: Deps<'s>) -> impl Iterator<Item = NodeId> + 's {
+        let is_late = move |number: u32| match marks[number as usize].load(Ordering::Relaxed) {
+            READ => false,
+            0 => self.is_made(&marks[number as usize], number) && self.is_late(number, place),
+            _ => self.is_late(number, place),
+        };
+        deps.numbers().filter(move |&number| is_late(number)).map(|number| self.log.nodes()[number as usize])
+    }
+
+    /// Notes what the file is, which nobody has done before, or somebody does right now.
+    #[cold]
+    fn is_made(&self, mark: &AtomicU8, number: u32) -> bool {
+        let is_made = self.graph.in_edge(self.log.nodes()[number as usize]).is_some();
+        mark.store(if is_made { MADE } else { READ }, Ordering::Relaxed);
+        is_made
+    }
+
+    fn is_late(&self, number: u32, place: usize) -> bool {
+        let maker = self.graph.in_edge(self.log.nodes()[number as usize]);
+        maker.is_some_and(|maker| !self.known.is_done(maker) && !self.cone.is_before(maker, place))
+    }
+}
+
+impl Headers<'_> {
+    /// The numbers, in the deps log, of all files that are read; from small to large.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.marks).filter(|(_, mark)| mark.load(Ordering::Relaxed) != 0).map(|(number, _)| number)
+    }
+
+    /// All files that are read.
+    pub(super) fn nodes<'s>(&'s self, log: &'s DepsLog) -> impl Iterator<Item = NodeId> + 's {
+        self.numbers().map(|number| log.nodes()[number as usize])
+    }
+
+    /// Does an edge make the file of this number?
+    #[inline]
+    pub(super) fn is_made(&self, number: u32) -> bool {
+        self.marks[number as usize].load(Ordering::Relaxed) == MADE
+    }
+}

@@ -1,0 +1,70 @@
+//! Work shared by several threads, which end before it is done. Does not know the work.
+
+use tanto_sys::cpu;
+use tanto_sys::threads::{Threads, each};
+
+/// What a thread takes at a time: at most so much, so that all end together.
+const PIECE: usize = 512;
+
+/// For so many answers another thread is started. Smaller, its start costs more than it saves; larger, middling work is
+/// done by one.
+const WORTH_A_THREAD: usize = 512;
+
+/// The answers to `0..count`, in this order.
+pub(super) fn answers<A: Default + Clone + Send>(
+    threads: Threads,
+    count: usize,
+    work: impl Fn(usize) -> A + Sync,
+) -> Vec<A> {
+    let crew = match threads {
+        Threads::Fitting => cpu::count(),
+        Threads::AtMost(most) => most.get(),
+    };
+    let crew = crew.min(count / WORTH_A_THREAD).max(1);
+    let piece = (count / crew).clamp(1, PIECE);
+    let mut answers = vec![A::default(); count];
+    let pieces: Vec<_> = answers.chunks_mut(piece).enumerate().collect();
+    each(crew, pieces, |(number, answers)| {
+        answers.iter_mut().zip(number * piece..).for_each(|(answer, index)| *answer = work(index));
+    });
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+    use std::thread;
+    use std::time::Duration;
+
+    fn at_most(threads: usize) -> Threads {
+        Threads::AtMost(threads.try_into().unwrap())
+    }
+
+    #[test]
+    fn answers_come_in_order() {
+        for count in [0, 1, 511, 512, 513, 10_000] {
+            for threads in [Threads::ONE, at_most(3), at_most(40), Threads::Fitting] {
+                assert!(answers(threads, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2)));
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_threads_as_are_worth_while_work_at_once() {
+        for (threads, count, expected) in [(2, 1023, 1), (2, 1024, 2), (3, 4000, 3), (9, 2048, 4)] {
+            let seen = Mutex::new(HashSet::new());
+            answers(at_most(threads), count, |_| {
+                let mut come = seen.lock().unwrap();
+                come.insert(thread::current().id());
+                while come.len() < expected {
+                    drop(come);
+                    thread::sleep(Duration::from_millis(1));
+                    come = seen.lock().unwrap();
+                }
+            });
+            assert_eq!(seen.into_inner().unwrap().len(), expected);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Tests: what a look ahead finds out before there is a walk.
+
+use std::fmt::Write;
+
+use tanto_sys::threads::Threads;
+
+use super::{LookAhead, Scan};
+use crate::disk::VirtualDisk;
+use crate::explain::Explanations;
+use crate::graph::{Arena, NodeId};
+use crate::load::{self, LoadOptions};
+use crate::log::{BuildLog, DepsLog, Entry};
+
+const MANIFEST: &str = "\
+rule cc
+  command = cc $in
+  deps = gcc
+rule link
+  command = link $in
+build made.h: link h.in
+build a.o: cc a.c
+build b.o: cc b.c || made.h
+build group: phony a.o b.o || s
+build out: link group
+build last: link out
+";
+
+/// Outputs of edges by which the walk will pass, in a tree that was built whole, after which `change` came.
+fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
+    let mut disk = VirtualDisk::new();
+    disk.put("build.ninja", MANIFEST);
+    ["h.in", "a.c", "b.c", "s", "h"].iter().for_each(|source| disk.put(source, ""));
+    disk.tick();
+    let arena = Arena::new();
+    let mut graph = load::load(&arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
+    let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
+    for (number, edge) in graph.edge_ids().enumerate() {
+        let out = graph.edge(edge).outs[0];
+        let path = String::from_utf8_lossy(graph.path(out)).into_owned();
+        if path != "group" {
+            disk.tick();
+            disk.put(&path, "");
+        }
+        let command_hash = log.hash_command(&graph.command_for_hash(edge).unwrap());
+        let entry = Entry { command_hash, start_ms: 0, end_ms: 1, mtime: 2 + number as i64 };
+        log.record([path.as_bytes()], entry).unwrap();
+        if graph.flag(edge, b"deps").unwrap() {
+            let header: &[u8] = if path == "a.o" { b"h" } else { b"made.h" };
+            let header = graph.intern(header);
+            deps_log.record(&mut graph, out, i64::MAX, &[header]).unwrap();
+        }
+    }
+    disk.tick();
+    change(&mut disk);
+    let last = graph.lookup(b"last").unwrap();
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    scan.look_ahead = LookAhead { threads: Threads::Fitting, least: 0 };
+    scan.look_ahead(&[last]);
+    let done = |&edge: &_| scan.edges.is_done(edge);
+    let outs: Vec<NodeId> = scan.graph.edge_ids().filter(done).map(|edge| scan.graph.edge(edge).outs[0]).collect();
+    outs.iter().fold(String::new(), |mut text, &out| {
+        let _ = write!(text, "{} ", scan.graph.path(out).escape_ascii());
+        text
+    })
+}
+
+#[test]
+fn what_is_clean_is_passed_by() {
+    assert_eq!(passed(|_| {}), "made.h a.o b.o group out last ");
+}
+
+#[test]
+fn what_is_above_a_change_is_not() {
+    assert_eq!(passed(|disk| disk.touch("out")), "made.h a.o b.o group out ");
+    assert_eq!(passed(|disk| disk.touch("a.c")), "made.h b.o ");
+    assert_eq!(passed(|disk| disk.touch("h")), "made.h b.o ");
+    assert_eq!(passed(|disk| disk.touch("h.in")), "a.o ");
+    assert_eq!(passed(|disk| disk.delete("s")), "made.h a.o b.o ");
+    assert_eq!(passed(|disk| disk.delete("b.o")), "made.h a.o ");
+}
