@@ -11,6 +11,7 @@ use tanto_ninja::disk::{Disk, Mtime};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
+use tanto_sys::threads::Threads;
 
 /// One format.
 pub struct Target {
@@ -253,25 +254,29 @@ fn fill(scratch: &Path, input: &[u8]) {
     std::fs::write(scratch, input).expect("the scratch file can be written");
 }
 
-fn entries(log: &BuildLog) -> Vec<(Vec<u8>, Entry)> {
-    log.entries().map(|(output, entry)| (output.to_vec(), *entry)).collect()
+fn entries(log: &BuildLog, graph: &Graph<'_>) -> Vec<(Vec<u8>, Entry)> {
+    log.entries(graph).map(|(output, entry)| (output.to_vec(), entry)).collect()
 }
 
 /// What was read from any bytes is read again after a record was added to them, and the record with it.
 fn log(input: &[u8], scratch: &Path) {
     fill(scratch, input);
     let path = scratch.as_os_str().as_bytes();
-    let Ok((mut log, _)) = BuildLog::load(path, 7) else { return };
-    let mut before = entries(&log);
+    let arena = Arena::new();
+    let mut graph = arena.empty();
+    // One that mutated inputs are likely to have.
+    graph.intern(b"out.o");
+    let Ok((mut log, _)) = BuildLog::load(path, 7, &graph, Threads::ONE) else { return };
+    let mut before = entries(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let added = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
-    log.open(&mut |_| false).expect("the log can be opened");
-    log.record([b"added".as_slice()], added).expect("the log can be written");
-    let (after, _) = BuildLog::load(path, 7).expect("what was written can be read");
+    log.open(&graph, &mut |_| false).expect("the log can be opened");
+    log.record(&graph, [b"added".as_slice()], added).expect("the log can be written");
+    let (after, _) = BuildLog::load(path, 7, &graph, Threads::ONE).expect("what was written can be read");
     before.retain(|(output, _)| output != b"added");
     before.push((b"added".to_vec(), added));
     before.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut after = entries(&after);
+    let mut after = entries(&after, &graph);
     after.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(before, after);
 }
@@ -295,14 +300,14 @@ fn deps(input: &[u8], scratch: &Path) {
     let path = scratch.as_os_str().as_bytes();
     let arena = Arena::new();
     let mut graph = arena.empty();
-    let Ok((mut log, _)) = DepsLog::load(path, &mut graph) else { return };
+    let Ok((mut log, _)) = DepsLog::load(path, &mut graph, Threads::ONE) else { return };
     let mut before = records(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let (output, dependency) = (graph.intern(b"added"), graph.intern(b"added.h"));
     log.open(&mut graph).expect("the log can be opened");
     log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
     let mut graph = arena.empty();
-    let (after, _) = DepsLog::load(path, &mut graph).expect("what was written can be read");
+    let (after, _) = DepsLog::load(path, &mut graph, Threads::ONE).expect("what was written can be read");
     before.retain(|(output, ..)| output != b"added");
     before.push((b"added".to_vec(), 5, vec![b"added.h".to_vec()]));
     before.sort();

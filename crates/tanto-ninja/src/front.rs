@@ -113,7 +113,7 @@ impl<'a, 't> Builder<'a, 't> {
             return Ok(Start::Nothing);
         }
         if graph.flag(edge, b"generator")? {
-            self.scan.log.close()?;
+            self.scan.log.close(graph)?;
         }
         let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
         self.active.insert(job, Active { start, discovered: Vec::new() });
@@ -312,7 +312,7 @@ impl<'a, 't> Builder<'a, 't> {
         let command_hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
         let entry = Entry { command_hash, start_ms: clip(start_ms), end_ms: clip(end_ms), mtime };
         let graph = &self.scan.graph;
-        self.scan.log.record(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry)
+        self.scan.log.record(graph, graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry)
     }
 
     /// One record for each output, with the output's own mtime: a newer output voids it.

@@ -124,7 +124,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// How long the edge's command took last time, in milliseconds.
     pub fn expected_ms(&self, edge: EdgeId) -> Option<i64> {
-        let entry = self.graph.edge(edge).outs.iter().find_map(|&out| self.log.lookup(self.graph.path(out)))?;
+        let entry = self.graph.edge(edge).outs.iter().find_map(|&out| self.log.lookup(self.graph, out))?;
         Some(i64::from(entry.end_ms) - i64::from(entry.start_ms))
     }
 

@@ -221,6 +221,17 @@ impl<'t> Known<'t> {
         self.base.paths.lookup(path).or_else(|| self.lookup_joined(path))
     }
 
+    /// Appends the node of each of these canonical paths, if it has one. Many at once cost less than each alone.
+    pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
+        let before = nodes.len();
+        self.base.paths.lookup_all(paths, nodes);
+        if !self.joined.is_empty() {
+            for (path, node) in paths.iter().zip(&mut nodes[before..]) {
+                *node = node.or_else(|| self.lookup_joined(path));
+            }
+        }
+    }
+
     fn lookup_joined(&self, path: &[u8]) -> Option<NodeId> {
         if self.joined.is_empty() {
             return None;

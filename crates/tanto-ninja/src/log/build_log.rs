@@ -1,12 +1,21 @@
 //! `.ninja_log`: what ran last to make each output, how long it took, and what the output was up to date with.
 //! Does not know edges, nor whether an output is still wanted: it asks.
+//!
+//! It knows its outputs by the nodes of one graph, which all its functions are given, and by their paths if they are
+//! no nodes or became nodes after the log was loaded.
 
 use crate::disk::{Disk, Mtime};
 use crate::error::{Error, Result};
+use crate::graph::{Known, NodeId};
 
-use super::entries::{Draft, Entries, Entry, Header};
-use super::file::{Locked, LogFile, prefixed};
+use tanto_sys::threads::Threads;
+
+use super::entries::Entries;
+use super::file::{Locked, LogFile, prefixed, torn};
 use super::hash;
+use super::image::Content;
+use super::line::{Entry, Header};
+use super::pieces::Shares;
 
 /// The build log: entries in memory, and their file.
 pub struct BuildLog {
@@ -29,16 +38,25 @@ enum Status {
 impl BuildLog {
     /// An empty log without a file.
     pub fn in_memory(version: u32) -> Self {
-        BuildLog { entries: Entries::new(version), file: None, status: Status::Missing, writes: false }
+        BuildLog { entries: Entries::new(version, 0), file: None, status: Status::Missing, writes: false }
     }
 
     /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
     /// or none that can be read, a new one is to have `new_version`. The second value is a warning.
-    pub fn load(path: &[u8], new_version: u32) -> Result<(Self, Option<Vec<u8>>)> {
-        let (file, text) =
-            LogFile::load(path).map_err(|e| Error::of(&[b"loading build log ", path, b": ", &Error::from(e).text]))?;
-        let mut entries = Entries::new(new_version);
-        let (status, warning) = match text.map(|text| entries.read(text)) {
+    pub fn load(path: &[u8], new_version: u32, graph: &Known<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
+        let failed = |e| Error::of(&[b"loading build log ", path, b": ", &Error::from(e).text]);
+        let (mut file, content) = LogFile::load(path).map_err(failed)?;
+        let mut entries = Entries::new(new_version, graph.node_count());
+        let read = |entries: &mut Entries, content: Content| {
+            let shares = Shares::of(content.len(), threads);
+            entries.read(content, graph, shares)
+        };
+        let mut header = content.map(|content| read(&mut entries, content));
+        if entries.is_torn() {
+            entries = Entries::new(new_version, graph.node_count());
+            header = Some(read(&mut entries, file.read_again().map_err(failed)?));
+        }
+        let (status, warning) = match header {
             None => (Status::Missing, None),
             Some(Header::Known) => (Status::Sound, None),
             Some(Header::TooOld) => (Status::Foreign, Some("build log version is too old; starting over")),
@@ -85,22 +103,22 @@ impl BuildLog {
     }
 
     /// What made `output` last.
-    pub fn lookup(&self, output: &[u8]) -> Option<&Entry> {
-        self.entries.get(output)
+    pub fn lookup(&self, graph: &Known<'_>, output: NodeId) -> Option<Entry> {
+        self.entries.get(graph, output)
     }
 
     /// All outputs with their entries, each once, in the order of the log.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], &Entry)> {
-        self.entries.iter()
+    pub fn entries<'a>(&'a self, graph: &Known<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
+        self.entries.iter(graph)
     }
 
     /// From now on the log may be written to. It is rewritten without the dead outputs if most of its lines are void,
     /// and removed if it cannot be read; otherwise nothing is written before the first record.
-    pub fn open(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+    pub fn open(&mut self, graph: &Known<'_>, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
-            Status::Foreign => self.start_over(),
+            Status::Foreign => self.start_over(graph),
             Status::Sound if self.entries.is_overgrown() => {
-                self.rewrite(".recompact", |output, _| Ok(!is_dead(output)))
+                self.rewrite(graph, ".recompact", |output, _| Ok(!is_dead(output)))
             }
             _ => Ok(()),
         };
@@ -110,33 +128,38 @@ impl BuildLog {
     }
 
     /// Notes for each of the outputs that a command has made it. It is in the file when this returns.
-    pub fn record<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) -> Result<()> {
-        self.append(outputs, entry).map_err(prefixed(b"Error writing to build log: "))
+    pub fn record<'a>(
+        &mut self,
+        graph: &Known<'_>,
+        outputs: impl IntoIterator<Item = &'a [u8]>,
+        entry: Entry,
+    ) -> Result<()> {
+        self.append(graph, outputs, entry).map_err(prefixed(b"Error writing to build log: "))
     }
 
     /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
     /// they did.
-    pub fn close(&mut self) -> Result<()> {
+    pub fn close(&mut self, graph: &Known<'_>) -> Result<()> {
         if !self.writes || self.entries.len() > 0 {
             return Ok(());
         }
         let nothing = Entry { command_hash: 0, start_ms: 0, end_ms: 0, mtime: 0 };
-        self.append([], nothing).map_err(prefixed(b"Error writing to build log: "))
+        self.append(graph, [], nothing).map_err(prefixed(b"Error writing to build log: "))
     }
 
     /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
     /// file.
-    pub fn recompact(&mut self, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+    pub fn recompact(&mut self, graph: &Known<'_>, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.start_over(),
-            Status::Sound => self.rewrite(".recompact", |output, _| Ok(!is_dead(output))),
+            Status::Foreign => self.start_over(graph),
+            Status::Sound => self.rewrite(graph, ".recompact", |output, _| Ok(!is_dead(output))),
         };
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
     /// `-t restat`: gives the entries of these outputs (of all, if there are none) the mtime that the file has now.
-    pub fn restat(&mut self, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
+    pub fn restat(&mut self, graph: &Known<'_>, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
         let restat = |output: &[u8], entry: &mut Entry| {
             if outputs.is_empty() || outputs.contains(&output) {
                 entry.mtime = mtime(disk, output)?;
@@ -145,46 +168,59 @@ impl BuildLog {
         };
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.start_over(),
-            Status::Sound => self.rewrite(".restat", restat),
+            Status::Foreign => self.start_over(graph),
+            Status::Sound => self.rewrite(graph, ".restat", restat),
         };
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
-    fn append<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) -> Result<()> {
+    fn append<'a>(
+        &mut self,
+        graph: &Known<'_>,
+        outputs: impl IntoIterator<Item = &'a [u8]>,
+        entry: Entry,
+    ) -> Result<()> {
         let BuildLog { entries, file, writes, .. } = self;
-        let draft: Draft = match file {
+        let draft = match file {
             Some(file) if *writes => {
                 let mut locked = file.lock()?;
-                catch_up(entries, &mut locked)?;
+                catch_up(entries, &mut locked, graph)?;
                 let draft = entries.draft(outputs, entry);
                 locked.append(entries.len(), &draft.text)?;
                 draft
             }
             _ => entries.draft(outputs, entry),
         };
-        entries.commit(draft);
+        entries.commit(draft, graph);
         Ok(())
     }
 
-    fn rewrite(&mut self, suffix: &str, keep: impl FnMut(&[u8], &mut Entry) -> Result<bool>) -> Result<()> {
+    fn rewrite(
+        &mut self,
+        graph: &Known<'_>,
+        suffix: &str,
+        keep: impl FnMut(&[u8], &mut Entry) -> Result<bool>,
+    ) -> Result<()> {
         let BuildLog { entries, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(entries, &mut locked)?;
-        let text = entries.rewritten(keep)?;
-        locked.replace(suffix, &text)?;
-        entries.clear();
-        let header = entries.read(text);
+        catch_up(entries, &mut locked, graph)?;
+        let text = entries.rewritten(graph, keep)?;
+        if entries.is_torn() {
+            return Err(torn());
+        }
+        locked.replace(suffix, &[&text])?;
+        entries.clear(graph);
+        let header = entries.read(Content::Read(text), graph, Shares::ONE);
         assert_eq!(header, Header::Known, "a log that we wrote is one that we read");
         Ok(())
     }
 
     /// Removes a log that cannot be read, unless another process has made it one that can.
-    fn start_over(&mut self) -> Result<()> {
+    fn start_over(&mut self, graph: &Known<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(entries, &mut locked)?;
+        catch_up(entries, &mut locked, graph)?;
         if entries.len() > 0 {
             self.status = Status::Sound;
         } else {
@@ -196,14 +232,14 @@ impl BuildLog {
 }
 
 /// Takes in what other processes did to the file, and cuts off what is not sound.
-fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>) -> Result<()> {
+fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>, graph: &Known<'_>) -> Result<()> {
     let tail = locked.tail(entries.len())?;
     if tail.restart {
-        entries.clear();
+        entries.clear(graph);
     }
     if !tail.bytes.is_empty() {
         // A header that is not known leaves nothing: the log is started over.
-        entries.read(tail.bytes);
+        entries.read(Content::Read(tail.bytes), graph, Shares::ONE);
     }
     Ok(locked.cut(entries.len())?)
 }

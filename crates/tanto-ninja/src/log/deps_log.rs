@@ -1,13 +1,17 @@
 //! `.ninja_deps`: the files that the commands of `deps` edges read, by their own account. Does not know whether
 //! they still exist, nor what made them.
 
-use crate::bindings::Escape;
+use tanto_sys::threads::Threads;
+
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Known, NodeId};
 
-use super::file::{Locked, LogFile, prefixed};
-use super::records::{Draft, Records, TooLong, Verdict};
+use super::file::{Locked, LogFile, prefixed, torn};
+use super::image::Content;
+use super::pieces::Shares;
+use super::record::Verdict;
+use super::records::{Draft, Records, TooLong};
 
 pub use super::records::Deps;
 
@@ -38,11 +42,20 @@ impl DepsLog {
     }
 
     /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
-    pub fn load(path: &[u8], graph: &mut Graph<'_>) -> Result<(Self, Option<Vec<u8>>)> {
-        let (file, bytes) =
-            LogFile::load(path).map_err(|e| Error::of(&[b"loading deps log ", path, b": ", &Error::from(e).text]))?;
+    pub fn load(path: &[u8], graph: &mut Graph<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
+        let failed = |e| Error::of(&[b"loading deps log ", path, b": ", &Error::from(e).text]);
+        let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut records = Records::default();
-        let (status, warning) = match bytes.map(|bytes| records.read(bytes, graph)) {
+        let mut read = |records: &mut Records, content: Content| {
+            let shares = Shares::of(content.len(), threads);
+            records.read(content, graph, shares)
+        };
+        let mut verdict = content.map(|content| read(&mut records, content));
+        if records.is_torn() {
+            records.clear();
+            verdict = Some(read(&mut records, file.read_again().map_err(failed)?));
+        }
+        let (status, warning) = match verdict {
             None => (Status::Missing, None),
             Some(Verdict::Sound) => (Status::Sound, None),
             Some(Verdict::Torn) => (Status::Torn, Some("premature end of file; recovering")),
@@ -156,7 +169,10 @@ impl DepsLog {
         let mut locked = file.lock()?;
         catch_up(records, &mut locked, graph)?;
         let new = records.rewritten(graph, |output| is_deps_entry_live(graph, output));
-        locked.replace(".recompact", new.bytes())?;
+        if records.is_torn() {
+            return Err(torn());
+        }
+        locked.replace(".recompact", &new.bytes())?;
         *records = new;
         self.status = Status::Sound;
         Ok(())
@@ -178,10 +194,10 @@ impl DepsLog {
 }
 
 /// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.
-pub fn is_deps_entry_live(graph: &Graph<'_>, output: NodeId) -> bool {
+pub fn is_deps_entry_live(graph: &Known<'_>, output: NodeId) -> bool {
     let Some(edge) = graph.in_edge(output) else { return false };
     // What cannot be told is kept.
-    graph.binding(edge, b"deps", Escape::Shell).map_or(true, |deps| !deps.is_empty())
+    graph.flag(edge, b"deps").unwrap_or(true)
 }
 
 /// Takes in what other processes did to the file, and cuts off what is not sound.
@@ -192,7 +208,7 @@ fn catch_up(records: &mut Records, locked: &mut Locked<'_>, graph: &mut Graph<'_
     }
     if !tail.bytes.is_empty() {
         // A signature that is not ours leaves nothing: the log is started over.
-        records.read(tail.bytes, graph);
+        records.read(Content::Read(tail.bytes), graph, Shares::ONE);
     }
     Ok(locked.cut(records.len())?)
 }

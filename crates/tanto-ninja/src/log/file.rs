@@ -1,4 +1,4 @@
-//! A log's file: read at once, appended to under a lock, replaced whole. Does not know what the bytes mean.
+//! A log's file: read or mapped at once, appended to under a lock, replaced whole. Does not know what the bytes mean.
 //!
 //! Several processes may write to one log (a nested build, CMake's `-t restat`). Each takes an exclusive lock on
 //! the file for one record at a time, and looks first whether the file is still the one at the path and as long as
@@ -6,15 +6,23 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use tanto_sys::map::Map;
+
 use crate::error::Error;
+
+use super::image::Content;
 
 /// The largest log that is read, in bytes.
 const LIMIT: u64 = 8 << 30;
+
+/// From so many bytes on a log is mapped, not read. Smaller, small builds pay for the mapping more than for a copy;
+/// larger, middling logs are copied, most of which nobody looks at twice.
+const WORTH_MAPPING: u64 = 256 << 10;
 
 /// The file of a log, and where it is.
 pub(super) struct LogFile {
@@ -25,19 +33,25 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Reads the file; None if there is none. Writes nothing.
-    pub(super) fn load(path: &[u8]) -> io::Result<(Self, Option<Vec<u8>>)> {
+    /// Reads the file or maps it; None if there is none. Writes nothing.
+    pub(super) fn load(path: &[u8]) -> io::Result<(Self, Option<Content>)> {
         let path = PathBuf::from(OsStr::from_bytes(path));
-        let mut file = match File::open(&path) {
+        let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok((LogFile { path, file: None, writable: false }, None));
             }
             Err(error) => return Err(error),
         };
-        let mut bytes = reserve(file.metadata()?.len())?;
-        (&mut file).take(LIMIT).read_to_end(&mut bytes)?;
-        Ok((LogFile { path, file: Some(file), writable: false }, Some(bytes)))
+        let content = content(&file)?;
+        Ok((LogFile { path, file: Some(file), writable: false }, Some(content)))
+    }
+
+    /// Reads the file again, from its start, for a mapping that turned out to be torn.
+    pub(super) fn read_again(&mut self) -> io::Result<Content> {
+        let mut file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        file.rewind()?;
+        read(file, file.metadata()?.len())
     }
 
     /// Waits for the lock on the file that is at the path now; makes one if there is none.
@@ -124,16 +138,16 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Puts a new file with these bytes in the place of the old one. It is written next to it, under its name with
+    /// Puts a new file of these parts in the place of the old one. It is written next to it, under its name with
     /// `suffix`: whatever happens, there is a whole log at the path.
-    pub(super) fn replace(&mut self, suffix: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn replace(&mut self, suffix: &str, parts: &[&[u8]]) -> io::Result<()> {
         let mut temporary = self.log.path.clone().into_os_string();
         temporary.push(suffix);
         let temporary = Path::new(&temporary);
-        match self.write_beside(temporary, bytes) {
+        match self.write_beside(temporary, parts) {
             Ok(file) => {
                 self.log.file = Some(file);
-                self.len = bytes.len() as u64;
+                self.len = parts.iter().map(|part| part.len() as u64).sum();
                 Ok(())
             }
             Err(error) => {
@@ -150,14 +164,16 @@ impl Locked<'_> {
         Ok(())
     }
 
-    fn write_beside(&self, temporary: &Path, bytes: &[u8]) -> io::Result<File> {
+    fn write_beside(&self, temporary: &Path, parts: &[&[u8]]) -> io::Result<File> {
         // What a crashed process left there may be a link to anywhere.
         match fs::remove_file(temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let file = appendable().create_new(true).open(temporary)?;
-        write(&file, bytes)?;
+        for part in parts {
+            write(&file, part)?;
+        }
         keep_owner(&self.file().metadata()?, &file);
         fs::rename(temporary, &self.log.path)?;
         Ok(file)
@@ -174,6 +190,22 @@ impl Drop for Locked<'_> {
             let _ = file.unlock();
         }
     }
+}
+
+fn content(file: &File) -> io::Result<Content> {
+    let length = file.metadata()?.len();
+    if (WORTH_MAPPING..=LIMIT).contains(&length)
+        && let Ok(map) = Map::new(file, length)
+    {
+        return Ok(Content::Mapped(map));
+    }
+    read(file, length)
+}
+
+fn read(file: &File, length: u64) -> io::Result<Content> {
+    let mut bytes = reserve(length)?;
+    file.take(LIMIT).read_to_end(&mut bytes)?;
+    Ok(Content::Read(bytes))
 }
 
 fn appendable() -> OpenOptions {
@@ -212,6 +244,11 @@ fn wait_for_lock(file: &File) {
             break;
         }
     }
+}
+
+/// The error of a log that was cut while it was to be written again: what is missing must not get lost.
+pub(super) fn torn() -> Error {
+    Error::from("the file was cut short while it was read")
 }
 
 /// Says what was tried in front of why it failed.

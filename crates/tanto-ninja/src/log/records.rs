@@ -1,49 +1,32 @@
-//! The bytes of `.ninja_deps` and what they say: for each output of a `deps` edge the files its command read. Does
-//! not touch the disk.
+//! The bytes of `.ninja_deps` and which of its records count: for each output of a `deps` edge the files its command
+//! read. Does not touch the disk.
 //!
-//! All numbers are 32 bits, little-endian. After the signature and the version come records: a length in bytes,
-//! then as many bytes. Of two kinds:
-//!
-//! - a path: its text, up to three NULs to fill a word, and the complement of its id. Ids count paths from 0 in the
-//!   order of the file; the complement is there to notice two processes that both took one id.
-//! - deps, with the length's highest bit set: the output's id, its mtime (low half, high half), the inputs' ids. A
-//!   later record for the same output wins.
-//!
-//! Reading ends at the first record that is not sound: too long, cut off, with an id that no path has, a path that
-//! has an id already, none of its own, or no name that a file can have.
+//! Reading ends at the first record that is not sound: too long, cut off, with an id that no path before it has, a path
+//! that has an id already, none of its own, or no name that a file can have. Records stay bytes until someone asks for
+//! one; where they begin is known by id.
+
+use tanto_sys::threads::each;
 
 use crate::disk::Mtime;
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Known, NodeId};
 
-const HEADER: &[u8; 16] = b"# ninjadeps\n\x04\0\0\0";
-const SIGNATURE_LENGTH: usize = 12;
+use super::chain::{self, Item, Piece};
+use super::image::{Content, Image};
+use super::pieces::Shares;
+use super::record::{
+    DEPS_HEAD, HEADER, LONGEST_RECORD, Record, Verdict, guess, highest_id, judge_header, read, word, write_deps,
+    write_path,
+};
 
-/// The longest record, in bytes.
-pub(super) const LONGEST_RECORD: usize = (1 << 19) - 1;
-
-const IS_DEPS: u32 = 1 << 31;
-/// Output and mtime, in bytes.
-const DEPS_HEAD: usize = 12;
 const NO_ID: u32 = u32::MAX;
-
-/// What became of reading.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
-    /// All of it was sound.
-    Sound,
-    /// Something at the end was not, and is not kept.
-    Torn,
-    /// Not a log of ours; nothing is kept.
-    Foreign,
-    /// Version 1, which could hold false data; nothing is kept.
-    Ancient,
-}
 
 /// What is known of one output.
 #[derive(Clone, Copy)]
 pub struct Deps<'a> {
     /// The output's mtime when this was recorded. A newer output voids it.
     pub mtime: Mtime,
+    /// The output's.
+    id: u32,
     ids: &'a [u8],
     nodes: &'a [NodeId],
 }
@@ -56,20 +39,23 @@ impl<'a> Deps<'a> {
 
     /// Their numbers in the log, of which each is an index into `DepsLog::nodes`.
     pub fn numbers(self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
-        self.ids.chunks_exact(4).map(|id| word(id, 0))
+        // All ids were known a moment ago. If someone writes into the file right now, the output stands for what they
+        // may be: it is a file like any other.
+        let known = move |id: u32| if (id as usize) < self.nodes.len() { id } else { self.id };
+        self.ids.chunks_exact(4).map(move |id| known(word(id)))
     }
 }
 
 /// A picture of the file, as far as it is sound, with indexes.
 #[derive(Default)]
 pub(super) struct Records {
-    bytes: Vec<u8>,
+    bytes: Image,
     /// By id.
     nodes: Vec<NodeId>,
     /// By node; `NO_ID` or past the end for none.
     ids: Vec<u32>,
-    /// By id, or past the end: where in `bytes` the output's record begins; 0 for none.
-    deps: Vec<usize>,
+    /// By id, or past the end: where the output's record begins; 0 for none.
+    deps: Vec<u64>,
     /// How many deps records were read.
     total: usize,
     /// For how many outputs.
@@ -83,67 +69,82 @@ impl Records {
     }
 
     /// Reads more bytes; keeps those that are sound. New paths become nodes.
-    pub(super) fn read(&mut self, bytes: Vec<u8>, graph: &mut Graph<'_>) -> Verdict {
+    pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
         let mut at = self.bytes.len();
         if at == 0 {
-            let verdict = judge_header(&bytes);
+            let verdict = judge_header(&content);
             if verdict != Verdict::Sound {
                 return verdict;
             }
-            self.bytes = bytes;
+        }
+        self.bytes.add(content);
+        if at == 0 {
             at = HEADER.len();
-        } else {
-            self.bytes.extend_from_slice(&bytes);
         }
         let bytes = std::mem::take(&mut self.bytes);
-        while let Some(length) = self.read_record(&bytes, at, graph) {
-            at += length;
-        }
-        let verdict = if at == bytes.len() { Verdict::Sound } else { Verdict::Torn };
+        let end = at + self.read_records(bytes.from(at), at, graph, shares);
         self.bytes = bytes;
-        self.bytes.truncate(at);
+        let verdict = if end == self.bytes.len() { Verdict::Sound } else { Verdict::Torn };
+        self.bytes.truncate(end);
         verdict
     }
 
-    /// The record's whole length; None at the end, or if it is not sound.
-    fn read_record(&mut self, bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<usize> {
-        let size = word(bytes.get(at..at + 4)?, 0);
-        let length = (size & !IS_DEPS) as usize;
-        if length > LONGEST_RECORD {
-            return None;
+    /// Reads records that are `base` bytes behind the file's start; how many bytes are sound.
+    fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, shares: Shares) -> usize {
+        self.ids.resize(self.ids.len().max(graph.node_count()), NO_ID);
+        let mut ahead = read_ahead(bytes, graph, shares).into_iter();
+        let mut end = 0;
+        for limit in limits(bytes, shares.piece) {
+            // A guess counts if the records before it lead there.
+            let guessed = ahead.next().flatten().filter(|piece| piece.start == end);
+            let piece = guessed.unwrap_or_else(|| chain::read(bytes, end, limit, graph));
+            end = self.take_in(&piece, bytes, base, graph);
+            if end < limit {
+                break;
+            }
         }
-        let record = bytes.get(at + 4..at + 4 + length)?;
-        if size & IS_DEPS == 0 {
-            self.read_path(record, graph)?
-        } else {
-            self.read_deps(record, at)?
-        }
-        Some(4 + length)
+        end
     }
 
-    fn read_path(&mut self, record: &[u8], graph: &mut Graph<'_>) -> Option<()> {
-        let (padded, complement) = record.split_last_chunk::<4>()?;
-        let padding = padded.iter().rev().take(3).take_while(|&&byte| byte == 0).count();
-        let path = &padded[..padded.len() - padding];
-        let id = self.nodes.len() as u32;
-        if path.is_empty() || path.contains(&0) || !u32::from_le_bytes(*complement) != id {
-            return None;
+    /// Takes in what was found in a piece; where the first record begins that is not sound, or the next piece's first.
+    fn take_in(&mut self, piece: &Piece, bytes: &[u8], base: usize, graph: &mut Graph<'_>) -> usize {
+        let mut nodes = piece.nodes.iter().copied();
+        for item in &piece.items {
+            let (at, is_sound) = match *item {
+                Item::Path { at, id } => {
+                    let node = nodes.next().flatten();
+                    (at, self.take_path(bytes, piece.start + at as usize, id, node, graph))
+                }
+                Item::Deps { at, output, highest } => {
+                    (at, self.take_deps(base + piece.start + at as usize, output, highest))
+                }
+            };
+            if !is_sound {
+                return piece.start + at as usize;
+            }
         }
-        let node = graph.intern(path);
-        (self.id(node) == NO_ID).then(|| self.name(node))
+        piece.end
     }
 
-    fn read_deps(&mut self, record: &[u8], at: usize) -> Option<()> {
-        let known = |id: &[u8]| (word(id, 0) as usize) < self.nodes.len();
-        if record.len() < DEPS_HEAD || !record.len().is_multiple_of(4) {
-            return None;
+    fn take_path(&mut self, bytes: &[u8], at: usize, id: u32, node: Option<NodeId>, graph: &mut Graph<'_>) -> bool {
+        if id as usize != self.nodes.len() {
+            return false;
         }
-        if !known(record) || !record[DEPS_HEAD..].chunks_exact(4).all(known) {
-            return None;
+        let Some(node) = node.or_else(|| intern_at(bytes, at, graph)) else { return false };
+        let is_new = self.id(node) == NO_ID;
+        if is_new {
+            self.name(node);
         }
-        self.total += 1;
-        self.set_deps(word(record, 0), at);
-        Some(())
+        is_new
+    }
+
+    fn take_deps(&mut self, at: usize, output: u32, highest: u32) -> bool {
+        let is_known = (highest as usize) < self.nodes.len();
+        if is_known {
+            self.total += 1;
+            self.set_deps(output, at);
+        }
+        is_known
     }
 
     fn set_deps(&mut self, id: u32, at: usize) {
@@ -152,7 +153,7 @@ impl Records {
             self.deps.resize(self.nodes.len(), 0);
         }
         self.unique += usize::from(self.deps[id] == 0);
-        self.deps[id] = at;
+        self.deps[id] = at as u64;
     }
 
     fn id(&self, node: NodeId) -> u32 {
@@ -168,16 +169,21 @@ impl Records {
         self.nodes.push(node);
     }
 
-    /// What is known of an output.
+    /// What is known of an output. Nothing if its record is none any more, because someone wrote into the file.
     pub(super) fn get(&self, output: NodeId) -> Option<Deps<'_>> {
-        let at = *self.deps.get(self.id(output) as usize)?;
+        let id = self.id(output);
+        let at = *self.deps.get(id as usize)?;
         if at == 0 {
             return None;
         }
-        let length = (word(&self.bytes[at..], 0) & !IS_DEPS) as usize;
-        let record = &self.bytes[at + 4..at + 4 + length];
-        let mtime = u64::from(word(record, 4)) | u64::from(word(record, 8)) << 32;
-        Some(Deps { mtime: mtime as Mtime, ids: &record[DEPS_HEAD..], nodes: &self.nodes })
+        match read(self.bytes.from(at as usize), 0)? {
+            (Record::Deps { output: its_id, mtime, ins }, _)
+                if its_id == id && (highest_id(id, ins) as usize) < self.nodes.len() =>
+            {
+                Some(Deps { mtime, id, ids: ins, nodes: &self.nodes })
+            }
+            _ => None,
+        }
     }
 
     /// All nodes that have an id, in the order of the file.
@@ -189,13 +195,13 @@ impl Records {
     /// or `roll_back` must follow. An error is a record beyond the limit; then nothing has changed.
     pub(super) fn draft(
         &mut self,
-        graph: &Graph<'_>,
+        graph: &Known<'_>,
         output: NodeId,
         mtime: Mtime,
         ins: &[NodeId],
     ) -> Result<Draft, TooLong> {
         let mut draft = Draft { bytes: Vec::new(), named: self.nodes.len(), deps: None };
-        if self.bytes.is_empty() {
+        if self.bytes.len() == 0 {
             draft.bytes.extend_from_slice(HEADER);
         }
         let limit = |length: usize| if length > LONGEST_RECORD { Err(TooLong) } else { Ok(()) };
@@ -220,14 +226,15 @@ impl Records {
 
     /// The header alone, where there is nothing.
     pub(super) fn draft_header(&self) -> Draft {
-        let bytes = if self.bytes.is_empty() { HEADER.to_vec() } else { Vec::new() };
+        let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
         Draft { bytes, named: self.nodes.len(), deps: None }
     }
 
     /// The draft is in the file now.
     pub(super) fn commit(&mut self, draft: Draft) {
-        self.bytes.extend_from_slice(&draft.bytes);
+        self.bytes.push(&draft.bytes);
         if let Some((id, at)) = draft.deps {
+            self.total += 1;
             self.set_deps(id, at);
         }
     }
@@ -240,8 +247,9 @@ impl Records {
     }
 
     /// New records, with those outputs alone that `is_live` keeps.
-    pub(super) fn rewritten(&self, graph: &Graph<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
-        let mut new = Records { bytes: HEADER.to_vec(), ..Records::default() };
+    pub(super) fn rewritten(&self, graph: &Known<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
+        let mut new = Records::default();
+        new.commit(new.draft_header());
         for &output in &self.nodes {
             if let Some(deps) = self.get(output)
                 && is_live(output)
@@ -264,9 +272,40 @@ impl Records {
         self.bytes.len()
     }
 
-    /// The file's bytes, as far as we know them.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The file's bytes, as far as we know them, in two parts.
+    pub(super) fn bytes(&self) -> [&[u8]; 2] {
+        self.bytes.parts()
+    }
+
+    /// The file turned out to be torn while it was read.
+    pub(super) fn is_torn(&self) -> bool {
+        self.bytes.is_torn()
+    }
+}
+
+/// Where the pieces end.
+fn limits(bytes: &[u8], piece: usize) -> impl Iterator<Item = usize> {
+    let length = bytes.len();
+    (0..length.div_ceil(piece)).map(move |number| length.min((number + 1) * piece))
+}
+
+/// Reads all pieces at once, each from where its first record seems to begin. Nothing where one thread does it all.
+fn read_ahead(bytes: &[u8], graph: &Known<'_>, shares: Shares) -> Vec<Option<Piece>> {
+    if shares.crew == 1 {
+        return Vec::new();
+    }
+    let limits: Vec<usize> = limits(bytes, shares.piece).collect();
+    each(shares.crew, (0..limits.len()).collect(), |piece| {
+        let start = if piece == 0 { 0 } else { guess(bytes, limits[piece - 1]..limits[piece])? };
+        Some(chain::read(bytes, start, limits[piece], graph))
+    })
+}
+
+/// The node of a path that had none when its piece was read.
+fn intern_at(bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<NodeId> {
+    match read(bytes, at)? {
+        (Record::Path { path, .. }, _) => Some(graph.intern(path)),
+        (Record::Deps { .. }, _) => None,
     }
 }
 
@@ -281,37 +320,4 @@ pub(super) struct Draft {
     named: usize,
     /// The output's id, and where in the file its record will begin.
     deps: Option<(u32, usize)>,
-}
-
-fn judge_header(bytes: &[u8]) -> Verdict {
-    if bytes.starts_with(HEADER) {
-        return Verdict::Sound;
-    }
-    match bytes.get(SIGNATURE_LENGTH..HEADER.len()) {
-        Some([1, 0, 0, 0]) => Verdict::Ancient,
-        _ => Verdict::Foreign,
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-}
-
-fn write_path(bytes: &mut Vec<u8>, path: &[u8], id: u32) {
-    assert!(!path.is_empty(), "an empty path cannot be recorded");
-    let padding = path.len().next_multiple_of(4) - path.len();
-    bytes.extend_from_slice(&((path.len() + padding + 4) as u32).to_le_bytes());
-    bytes.extend_from_slice(path);
-    bytes.extend_from_slice(&[0; 3][..padding]);
-    bytes.extend_from_slice(&(!id).to_le_bytes());
-}
-
-fn write_deps(bytes: &mut Vec<u8>, id: u32, mtime: Mtime, ins: impl ExactSizeIterator<Item = u32>) {
-    let length = (DEPS_HEAD + 4 * ins.len()) as u32;
-    bytes.extend_from_slice(&(length | IS_DEPS).to_le_bytes());
-    bytes.extend_from_slice(&id.to_le_bytes());
-    bytes.extend_from_slice(&mtime.to_le_bytes());
-    for id in ins {
-        bytes.extend_from_slice(&id.to_le_bytes());
-    }
 }

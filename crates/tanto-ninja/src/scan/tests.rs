@@ -43,7 +43,7 @@ fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
         }
         let command_hash = log.hash_command(&graph.command_for_hash(edge).unwrap());
         let entry = Entry { command_hash, start_ms: 0, end_ms: 1, mtime: 2 + number as i64 };
-        log.record([path.as_bytes()], entry).unwrap();
+        log.record(&graph, [path.as_bytes()], entry).unwrap();
         if graph.flag(edge, b"deps").unwrap() {
             let header: &[u8] = if path == "a.o" { b"h" } else { b"made.h" };
             let header = graph.intern(header);

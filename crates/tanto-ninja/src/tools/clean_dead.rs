@@ -7,12 +7,12 @@ use crate::graph::Graph;
 pub(super) fn run(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
     let build_log = context.build_log;
     let mut cleaner = Cleaner::new(context);
-    let named = named_by_edges(cleaner.graph());
-    for (path, _) in build_log.entries() {
-        let is_named = cleaner.graph().lookup(path).is_some_and(|node| named[node.index()]);
-        if !is_named {
-            cleaner.remove(path.into());
-        }
+    let graph = cleaner.graph();
+    let named = named_by_edges(graph);
+    let is_named = |path: &[u8]| graph.lookup(path).is_some_and(|node| named[node.index()]);
+    let dead: Vec<_> = build_log.entries(graph).map(|(path, _)| path).filter(|path| !is_named(path)).collect();
+    for path in dead {
+        cleaner.remove(path.into());
     }
     cleaner.carry_out(Ok(()))
 }

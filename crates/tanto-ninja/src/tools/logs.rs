@@ -27,7 +27,7 @@ pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) ->
 }
 
 fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
-    let (mut log, warning) = BuildLog::load(&builddir::join(builddir, ".ninja_log"), NEW_VERSION)?;
+    let (mut log, warning) = load_build_log(context, builddir)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -38,7 +38,7 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
     }
     let mut errors = Vec::new();
     let Context { graph, disk, .. } = context;
-    log.recompact(&mut |output| builddir::is_dead(graph, *disk, output, &mut errors))?;
+    log.recompact(graph, &mut |output| builddir::is_dead(graph, *disk, output, &mut errors))?;
     for error in errors {
         context.error(&error.text)?;
     }
@@ -46,7 +46,8 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
 }
 
 fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
-    let (mut log, warning) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), context.graph)?;
+    let (mut log, warning) =
+        DepsLog::load(&builddir::join(builddir, ".ninja_deps"), context.graph, context.options.threads)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -61,7 +62,7 @@ fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<
 pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let parsed = RESTAT_FLAGS.parse(context, args)?;
     let builddir = parsed.value("builddir").unwrap_or_default();
-    let (mut log, warning) = BuildLog::load(&builddir::join(builddir, ".ninja_log"), NEW_VERSION)?;
+    let (mut log, warning) = load_build_log(context, builddir)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
         context.about_to_write(builddir)?;
@@ -71,7 +72,12 @@ pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Out
     }
     if writes {
         let outputs: Vec<&[u8]> = parsed.operands.iter().map(Vec::as_slice).collect();
-        log.restat(context.disk, &outputs)?;
+        log.restat(context.graph, context.disk, &outputs)?;
     }
     Ok(0)
+}
+
+fn load_build_log(context: &Context<'_, '_>, builddir: &[u8]) -> Result<(BuildLog, Option<Vec<u8>>), Stop> {
+    let path = builddir::join(builddir, ".ninja_log");
+    Ok(BuildLog::load(&path, NEW_VERSION, context.graph, context.options.threads)?)
 }

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use tanto_sys::threads::Threads;
+
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::graph::{EdgeId, Graph, NodeId};
@@ -87,6 +89,8 @@ pub struct Options {
     pub builddir: Vec<u8>,
     /// `-f`.
     pub manifest: Vec<u8>,
+    /// Who may read a log.
+    pub threads: Threads,
 }
 
 /// What a tool works on.

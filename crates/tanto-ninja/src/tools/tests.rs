@@ -52,7 +52,7 @@ impl Room {
         let mut graph = load::load(&arena, &disk, b"build.ninja", options, &mut |_| {}).unwrap();
         let mut build_log = BuildLog::in_memory(7);
         let entry = Entry { command_hash: 0, start_ms: 0, end_ms: 0, mtime: 0 };
-        build_log.record(self.built.iter().map(|path| path.as_bytes()), entry).unwrap();
+        build_log.record(&graph, self.built.iter().map(|path| path.as_bytes()), entry).unwrap();
         let mut deps_log = DepsLog::in_memory();
         for (output, mtime, ins) in &self.read {
             let output = graph.intern(output.as_bytes());

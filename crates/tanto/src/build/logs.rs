@@ -22,11 +22,11 @@ impl Invocation<'_> {
     /// Reads both logs; writes nothing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
-        let new_version = self.options.log_version;
-        let loaded = self.stats.time(".ninja_log load", || BuildLog::load(&path, new_version));
+        let (new_version, threads) = (self.options.log_version, self.options.threads);
+        let loaded = self.stats.time(".ninja_log load", || BuildLog::load(&path, new_version, graph, threads));
         let build = self.loaded(loaded)?;
         let path = builddir::join(builddir, ".ninja_deps");
-        let loaded = self.stats.time(".ninja_deps load", || DepsLog::load(&path, graph));
+        let loaded = self.stats.time(".ninja_deps load", || DepsLog::load(&path, graph, threads));
         let deps = self.loaded(loaded)?;
         Ok(Logs { build, deps })
     }
@@ -45,7 +45,7 @@ impl Invocation<'_> {
     /// From now on the logs are written; either is rewritten first if most of it is void.
     pub(super) fn open_logs(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<()> {
         let mut errors = Vec::new();
-        let opened = logs.build.open(&mut |output| builddir::is_dead(graph, &mut RealDisk, output, &mut errors));
+        let opened = logs.build.open(graph, &mut |output| builddir::is_dead(graph, &mut RealDisk, output, &mut errors));
         for error in &errors {
             self.view.event(Event::Notice { level: Level::Error, text: &error.text });
         }

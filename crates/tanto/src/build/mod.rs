@@ -146,7 +146,7 @@ impl Invocation<'_> {
             // The manifest is as it was, and would be for ever.
             return Ok(Round::End);
         }
-        let closed = logs.build.close().and_then(|()| logs.deps.close(graph));
+        let closed = logs.build.close(graph).and_then(|()| logs.deps.close(graph));
         closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
     }
 

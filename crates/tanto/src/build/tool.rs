@@ -53,6 +53,7 @@ impl<'o> Invocation<'o> {
             called: call.argv0.clone(),
             builddir,
             manifest: self.options.manifest.clone(),
+            threads: self.options.threads,
         };
         let mut context = Context {
             graph,

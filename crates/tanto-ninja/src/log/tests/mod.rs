@@ -3,7 +3,9 @@
 mod build;
 mod deps;
 mod hashes;
+mod large;
 mod referee;
+mod shared;
 
 use std::fs;
 use std::io;
@@ -11,6 +13,7 @@ use std::io;
 use tanto_testing::Scratch;
 
 use crate::disk::{Disk, Mtime};
+use crate::graph::{Arena, Graph};
 
 /// A directory of its own for a test, removed at its end.
 struct Space(Scratch);
@@ -47,6 +50,15 @@ impl Space {
         names.sort();
         names
     }
+}
+
+/// A graph in which these paths are nodes.
+fn graph_with(paths: &[&str]) -> Graph<'static> {
+    let mut graph = Box::leak(Box::new(Arena::new())).empty();
+    for path in paths {
+        graph.intern(path.as_bytes());
+    }
+    graph
 }
 
 /// Numbers that look random, the same for the same seed.

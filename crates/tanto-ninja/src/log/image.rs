@@ -1,0 +1,122 @@
+//! A log's bytes: the file as it was read or mapped, and what came after. Does not know what the bytes mean.
+
+use std::ops::Deref;
+
+use tanto_sys::map::Map;
+
+/// What a file held when it was looked at.
+pub(super) enum Content {
+    /// A copy.
+    Read(Vec<u8>),
+    /// The file itself: whoever changes it changes what is seen here.
+    Mapped(Map),
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Read(bytes) => bytes,
+            Content::Mapped(map) => map,
+        }
+    }
+}
+
+/// The bytes of a log by their places in the file, in two parts. Nothing of meaning lies across both.
+pub(super) struct Image {
+    first: Content,
+    /// How many bytes of `first` count.
+    sound: usize,
+    then: Vec<u8>,
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Image { first: Content::Read(Vec::new()), sound: 0, then: Vec::new() }
+    }
+}
+
+impl Image {
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> usize {
+        self.sound + self.then.len()
+    }
+
+    /// What lies at `at` and behind it in the same part; nothing past the end.
+    #[inline]
+    pub(super) fn from(&self, at: usize) -> &[u8] {
+        match at.checked_sub(self.sound) {
+            None => self.first.get(at..self.sound).unwrap_or_default(),
+            Some(at) => self.then.get(at..).unwrap_or_default(),
+        }
+    }
+
+    /// Was something of the file not there when it was read? Then this is no picture of it.
+    pub(super) fn is_torn(&self) -> bool {
+        match &self.first {
+            Content::Read(_) => false,
+            Content::Mapped(map) => map.is_torn(),
+        }
+    }
+
+    /// Both parts.
+    pub(super) fn parts(&self) -> [&[u8]; 2] {
+        [&self.first[..self.sound], &self.then]
+    }
+
+    /// More of the file.
+    pub(super) fn add(&mut self, content: Content) {
+        if self.len() == 0 {
+            self.sound = content.len();
+            self.first = content;
+        } else {
+            self.push(&content);
+        }
+    }
+
+    /// More of the file, which is copied.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.then.extend_from_slice(bytes);
+    }
+
+    /// Forgets all but the first `len` bytes.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.then.truncate(len.saturating_sub(self.sound));
+        self.sound = self.sound.min(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_their_places_in_the_file() {
+        let mut image = Image::default();
+        assert_eq!((image.len(), image.from(0)), (0, b"".as_slice()));
+        image.add(Content::Read(b"abc".to_vec()));
+        image.add(Content::Read(b"de".to_vec()));
+        image.push(b"f");
+        assert_eq!((image.len(), image.from(1), image.from(3), image.from(5)), (6, &b"bc"[..], &b"def"[..], &b"f"[..]));
+        assert_eq!((image.from(6), image.from(7)), (b"".as_slice(), b"".as_slice()));
+        assert_eq!(image.parts(), [b"abc".as_slice(), b"def"]);
+        image.truncate(4);
+        assert_eq!(image.parts(), [b"abc".as_slice(), b"d"]);
+        image.truncate(2);
+        image.push(b"x");
+        assert_eq!((image.len(), image.parts()), (3, [b"ab".as_slice(), b"x"]));
+    }
+
+    #[test]
+    fn a_mapped_file_is_as_good_as_a_read_one() {
+        let dir = tanto_testing::Scratch::new("image");
+        dir.write("f", "content");
+        let file = std::fs::File::open(dir.at("f")).expect("open");
+        let content = Content::Mapped(Map::new(&file, 7).expect("map"));
+        let mut image = Image::default();
+        image.add(content);
+        assert!(!image.is_torn());
+        assert_eq!(image.from(3), b"tent");
+    }
+}

@@ -1,0 +1,197 @@
+//! The form of `.ninja_log`: its header, and a line for each output that was made. Does not know which line counts.
+//!
+//! ```text
+//! # ninja log v7
+//! START \t END \t MTIME \t OUTPUT \t HASH \n
+//! ```
+//!
+//! START and END are milliseconds since that build began, MTIME is nanoseconds since 1970, HASH is hexadecimal.
+
+use std::io::Write;
+
+use crate::disk::Mtime;
+
+/// The oldest version whose entries are read.
+pub(super) const OLDEST: u32 = 5;
+/// The newest one.
+pub(super) const NEWEST: u32 = 7;
+
+const SIGNATURE: &[u8] = b"# ninja log v";
+
+/// A line of so many bytes or more is skipped: ninja's buffer does not hold it either.
+pub(super) const TOO_LONG: usize = 256 << 10;
+
+/// What the log says of one output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The hash of the command, by the log's version.
+    pub command_hash: u64,
+    /// When the command was started, in milliseconds since its build began.
+    pub start_ms: i32,
+    /// When it ended, likewise.
+    pub end_ms: i32,
+    /// What the output was up to date with; see `BuildLog::records_output_mtime`.
+    pub mtime: Mtime,
+}
+
+/// Whether the text's first line lets us read the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Header {
+    Known,
+    TooOld,
+    TooNew,
+}
+
+/// The header of a log that is not empty, and the version that it says.
+pub(super) fn read_header(text: &[u8]) -> (Header, u32) {
+    let version = text.strip_prefix(SIGNATURE).map_or(0, decimal);
+    match u32::try_from(version) {
+        Ok(version @ OLDEST..=NEWEST) => (Header::Known, version),
+        _ if version > i64::from(NEWEST) => (Header::TooNew, 0),
+        _ => (Header::TooOld, 0),
+    }
+}
+
+/// The first line of a log.
+pub(super) fn header(version: u32) -> Vec<u8> {
+    [SIGNATURE, version.to_string().as_bytes(), b"\n"].concat()
+}
+
+/// Appends the line of an output.
+pub(super) fn write(text: &mut Vec<u8>, output: &[u8], entry: &Entry) {
+    let ok = "writing to memory";
+    write!(text, "{}\t{}\t{}\t", entry.start_ms, entry.end_ms, entry.mtime).expect(ok);
+    text.extend_from_slice(output);
+    writeln!(text, "\t{:x}", entry.command_hash).expect(ok);
+}
+
+/// The output that a line, without its end, is about; None if it is of another form.
+#[inline]
+pub(super) fn output(line: &[u8]) -> Option<&[u8]> {
+    Some(split(line)?[3])
+}
+
+/// What a line says.
+pub(super) fn entry(line: &[u8]) -> Option<Entry> {
+    let [start, end, mtime, _, hash] = split(line)?;
+    // As C's `int` holds a number too large for it.
+    let (start_ms, end_ms) = (decimal(start) as i32, decimal(end) as i32);
+    Some(Entry { command_hash: hexadecimal(hash), start_ms, end_ms, mtime: decimal(mtime) })
+}
+
+/// The fields of a line; the last one may hold tabs.
+#[inline]
+fn split(line: &[u8]) -> Option<[&[u8]; 5]> {
+    if line.len() >= TOO_LONG {
+        return None;
+    }
+    let mut rest = line;
+    let mut field = || {
+        let end = memchr::memchr(b'\t', rest)?;
+        let field = &rest[..end];
+        rest = &rest[end + 1..];
+        Some(field)
+    };
+    let fields = [field()?, field()?, field()?, field()?];
+    let [start, end, mtime, output] = fields;
+    Some([start, end, mtime, output, rest])
+}
+
+/// The number at the start of `text`, as `strtoll` reads it: 0 if there is none, the nearest one if it is too large.
+fn decimal(text: &[u8]) -> i64 {
+    let (negative, digits) = sign(text);
+    let digits = digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|&digit| digit < 10).map(i64::from);
+    if negative {
+        digits.fold(0, |n: i64, digit| n.saturating_mul(10).saturating_sub(digit))
+    } else {
+        digits.fold(0, |n: i64, digit| n.saturating_mul(10).saturating_add(digit))
+    }
+}
+
+/// The number at the start of `text`, as `strtoull` reads it in base 16.
+fn hexadecimal(text: &[u8]) -> u64 {
+    let (negative, digits) = sign(text);
+    let digits = match digits {
+        [b'0', b'x' | b'X', digits @ ..] if digits.first().is_some_and(u8::is_ascii_hexdigit) => digits,
+        digits => digits,
+    };
+    let mut digits = digits.iter().map_while(|&byte| (byte as char).to_digit(16));
+    let number = digits.try_fold(0u64, |n, digit| n.checked_mul(16)?.checked_add(digit.into()));
+    match number {
+        Some(number) if negative => number.wrapping_neg(),
+        Some(number) => number,
+        None => u64::MAX,
+    }
+}
+
+/// Skips white space and a sign; true for a minus.
+fn sign(text: &[u8]) -> (bool, &[u8]) {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let text = &text[text.iter().take_while(|byte| blank(byte)).count()..];
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let entry = Entry { command_hash: 0xfeed, start_ms: -1, end_ms: 2, mtime: i64::MIN };
+        let mut text = Vec::new();
+        write(&mut text, b"a b", &entry);
+        let line = text.strip_suffix(b"\n").expect("a line");
+        assert_eq!((output(line), super::entry(line)), (Some(b"a b".as_slice()), Some(entry)));
+        assert_eq!(output(&line[..line.len() - b"\tfeed".len()]), None);
+    }
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        let cases: &[(&[u8], i64)] = &[
+            (b"12", 12),
+            (b" +7x", 7),
+            (b"-5", -5),
+            (b"", 0),
+            (b"x", 0),
+            (b"99999999999999999999", i64::MAX),
+            (b"-99999999999999999999", i64::MIN),
+            (b"-9223372036854775808", i64::MIN),
+        ];
+        for (text, number) in cases {
+            assert_eq!(decimal(text), *number, "{text:?}");
+        }
+        let cases: &[(&[u8], u64)] = &[
+            (b"deadBEEF", 0xdead_beef),
+            (b"0x1f", 0x1f),
+            (b"0xg", 0),
+            (b"\t2\r", 2),
+            (b"-1", u64::MAX),
+            (b"10000000000000000", u64::MAX),
+            (b"", 0),
+        ];
+        for (text, number) in cases {
+            assert_eq!(hexadecimal(text), *number, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn versions_out_of_range_are_told_apart() {
+        let cases: &[(&[u8], Header)] = &[
+            (b"# ninja log v4\n", Header::TooOld),
+            (b"# ninja log v8\n", Header::TooNew),
+            (b"# ninja log v99999999999999999999\n", Header::TooNew),
+            (b"# ninja log v-1\n", Header::TooOld),
+            (b"# ninja", Header::TooOld),
+            (b"\n", Header::TooOld),
+            (b"\0", Header::TooOld),
+            (b"# ninja log v5", Header::Known),
+        ];
+        for (text, header) in cases {
+            assert_eq!(read_header(text).0, *header, "{text:?}");
+        }
+    }
+}
