@@ -5,6 +5,7 @@
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
 
+pub mod bytes;
 pub mod clock;
 pub mod cpu;
 pub mod error;

@@ -8,7 +8,6 @@ use super::edge::{self, Raws};
 use super::lexer::{Lexer, Raw, Token};
 use super::statement;
 use crate::bindings::reserved_bit;
-use crate::canon::is_canonical;
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::graph::base::{EdgeShape, HAS_BINDINGS};
@@ -17,7 +16,7 @@ use crate::graph::late::Span;
 use crate::load::expand::{Piece, Pieces};
 use crate::paths::Writer;
 
-/// A part of a text, in bytes from the file's beginning.
+/// A part of a file, or of what a chunk has kept, in bytes from the beginning.
 pub(super) type Part = Range<u32>;
 
 /// What was found in a part of a manifest.
@@ -28,8 +27,8 @@ pub(super) struct Chunk {
     pub(super) ids: Vec<NodeId>,
     /// Paths that have variables in them, or are not canonical.
     pub(super) late: Vec<LatePath>,
-    /// Their text, since the manifest's is given back.
-    pub(super) late_text: Vec<u8>,
+    /// What later passes need of the text: names, values, late paths. The manifest's own is given back.
+    pub(super) kept: Vec<u8>,
     /// All statements but `build`.
     pub(super) events: Vec<Event>,
     /// Where a statement begins that cannot be read; nothing behind it was.
@@ -38,11 +37,19 @@ pub(super) struct Chunk {
     pub(super) nul: Option<u32>,
 }
 
+impl Chunk {
+    /// What was kept of the text.
+    pub(super) fn text(&self, part: &Part) -> &[u8] {
+        &self.kept[part.start as usize..part.end as usize]
+    }
+}
+
 /// A `build` statement whose names mean nothing yet.
 #[derive(Clone, Default)]
 pub(super) struct RawEdge {
     /// Where the statement begins.
     pub(super) at: u32,
+    /// Its rule's name, as kept.
     pub(super) rule: Part,
     /// Its indented lines.
     pub(super) bindings: Part,
@@ -56,7 +63,7 @@ pub(super) struct LatePath {
     pub(super) edge: u32,
     /// Where in the chunk's ids its node goes.
     pub(super) id: u32,
-    /// In the chunk's late text.
+    /// As kept.
     pub(super) text: Part,
     /// The edge's bindings, likewise, if it sets a variable that it names in its paths.
     pub(super) bindings: Part,
@@ -100,6 +107,8 @@ pub(super) struct Reader<'t, 'w, 'i> {
     writer: &'w mut Writer<'i>,
     chunk: Chunk,
     raws: Raws<'t>,
+    /// The name of the last rule that was named.
+    last_rule: Part,
     /// Paths that wait for their nodes; empty ones for late ones.
     batch: Vec<&'t [u8]>,
 }
@@ -111,7 +120,15 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
         let part = part.start..nul.map_or(part.end, |length| part.start + length);
         let lexer = Lexer::of_part(b"", text, part.clone());
         let chunk = Chunk { nul: nul.map(|_| part.end as u32), ..Chunk::default() };
-        let mut reader = Reader { lexer, file, writer, chunk, raws: Raws::default(), batch: Vec::with_capacity(BATCH) };
+        let mut reader = Reader {
+            lexer,
+            file,
+            writer,
+            chunk,
+            raws: Raws::default(),
+            last_rule: 0..0,
+            batch: Vec::with_capacity(BATCH),
+        };
         reader.run();
         reader.flush();
         reader.chunk
@@ -140,9 +157,20 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
         }
     }
 
-    fn part(&self, text: &'t [u8]) -> Part {
-        let range = self.lexer.range_of(text);
-        range.start as u32..range.end as u32
+    fn keep(&mut self, text: &[u8]) -> Part {
+        let kept = &mut self.chunk.kept;
+        let start = kept.len() as u32;
+        kept.extend_from_slice(text);
+        start..kept.len() as u32
+    }
+
+    /// Keeps a rule's name, unless it is that of the last rule.
+    fn keep_rule(&mut self, name: &[u8]) -> Part {
+        let last = self.last_rule.clone();
+        if self.chunk.kept[last.start as usize..last.end as usize] != *name {
+            self.last_rule = self.keep(name);
+        }
+        self.last_rule.clone()
     }
 
     fn event(&mut self, what: What, at: u32) {
@@ -153,7 +181,7 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
     fn variable(&mut self, at: u32) -> Result<()> {
         self.lexer.unread();
         let (name, value) = statement::assignment(&mut self.lexer)?;
-        let what = What::Variable { name: self.part(name), value: self.part(value.text), plain: value.plain };
+        let what = What::Variable { name: self.keep(name), value: self.keep(value.text), plain: value.plain };
         self.event(what, at);
         Ok(())
     }
@@ -161,14 +189,14 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
     fn rule(&mut self, at: u32) -> Result<()> {
         let (name, mut body) = statement::rule(&mut self.lexer)?;
         body.span.file = self.file;
-        let what = What::Rule { name: self.part(name), body };
+        let what = What::Rule { name: self.keep_rule(name), body };
         self.event(what, at);
         Ok(())
     }
 
     fn include(&mut self, at: u32) -> Result<()> {
         let raw = self.lexer.path()?;
-        let path = raw.plain.then(|| self.part(raw.text));
+        let path = raw.plain.then(|| self.keep(raw.text));
         self.event(What::Include { path }, at);
         self.lexer.expect(Token::Newline)
     }
@@ -188,7 +216,7 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
 
     fn build(&mut self, at: u32) -> Result<()> {
         let line = edge::line(&mut self.lexer, &mut self.raws, |_, _| Ok(()))?;
-        let rule = self.part(line.rule);
+        let rule = self.keep_rule(line.rule);
         let mut shape = line.shape(&self.raws);
         let bindings = self.bindings(&mut shape)?;
         shape.first = (self.chunk.ids.len() + self.batch.len()) as u32;
@@ -219,7 +247,7 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
     }
 
     fn path(&mut self, raw: Raw<'t>) {
-        if raw.plain && is_canonical(raw.text) {
+        if raw.canonical {
             self.batch.push(raw.text);
         } else {
             self.late_path(raw);
@@ -229,11 +257,11 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
 
     fn late_path(&mut self, raw: Raw<'t>) {
         let id = (self.chunk.ids.len() + self.batch.len()) as u32;
-        let text = keep(&mut self.chunk.late_text, raw.text);
+        let text = self.keep(raw.text);
         let edge = self.chunk.edges.len() as u32 - 1;
         let bindings = self.chunk.edges[edge as usize].bindings.clone();
         let lines = self.lexer.text(bindings.start as usize..bindings.end as usize);
-        let bindings = if sets_any_of(lines, raw.text) { keep(&mut self.chunk.late_text, lines) } else { 0..0 };
+        let bindings = if sets_any_of(lines, raw.text) { self.keep(lines) } else { 0..0 };
         self.chunk.late.push(LatePath { edge, id, text, bindings });
     }
 
@@ -241,12 +269,6 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
         self.writer.intern_all(&self.batch, &mut self.chunk.ids);
         self.batch.clear();
     }
-}
-
-fn keep(all: &mut Vec<u8>, text: &[u8]) -> Part {
-    let start = all.len() as u32;
-    all.extend_from_slice(text);
-    start..all.len() as u32
 }
 
 /// Do these lines set a variable that is named in `path`?

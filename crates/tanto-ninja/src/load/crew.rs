@@ -160,7 +160,7 @@ impl<'c> Crew<'c> {
                 Task::Read(number, at, source, part) => {
                     let chunk = Reader::read(number as u32, source.bytes(), part.clone(), &mut writer);
                     source.release(part);
-                    self.has_read(number, at, &source, chunk);
+                    self.has_read(number, at, chunk);
                 }
             }
             self.grow(scope);
@@ -199,7 +199,7 @@ impl<'c> Crew<'c> {
             (Some(source), [part]) => {
                 drop(state);
                 let chunk = Reader::read(number as u32, source.bytes(), part.clone(), writer);
-                self.has_read(number, 0, &source, chunk);
+                self.has_read(number, 0, chunk);
             }
             (source, parts) => {
                 for (at, part) in parts.iter().enumerate() {
@@ -210,11 +210,11 @@ impl<'c> Crew<'c> {
         }
     }
 
-    fn has_read(&self, number: usize, at: usize, source: &Source, chunk: Chunk) {
+    fn has_read(&self, number: usize, at: usize, chunk: Chunk) {
         let mut state = self.lock();
         for event in &chunk.events {
             if let What::Include { path: Some(path) } = &event.what {
-                state.number(&source.bytes()[path.start as usize..path.end as usize]);
+                state.number(chunk.text(path));
             }
         }
         if let Some(file) = &mut state.files[number] {

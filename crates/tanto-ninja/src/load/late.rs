@@ -80,7 +80,7 @@ impl<'e> Evaluation<'e> {
     }
 
     fn evaluate(&mut self, path: &LatePath, place: u32) -> Result<()> {
-        let text = |part: &Part| &self.chunk.late_text[part.start as usize..part.end as usize];
+        let text = |part| self.chunk.text(part);
         let scope = self.segment.scope;
         let raw = text(&path.text);
         if path.bindings.is_empty() {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr2, memchr3};
 
+use super::plain;
 use crate::error::{Error, Result};
 use crate::graph::Text;
 use crate::spell::{closest, distance};
@@ -71,6 +72,8 @@ pub(crate) struct Raw<'t> {
     pub(crate) text: Text<'t>,
     /// No `$` in it: the text is the value.
     pub(crate) plain: bool,
+    /// It is a plain path that surely is canonical.
+    pub(crate) canonical: bool,
 }
 
 /// Columns of the line that an error shows; ninja shows none if the error is further right.
@@ -215,10 +218,9 @@ impl<'t> Lexer<'t> {
     /// Reads a path and the blanks behind it; empty where something else stands.
     pub(crate) fn path(&mut self) -> Result<Raw<'t>> {
         let begin = self.at;
-        let mut at = begin;
+        let (mut at, canonical) = plain::path(self.text, begin);
         let mut plain = true;
         loop {
-            at = plain_path_end(self.text, at);
             match self.byte(at) {
                 b' ' | b':' | b'|' | b'\n' => break,
                 b'\r' if self.byte(at + 1) == b'\n' => break,
@@ -226,11 +228,12 @@ impl<'t> Lexer<'t> {
                 _ => return Err(self.error_at(at)),
             }
             plain = false;
+            (at, _) = plain::path(self.text, at);
         }
         self.last = at;
         self.at = at;
         self.eat_blanks();
-        Ok(Raw { text: &self.text[begin..at], plain })
+        Ok(Raw { text: &self.text[begin..at], plain, canonical: plain && canonical })
     }
 
     /// Reads the paths that come next, or those after this token if it comes next; says how many.
@@ -265,7 +268,7 @@ impl<'t> Lexer<'t> {
         };
         self.last = at;
         self.at = line_end;
-        Ok(Raw { text: &self.text[begin..at], plain })
+        Ok(Raw { text: &self.text[begin..at], plain, canonical: false })
     }
 
     /// Where the escape that begins at `at` ends.
@@ -404,8 +407,6 @@ pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIt
 const NAME: u8 = 1;
 /// A byte of a variable's name after `$` without braces.
 const SIMPLE: u8 = 2;
-/// A byte that may end a plain path.
-const PATH_END: u8 = 4;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -414,7 +415,6 @@ const CLASSES: [u8; 256] = {
         classes[byte] = match byte as u8 {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => NAME | SIMPLE,
             b'.' => NAME,
-            b'$' | b' ' | b':' | b'\r' | b'\n' | b'|' => PATH_END,
             _ => 0,
         };
         byte += 1;
@@ -435,31 +435,4 @@ fn name_end(text: &[u8], at: usize) -> usize {
 /// As `name_end`, for a name after `$` without braces.
 pub(crate) fn simple_name_end(text: &[u8], at: usize) -> usize {
     class_end(text, at, SIMPLE)
-}
-
-/// Where the text that stands for itself in a path ends. Looks at eight bytes at a time: most of a manifest is paths.
-fn plain_path_end(text: &[u8], mut at: usize) -> usize {
-    while let Some(&word) = text.get(at..).and_then(<[u8]>::first_chunk) {
-        match suspects(u64::from_le_bytes(word)) {
-            0 => at += 8,
-            found => {
-                at += found.trailing_zeros() as usize / 8;
-                if CLASSES[text[at] as usize] & PATH_END != 0 {
-                    return at;
-                }
-                at += 1;
-            }
-        }
-    }
-    let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(|&b| CLASSES[b as usize] & PATH_END != 0).unwrap_or(rest.len())
-}
-
-/// Sets the high bit of the first byte that may end a path: one up to `$`, a `:` or a `|`. Bits above it mean
-/// nothing.
-fn suspects(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, b'$' + 1) | equal(b':') | equal(b'|')) & (ONES << 7)
 }

@@ -253,8 +253,7 @@ impl Names<'_> {
 
     fn rule(&mut self, edge: &One<'_>) -> Option<RuleId> {
         let (env, scope) = (self.linker.env, self.segment.scope);
-        let part = &edge.raw.rule;
-        let name = self.linker.text(Span { file: self.segment.file as u32, at: part.start, len: part.len() as u32 });
+        let name = self.linker.chunk(self.segment).text(&edge.raw.rule);
         let guess =
             [self.last, RuleId(self.last.0 + 1)].into_iter().find(|rule| env.is_rule(*rule, scope, name, edge.id));
         let rule = guess.or_else(|| env.rule_for(scope, name, edge.id))?;

@@ -15,6 +15,7 @@ mod late;
 pub(crate) mod lexer;
 mod link;
 mod order;
+mod plain;
 mod statement;
 mod targets;
 #[cfg(test)]

@@ -148,9 +148,9 @@ impl Walk<'_, '_> {
             let place = self.out.edges + (event.edges_before - frame.edges_done);
             let found = match &event.what {
                 What::Variable { name, value, plain } => {
-                    self.variable(frame.scope, text, event, (name, value), *plain, place)
+                    self.variable(frame.scope, (text, chunk), event, (name, value), *plain, place)
                 }
-                What::Rule { name, body } => self.rule(frame.scope, text, event, name, *body, place),
+                What::Rule { name, body } => self.rule(frame.scope, (text, chunk), event, name, *body, place),
                 What::Include { .. } => {
                     self.segment(frame, event.edges_before);
                     frame.include = Some(event.at);
@@ -189,13 +189,13 @@ impl Walk<'_, '_> {
     fn variable(
         &mut self,
         scope: ScopeId,
-        text: &Text<'_>,
+        (text, chunk): (&Text<'_>, &Chunk),
         event: &Event,
         (name, value): (&Part, &Part),
         plain: bool,
         place: u32,
     ) -> Result<()> {
-        let (name, raw) = (text.part(name), text.part(value));
+        let (name, raw) = (chunk.text(name), chunk.text(value));
         if plain && name != b"ninja_required_version" {
             self.out.env.set(scope, name, raw, place);
             return Ok(());
@@ -216,13 +216,13 @@ impl Walk<'_, '_> {
     fn rule(
         &mut self,
         scope: ScopeId,
-        text: &Text<'_>,
+        (text, chunk): (&Text<'_>, &Chunk),
         event: &Event,
         name: &Part,
         body: RuleBody,
         place: u32,
     ) -> Result<()> {
-        let name = text.part(name);
+        let name = chunk.text(name);
         if self.out.env.has_rule(scope, name) {
             return self.checked_rule(scope, &mut text.statement(event.at).0);
         }
@@ -394,10 +394,6 @@ pub(super) struct Text<'t> {
 }
 
 impl<'t> Text<'t> {
-    pub(super) fn part(&self, part: &Part) -> &'t [u8] {
-        &self.whole[part.start as usize..part.end as usize]
-    }
-
     /// A lexer that has read the first token of the statement that begins at `at`.
     pub(super) fn statement(&self, at: u32) -> (Lexer<'t>, Token) {
         let mut lexer = Lexer::of_part(self.path, self.whole, at as usize..self.end);
