@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::error::Result;
 use crate::graph::{Map, RuleId};
 use crate::load::expand::append_value;
-use crate::load::lexer::{Lexer, Token};
+use crate::load::lexer::Lexer;
+use crate::load::statement::binding;
 
 /// Names and unevaluated values, whose escapes are known to be good.
 pub(crate) struct Block {
@@ -20,12 +21,13 @@ impl Block {
     pub(crate) fn new(text: Vec<u8>) -> Self {
         let mut bindings = Vec::new();
         let mut lexer = Lexer::new(b"", &text);
-        while let Some((name, value)) = next(&mut lexer) {
+        // It was read without an error before.
+        while let Ok(Some((name, raw))) = binding(&mut lexer) {
             let place = |part: &[u8]| {
                 let start = part.as_ptr() as usize - text.as_ptr() as usize;
                 start..start + part.len()
             };
-            bindings.push((place(name), place(value)));
+            bindings.push((place(name), place(raw.text)));
         }
         Block { text, bindings }
     }
@@ -45,15 +47,6 @@ impl Block {
         };
         self.bindings.iter().map(one).collect()
     }
-}
-
-fn next<'t>(lexer: &mut Lexer<'t>) -> Option<(&'t [u8], &'t [u8])> {
-    if !lexer.peek(Token::Indent) {
-        return None;
-    }
-    let name = lexer.name()?;
-    lexer.expect(Token::Equals).ok()?;
-    Some((name, lexer.value().ok()?.text))
 }
 
 /// The bindings of rules that were asked for last. Most trees have few rules for many edges.

@@ -243,6 +243,12 @@ impl Builder {
         new
     }
 
+    /// There will be values of so many bytes.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.text.reserve(bytes);
+        tanto_sys::memory::huge_pages(&self.text);
+    }
+
     fn own(&self, text: Own) -> &[u8] {
         &self.names[text.at as usize..text.at as usize + text.len as usize]
     }

@@ -14,13 +14,13 @@ use crate::graph::base::{EdgeShape, HAS_BINDINGS};
 use crate::graph::env::RuleBody;
 use crate::graph::late::Span;
 use crate::load::expand::{Piece, Pieces};
-use crate::paths::Writer;
+use crate::paths::{Interner, Writer};
 
 /// A part of a file, or of what a chunk has kept, in bytes from the beginning.
 pub(super) type Part = Range<u32>;
 
 /// What was found in a part of a manifest.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Chunk {
     pub(super) edges: Vec<RawEdge>,
     /// The nodes of all edges; `NodeId::NONE` for each of `late`.
@@ -38,6 +38,17 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// Forgets everything but the room it had.
+    fn clear(&mut self) {
+        let Chunk { edges, ids, late, kept, events, broken, nul } = self;
+        edges.clear();
+        ids.clear();
+        late.clear();
+        kept.clear();
+        events.clear();
+        (*broken, *nul) = (None, None);
+    }
+
     /// What was kept of the text.
     pub(super) fn text(&self, part: &Part) -> &[u8] {
         &self.kept[part.start as usize..part.end as usize]
@@ -58,6 +69,7 @@ pub(super) struct RawEdge {
 }
 
 /// A path whose node cannot be known yet.
+#[derive(Clone)]
 pub(super) struct LatePath {
     /// Whose.
     pub(super) edge: u32,
@@ -70,6 +82,7 @@ pub(super) struct LatePath {
 }
 
 /// A statement that is not `build`.
+#[derive(Clone)]
 pub(super) struct Event {
     pub(super) what: What,
     /// Where it begins.
@@ -78,6 +91,7 @@ pub(super) struct Event {
     pub(super) edges_before: u32,
 }
 
+#[derive(Clone)]
 pub(super) enum What {
     Variable {
         name: Part,
@@ -100,38 +114,60 @@ pub(super) enum What {
 /// are no longer in the processor's cache when they are looked up.
 const BATCH: usize = 256;
 
+/// What one thread needs to read part after part.
+pub(super) struct Desk<'i> {
+    writer: Writer<'i>,
+    /// Room that has grown with the parts before: what was found is copied from it, in its true size.
+    chunk: Chunk,
+}
+
+impl<'i> Desk<'i> {
+    pub(super) fn new(interner: &'i Interner) -> Self {
+        Desk { writer: interner.writer(), chunk: Chunk::default() }
+    }
+
+    /// Reads `part` of the file `file`; it begins and ends where a statement does.
+    pub(super) fn read(&mut self, file: u32, text: &[u8], part: Range<usize>) -> Chunk {
+        self.chunk.clear();
+        Reader::read(file, text, part, self);
+        self.chunk.clone()
+    }
+}
+
 /// Reads one part.
-pub(super) struct Reader<'t, 'w, 'i> {
+struct Reader<'t, 'd, 'i> {
     lexer: Lexer<'t>,
     file: u32,
-    writer: &'w mut Writer<'i>,
-    chunk: Chunk,
+    writer: &'d mut Writer<'i>,
+    chunk: &'d mut Chunk,
     raws: Raws<'t>,
+    /// The names of the edge's own variables.
+    own: Vec<&'t [u8]>,
     /// The name of the last rule that was named.
     last_rule: Part,
     /// Paths that wait for their nodes; empty ones for late ones.
     batch: Vec<&'t [u8]>,
 }
 
-impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
-    /// Reads `part` of the file `file`; it begins and ends where a statement does.
-    pub(super) fn read(file: u32, text: &'t [u8], part: Range<usize>, writer: &'w mut Writer<'i>) -> Chunk {
+impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
+    fn read(file: u32, text: &'t [u8], part: Range<usize>, desk: &'d mut Desk<'i>) {
         let nul = memchr::memchr(0, &text[part.clone()]);
         let part = part.start..nul.map_or(part.end, |length| part.start + length);
         let lexer = Lexer::of_part(b"", text, part.clone());
-        let chunk = Chunk { nul: nul.map(|_| part.end as u32), ..Chunk::default() };
+        let Desk { writer, chunk } = desk;
+        chunk.nul = nul.map(|_| part.end as u32);
         let mut reader = Reader {
             lexer,
             file,
             writer,
             chunk,
             raws: Raws::default(),
+            own: Vec::new(),
             last_rule: 0..0,
             batch: Vec::with_capacity(BATCH),
         };
         reader.run();
         reader.flush();
-        reader.chunk
     }
 
     fn run(&mut self) {
@@ -237,8 +273,9 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
     fn bindings(&mut self, shape: &mut EdgeShape) -> Result<Part> {
         let begin = self.lexer.at() as u32;
         let mut end = begin;
-        while self.lexer.peek(Token::Indent) {
-            let (name, _) = statement::assignment(&mut self.lexer)?;
+        self.own.clear();
+        while let Some((name, _)) = statement::binding(&mut self.lexer)? {
+            self.own.push(name);
             shape.own |= reserved_bit(name).unwrap_or(0);
             shape.flags |= HAS_BINDINGS;
             end = self.lexer.at() as u32;
@@ -259,28 +296,21 @@ impl<'t, 'w, 'i> Reader<'t, 'w, 'i> {
         let id = (self.chunk.ids.len() + self.batch.len()) as u32;
         let text = self.keep(raw.text);
         let edge = self.chunk.edges.len() as u32 - 1;
-        let bindings = self.chunk.edges[edge as usize].bindings.clone();
-        let lines = self.lexer.text(bindings.start as usize..bindings.end as usize);
-        let bindings = if sets_any_of(lines, raw.text) { self.keep(lines) } else { 0..0 };
+        let is_own = |piece| matches!(piece, Piece::Variable(name) if self.own.contains(&name));
+        let bindings = if Pieces(raw.text).any(is_own) { self.keep_bindings(edge) } else { 0..0 };
         self.chunk.late.push(LatePath { edge, id, text, bindings });
+    }
+
+    fn keep_bindings(&mut self, edge: u32) -> Part {
+        let bindings = &self.chunk.edges[edge as usize].bindings;
+        let lines = self.lexer.text(bindings.start as usize..bindings.end as usize);
+        self.keep(lines)
     }
 
     fn flush(&mut self) {
         self.writer.intern_all(&self.batch, &mut self.chunk.ids);
         self.batch.clear();
     }
-}
-
-/// Do these lines set a variable that is named in `path`?
-fn sets_any_of(lines: &[u8], path: &[u8]) -> bool {
-    let mut lexer = Lexer::of_part(b"", lines, 0..lines.len());
-    while lexer.peek(Token::Indent) {
-        let Ok((name, _)) = statement::assignment(&mut lexer) else { return true };
-        if Pieces(path).any(|piece| piece == Piece::Variable(name)) {
-            return true;
-        }
-    }
-    false
 }
 
 /// The part of a rule's digest that its lines tell.

@@ -10,10 +10,10 @@ use std::thread::{self, Scope};
 use tanto_sys::threads::Threads;
 
 use super::LONGEST_MANIFEST;
-use super::chunk::{Chunk, Reader, What, parts};
+use super::chunk::{Chunk, Desk, What, parts};
 use crate::disk::{Disk, Source};
 use crate::graph::Map;
-use crate::paths::{Interner, Writer};
+use crate::paths::Interner;
 
 /// A manifest that was read.
 pub(super) struct File {
@@ -129,6 +129,12 @@ impl<'c> Crew<'c> {
         self.state().files[number].as_mut().expect("it was read")
     }
 
+    /// So much text, in bytes, has been kept.
+    pub(super) fn kept(&mut self) -> usize {
+        let chunks = self.state().files.iter().flatten().flat_map(|file| &file.chunks);
+        chunks.map(|chunk| chunk.kept.len()).sum()
+    }
+
     /// Was anything read that does not belong to the manifests? Its paths are nodes now.
     pub(super) fn has_strangers(&mut self) -> bool {
         let is_stranger = |file: &File| {
@@ -153,12 +159,12 @@ impl<'c> Crew<'c> {
     }
 
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let mut writer = self.interner.writer();
+        let mut desk = Desk::new(self.interner);
         while let Some(task) = self.next() {
             match task {
-                Task::Open(number, path) => self.open(number, path, &mut writer),
+                Task::Open(number, path) => self.open(number, path, &mut desk),
                 Task::Read(number, at, source, part) => {
-                    let chunk = Reader::read(number as u32, source.bytes(), part.clone(), &mut writer);
+                    let chunk = desk.read(number as u32, source.bytes(), part.clone());
                     source.release(part);
                     self.has_read(number, at, chunk);
                 }
@@ -184,7 +190,7 @@ impl<'c> Crew<'c> {
         }
     }
 
-    fn open(&self, number: usize, path: Vec<u8>, writer: &mut Writer<'_>) {
+    fn open(&self, number: usize, path: Vec<u8>, desk: &mut Desk<'_>) {
         let source = self.disk.open(&path, LONGEST_MANIFEST).map(Arc::new);
         let cut = |source: &Arc<Source>| match self.bold {
             true => parts(source.bytes()),
@@ -198,7 +204,7 @@ impl<'c> Crew<'c> {
         match (opened, parts.as_slice()) {
             (Some(source), [part]) => {
                 drop(state);
-                let chunk = Reader::read(number as u32, source.bytes(), part.clone(), writer);
+                let chunk = desk.read(number as u32, source.bytes(), part.clone());
                 self.has_read(number, 0, chunk);
             }
             (source, parts) => {

@@ -3,7 +3,7 @@
 use super::chunk::RawEdge;
 use super::edge::{self, Raws};
 use super::expand::append_value;
-use super::lexer::{Lexer, Raw, Token, did_you_mean};
+use super::lexer::{Lexer, Raw, did_you_mean};
 use super::link::Linker;
 use super::order::{Segment, Text, unknown_rule};
 use super::statement;
@@ -39,9 +39,7 @@ impl Suspect<'_> {
         let mut raws = Raws::default();
         let line = edge::line(lexer, &mut raws, |lexer, name| self.rule(lexer, name).map(|_| ()))?;
         let rule = self.rule(lexer, line.rule)?;
-        while lexer.peek(Token::Indent) {
-            statement::assignment(lexer)?;
-        }
+        while statement::binding(lexer)?.is_some() {}
         self.pool(lexer, &raws, rule)?;
         let outs = self.outs(lexer, &raws)?;
         let ins = self.nodes(lexer, &raws.ins)?;

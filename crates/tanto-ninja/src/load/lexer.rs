@@ -202,6 +202,19 @@ impl<'t> Lexer<'t> {
         Err(self.error(&[b"expected ", wanted.name().as_bytes(), b", got ", found.name().as_bytes(), hint.as_bytes()]))
     }
 
+    /// Reads spaces, a name and ` = `, all that is usual before the value of an indented line. Where anything else
+    /// stands, nothing is read.
+    pub(crate) fn usual_binding(&mut self) -> Option<Text<'t>> {
+        let begin = self.spaces_end(self.at);
+        let end = name_end(self.text, begin);
+        let usual = begin > self.at && end > begin && self.text.get(end..)?.starts_with(b" = ");
+        if !usual || matches!(self.byte(end + 3), b' ' | b'$') {
+            return None;
+        }
+        self.at = end + 3;
+        Some(&self.text[begin..end])
+    }
+
     /// Reads the name of a rule or variable.
     pub(crate) fn name(&mut self) -> Option<Text<'t>> {
         let begin = self.at;

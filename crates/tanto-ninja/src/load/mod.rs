@@ -16,7 +16,7 @@ pub(crate) mod lexer;
 mod link;
 mod order;
 mod plain;
-mod statement;
+pub(crate) mod statement;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;

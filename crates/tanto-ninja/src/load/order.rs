@@ -83,6 +83,7 @@ struct Frame {
 /// Goes through the file `top` and all that it includes.
 pub(super) fn order(crew: &mut Crew<'_>, top: usize) -> Order {
     let mut walk = Walk { crew, out: Order::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
+    walk.out.env.expect(walk.crew.kept());
     walk.out.stop = walk.run().err();
     walk.out
 }
@@ -254,8 +255,7 @@ impl Walk<'_, '_> {
             return Err(lexer.error(&[b"duplicate pool '", name, b"'"]));
         }
         let mut depth = None;
-        while lexer.peek(Token::Indent) {
-            let (key, raw) = statement::assignment(lexer)?;
+        while let Some((key, raw)) = statement::binding(lexer)? {
             if key != b"depth" {
                 return Err(lexer.error(&[b"unexpected variable '", key, b"'"]));
             }
@@ -365,9 +365,7 @@ impl Walk<'_, '_> {
             true => Ok(()),
             false => Err(unknown_rule(lexer, name, self.out.env.rule_names(scope))),
         })?;
-        while lexer.peek(Token::Indent) {
-            statement::assignment(lexer)?;
-        }
+        while statement::binding(lexer)?.is_some() {}
         Ok(())
     }
 }

@@ -13,6 +13,14 @@ pub(super) fn assignment<'t>(lexer: &mut Lexer<'t>) -> Result<(&'t [u8], Raw<'t>
     Ok((name, lexer.value()?))
 }
 
+/// Reads an indented line with an assignment, if one comes next.
+pub(crate) fn binding<'t>(lexer: &mut Lexer<'t>) -> Result<Option<(&'t [u8], Raw<'t>)>> {
+    if let Some(name) = lexer.usual_binding() {
+        return Ok(Some((name, lexer.value()?)));
+    }
+    if lexer.peek(Token::Indent) { assignment(lexer).map(Some) } else { Ok(None) }
+}
+
 /// Reads a name; `what` is what it would be.
 pub(super) fn name<'t>(lexer: &mut Lexer<'t>, what: &[u8]) -> Result<&'t [u8]> {
     lexer.name().ok_or_else(|| lexer.error(&[b"expected ", what]))
@@ -36,8 +44,7 @@ pub(super) fn rule_body<'t>(lexer: &mut Lexer<'t>, name: &'t [u8]) -> Result<Rul
     let begin = lexer.at();
     let mut end = begin;
     let mut body = RuleBody::default();
-    while lexer.peek(Token::Indent) {
-        let (key, raw) = assignment(lexer)?;
+    while let Some((key, raw)) = binding(lexer)? {
         let Some(bit) = reserved_bit(key) else {
             let error = lexer.error(&[b"unexpected variable '", key, b"'"]);
             return Err(did_you_mean(error, key, RESERVED));
@@ -72,8 +79,6 @@ impl RuleBody {
 /// Reads `name`, and its variables on indented lines, behind the word `pool`.
 pub(super) fn pool(lexer: &mut Lexer<'_>) -> Result<()> {
     heading(lexer, b"pool name")?;
-    while lexer.peek(Token::Indent) {
-        assignment(lexer)?;
-    }
+    while binding(lexer)?.is_some() {}
     Ok(())
 }
