@@ -7,7 +7,8 @@ use tanto_sys::threads::Threads;
 /// found in a piece is asked for more often.
 const PIECE: usize = 1 << 20;
 
-/// A log has one thread for so many bytes of it.
+/// A log has one thread for so many bytes of it, which take it 0.7 ms (`.ninja_log`) or 0.3 ms (`.ninja_deps`). Smaller,
+/// there are threads that save no more than their start costs; larger, middling logs have one.
 const WORTH_A_THREAD: usize = 1 << 20;
 
 /// How a log is read.

@@ -5,13 +5,14 @@ use std::fs::OpenOptions;
 use tanto_sys::threads::Threads;
 
 use crate::graph::Graph;
+use crate::log::file::WORTH_MAPPING;
 use crate::log::line::{self, Entry};
 use crate::log::record::{HEADER, write_deps, write_path};
 use crate::log::{BuildLog, DepsLog};
 
 use super::{Space, graph_with};
 
-const OUTPUTS: u32 = 6000;
+const OUTPUTS: u32 = 13_000;
 
 fn output(number: u32) -> String {
     format!("a/rather/long/directory/for/an/output/of/a/large/tree/number/{number}.o")
@@ -21,10 +22,10 @@ fn entry(number: u32) -> Entry {
     Entry { command_hash: number.into(), start_ms: 1, end_ms: 2, mtime: 3 }
 }
 
-/// A log of some 600 KiB.
 fn lines() -> Vec<u8> {
     let mut text = line::header(7);
     (0..OUTPUTS).for_each(|number| line::write(&mut text, output(number).as_bytes(), &entry(number)));
+    assert!(text.len() as u64 > WORTH_MAPPING);
     text
 }
 
@@ -35,6 +36,7 @@ fn records() -> Vec<u8> {
         write_path(&mut bytes, output(number).as_bytes(), number);
         write_deps(&mut bytes, number, number.into(), [0, number.saturating_sub(1)].into_iter());
     }
+    assert!(bytes.len() as u64 > WORTH_MAPPING);
     bytes
 }
 
