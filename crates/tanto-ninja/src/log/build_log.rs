@@ -10,12 +10,14 @@ use crate::graph::{Known, NodeId};
 
 use tanto_sys::threads::Threads;
 
-use super::entries::Entries;
+use super::entries::{Entries, Index};
 use super::file::{Locked, LogFile, prefixed, torn};
 use super::hash;
 use super::image::Content;
-use super::line::{Entry, Header};
+use super::line::{Entry, Header, NEWEST, OLDEST};
+use super::parts::BuildParts;
 use super::pieces::Shares;
+use super::seal::Seal;
 
 /// The build log: entries in memory, and their file.
 pub struct BuildLog {
@@ -52,7 +54,7 @@ impl BuildLog {
             entries.read(content, graph, shares)
         };
         let mut header = content.map(|content| read(&mut entries, content));
-        if entries.is_torn() {
+        if entries.text().is_torn() {
             entries = Entries::new(new_version, graph.node_count());
             header = Some(read(&mut entries, file.read_again().map_err(failed)?));
         }
@@ -64,6 +66,33 @@ impl BuildLog {
         };
         let log = BuildLog { entries, file: Some(file), status, writes: false };
         Ok((log, warning.map(Into::into)))
+    }
+
+    /// What was found in the log, to be kept: for the nodes whose numbers in `numbers` are below `count`, by those. None
+    /// if there is no file with such a log.
+    pub fn parts(&self, graph: &Known<'_>, numbers: &[NodeId], count: usize) -> Option<BuildParts> {
+        let [device, inode, length, head, tail] = self.file.as_ref()?.seal(self.entries.text())?.words();
+        let Index { version, lines, nodes, last, side } = self.entries.index(graph, numbers, count);
+        let facts = [version.into(), lines as u64, nodes as u64, device, inode, length, head, tail];
+        Some(BuildParts { facts, last, side })
+    }
+
+    /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
+    /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
+    /// parts do not fit the graph.
+    pub fn resume(path: &[u8], parts: BuildParts, graph: &Known<'_>, threads: Threads) -> Option<Self> {
+        let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side } = parts;
+        let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
+        let seal = Seal::from_words(seal);
+        if last.len() > graph.node_count() || lines.max(nodes) > seal.length() as u64 {
+            return None;
+        }
+        let (file, text) = LogFile::resume(path, &seal)?;
+        let shares = Shares::of(text.len() - seal.length(), threads);
+        let index = Index { version, lines: lines as usize, nodes: nodes as usize, last, side };
+        let entries = Entries::resume(text, seal.length(), index, graph, shares);
+        let is_torn = entries.text().is_torn();
+        (!is_torn).then_some(BuildLog { entries, file: Some(file), status: Status::Sound, writes: false })
     }
 
     /// Is there a file, of ours or not?
@@ -206,7 +235,7 @@ impl BuildLog {
         let mut locked = file.lock()?;
         catch_up(entries, &mut locked, graph)?;
         let text = entries.rewritten(graph, keep)?;
-        if entries.is_torn() {
+        if entries.text().is_torn() {
             return Err(torn());
         }
         locked.replace(suffix, &[&text])?;

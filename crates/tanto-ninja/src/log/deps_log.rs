@@ -9,9 +9,11 @@ use crate::graph::{Graph, Known, NodeId};
 
 use super::file::{Locked, LogFile, prefixed, torn};
 use super::image::Content;
+use super::parts::DepsParts;
 use super::pieces::Shares;
 use super::record::Verdict;
-use super::records::{Draft, Records, TooLong};
+use super::records::{Draft, Index, Records, TooLong};
+use super::seal::Seal;
 
 pub use super::records::Deps;
 
@@ -51,10 +53,14 @@ impl DepsLog {
             records.read(content, graph, shares)
         };
         let mut verdict = content.map(|content| read(&mut records, content));
-        if records.is_torn() {
+        if records.bytes().is_torn() {
             records.clear();
             verdict = Some(read(&mut records, file.read_again().map_err(failed)?));
         }
+        Ok(Self::judged(records, file, verdict))
+    }
+
+    fn judged(records: Records, file: LogFile, verdict: Option<Verdict>) -> (Self, Option<Vec<u8>>) {
         let (status, warning) = match verdict {
             None => (Status::Missing, None),
             Some(Verdict::Sound) => (Status::Sound, None),
@@ -62,8 +68,38 @@ impl DepsLog {
             Some(Verdict::Foreign) => (Status::Foreign, Some("bad deps log signature or version; starting over")),
             Some(Verdict::Ancient) => (Status::Foreign, Some("deps log version change; rebuilding")),
         };
-        let log = DepsLog { records, file: Some(file), status, writes: false };
-        Ok((log, warning.map(Into::into)))
+        (DepsLog { records, file: Some(file), status, writes: false }, warning.map(Into::into))
+    }
+
+    /// What was found in the log, to be kept, with the numbers that the nodes have in `numbers`. None if there is no
+    /// file with such a log, or one of its paths has no number below `count`.
+    pub fn parts(&self, numbers: &[NodeId], count: usize) -> Option<DepsParts> {
+        let [device, inode, length, head, tail] = self.file.as_ref()?.seal(self.records.bytes())?.words();
+        let Index { total, unique, nodes, ids, deps } = self.records.index(numbers, count)?;
+        let facts = [total as u64, unique as u64, device, inode, length, head, tail];
+        Some(DepsParts { facts, nodes, ids, deps })
+    }
+
+    /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
+    /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
+    /// parts do not fit the graph.
+    pub fn resume(
+        path: &[u8],
+        parts: DepsParts,
+        graph: &mut Graph<'_>,
+        threads: Threads,
+    ) -> Option<(Self, Option<Vec<u8>>)> {
+        let DepsParts { facts: [total, unique, seal @ ..], nodes, ids, deps } = parts;
+        let seal = Seal::from_words(seal);
+        if total.max(unique) > seal.length() as u64 {
+            return None;
+        }
+        let (file, bytes) = LogFile::resume(path, &seal)?;
+        let shares = Shares::of(bytes.len() - seal.length(), threads);
+        let index = Index { total: total as usize, unique: unique as usize, nodes, ids, deps };
+        let (records, verdict) = Records::resume(bytes, seal.length(), index, graph, shares)?;
+        let is_torn = records.bytes().is_torn();
+        (!is_torn).then(|| Self::judged(records, file, Some(verdict)))
     }
 
     /// Is there a file, of ours or not?
@@ -169,10 +205,10 @@ impl DepsLog {
         let mut locked = file.lock()?;
         catch_up(records, &mut locked, graph)?;
         let new = records.rewritten(graph, |output| is_deps_entry_live(graph, output));
-        if records.is_torn() {
+        if records.bytes().is_torn() {
             return Err(torn());
         }
-        locked.replace(".recompact", &new.bytes())?;
+        locked.replace(".recompact", &new.bytes().parts())?;
         *records = new;
         self.status = Status::Sound;
         Ok(())

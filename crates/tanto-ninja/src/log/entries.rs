@@ -8,11 +8,13 @@ use std::ops::Range;
 
 use tanto_sys::threads::each;
 
+use crate::flat::Slab;
 use crate::graph::{Known, NodeId};
 
 use super::image::{Content, Image};
 use super::line::{self, Entry, Header, NEWEST, OLDEST};
 use super::pieces::Shares;
+use super::row::Row;
 use super::side::Side;
 
 /// A picture of the file, as far as it is sound, with an index.
@@ -22,13 +24,22 @@ pub(super) struct Entries {
     /// The file's bytes up to the last line end.
     text: Image,
     /// By node, as many as there were when the index was begun: where its last line begins; 0 for none.
-    last: Vec<u64>,
+    last: Row<u64>,
     /// How many nodes have a line.
     nodes: usize,
     /// The lines of other outputs.
     side: Side,
     /// How many lines there are, those that do not count included.
     lines: usize,
+}
+
+/// What was found in a text, to be kept.
+pub(super) struct Index {
+    pub(super) version: u32,
+    pub(super) lines: usize,
+    pub(super) nodes: usize,
+    pub(super) last: Slab<u64>,
+    pub(super) side: Slab<u64>,
 }
 
 /// A line in a piece: its output's node, if that is in the index, and where in the piece it begins.
@@ -39,7 +50,7 @@ impl Entries {
     pub(super) fn new(version: u32, nodes: usize) -> Self {
         assert!((OLDEST..=NEWEST).contains(&version), "no log is written in version {version}");
         let (text, side) = (Image::default(), Side::default());
-        Entries { version, text, last: vec![0; nodes], nodes: 0, side, lines: 0 }
+        Entries { version, text, last: Row::Own(vec![0; nodes]), nodes: 0, side, lines: 0 }
     }
 
     /// Forgets everything but the version.
@@ -47,30 +58,60 @@ impl Entries {
         *self = Entries::new(self.version, graph.node_count());
     }
 
+    /// Goes on from an index of the first `length` bytes of a text.
+    pub(super) fn resume(text: Image, length: usize, index: Index, graph: &Known<'_>, shares: Shares) -> Self {
+        let Index { version, lines, nodes, last, side } = index;
+        let mut entries = Entries { version, text, last: last.into(), nodes, side: Side::new(side), lines };
+        entries.read_on(length, 0, graph, shares);
+        entries
+    }
+
+    /// The index, if of all nodes those count that have one of the first `count` numbers in `numbers`.
+    pub(super) fn index(&self, graph: &Known<'_>, numbers: &[NodeId], count: usize) -> Index {
+        let number = |node: NodeId| numbers.get(node.index()).map(|number| number.index()).filter(|&it| it < count);
+        let (mut last, mut side) = (vec![0; count], Vec::new());
+        let mut put = |node: Option<NodeId>, at: u64| match node.and_then(number) {
+            Some(number) => last[number] = at.max(last[number]),
+            None => side.push(at),
+        };
+        let indexed = (0..).zip(self.last.to_vec()).filter(|&(_, at)| at != 0);
+        indexed.for_each(|(node, at)| put(Some(NodeId(node)), at));
+        for &at in self.side.places() {
+            // It may have become a node since.
+            put(graph.lookup(output_at(&self.text, at)), at);
+        }
+        side.sort_unstable();
+        let nodes = last.iter().filter(|&&at| at != 0).count();
+        Index { version: self.version, lines: self.lines, nodes, last: last.into(), side: side.into() }
+    }
+
     /// Reads more text. After a header that is not `Known` nothing is kept.
     pub(super) fn read(&mut self, content: Content, graph: &Known<'_>, shares: Shares) -> Header {
-        let mut at = self.text.len();
+        let at = self.text.len();
         let is_begin = at == 0 && !content.is_empty();
         self.text.add(content);
         if is_begin {
-            let (header, version) = line::read_header(self.text.from(0));
+            let (header, version) = line::read_header(self.text.rest(0));
             if header != Header::Known {
                 self.clear(graph);
                 return header;
             }
             self.version = version;
         }
-        let new = self.text.from(at);
-        let first = if is_begin { memchr::memchr(b'\n', new).map_or(0, |end| end + 1) } else { 0 };
-        let sound = memchr::memrchr(b'\n', new).map_or(0, |end| end + 1);
-        self.text.truncate(at + sound);
-        at += first;
-        self.read_lines(at, graph, shares);
+        let header = if is_begin { memchr::memchr(b'\n', self.text.rest(0)).map_or(0, |end| end + 1) } else { 0 };
+        self.read_on(at, header, graph, shares);
         Header::Known
     }
 
+    /// Reads the text from `at` on, where a line begins, but for so many bytes.
+    fn read_on(&mut self, at: usize, skipped: usize, graph: &Known<'_>, shares: Shares) {
+        let sound = memchr::memrchr(b'\n', self.text.rest(at)).map_or(0, |end| end + 1);
+        self.text.truncate(at + sound);
+        self.read_lines(at + skipped, graph, shares);
+    }
+
     fn read_lines(&mut self, at: usize, graph: &Known<'_>, shares: Shares) {
-        let text = self.text.from(at);
+        let text = self.text.rest(at);
         let (pieces, known) = (text.len().div_ceil(shares.piece), self.last.len());
         let found = each(shares.crew, (0..pieces).collect(), |piece| {
             let start = piece * shares.piece;
@@ -87,9 +128,8 @@ impl Entries {
         self.lines += 1;
         match node {
             Some(node) => {
-                let last = &mut self.last[node.index()];
-                self.nodes += usize::from(*last == 0);
-                *last = at as u64;
+                self.nodes += usize::from(self.last.get(node.index()) == Some(0));
+                self.last.set(node.index(), at as u64);
             }
             None => self.side.put(at as u64, |at| output_at(&self.text, at)),
         }
@@ -98,7 +138,7 @@ impl Entries {
     /// The entry of an output.
     pub(super) fn get(&self, graph: &Known<'_>, output: NodeId) -> Option<Entry> {
         let at = match self.last.get(output.index()) {
-            Some(&at) => Some(at).filter(|&at| at != 0),
+            Some(at) => Some(at).filter(|&at| at != 0),
             None => self.side.find(graph.path(output), |at| output_at(&self.text, at)),
         };
         line::entry(line_at(&self.text, at?))
@@ -107,7 +147,7 @@ impl Entries {
     /// The same, by path.
     fn find(&self, graph: &Known<'_>, output: &[u8]) -> Option<u64> {
         match indexed(graph, output, self.last.len()) {
-            Some(node) => Some(self.last[node.index()]).filter(|&at| at != 0),
+            Some(node) => self.last.get(node.index()).filter(|&at| at != 0),
             None => self.side.find(output, |at| output_at(&self.text, at)),
         }
     }
@@ -178,9 +218,9 @@ impl Entries {
         self.text.len()
     }
 
-    /// The text turned out to be torn while it was read.
-    pub(super) fn is_torn(&self) -> bool {
-        self.text.is_torn()
+    /// The text.
+    pub(super) fn text(&self) -> &Image {
+        &self.text
     }
 }
 
@@ -233,7 +273,7 @@ fn line_in(text: &[u8]) -> &[u8] {
 }
 
 fn line_at(text: &Image, at: u64) -> &[u8] {
-    let text = text.from(at as usize);
+    let text = text.rest(at as usize);
     line_in(&text[..text.len().min(line::TOO_LONG)])
 }
 

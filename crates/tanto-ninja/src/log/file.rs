@@ -15,7 +15,8 @@ use tanto_sys::map::Map;
 
 use crate::error::Error;
 
-use super::image::Content;
+use super::image::{Content, Image};
+use super::seal::Seal;
 
 /// The largest log that is read, in bytes.
 const LIMIT: u64 = 8 << 30;
@@ -46,6 +47,19 @@ impl LogFile {
         };
         let content = content(&file)?;
         Ok((LogFile { path, file: Some(file), writable: false }, Some(content)))
+    }
+
+    /// As `load`, if the file still begins with what is sealed.
+    pub(super) fn resume(path: &[u8], seal: &Seal) -> Option<(Self, Image)> {
+        let (file, content) = LogFile::load(path).ok()?;
+        let image = Image::from(content?);
+        seal.fits(file.file.as_ref()?, &image).then_some((file, image))
+    }
+
+    /// The seal of the bytes that `image` shows, if there are some, and a file.
+    pub(super) fn seal(&self, image: &Image) -> Option<Seal> {
+        let file = self.file.as_ref().filter(|_| image.len() > 0)?;
+        Seal::of(file, image, image.len()).ok()
     }
 
     /// Reads the file again, from its start, for a mapping that turned out to be torn.

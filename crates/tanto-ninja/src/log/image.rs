@@ -1,6 +1,6 @@
 //! A log's bytes: the file as it was read or mapped, and what came after. Does not know what the bytes mean.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use tanto_sys::map::Map;
 
@@ -33,7 +33,13 @@ pub(super) struct Image {
 
 impl Default for Image {
     fn default() -> Self {
-        Image { first: Content::Read(Vec::new()), sound: 0, then: Vec::new() }
+        Content::Read(Vec::new()).into()
+    }
+}
+
+impl From<Content> for Image {
+    fn from(first: Content) -> Self {
+        Image { sound: first.len(), first, then: Vec::new() }
     }
 }
 
@@ -45,7 +51,7 @@ impl Image {
 
     /// What lies at `at` and behind it in the same part; nothing past the end.
     #[inline]
-    pub(super) fn from(&self, at: usize) -> &[u8] {
+    pub(super) fn rest(&self, at: usize) -> &[u8] {
         match at.checked_sub(self.sound) {
             None => self.first.get(at..self.sound).unwrap_or_default(),
             Some(at) => self.then.get(at..).unwrap_or_default(),
@@ -65,11 +71,18 @@ impl Image {
         [&self.first[..self.sound], &self.then]
     }
 
+    /// A copy of these bytes, as far as they are there.
+    pub(super) fn copy(&self, range: Range<usize>) -> Vec<u8> {
+        let range = range.start..range.end.min(self.len());
+        let first = &self.first[range.start.min(self.sound)..range.end.min(self.sound)];
+        let then = &self.then[range.start.saturating_sub(self.sound)..range.end.saturating_sub(self.sound)];
+        [first, then].concat()
+    }
+
     /// More of the file.
     pub(super) fn add(&mut self, content: Content) {
         if self.len() == 0 {
-            self.sound = content.len();
-            self.first = content;
+            *self = content.into();
         } else {
             self.push(&content);
         }
@@ -94,13 +107,17 @@ mod tests {
     #[test]
     fn parts_have_their_places_in_the_file() {
         let mut image = Image::default();
-        assert_eq!((image.len(), image.from(0)), (0, b"".as_slice()));
+        assert_eq!((image.len(), image.rest(0)), (0, b"".as_slice()));
         image.add(Content::Read(b"abc".to_vec()));
         image.add(Content::Read(b"de".to_vec()));
         image.push(b"f");
-        assert_eq!((image.len(), image.from(1), image.from(3), image.from(5)), (6, &b"bc"[..], &b"def"[..], &b"f"[..]));
-        assert_eq!((image.from(6), image.from(7)), (b"".as_slice(), b"".as_slice()));
+        assert_eq!((image.len(), image.rest(1), image.rest(3), image.rest(5)), (6, &b"bc"[..], &b"def"[..], &b"f"[..]));
+        assert_eq!((image.rest(6), image.rest(7)), (b"".as_slice(), b"".as_slice()));
         assert_eq!(image.parts(), [b"abc".as_slice(), b"def"]);
+        assert_eq!(
+            [image.copy(1..2), image.copy(2..5), image.copy(3..9), image.copy(6..6)],
+            [&b"b"[..], b"cde", b"def", b""]
+        );
         image.truncate(4);
         assert_eq!(image.parts(), [b"abc".as_slice(), b"d"]);
         image.truncate(2);
@@ -117,6 +134,6 @@ mod tests {
         let mut image = Image::default();
         image.add(content);
         assert!(!image.is_torn());
-        assert_eq!(image.from(3), b"tent");
+        assert_eq!(image.rest(3), b"tent");
     }
 }

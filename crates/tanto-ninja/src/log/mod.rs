@@ -13,9 +13,12 @@ mod file;
 pub(crate) mod hash;
 mod image;
 mod line;
+mod parts;
 mod pieces;
 mod record;
 mod records;
+mod row;
+mod seal;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -23,3 +26,4 @@ mod tests;
 pub use build_log::BuildLog;
 pub use deps_log::{Deps, DepsLog, is_deps_entry_live};
 pub use line::Entry;
+pub use parts::{BuildParts, DepsParts};

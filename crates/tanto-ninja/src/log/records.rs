@@ -8,6 +8,7 @@
 use tanto_sys::threads::each;
 
 use crate::disk::Mtime;
+use crate::flat::Slab;
 use crate::graph::{Graph, Known, NodeId};
 
 use super::chain::{self, Item, Piece};
@@ -17,6 +18,7 @@ use super::record::{
     DEPS_HEAD, HEADER, LONGEST_RECORD, Record, Verdict, guess, highest_id, judge_header, read, word, write_deps,
     write_path,
 };
+use super::row::Row;
 
 const NO_ID: u32 = u32::MAX;
 
@@ -46,16 +48,25 @@ impl<'a> Deps<'a> {
     }
 }
 
+/// What was found in a file, to be kept.
+pub(super) struct Index {
+    pub(super) total: usize,
+    pub(super) unique: usize,
+    pub(super) nodes: Slab<NodeId>,
+    pub(super) ids: Slab<u32>,
+    pub(super) deps: Slab<u64>,
+}
+
 /// A picture of the file, as far as it is sound, with indexes.
 #[derive(Default)]
 pub(super) struct Records {
     bytes: Image,
     /// By id.
-    nodes: Vec<NodeId>,
+    nodes: Row<NodeId>,
     /// By node; `NO_ID` or past the end for none.
-    ids: Vec<u32>,
+    ids: Row<u32>,
     /// By id, or past the end: where the output's record begins; 0 for none.
-    deps: Vec<u64>,
+    deps: Row<u64>,
     /// How many deps records were read.
     total: usize,
     /// For how many outputs.
@@ -68,9 +79,39 @@ impl Records {
         *self = Records::default();
     }
 
+    /// Goes on from an index of the first `length` bytes of a file. None if it does not fit the graph.
+    pub(super) fn resume(
+        bytes: Image,
+        length: usize,
+        index: Index,
+        graph: &mut Graph<'_>,
+        shares: Shares,
+    ) -> Option<(Self, Verdict)> {
+        let Index { total, unique, nodes, ids, deps } = index;
+        let count = graph.node_count();
+        if nodes.all().len() != nodes.len() || nodes.all().iter().any(|node| node.index() >= count) {
+            return None;
+        }
+        let mut records = Records { bytes, nodes: nodes.into(), ids: ids.into(), deps: deps.into(), total, unique };
+        let verdict = records.read_on(length, graph, shares);
+        Some((records, verdict))
+    }
+
+    /// The index, with the nodes' numbers in `numbers`. None if some node has none below `count`.
+    pub(super) fn index(&self, numbers: &[NodeId], count: usize) -> Option<Index> {
+        let number = |node: &NodeId| numbers.get(node.index()).copied().filter(|number| number.index() < count);
+        let nodes: Vec<NodeId> = self.nodes.all().iter().map(number).collect::<Option<_>>()?;
+        let mut ids = vec![NO_ID; count];
+        for (id, node) in (0..).zip(&nodes) {
+            ids[node.index()] = id;
+        }
+        let (ids, deps) = (ids.into(), self.deps.to_vec().into());
+        Some(Index { total: self.total, unique: self.unique, nodes: nodes.into(), ids, deps })
+    }
+
     /// Reads more bytes; keeps those that are sound. New paths become nodes.
     pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
-        let mut at = self.bytes.len();
+        let at = self.bytes.len();
         if at == 0 {
             let verdict = judge_header(&content);
             if verdict != Verdict::Sound {
@@ -78,11 +119,13 @@ impl Records {
             }
         }
         self.bytes.add(content);
-        if at == 0 {
-            at = HEADER.len();
-        }
+        self.read_on(at.max(HEADER.len()), graph, shares)
+    }
+
+    /// Reads the bytes from `at` on, where a record begins.
+    fn read_on(&mut self, at: usize, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
         let bytes = std::mem::take(&mut self.bytes);
-        let end = at + self.read_records(bytes.from(at), at, graph, shares);
+        let end = at + self.read_records(bytes.rest(at), at, graph, shares);
         self.bytes = bytes;
         let verdict = if end == self.bytes.len() { Verdict::Sound } else { Verdict::Torn };
         self.bytes.truncate(end);
@@ -91,7 +134,6 @@ impl Records {
 
     /// Reads records that are `base` bytes behind the file's start; how many bytes are sound.
     fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, shares: Shares) -> usize {
-        self.ids.resize(self.ids.len().max(graph.node_count()), NO_ID);
         let mut ahead = read_ahead(bytes, graph, shares).into_iter();
         let mut end = 0;
         for limit in limits(bytes, shares.piece) {
@@ -150,37 +192,37 @@ impl Records {
     fn set_deps(&mut self, id: u32, at: usize) {
         let id = id as usize;
         if id >= self.deps.len() {
-            self.deps.resize(self.nodes.len(), 0);
+            self.deps.own().resize(self.nodes.len(), 0);
         }
-        self.unique += usize::from(self.deps[id] == 0);
-        self.deps[id] = at as u64;
+        self.unique += usize::from(self.deps.get(id) == Some(0));
+        self.deps.set(id, at as u64);
     }
 
     fn id(&self, node: NodeId) -> u32 {
-        self.ids.get(node.index()).copied().unwrap_or(NO_ID)
+        self.ids.get(node.index()).unwrap_or(NO_ID)
     }
 
     /// Gives the node the next id.
     fn name(&mut self, node: NodeId) {
         if node.index() >= self.ids.len() {
-            self.ids.resize(node.index() + 1, NO_ID);
+            self.ids.own().resize(node.index() + 1, NO_ID);
         }
-        self.ids[node.index()] = self.nodes.len() as u32;
-        self.nodes.push(node);
+        self.ids.set(node.index(), self.nodes.len() as u32);
+        self.nodes.own().push(node);
     }
 
     /// What is known of an output. Nothing if its record is none any more, because someone wrote into the file.
     pub(super) fn get(&self, output: NodeId) -> Option<Deps<'_>> {
         let id = self.id(output);
-        let at = *self.deps.get(id as usize)?;
+        let (at, nodes) = (self.deps.get(id as usize)?, self.nodes.all());
         if at == 0 {
             return None;
         }
-        match read(self.bytes.from(at as usize), 0)? {
+        match read(self.bytes.rest(at as usize), 0)? {
             (Record::Deps { output: its_id, mtime, ins }, _)
-                if its_id == id && (highest_id(id, ins) as usize) < self.nodes.len() =>
+                if its_id == id && (highest_id(id, ins) as usize) < nodes.len() =>
             {
-                Some(Deps { mtime, id, ids: ins, nodes: &self.nodes })
+                Some(Deps { mtime, id, ids: ins, nodes })
             }
             _ => None,
         }
@@ -188,7 +230,7 @@ impl Records {
 
     /// All nodes that have an id, in the order of the file.
     pub(super) fn nodes(&self) -> &[NodeId] {
-        &self.nodes
+        self.nodes.all()
     }
 
     /// Draws up what has to be appended for the file to say this of `output`. The nodes get their ids now: `commit`
@@ -241,8 +283,8 @@ impl Records {
 
     /// The draft did not get into the file.
     pub(super) fn roll_back(&mut self, draft: &Draft) {
-        for node in self.nodes.drain(draft.named..) {
-            self.ids[node.index()] = NO_ID;
+        for node in self.nodes.own().split_off(draft.named) {
+            self.ids.set(node.index(), NO_ID);
         }
     }
 
@@ -250,7 +292,7 @@ impl Records {
     pub(super) fn rewritten(&self, graph: &Known<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
         let mut new = Records::default();
         new.commit(new.draft_header());
-        for &output in &self.nodes {
+        for &output in self.nodes() {
             if let Some(deps) = self.get(output)
                 && is_live(output)
             {
@@ -272,14 +314,9 @@ impl Records {
         self.bytes.len()
     }
 
-    /// The file's bytes, as far as we know them, in two parts.
-    pub(super) fn bytes(&self) -> [&[u8]; 2] {
-        self.bytes.parts()
-    }
-
-    /// The file turned out to be torn while it was read.
-    pub(super) fn is_torn(&self) -> bool {
-        self.bytes.is_torn()
+    /// The file's bytes, as far as we know them.
+    pub(super) fn bytes(&self) -> &Image {
+        &self.bytes
     }
 }
 

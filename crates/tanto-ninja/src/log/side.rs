@@ -4,20 +4,33 @@ use std::sync::OnceLock;
 
 use hashbrown::HashTable;
 
+use crate::flat::Slab;
+
 use super::hash::rapid as hash;
+use super::row::Row;
 
 /// Places of lines, in the order of the file; of those with one output the last counts.
 #[derive(Default)]
 pub(super) struct Side {
-    at: Vec<u64>,
+    at: Row<u64>,
     /// Those that count. Made when someone asks for one of them.
     table: OnceLock<HashTable<u64>>,
 }
 
 impl Side {
+    /// From the places of lines, as `places` gives them.
+    pub(super) fn new(places: Slab<u64>) -> Side {
+        Side { at: places.into(), table: OnceLock::new() }
+    }
+
+    /// The places of all lines.
+    pub(super) fn places(&self) -> &[u64] {
+        self.at.all()
+    }
+
     /// Another line. `output_at` says for any of them which output it is about.
     pub(super) fn put<'a>(&mut self, at: u64, output_at: impl Fn(u64) -> &'a [u8]) {
-        self.at.push(at);
+        self.at.own().push(at);
         if let Some(table) = self.table.get_mut() {
             put(table, at, output_at);
         }
@@ -25,7 +38,7 @@ impl Side {
 
     /// The line that counts for an output.
     pub(super) fn find<'a>(&self, output: &[u8], output_at: impl Fn(u64) -> &'a [u8]) -> Option<u64> {
-        if self.at.is_empty() {
+        if self.at.len() == 0 {
             return None;
         }
         self.table(&output_at).find(hash(output), |&at| output_at(at) == output).copied()
@@ -39,7 +52,7 @@ impl Side {
     fn table<'a>(&self, output_at: &impl Fn(u64) -> &'a [u8]) -> &HashTable<u64> {
         self.table.get_or_init(|| {
             let mut table = HashTable::with_capacity(self.at.len());
-            for &at in &self.at {
+            for &at in self.places() {
                 put(&mut table, at, output_at);
             }
             table

@@ -12,7 +12,7 @@ use crate::log::{BuildLog, DepsLog};
 
 use super::{Space, graph_with};
 
-const OUTPUTS: u32 = 13_000;
+const OUTPUTS: u32 = 16_000;
 
 fn output(number: u32) -> String {
     format!("a/rather/long/directory/for/an/output/of/a/large/tree/number/{number}.o")

@@ -5,6 +5,7 @@ mod deps;
 mod hashes;
 mod large;
 mod referee;
+mod resume;
 mod shared;
 
 use std::fs;

@@ -1,0 +1,246 @@
+//! Logs that go on from what was kept: they know what a full load finds, or are no logs at all.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use tanto_sys::threads::Threads;
+
+use crate::disk::Mtime;
+use crate::graph::{Graph, NodeId};
+use crate::log::record::{write_deps, write_path};
+use crate::log::{BuildLog, DepsLog, Entry};
+
+use super::{Seeded, Space, graph_with};
+
+fn name(number: usize) -> String {
+    format!("out/{}/{number}.o", number % 7)
+}
+
+/// Who builds.
+struct Process<L> {
+    graph: Graph<'static>,
+    log: L,
+}
+
+/// What the two logs have in common for these tests.
+trait Log: Sized {
+    fn load(space: &Space, graph: &mut Graph<'_>) -> Self;
+    fn open(&mut self, graph: &mut Graph<'_>);
+    fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded);
+    /// Goes on in another graph, of whose nodes these are the old numbers.
+    fn resume(&self, space: &Space, old: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
+    /// All that it knows.
+    fn known(&self, graph: &Graph<'_>) -> Vec<String>;
+    /// Something that may stand behind a log, from where its numbers go on.
+    fn more(&self, random: &mut Seeded) -> Vec<u8>;
+}
+
+impl Log for BuildLog {
+    fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
+        BuildLog::load(&space.log(), 7, graph, Threads::ONE).expect("a log").0
+    }
+
+    fn open(&mut self, graph: &mut Graph<'_>) {
+        self.open(graph, &mut |_| false).expect("open");
+    }
+
+    fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded) {
+        let entry = Entry { command_hash: random.below(99) as u64, start_ms: 1, end_ms: 2, mtime: 3 };
+        let outputs: Vec<String> = (0..1 + random.below(3)).map(|_| name(random.below(60))).collect();
+        self.record(graph, outputs.iter().map(|output| output.as_bytes()), entry).expect("record");
+    }
+
+    fn resume(&self, space: &Space, old: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+        let parts = self.parts(old, numbers, new.node_count())?;
+        BuildLog::resume(&space.log(), parts, new, Threads::ONE)
+    }
+
+    fn known(&self, graph: &Graph<'_>) -> Vec<String> {
+        let nodes = graph.node_ids().filter_map(|node| Some((graph.path(node), self.lookup(graph, node)?)));
+        let mut known: Vec<_> = self.entries(graph).chain(nodes).map(|found| format!("{found:?}")).collect();
+        known.sort();
+        known.push(format!("version {}", self.version()));
+        known
+    }
+
+    fn more(&self, random: &mut Seeded) -> Vec<u8> {
+        let line = format!("1\t2\t3\t{}\tabc\n7\t7\t7", name(random.below(70)));
+        line.as_bytes()[..random.below(line.len() + 1)].to_vec()
+    }
+}
+
+impl Log for DepsLog {
+    fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
+        DepsLog::load(&space.log(), graph, Threads::ONE).expect("a log").0
+    }
+
+    fn open(&mut self, graph: &mut Graph<'_>) {
+        self.open(graph).expect("open");
+    }
+
+    fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded) {
+        let ins: Vec<NodeId> = (0..random.below(5)).map(|_| graph.intern(name(random.below(60)).as_bytes())).collect();
+        let output = graph.intern(name(random.below(60)).as_bytes());
+        self.record(graph, output, random.below(9) as Mtime, &ins).expect("record");
+    }
+
+    fn resume(&self, space: &Space, _: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+        let parts = self.parts(numbers, new.node_count())?;
+        DepsLog::resume(&space.log(), parts, new, Threads::ONE).map(|(log, _)| log)
+    }
+
+    fn known(&self, graph: &Graph<'_>) -> Vec<String> {
+        let path = |node| String::from_utf8_lossy(graph.path(node)).into_owned();
+        let deps = |node| self.deps(node).map(|deps| (deps.mtime, deps.ins().map(path).collect::<Vec<_>>()));
+        self.nodes().iter().map(|&node| format!("{} {:?}", path(node), deps(node))).collect()
+    }
+
+    fn more(&self, random: &mut Seeded) -> Vec<u8> {
+        let (mut bytes, id) = (Vec::new(), self.nodes().len() as u32 + random.below(20) as u32 / 19);
+        write_path(&mut bytes, name(random.below(70)).as_bytes(), id);
+        write_deps(&mut bytes, id, 5, [0, random.below(20) as u32].into_iter());
+        bytes.truncate(random.below(bytes.len() + 1));
+        bytes
+    }
+}
+
+/// The same nodes in another order, and under which number each of the old ones is there.
+fn renumbered(old: &Graph<'_>, random: &mut Seeded) -> (Graph<'static>, Vec<NodeId>) {
+    let mut order: Vec<NodeId> = old.node_ids().collect();
+    (1..order.len()).for_each(|at| order.swap(at, random.below(at + 1)));
+    let mut new = graph_with(&[]);
+    let mut numbers = vec![NodeId(0); old.node_count()];
+    for node in order {
+        numbers[node.index()] = new.intern(old.path(node));
+    }
+    (new, numbers)
+}
+
+/// What happens to the file while nobody looks. Does it still begin as it did?
+fn meddle<L: Log>(space: &Space, log: &L, random: &mut Seeded) -> bool {
+    let bytes = space.bytes().expect("a log");
+    let file = || OpenOptions::new().append(true).open(space.0.at("log")).expect("open");
+    match random.below(8) {
+        0 => true,
+        1 | 2 => {
+            file().write_all(&log.more(random)).expect("write");
+            true
+        }
+        3 | 4 => {
+            let mut graph = graph_with(&[&name(1), "other"]);
+            let mut log = L::load(space, &mut graph);
+            log.open(&mut graph);
+            (0..random.below(5)).for_each(|_| log.record(&mut graph, random));
+            // It may have been rewritten.
+            space.bytes().is_some_and(|now| now.starts_with(&bytes))
+        }
+        5 => {
+            space.replace(&bytes);
+            false
+        }
+        6 => {
+            let length = random.below(bytes.len());
+            file().set_len(length as u64).expect("cut");
+            file().write_all(&vec![b'\n'; random.below(2 * (bytes.len() - length))]).expect("write");
+            space.bytes().is_some_and(|now| now.starts_with(&bytes))
+        }
+        _ => {
+            let (mut bytes, back) = (bytes.clone(), random.below(bytes.len().min(4096)));
+            let at = bytes.len() - 1 - back;
+            bytes[at] ^= 1;
+            space.write(&bytes);
+            false
+        }
+    }
+}
+
+fn goes_on_as_if_loaded<L: Log>() {
+    let mut resumed = [0, 0];
+    for seed in 0..300 {
+        let mut random = Seeded(seed);
+        let space = Space::new();
+        let mut graph = graph_with(&[&name(1), &name(2), &name(8), &name(30)]);
+        let mut process = Process { log: L::load(&space, &mut graph), graph };
+        process.log.open(&mut process.graph);
+        (0..=random.below(200)).for_each(|_| process.log.record(&mut process.graph, &mut random));
+        if random.below(2) == 0 {
+            process.log = L::load(&space, &mut process.graph);
+        }
+
+        let begins_as_it_did = meddle(&space, &process.log, &mut random);
+        let (mut graph, numbers) = renumbered(&process.graph, &mut random);
+        let log = process.log.resume(&space, &process.graph, &numbers, &mut graph);
+        assert_eq!(log.is_some(), begins_as_it_did, "seed {seed}");
+        resumed[usize::from(begins_as_it_did)] += 1;
+        let Some(mut log) = log else { continue };
+
+        let twin = Space::new();
+        twin.write(&space.bytes().expect("a log"));
+        let (mut other_graph, _) = renumbered(&process.graph, &mut random);
+        let mut other = L::load(&twin, &mut other_graph);
+        assert_eq!(log.known(&graph), other.known(&other_graph), "seed {seed}");
+        // The same again after both have been written to, which shows whether they take the log for overgrown.
+        for (log, graph) in [(&mut log, &mut graph), (&mut other, &mut other_graph)] {
+            log.open(graph);
+            let mut random = Seeded(seed);
+            (0..random.below(9)).for_each(|_| log.record(graph, &mut random));
+        }
+        assert_eq!(log.known(&graph), other.known(&other_graph), "seed {seed}");
+        assert_eq!(space.bytes(), twin.bytes(), "seed {seed}");
+    }
+    assert!(resumed.iter().all(|&count| count > 50), "{resumed:?}");
+}
+
+#[test]
+fn a_build_log_goes_on_as_if_loaded() {
+    goes_on_as_if_loaded::<BuildLog>();
+}
+
+#[test]
+fn a_deps_log_goes_on_as_if_loaded() {
+    goes_on_as_if_loaded::<DepsLog>();
+}
+
+#[test]
+fn what_is_no_log_is_not_kept() {
+    let space = Space::new();
+    let mut graph = graph_with(&["a"]);
+    let numbers = [NodeId(0)];
+    for content in [None, Some(b"".as_slice()), Some(b"rubbish"), Some(b"# ninja log v4\n")] {
+        content.iter().for_each(|content| space.write(content));
+        let (build, deps) = (<BuildLog as Log>::load(&space, &mut graph), <DepsLog as Log>::load(&space, &mut graph));
+        assert!(build.parts(&graph, &numbers, 1).is_none() && deps.parts(&numbers, 1).is_none(), "{content:?}");
+    }
+    assert!(BuildLog::in_memory(7).parts(&graph, &numbers, 1).is_none());
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    let space = Space::new();
+    space.write(b"# ninja log v7\n1\t2\t3\ta\t4\n");
+    let graph = graph_with(&["a"]);
+    let log = BuildLog::load(&space.log(), 7, &graph, Threads::ONE).expect("a log").0;
+    let resume = |word: usize, value: u64, nodes: usize| {
+        let mut parts = log.parts(&graph, &[NodeId(0)], nodes).expect("parts");
+        parts.facts[word] = value;
+        BuildLog::resume(&space.log(), parts, &graph, Threads::ONE)
+    };
+    assert!(resume(0, 7, 1).is_some());
+    assert!(resume(0, 4, 1).is_none() && resume(1, u64::MAX, 1).is_none() && resume(0, 7, 2).is_none());
+    assert!((2..8).all(|word| resume(word, u64::MAX, 1).is_none()));
+
+    let mut graph = graph_with(&["a"]);
+    std::fs::remove_file(space.0.at("log")).expect("remove");
+    let mut log = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("a log").0;
+    log.open(&mut graph).expect("open");
+    log.record(&mut graph, NodeId(0), 1, &[NodeId(0)]).expect("record");
+    assert!(log.parts(&[NodeId(1)], 1).is_none() && log.parts(&[], 1).is_none());
+    let parts = || log.parts(&[NodeId(0)], 1).expect("parts");
+    let mut empty = graph_with(&[]);
+    assert!(DepsLog::resume(&space.log(), parts(), &mut empty, Threads::ONE).is_none());
+    for word in 0..7 {
+        let mut parts = parts();
+        parts.facts[word] = u64::MAX;
+        assert!(DepsLog::resume(&space.log(), parts, &mut graph, Threads::ONE).is_none());
+    }
+}
