@@ -32,7 +32,7 @@ pub fn ask<'p>(path: impl Fn(usize) -> &'p [u8], found: &mut [i64]) {
     }
 }
 
-/// Neighbours, and the directory in which all of them lie; empty if that is not worth while.
+/// Neighbours, and the directory in which all of them lie; empty if it is not worth while to open one.
 struct Run<'p> {
     shared: &'p [u8],
     end: usize,
@@ -40,14 +40,16 @@ struct Run<'p> {
 
 impl<'p> Run<'p> {
     fn at(start: usize, end: usize, path: &impl Fn(usize) -> &'p [u8]) -> Run<'p> {
-        let alone = Run { shared: b"", end: start + 1 };
         if end - start < FEWEST {
-            return alone;
+            return Run { shared: b"", end };
         }
         let shared = shared(path(start), path(start + FEWEST - 1));
+        if shared.is_empty() {
+            return Run { shared, end: start + 1 };
+        }
         let others = (start + 1..end).find(|&index| !path(index).starts_with(shared)).unwrap_or(end);
-        let is_worth = !shared.is_empty() && others - start >= FEWEST;
-        if is_worth { Run { shared, end: others } } else { alone }
+        // What lies between two neighbours of a sorted list lies where both lie: this list is not one.
+        if others - start < FEWEST { Run { shared: b"", end } } else { Run { shared, end: others } }
     }
 
     fn open(&self) -> Option<OwnedFd> {
@@ -190,6 +192,13 @@ mod tests {
         assert_eq!(seen(9), ("x/", 72));
         assert_eq!(seen(40), ("x/", 72));
         assert_eq!(seen(41), ("", 42));
-        assert_eq!(seen(42), ("", 43));
+        assert_eq!(seen(42), ("", 73));
+    }
+
+    #[test]
+    fn a_list_that_is_not_sorted_is_given_up() {
+        let paths: Vec<String> = (0..100).map(|number| format!("{}/{number}", ["x", "y"][number % 31 % 2])).collect();
+        let run = Run::at(0, paths.len(), &|index: usize| paths[index].as_bytes());
+        assert_eq!((run.shared, run.end), (&b""[..], 100));
     }
 }
