@@ -3,20 +3,28 @@
 use std::io;
 
 use tanto_sys::file;
+use tanto_sys::stat::UNKNOWN;
 use tanto_sys::threads::Threads;
 
 /// A file's modification time in nanoseconds since 1970, as ninja counts it: 0 is a missing file (also where a
 /// directory on the way is missing or is a file), and a real 0 is 1.
 pub type Mtime = i64;
 
+/// The path of the file with a number, with a NUL at its end.
+pub type PathOf<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
+
 /// What a build asks of a file system. `path` is bytes, relative to the build directory.
 pub trait Disk: Sync {
     /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
-    /// As `mtime`, for many files; `None` where that is an error. A disk that can ask on several threads does.
-    fn mtimes(&mut self, paths: &[&[u8]], threads: Threads) -> Vec<Option<Mtime>> {
+    /// As `mtime`, for many files; `UNKNOWN` where that is an error. `path` gives each file's path, with a NUL at its
+    /// end. A disk that can ask on several threads does.
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
         let _ = threads;
-        paths.iter().map(|path| self.mtime(path).ok()).collect()
+        for (number, found) in found.iter_mut().enumerate() {
+            let path = path(number);
+            *found = self.mtime(&path[..path.len() - 1]).unwrap_or(UNKNOWN);
+        }
     }
     /// The whole content. A missing file is `ErrorKind::NotFound`.
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>>;

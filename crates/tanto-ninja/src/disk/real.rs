@@ -5,7 +5,7 @@ use std::io;
 use tanto_sys::threads::Threads;
 use tanto_sys::{file, stat};
 
-use super::{Disk, Mtime, Source};
+use super::{Disk, Mtime, PathOf, Source};
 
 /// The files below the current directory, and elsewhere.
 #[derive(Clone, Copy, Default, Debug)]
@@ -16,8 +16,8 @@ impl Disk for RealDisk {
         stat::mtime(path)
     }
 
-    fn mtimes(&mut self, paths: &[&[u8]], threads: Threads) -> Vec<Option<Mtime>> {
-        stat::mtimes(paths, threads)
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
+        stat::mtimes_of(path, found, threads);
     }
 
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {

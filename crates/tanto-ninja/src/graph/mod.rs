@@ -131,7 +131,7 @@ impl<'t> std::ops::Deref for Graph<'t> {
 /// What is known of the graph. Several threads may read it.
 pub struct Known<'t> {
     pub(crate) base: &'t Base,
-    /// The paths of nodes that joined, and where to find them.
+    /// The paths of nodes that joined, each with a NUL at its end, and where to find them.
     joined: Vec<Text<'t>>,
     index: HashTable<NodeId>,
     /// Who makes a node, by a dyndep file.
@@ -157,14 +157,16 @@ impl<'t> Graph<'t> {
         }
         let first = known.base.paths.len();
         let joined = &mut known.joined;
-        let path_of = |id: &NodeId| joined[id.index() - first];
+        let path_of = |id: &NodeId| without_end(joined[id.index() - first]);
         let entry = known.index.entry(hash(path), |id| path_of(id) == path, |id| hash(path_of(id)));
         match entry {
             hashbrown::hash_table::Entry::Occupied(found) => *found.get(),
             hashbrown::hash_table::Entry::Vacant(free) => {
                 let id = NodeId(u32::try_from(first + joined.len()).expect("under 2^32 paths"));
                 free.insert(id);
-                joined.push(self.arena.alloc_slice_copy(path));
+                let text = self.arena.alloc_slice_fill_copy(path.len() + 1, 0);
+                text[..path.len()].copy_from_slice(path);
+                joined.push(text);
                 id
             }
         }
@@ -254,6 +256,15 @@ impl<'t> Known<'t> {
     pub fn path(&self, node: NodeId) -> Text<'t> {
         match node.index().checked_sub(self.base.paths.len()) {
             None => self.base.paths.path(node),
+            Some(joined) => without_end(self.joined[joined]),
+        }
+    }
+
+    /// The path of a node with a NUL at its end.
+    #[inline]
+    pub fn path_with_nul(&self, node: NodeId) -> Text<'t> {
+        match node.index().checked_sub(self.base.paths.len()) {
+            None => self.base.paths.c_path(node).to_bytes_with_nul(),
             Some(joined) => self.joined[joined],
         }
     }
@@ -338,4 +349,9 @@ impl<'t> Known<'t> {
     pub fn defaults(&self) -> &'t [NodeId] {
         self.base.defaults.all()
     }
+}
+
+/// A text but for the NUL at its end.
+fn without_end(text: Text<'_>) -> Text<'_> {
+    &text[..text.len() - 1]
 }

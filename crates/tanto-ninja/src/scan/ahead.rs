@@ -2,6 +2,7 @@
 //! clean, with all below them: these the walk passes by. Does not know why the others are not. All that it finds, the
 //! walk would find; what it cannot tell is left to the walk.
 
+use tanto_sys::stat::UNKNOWN;
 use tanto_sys::threads::Threads;
 
 use crate::graph::{Known, NodeId};
@@ -50,15 +51,17 @@ impl Scan<'_, '_> {
             return;
         }
         let Scan { graph, disk, log, deps_log, files, edges, .. } = self;
+        let graph: &Known<'_> = graph;
         let outlook = Outlook::new(graph, deps_log, files, edges, targets, threads);
         let nodes = outlook.unknown(files);
         if nodes.len() < least {
             return;
         }
-        let paths: Vec<&[u8]> = nodes.iter().map(|&node| graph.path(node)).collect();
-        for (&node, mtime) in nodes.iter().zip(disk.mtimes(&paths, threads)) {
+        let mut mtimes = vec![0; nodes.len()];
+        disk.mtimes(&|number| graph.path_with_nul(nodes[number]), &mut mtimes, threads);
+        for (&node, mtime) in nodes.iter().zip(mtimes) {
             // Where that is an error the walk meets it again, in its own order.
-            if let Some(mtime) = mtime {
+            if mtime != UNKNOWN {
                 files.foretell(node, mtime);
             }
         }

@@ -2,7 +2,7 @@
 //! files.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tanto_sys::threads::Threads;
 
@@ -35,8 +35,8 @@ const MADE: u8 = 2;
 pub(super) struct Headers<'l> {
     /// By place in the cone.
     pub(super) found: Vec<Found<'l>>,
-    /// By number in the deps log.
-    marks: Vec<AtomicU8>,
+    /// By number in the deps log; made when the first record is found.
+    marks: OnceLock<Vec<AtomicU8>>,
     /// Edges, and what they read though the cone's order has nothing that makes it, or not before them.
     pub(super) late: Vec<(EdgeId, NodeId)>,
 }
@@ -52,15 +52,16 @@ pub(super) struct Lookup<'s, 't, 'l> {
 impl<'l> Lookup<'_, '_, 'l> {
     /// Looks up what all edges of the cone read.
     pub(super) fn all(&self, threads: Threads) -> Headers<'l> {
-        let marks = self.log.nodes().iter().map(|_| AtomicU8::new(0)).collect();
-        let mut headers = Headers { found: Vec::new(), marks, late: Vec::new() };
+        let mut headers = Headers { found: Vec::new(), marks: OnceLock::new(), late: Vec::new() };
         let late = Mutex::new(Vec::new());
         headers.found = answers(threads, self.cone.edges.len(), |place| {
             let edge = self.cone.edges[place];
             let found = self.found(edge).unwrap_or_default();
             if let Found::Logged(deps) = found {
-                for node in self.late(&headers.marks, place, deps) {
-                    late.lock().unwrap_or_else(PoisonError::into_inner).push((edge, node));
+                let marks = headers.marks.get_or_init(|| self.log.nodes().iter().map(|_| AtomicU8::new(0)).collect());
+                if !are_plain(marks, deps) {
+                    let new = self.late(marks, place, deps).map(|node| (edge, node));
+                    late.lock().unwrap_or_else(PoisonError::into_inner).extend(new);
                 }
             }
             found
@@ -103,10 +104,20 @@ impl<'l> Lookup<'_, '_, 'l> {
     }
 }
 
+/// Are all of them known to be read, and made by no edge? Most are: to see that costs less than to look at each.
+fn are_plain(marks: &[AtomicU8], deps: Deps<'_>) -> bool {
+    let is_plain = |number: u32| marks.get(number as usize).is_some_and(|mark| mark.load(Ordering::Relaxed) == READ);
+    deps.numbers().fold(true, |plain, number| plain & is_plain(number))
+}
+
 impl Headers<'_> {
+    fn marks(&self) -> &[AtomicU8] {
+        self.marks.get().map_or(&[], Vec::as_slice)
+    }
+
     /// The numbers, in the deps log, of all files that are read; from small to large.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.marks).filter(|(_, mark)| mark.load(Ordering::Relaxed) != 0).map(|(number, _)| number)
+        (0..).zip(self.marks()).filter(|(_, mark)| mark.load(Ordering::Relaxed) != 0).map(|(number, _)| number)
     }
 
     /// All files that are read.
@@ -117,6 +128,6 @@ impl Headers<'_> {
     /// Does an edge make the file of this number?
     #[inline]
     pub(super) fn is_made(&self, number: u32) -> bool {
-        self.marks[number as usize].load(Ordering::Relaxed) == MADE
+        self.marks().get(number as usize).is_some_and(|mark| mark.load(Ordering::Relaxed) == MADE)
     }
 }

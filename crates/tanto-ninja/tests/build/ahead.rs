@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io;
 
-use tanto_ninja::disk::{Disk, Mtime, RealDisk, VirtualDisk};
+use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, VirtualDisk};
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::graph::{Arena, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
+use tanto_sys::stat::UNKNOWN;
 use tanto_sys::threads::Threads;
 use tanto_testing::Scratch;
 
@@ -69,9 +70,12 @@ impl Disk for Watched {
         self.asked.push(path.to_vec());
         self.disk.mtime(path)
     }
-    fn mtimes(&mut self, paths: &[&[u8]], _threads: Threads) -> Vec<Option<Mtime>> {
-        self.at_once = paths.len();
-        paths.iter().map(|path| self.mtime(path).ok()).collect()
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], _threads: Threads) {
+        self.at_once = found.len();
+        for (number, found) in found.iter_mut().enumerate() {
+            let path = path(number).strip_suffix(b"\0").unwrap();
+            *found = self.mtime(path).unwrap_or(UNKNOWN);
+        }
     }
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         self.disk.read(path)

@@ -183,7 +183,7 @@ fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[LookAhead]
 
 #[test]
 fn small_builds_are_the_same() {
-    for seed in 0..600 {
+    for seed in 0..400 {
         let mut random = Random::new(seed);
         let edges = 3 + random.below(14);
         compare(&mut random, edges, 8, &[NEVER, ALWAYS]);
