@@ -66,6 +66,14 @@ impl Source {
         }
     }
 
+    /// How many bytes of memory the text takes for itself.
+    pub(crate) fn held(&self) -> usize {
+        match &self.text {
+            Text::Read(text) => text.len(),
+            Text::Mapped(..) => 0,
+        }
+    }
+
     /// A part of the text will hardly be asked for again.
     pub(crate) fn release(&self, part: std::ops::Range<usize>) {
         if let Text::Mapped(map, _) = &self.text {

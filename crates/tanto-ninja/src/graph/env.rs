@@ -125,16 +125,32 @@ impl Env {
         None
     }
 
+    /// Will the variable have the value that it has at this place to the end?
+    pub(crate) fn is_settled(&self, scope: ScopeId, name: &[u8], place: u32) -> bool {
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if let Some(values) = self.values_in(scope, name) {
+                return values.last().is_some_and(|last| last.place <= place);
+            }
+            next = self.parent(scope);
+        }
+        true
+    }
+
     /// As `variable`, in this scope alone.
     pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
+        let values = self.values_in(scope, name)?;
+        let value = values[..values.partition_point(|value| value.place <= place)].last()?;
+        Some(self.text.slice(value.at as usize..value.at as usize + value.len as usize))
+    }
+
+    fn values_in(&self, scope: ScopeId, name: &[u8]) -> Option<&[Value]> {
         let is_it = |id: u32| {
             let it = self.variables.get(id as usize);
             it.scope == scope.0 && self.own(it.name) == name
         };
         let it = self.variables.get(self.by_variable.find(hash_in(scope, name), is_it)? as usize);
-        let values = self.values.slice(it.first as usize..it.first as usize + it.count as usize);
-        let value = values[..values.partition_point(|value| value.place <= place)].last()?;
-        Some(self.text.slice(value.at as usize..value.at as usize + value.len as usize))
+        Some(self.values.slice(it.first as usize..it.first as usize + it.count as usize))
     }
 
     /// The rule of this name in a scope.
@@ -299,11 +315,7 @@ impl Builder {
         let own = self.keep(name);
         self.variables.push(Variable { scope: scope.0, name: own, first: 0, count: 0 });
         self.last.push(0);
-        let Builder { by_variable, variables, names, .. } = self;
-        by_variable.insert(hash_in(scope, name), id, |id| {
-            let it = &variables[id as usize];
-            hash_in(ScopeId(it.scope), &names[it.name.at as usize..][..it.name.len as usize])
-        });
+        self.by_variable.push(hash_in(scope, name));
         id
     }
 
@@ -335,15 +347,10 @@ impl Builder {
 
     /// Adds a rule; the scope has none of this name.
     pub(crate) fn add_rule(&mut self, scope: ScopeId, name: &[u8], place: u32, body: RuleBody) {
-        let id = u32::try_from(self.rules.len()).expect("under 2^32 rules");
         let RuleBody { span, sets, full, variable } = body;
         let name_kept = self.keep(name);
         self.rules.push(Rule { name: name_kept, scope: scope.0, place, span, sets, full, variable, padding: 0 });
-        let Builder { by_rule, rules, names, .. } = self;
-        by_rule.insert(hash_in(scope, name), id, |id| {
-            let it = &rules[id as usize];
-            hash_in(ScopeId(it.scope), &names[it.name.at as usize..][..it.name.len as usize])
-        });
+        self.by_rule.push(hash_in(scope, name));
     }
 
     /// Is there a pool of this name?

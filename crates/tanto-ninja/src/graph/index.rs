@@ -15,11 +15,13 @@ impl Index {
     }
 }
 
-/// A table that is being filled.
+/// A table that is being filled, with 0, 1, 2 and so on.
 #[derive(Default)]
 pub(crate) struct Builder {
     slots: Vec<u32>,
-    count: usize,
+    /// By number: so the names need not be looked at again when the table grows, nor where another hash is enough to
+    /// tell that it is not the one.
+    hashes: Vec<u32>,
 }
 
 /// Slots of the smallest table.
@@ -28,20 +30,21 @@ const SMALLEST: usize = 16;
 impl Builder {
     /// As `Index::find`.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let is_it = |number: u32| self.hashes[number as usize] == hash as u32 && is_it(number);
         find(self.slots.len(), |slot| self.slots[slot], hash, is_it)
     }
 
-    /// Adds a number below 2^32 - 1. `hash_of` says the hash of those that are in it already.
-    pub(crate) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.count + 1) * 2 > self.slots.len() {
-            let larger = vec![0; (self.slots.len() * 2).max(SMALLEST)];
-            let smaller = std::mem::replace(&mut self.slots, larger);
-            for slot in smaller.into_iter().filter(|slot| *slot != 0) {
-                place(&mut self.slots, hash_of(slot - 1), slot);
+    /// Adds the next number.
+    pub(crate) fn push(&mut self, hash: u64) {
+        self.hashes.push(hash as u32);
+        if self.hashes.len() * 2 > self.slots.len() {
+            self.slots = vec![0; (self.slots.len() * 2).max(SMALLEST)];
+            for (slot, hash) in (1..).zip(&self.hashes) {
+                place(&mut self.slots, *hash, slot);
             }
+        } else {
+            place(&mut self.slots, hash as u32, self.hashes.len() as u32);
         }
-        place(&mut self.slots, hash, number + 1);
-        self.count += 1;
     }
 
     /// The table as it is now.
@@ -50,7 +53,7 @@ impl Builder {
     }
 }
 
-fn place(slots: &mut [u32], hash: u64, slot: u32) {
+fn place(slots: &mut [u32], hash: u32, slot: u32) {
     let mask = slots.len() - 1;
     let mut at = hash as usize & mask;
     while slots[at] != 0 {

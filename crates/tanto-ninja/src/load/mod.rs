@@ -51,9 +51,10 @@ const MOST_INCLUDES: u32 = 1 << 20;
 /// The longest manifest, in bytes.
 const LONGEST_MANIFEST: u64 = u32::MAX as u64;
 
-/// If all manifests together are no longer than this, in bytes, their text is kept. Smaller, small builds open their
-/// manifest again for each command; larger, large ones hold text that they hardly need.
-const KEPT: usize = 1 << 20;
+/// If all manifests that were read, not mapped, are together no longer than this, in bytes, their text is kept. Smaller,
+/// builds with thousands of manifests open them again for their commands; larger, more text is held that is hardly
+/// needed.
+const KEPT: usize = 64 << 20;
 
 /// So often manifests that change while they are being read are read anew.
 const TRIES: usize = 8;
@@ -200,11 +201,11 @@ fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: 
 }
 
 fn manifests(files: Vec<File>) -> Manifests {
-    let length = |file: &File| file.source.as_ref().map_or(0, |source| source.bytes().len());
+    let length = |file: &File| file.source.as_ref().map_or(0, |source| source.held());
     let keep = files.iter().map(length).sum::<usize>() <= KEPT;
     let text = |source: Option<Source>| match source {
         Some(source) => match source.version() {
-            Some(version) if !keep => Text::on_disk(version),
+            Some(version) if !keep || source.held() == 0 => Text::on_disk(version),
             _ => Text::Kept(source.into_text()),
         },
         // Nothing points into it.
