@@ -1,113 +1,133 @@
-//! Sixteen bytes at once: which of them are what. Does not know what the bytes mean.
-
-use std::ops::BitOr;
+//! Many bytes at once: which of them are of which class. Does not know what the bytes mean.
 
 /// How many bytes are looked at together.
-pub const COUNT: usize = 16;
+pub const COUNT: usize = 64;
 
-/// Some bytes.
+/// Three classes of bytes, told by a byte's halves: a byte is in a class if both tables agree on one of its bits.
+///
+/// Bits 0 to 5 are those of the first class (so it may have six groups, each of some upper and some lower halves),
+/// bit 6 is the second class, bit 7 the third.
 #[derive(Clone, Copy, Debug)]
-pub struct Bytes(imp::Vector);
-
-/// Which of some bytes are something.
-#[derive(Clone, Copy, Debug)]
-pub struct Marks(imp::Vector);
-
-impl Bytes {
-    /// These.
-    #[inline]
-    pub fn new(bytes: [u8; COUNT]) -> Self {
-        Bytes(imp::new(bytes))
-    }
-
-    /// Those that equal `byte`.
-    #[inline]
-    pub fn equal_to(self, byte: u8) -> Marks {
-        Marks(imp::equal(self.0, byte))
-    }
-
-    /// Each byte with these bits of it alone.
-    #[inline]
-    pub fn masked(self, bits: u8) -> Self {
-        Bytes(imp::masked(self.0, bits))
-    }
+pub struct Classes {
+    lower: [u8; 16],
+    upper: [u8; 16],
 }
 
-impl BitOr for Marks {
-    type Output = Marks;
+/// The bits of the first class.
+const FIRST: u8 = 0b0011_1111;
 
-    #[inline]
-    fn bitor(self, other: Marks) -> Marks {
-        Marks(imp::either(self.0, other.0))
-    }
+/// Which bytes of a block are in which class, a bit for each byte, the lowest for the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// Those of the first class.
+    pub first: u64,
+    /// Those of the second.
+    pub second: u64,
+    /// Those of the third.
+    pub third: u64,
 }
 
-impl Marks {
-    /// A bit for each byte, the lowest for the first.
+impl Classes {
+    /// Classes with these members. The members of the first have no more than six different upper halves, those of the
+    /// second and third one each.
+    ///
+    /// # Panics
+    /// If they have more.
+    pub const fn new(first: &[u8], second: &[u8], third: &[u8]) -> Self {
+        let mut classes = Classes { lower: [0; 16], upper: [0; 16] };
+        let mut at = 0;
+        let mut groups = 0;
+        while at < first.len() {
+            let upper = (first[at] >> 4) as usize;
+            if classes.upper[upper] & FIRST == 0 {
+                assert!(groups < 6, "too many groups");
+                classes.upper[upper] |= 1 << groups;
+                groups += 1;
+            }
+            classes.lower[(first[at] & 15) as usize] |= classes.upper[upper] & FIRST;
+            at += 1;
+        }
+        classes.with(second, 6).with(third, 7)
+    }
+
+    const fn with(mut self, members: &[u8], bit: u8) -> Self {
+        let mut at = 0;
+        while at < members.len() {
+            assert!(members[at] >> 4 == members[0] >> 4, "too many groups");
+            self.upper[(members[at] >> 4) as usize] |= 1 << bit;
+            self.lower[(members[at] & 15) as usize] |= 1 << bit;
+            at += 1;
+        }
+        self
+    }
+
+    const fn of(&self, byte: u8) -> u8 {
+        self.lower[(byte & 15) as usize] & self.upper[(byte >> 4) as usize]
+    }
+
+    /// The classes of all bytes of a block.
     #[inline]
-    pub fn bits(self) -> u32 {
-        imp::bits(self.0)
+    pub fn marks(&self, block: &[u8; COUNT]) -> Marks {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { avx2::marks(self, block) };
+        }
+        self.marks_one_by_one(block)
+    }
+
+    fn marks_one_by_one(&self, block: &[u8; COUNT]) -> Marks {
+        let bits = |of: u8| {
+            let mark = |bits, (at, byte): (usize, &u8)| bits | u64::from(self.of(*byte) & of != 0) << at;
+            block.iter().enumerate().fold(0, mark)
+        };
+        Marks { first: bits(FIRST), second: bits(1 << 6), third: bits(1 << 7) }
+    }
+
+    /// Where the first byte of the first class is at or behind `at`; the text's length if there is none.
+    #[inline]
+    pub fn find(&self, text: &[u8], mut at: usize) -> usize {
+        while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk) {
+            match self.marks(block).first {
+                0 => at += COUNT,
+                found => return at + found.trailing_zeros() as usize,
+            }
+        }
+        let rest = text.get(at..).unwrap_or_default();
+        at + rest.iter().position(|byte| self.of(*byte) & FIRST != 0).unwrap_or(rest.len())
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod imp {
-    use std::arch::x86_64::{__m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
+mod avx2 {
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8,
+        _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16,
+    };
 
-    pub(super) type Vector = __m128i;
+    use super::{COUNT, Classes, FIRST, Marks};
 
-    #[inline]
-    pub(super) fn new(bytes: [u8; super::COUNT]) -> Vector {
-        bytemuck::cast(bytes)
+    #[target_feature(enable = "avx2")]
+    pub(super) fn marks(classes: &Classes, block: &[u8; COUNT]) -> Marks {
+        let [one, other]: [__m256i; 2] = bytemuck::cast(*block);
+        let table = |bytes: [u8; 16]| _mm256_broadcastsi128_si256(bytemuck::cast::<_, __m128i>(bytes));
+        let (lower, upper) = (table(classes.lower), table(classes.upper));
+        let (one, other) = (half(lower, upper, one), half(lower, upper, other));
+        let join = |[one, other]: [u32; 2]| u64::from(one) | u64::from(other) << 32;
+        Marks { first: join([one[0], other[0]]), second: join([one[1], other[1]]), third: join([one[2], other[2]]) }
     }
 
     #[inline]
-    pub(super) fn equal(bytes: Vector, byte: u8) -> Vector {
-        // SAFETY: every x86-64 has SSE2.
-        unsafe { _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed())) }
-    }
-
-    #[inline]
-    pub(super) fn masked(bytes: Vector, bits: u8) -> Vector {
-        // SAFETY: as above.
-        unsafe { _mm_and_si128(bytes, _mm_set1_epi8(bits.cast_signed())) }
-    }
-
-    #[inline]
-    pub(super) fn either(one: Vector, other: Vector) -> Vector {
-        // SAFETY: as above.
-        unsafe { _mm_or_si128(one, other) }
-    }
-
-    #[inline]
-    pub(super) fn bits(marks: Vector) -> u32 {
-        // SAFETY: as above.
-        unsafe { _mm_movemask_epi8(marks) }.cast_unsigned()
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod imp {
-    pub(super) type Vector = [u8; super::COUNT];
-
-    pub(super) fn new(bytes: Vector) -> Vector {
-        bytes
-    }
-
-    pub(super) fn equal(bytes: Vector, byte: u8) -> Vector {
-        bytes.map(|it| if it == byte { 1 } else { 0 })
-    }
-
-    pub(super) fn masked(bytes: Vector, bits: u8) -> Vector {
-        bytes.map(|it| it & bits)
-    }
-
-    pub(super) fn either(one: Vector, other: Vector) -> Vector {
-        std::array::from_fn(|at| one[at] | other[at])
-    }
-
-    pub(super) fn bits(marks: Vector) -> u32 {
-        marks.iter().enumerate().fold(0, |bits, (at, mark)| bits | u32::from(*mark) << at)
+    #[target_feature(enable = "avx2")]
+    fn half(lower: __m256i, upper: __m256i, bytes: __m256i) -> [u32; 3] {
+        let nibble = _mm256_set1_epi8(15);
+        let low = _mm256_shuffle_epi8(lower, _mm256_and_si256(bytes, nibble));
+        let high = _mm256_shuffle_epi8(upper, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
+        let class = _mm256_and_si256(low, high);
+        let first = _mm256_and_si256(class, _mm256_set1_epi8(FIRST.cast_signed()));
+        let first = _mm256_cmpgt_epi8(first, _mm256_setzero_si256());
+        let bits = |marks| _mm256_movemask_epi8(marks).cast_unsigned();
+        [bits(first), bits(_mm256_add_epi8(class, class)), bits(class)]
     }
 }
 
@@ -115,11 +135,41 @@ mod imp {
 mod tests {
     use super::*;
 
+    const CLASSES: Classes = Classes::new(b"\0\n\r $:|", b".", b"/");
+
+    fn block(seed: u64) -> [u8; COUNT] {
+        let mut random = seed;
+        let members = b"\0\n\r $:|./abcdefz<{*,\xff\x80\xaf";
+        std::array::from_fn(|_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            members[(random >> 33) as usize % members.len()]
+        })
+    }
+
     #[test]
-    fn marks_are_where_the_bytes_are() {
-        let bytes = Bytes::new(*b"a/b/\xff/......../x");
-        assert_eq!(bytes.equal_to(b'/').bits(), 1 << 1 | 1 << 3 | 1 << 5 | 1 << 14);
-        assert_eq!((bytes.equal_to(b'a') | bytes.equal_to(0xff)).bits(), 1 | 1 << 4);
-        assert_eq!(bytes.masked(!1).equal_to(b'.').bits(), 0b0111_1111_1110_1010);
+    fn marks_are_where_the_members_are() {
+        for seed in 0..2000 {
+            let block = block(seed);
+            let bits = |is: &dyn Fn(u8) -> bool| (0..COUNT).fold(0, |bits, at| bits | u64::from(is(block[at])) << at);
+            let wanted = Marks {
+                first: bits(&|byte| b"\0\n\r $:|".contains(&byte)),
+                second: bits(&|byte| byte == b'.'),
+                third: bits(&|byte| byte == b'/'),
+            };
+            assert_eq!(CLASSES.marks(&block), wanted, "{block:?}");
+            assert_eq!(CLASSES.marks_one_by_one(&block), wanted, "{block:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_member_is_found() {
+        for seed in 0..2000 {
+            let text = [[b'x'; COUNT], block(seed)].concat();
+            let begin = seed as usize % COUNT;
+            let text = &text[..text.len() - seed as usize % 50];
+            let is_it = |byte: &u8| b"\0\n\r $:|".contains(byte);
+            let wanted = text[begin..].iter().position(is_it).map_or(text.len(), |length| begin + length);
+            assert_eq!(CLASSES.find(text, begin), wanted);
+        }
     }
 }

@@ -130,7 +130,10 @@ impl<'i> Desk<'i> {
     pub(super) fn read(&mut self, file: u32, text: &[u8], part: Range<usize>) -> Chunk {
         self.chunk.clear();
         Reader::read(file, text, part, self);
-        self.chunk.clone()
+        // The text is most of it, and too much to copy: the next part gets new room, of about the same size.
+        let room = Vec::with_capacity(self.chunk.kept.len() + self.chunk.kept.len() / 4);
+        let kept = std::mem::replace(&mut self.chunk.kept, room);
+        Chunk { kept, ..self.chunk.clone() }
     }
 }
 
@@ -151,11 +154,9 @@ struct Reader<'t, 'd, 'i> {
 
 impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     fn read(file: u32, text: &'t [u8], part: Range<usize>, desk: &'d mut Desk<'i>) {
-        let nul = memchr::memchr(0, &text[part.clone()]);
-        let part = part.start..nul.map_or(part.end, |length| part.start + length);
-        let lexer = Lexer::of_part(b"", text, part.clone());
+        let end = part.end;
+        let lexer = Lexer::of_part(b"", text, part);
         let Desk { writer, chunk } = desk;
-        chunk.nul = nul.map(|_| part.end as u32);
         let mut reader = Reader {
             lexer,
             file,
@@ -166,17 +167,20 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
             last_rule: 0..0,
             batch: Vec::with_capacity(BATCH),
         };
-        reader.run();
+        reader.run(end);
         reader.flush();
     }
 
-    fn run(&mut self) {
+    fn run(&mut self, end: usize) {
         loop {
             let token = self.lexer.token();
             let at = self.lexer.last() as u32;
             let result = match token {
                 Token::Newline => continue,
-                Token::Eof => return,
+                Token::Eof => {
+                    self.chunk.nul = (self.lexer.at() < end).then_some(at);
+                    return;
+                }
                 Token::Build => self.build(at),
                 Token::Ident => self.variable(at),
                 Token::Rule => self.rule(at),

@@ -29,8 +29,11 @@ pub(super) struct File {
 impl File {
     /// Where the text ends: at a NUL, as for ninja, or at its end.
     pub(super) fn end(&self) -> usize {
-        let nul = self.chunks.iter().find_map(|chunk| chunk.nul);
-        nul.map_or_else(|| self.source.as_ref().map_or(0, |source| source.bytes().len()), |at| at as usize)
+        let text = self.source.as_ref().map_or(&[][..], |source| source.bytes());
+        let last = self.chunks.iter().find_map(|chunk| chunk.nul.or(chunk.broken));
+        // A statement may be broken because the text ends in it.
+        let nul = last.and_then(|at| Some(at as usize + memchr::memchr(0, text.get(at as usize..)?)?));
+        nul.unwrap_or(text.len())
     }
 }
 

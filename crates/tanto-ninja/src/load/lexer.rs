@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr2, memchr3};
+use memchr::{memchr, memchr2};
+use tanto_sys::bytes::Classes;
 
 use super::plain;
 use crate::error::{Error, Result};
@@ -102,7 +103,7 @@ impl<'t> Lexer<'t> {
         Self::of_part(file, text, 0..end)
     }
 
-    /// Begins and ends within a text. The part has no NUL in it, and what is behind it is another statement or a NUL.
+    /// Begins and ends within a text. What is behind the part is another statement. A NUL in it is no statement's.
     pub(crate) fn of_part(file: Text<'t>, whole: Text<'t>, part: Range<usize>) -> Self {
         Lexer { file, whole, text: &whole[..part.end], at: part.start, last: part.start }
     }
@@ -140,10 +141,10 @@ impl<'t> Lexer<'t> {
             match self.byte(begin) {
                 b'\n' => return self.ends_at(begin + 1, Token::Newline),
                 b'\r' if self.byte(begin + 1) == b'\n' => return self.ends_at(begin + 2, Token::Newline),
-                b'#' => match memchr(b'\n', &self.text[begin..]) {
+                b'#' => match memchr2(b'\n', 0, &self.text[begin..]).map(|length| begin + length) {
+                    Some(end) if self.text[end] == b'\n' => self.at = end + 1,
                     // A comment without a line end is no comment.
-                    Some(length) => self.at = begin + length + 1,
-                    None => return self.visible_token(begin),
+                    _ => return self.visible_token(begin),
                 },
                 _ => return self.visible_token(begin),
             }
@@ -270,7 +271,7 @@ impl<'t> Lexer<'t> {
         let mut at = begin;
         let mut plain = true;
         let line_end = loop {
-            at = memchr3(b'\n', b'$', b'\r', &self.text[at..]).map_or(self.text.len(), |length| at + length);
+            at = VALUE_ENDS.find(self.text, at);
             match self.byte(at) {
                 b'\n' => break at + 1,
                 b'\r' if self.byte(at + 1) == b'\n' => break at + 2,
@@ -415,6 +416,9 @@ pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIt
     }
     error
 }
+
+/// What may end a value's text that stands for itself; a NUL ends any text.
+const VALUE_ENDS: Classes = Classes::new(b"\n$\r\0", b"", b"");
 
 /// A byte of a rule's or variable's name.
 const NAME: u8 = 1;

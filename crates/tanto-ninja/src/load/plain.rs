@@ -1,27 +1,10 @@
 //! Plain paths in a manifest: where they end, and whether they are canonical, in one look at their bytes, since most of
 //! a manifest is paths. Does not know what stands around them.
 
-use tanto_sys::bytes::{Bytes, COUNT};
+use tanto_sys::bytes::{COUNT, Classes};
 
-/// What is where in a block, a bit for each byte.
-struct Masks {
-    /// What may end a plain path: `$`, a space, `:`, `|`, a carriage return, a line end.
-    ends: u32,
-    slashes: u32,
-    dots: u32,
-}
-
-impl Masks {
-    #[inline]
-    fn of(block: [u8; COUNT]) -> Self {
-        let bytes = Bytes::new(block);
-        // A space and a `$` differ in this bit alone.
-        let spaces = bytes.masked(!4).equal_to(b' ');
-        let lines = bytes.equal_to(b'\n') | bytes.equal_to(b'\r');
-        let ends = (bytes.equal_to(b':') | bytes.equal_to(b'|')) | (spaces | lines);
-        Masks { ends: ends.bits(), slashes: bytes.equal_to(b'/').bits(), dots: bytes.equal_to(b'.').bits() }
-    }
-}
+/// What may end a plain path (a NUL ends any text); dots; slashes.
+const CLASSES: Classes = Classes::new(b"$ :|\r\n\0", b".", b"/");
 
 /// Where the text that stands for itself in a path ends, and whether it surely is its own canonical form.
 pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
@@ -31,28 +14,28 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
         at += 3;
     }
     let absolute = at == begin && text.get(at) == Some(&b'/');
-    // What was before the block: its last two bytes' slashes and dots, in the lowest bits. A relative path is as if a
-    // slash were before it.
-    let (mut slashes, mut dots) = (if absolute { 0 } else { 0b10 }, 0);
+    // Of the last two bytes before the block, whether they are slashes, and whether the last is a dot. A relative path
+    // is as if a slash were before it.
+    let (mut slashes_before, mut dot_before) = (if absolute { 0 } else { 0b10 }, 0);
     let mut odd = 0;
     loop {
-        let masks = Masks::of(block(text, at));
-        let length = masks.ends.trailing_zeros().min(COUNT as u32);
-        let seen = (1 << (length + 2)) - 1;
-        slashes |= masks.slashes << 2;
-        dots |= masks.dots << 2;
+        let marks = CLASSES.marks(&block(text, at));
+        let (slashes, dots) = (marks.third, marks.second);
+        let behind_slash = slashes << 1 | slashes_before >> 1;
+        let behind_any_and_slash = slashes << 2 | slashes_before;
+        let behind_dot = dots << 1 | dot_before;
         // A slash behind a slash; a slash or a dot behind a slash and a dot.
-        let doubled = slashes & (slashes << 1);
-        let dotted = (slashes | dots) & (dots << 1) & (slashes << 2);
-        odd |= (doubled | dotted) & seen & !0b11;
-        if length < COUNT as u32 {
+        let found = slashes & behind_slash | (slashes | dots) & behind_dot & behind_any_and_slash;
+        if marks.first != 0 {
+            let length = marks.first.trailing_zeros();
+            odd |= found & ((1 << length) - 1);
             at += length as usize;
             let ends_well = !matches!(&text[begin..at], [] | b"." | [_, .., b'/'] | [.., b'/', b'.']);
             return (at, odd == 0 && ends_well);
         }
+        odd |= found;
         at += COUNT;
-        slashes >>= COUNT;
-        dots >>= COUNT;
+        (slashes_before, dot_before) = (slashes >> (COUNT - 2), dots >> (COUNT - 1));
     }
 }
 
@@ -74,7 +57,7 @@ mod tests {
 
     /// As `path`, byte by byte.
     fn end(text: &[u8], begin: usize) -> usize {
-        let is_end = |byte: &u8| b"$ :|\r\n".contains(byte);
+        let is_end = |byte: &u8| b"$ :|\r\n\0".contains(byte);
         text[begin..].iter().position(is_end).map_or(text.len(), |length| begin + length)
     }
 
@@ -85,7 +68,19 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize % limit
         };
-        let pieces = ["..", ".", "/", "a", "bcd", ".x", "very/long/name", "e.h", "/", "\u{e9}"];
+        let pieces = [
+            "..",
+            ".",
+            "/",
+            "a",
+            "bcd",
+            ".x",
+            "very/long/name",
+            "a-name-that-is-longer-than-anything-that-fits-into-one-block-of-bytes/",
+            "e.h",
+            "/",
+            "\u{e9}",
+        ];
         let (mut called, mut all) = (0, 0);
         for _ in 0..100_000 {
             let mut text = vec![b'#'; next(3)];
@@ -93,7 +88,7 @@ mod tests {
             for _ in 0..next(9) {
                 text.extend_from_slice(pieces[next(pieces.len())].as_bytes());
             }
-            text.extend_from_slice([&b""[..], b" ", b":x", b"|", b"$", b"\n", b"\r\n"][next(7)]);
+            text.extend_from_slice([&b""[..], b" ", b":x", b"|", b"$", b"\n", b"\r\n", b"\0"][next(8)]);
             let (found, is_canonical) = path(&text, begin);
             assert_eq!(found, end(&text, begin), "{text:?}");
             let plain = &text[begin..found];
