@@ -65,37 +65,45 @@ impl Classes {
         self.lower[(byte & 15) as usize] & self.upper[(byte >> 4) as usize]
     }
 
-    /// The classes of all bytes of a block.
+    /// Looks at block after block, from the byte `at` on, until `each` wants no more or the text ends. Behind the end
+    /// there is nothing but members of the first class.
     #[inline]
-    pub fn marks(&self, block: &[u8; COUNT]) -> Marks {
+    pub fn scan(&self, text: &[u8], at: usize, each: impl FnMut(Marks) -> bool) {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            return unsafe { avx2::marks(self, block) };
+            return unsafe { avx2::scan(self, text, at, each) };
         }
-        self.marks_one_by_one(block)
+        self.scan_one_by_one(text, at, each);
     }
 
-    fn marks_one_by_one(&self, block: &[u8; COUNT]) -> Marks {
-        let bits = |of: u8| {
-            let mark = |bits, (at, byte): (usize, &u8)| bits | u64::from(self.of(*byte) & of != 0) << at;
-            block.iter().enumerate().fold(0, mark)
-        };
-        Marks { first: bits(FIRST), second: bits(1 << 6), third: bits(1 << 7) }
+    fn scan_one_by_one(&self, text: &[u8], at: usize, mut each: impl FnMut(Marks) -> bool) {
+        for rest in text.get(at..).unwrap_or_default().chunks(COUNT).chain([&[][..]]) {
+            let bits = |of: u8| {
+                let mark = |bits, (at, byte): (usize, &u8)| bits | u64::from(self.of(*byte) & of != 0) << at;
+                rest.iter().enumerate().fold(0, mark)
+            };
+            let marks = Marks { first: bits(FIRST), second: bits(1 << 6), third: bits(1 << 7) };
+            if !each(Marks { first: marks.first | behind(rest.len()), ..marks }) {
+                return;
+            }
+        }
     }
 
     /// Where the first byte of the first class is at or behind `at`; the text's length if there is none.
     #[inline]
     pub fn find(&self, text: &[u8], mut at: usize) -> usize {
-        while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk) {
-            match self.marks(block).first {
-                0 => at += COUNT,
-                found => return at + found.trailing_zeros() as usize,
-            }
-        }
-        let rest = text.get(at..).unwrap_or_default();
-        at + rest.iter().position(|byte| self.of(*byte) & FIRST != 0).unwrap_or(rest.len())
+        self.scan(text, at, |marks| {
+            at += if marks.first == 0 { COUNT } else { marks.first.trailing_zeros() as usize };
+            marks.first == 0
+        });
+        at
     }
+}
+
+/// The bits from this one on.
+fn behind(length: usize) -> u64 {
+    if length < COUNT { u64::MAX << length } else { 0 }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -105,16 +113,31 @@ mod avx2 {
         _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16,
     };
 
-    use super::{COUNT, Classes, FIRST, Marks};
+    use super::{COUNT, Classes, FIRST, Marks, behind};
 
+    #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn marks(classes: &Classes, block: &[u8; COUNT]) -> Marks {
-        let [one, other]: [__m256i; 2] = bytemuck::cast(*block);
+    pub(super) fn scan(classes: &Classes, text: &[u8], at: usize, mut each: impl FnMut(Marks) -> bool) {
         let table = |bytes: [u8; 16]| _mm256_broadcastsi128_si256(bytemuck::cast::<_, __m128i>(bytes));
-        let (lower, upper) = (table(classes.lower), table(classes.upper));
+        let tables = [table(classes.lower), table(classes.upper)];
+        let (blocks, rest) = text.get(at..).unwrap_or_default().as_chunks::<COUNT>();
+        for block in blocks {
+            if !each(marks(tables, bytemuck::cast(*block))) {
+                return;
+            }
+        }
+        let mut last = [0; COUNT];
+        last[..rest.len()].copy_from_slice(rest);
+        let marks = marks(tables, bytemuck::cast(last));
+        each(Marks { first: marks.first | behind(rest.len()), ..marks });
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn marks([lower, upper]: [__m256i; 2], [one, other]: [__m256i; 2]) -> Marks {
         let (one, other) = (half(lower, upper, one), half(lower, upper, other));
-        let join = |[one, other]: [u32; 2]| u64::from(one) | u64::from(other) << 32;
-        Marks { first: join([one[0], other[0]]), second: join([one[1], other[1]]), third: join([one[2], other[2]]) }
+        let join = |one: u32, other: u32| u64::from(one) | u64::from(other) << 32;
+        Marks { first: join(one[0], other[0]), second: join(one[1], other[1]), third: join(one[2], other[2]) }
     }
 
     #[inline]
@@ -156,8 +179,18 @@ mod tests {
                 second: bits(&|byte| byte == b'.'),
                 third: bits(&|byte| byte == b'/'),
             };
-            assert_eq!(CLASSES.marks(&block), wanted, "{block:?}");
-            assert_eq!(CLASSES.marks_one_by_one(&block), wanted, "{block:?}");
+            let mut seen = [Vec::new(), Vec::new()];
+            CLASSES.scan(&block, 0, |marks| {
+                seen[0].push(marks);
+                true
+            });
+            CLASSES.scan_one_by_one(&block, 0, |marks| {
+                seen[1].push(marks);
+                true
+            });
+            assert_eq!(seen[0][0], wanted, "{block:?}");
+            assert_eq!(seen[1][0], wanted, "{block:?}");
+            assert!(seen.iter().all(|seen| seen.len() == 2 && seen[1].first == u64::MAX));
         }
     }
 

@@ -18,8 +18,7 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
     // is as if a slash were before it.
     let (mut slashes_before, mut dot_before) = (if absolute { 0 } else { 0b10 }, 0);
     let mut odd = 0;
-    loop {
-        let marks = CLASSES.marks(&block(text, at));
+    CLASSES.scan(text, at, |marks| {
         let (slashes, dots) = (marks.third, marks.second);
         let behind_slash = slashes << 1 | slashes_before >> 1;
         let behind_any_and_slash = slashes << 2 | slashes_before;
@@ -30,24 +29,15 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
             let length = marks.first.trailing_zeros();
             odd |= found & ((1 << length) - 1);
             at += length as usize;
-            let ends_well = !matches!(&text[begin..at], [] | b"." | [_, .., b'/'] | [.., b'/', b'.']);
-            return (at, odd == 0 && ends_well);
+            return false;
         }
         odd |= found;
         at += COUNT;
         (slashes_before, dot_before) = (slashes >> (COUNT - 2), dots >> (COUNT - 1));
-    }
-}
-
-/// The next bytes, and line ends where there are no more.
-#[inline]
-fn block(text: &[u8], at: usize) -> [u8; COUNT] {
-    let rest = &text[at..];
-    rest.first_chunk().copied().unwrap_or_else(|| {
-        let mut block = [b'\n'; COUNT];
-        block[..rest.len()].copy_from_slice(rest);
-        block
-    })
+        true
+    });
+    let ends_well = !matches!(&text[begin..at], [] | b"." | [_, .., b'/'] | [.., b'/', b'.']);
+    (at, odd == 0 && ends_well)
 }
 
 #[cfg(test)]
