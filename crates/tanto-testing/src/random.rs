@@ -33,3 +33,13 @@ impl Random {
         &from[self.below(from.len())]
     }
 }
+
+/// From which seed on a test is to run, and up to which: 0 to `usual`, unless `TANTO_SEEDS` says how many, or
+/// `TANTO_SEED` from which one on.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("TANTO_SEED") {
+        Some(seed) => seed..seed + number("TANTO_SEEDS").unwrap_or(1),
+        None => 0..number("TANTO_SEEDS").unwrap_or(usual),
+    }
+}

@@ -322,16 +322,12 @@ pub(super) fn span(part: Range<usize>) -> Span {
     Span { file: 0, at: part.start as u32, len: (part.end - part.start) as u32 }
 }
 
-/// Parts are about so long, in bytes. Smaller, a file's parts cost more to put together; larger, threads wait for the
-/// last one.
-const PART: usize = 1 << 20;
-
-/// Cuts a text into parts that begin where a statement does.
-pub(super) fn parts(text: &[u8]) -> Vec<Range<usize>> {
-    let mut parts = Vec::with_capacity(text.len() / PART + 1);
+/// Cuts a text into parts of about this length, in bytes, that begin where a statement does.
+pub(super) fn parts(text: &[u8], length: usize) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
     let mut start = 0;
-    while text.len() - start > PART + PART / 2 {
-        let end = statement_start(text, start + PART);
+    while text.len() - start > length.saturating_add(length / 2) {
+        let end = statement_start(text, start + length);
         parts.push(start..end);
         start = end;
     }

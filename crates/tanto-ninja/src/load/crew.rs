@@ -4,13 +4,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 
-use tanto_sys::threads::Threads;
-
-use super::LONGEST_MANIFEST;
 use super::chunk::{Chunk, Desk, What, parts};
+use super::{LONGEST_MANIFEST, LoadOptions};
 use crate::disk::{Disk, Source};
 use crate::graph::Map;
 use crate::paths::Interner;
@@ -45,10 +43,6 @@ enum Task {
     Read(usize, usize, Arc<Source>, Range<usize>),
 }
 
-/// So much text is worth another thread, in bytes: reading it takes some three times as long as starting one. Smaller,
-/// small builds start threads for nothing; larger, middling ones are read by one.
-const WORTH_A_THREAD: usize = 256 << 10;
-
 /// What a file is taken for that nobody has looked at yet, in bytes.
 const UNSEEN: usize = 16 << 10;
 
@@ -72,6 +66,8 @@ struct State {
     /// How many tasks are being done; they may bring more.
     busy: usize,
     threads: usize,
+    /// The most of them that there were at a time.
+    most_threads: usize,
 }
 
 impl State {
@@ -97,8 +93,10 @@ impl State {
 pub(super) struct Crew<'c> {
     disk: &'c dyn Disk,
     interner: &'c Interner,
+    /// Who reads, and how much.
+    options: LoadOptions,
     /// There are no more threads than these.
-    most: usize,
+    most: OnceLock<usize>,
     /// What may turn out not to belong to the manifests is read all the same, if that saves time.
     pub(super) bold: bool,
     state: Mutex<State>,
@@ -106,9 +104,8 @@ pub(super) struct Crew<'c> {
 }
 
 impl<'c> Crew<'c> {
-    pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, threads: Threads, bold: bool) -> Self {
-        let most = threads.limit(tanto_sys::cpu::count()).max(1);
-        Crew { disk, interner, most, bold, state: Mutex::default(), news: Condvar::new() }
+    pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, options: LoadOptions, bold: bool) -> Self {
+        Crew { disk, interner, options, most: OnceLock::new(), bold, state: Mutex::default(), news: Condvar::new() }
     }
 
     /// Reads files, and all that they include by plain names, before this returns. The paths are as the manifests have
@@ -136,6 +133,11 @@ impl<'c> Crew<'c> {
     pub(super) fn kept(&mut self) -> usize {
         let chunks = self.state().files.iter().flatten().flat_map(|file| &file.chunks);
         chunks.map(|chunk| chunk.kept.len()).sum()
+    }
+
+    /// So many threads were worth their cost.
+    pub(super) fn threads(&mut self) -> usize {
+        self.state().most_threads.max(1)
     }
 
     /// Was anything read that does not belong to the manifests? Its paths are nodes now.
@@ -196,7 +198,7 @@ impl<'c> Crew<'c> {
     fn open(&self, number: usize, path: Vec<u8>, desk: &mut Desk<'_>) {
         let source = self.disk.open(&path, LONGEST_MANIFEST).map(Arc::new);
         let cut = |source: &Arc<Source>| match self.bold {
-            true => parts(source.bytes()),
+            true => parts(source.bytes(), self.options.grain.part),
             false => std::iter::once(0..source.bytes().len()).collect(),
         };
         let parts = source.as_ref().map_or_else(|_| Vec::new(), cut);
@@ -242,9 +244,11 @@ impl<'c> Crew<'c> {
     /// Starts another thread if that is worth it. Without it the others go on: it may be one too many for the user.
     fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = self.lock();
-        if state.threads < self.most && state.waiting >= state.threads * WORTH_A_THREAD {
+        let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.grain.worth_a_thread);
+        if is_worth_it && state.threads < *self.most.get_or_init(|| self.options.most_threads()) {
             let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
             state.threads += usize::from(started.is_ok());
+            state.most_threads = state.most_threads.max(state.threads);
         }
     }
 }

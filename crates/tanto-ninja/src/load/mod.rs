@@ -11,6 +11,8 @@ mod crew;
 mod edge;
 pub(crate) mod expand;
 mod fault;
+mod first;
+mod grain;
 mod late;
 pub(crate) mod lexer;
 mod link;
@@ -27,9 +29,9 @@ use std::sync::Arc;
 use tanto_sys::threads::Threads;
 
 use self::crew::{Crew, File};
-use self::fault::Suspect;
+use self::first::First;
 use self::link::{Linked, Linker};
-use self::order::{Order, Segment};
+use self::order::Order;
 use crate::bindings::Cache;
 use crate::disk::{Disk, Source};
 use crate::error::{Error, Result};
@@ -40,6 +42,7 @@ use crate::graph::{Arena, Graph, NodeId, Set};
 use crate::paths::{Interner, PathTable};
 
 pub use self::expand::unparse;
+pub use self::grain::Grain;
 pub use self::version::NINJA_VERSION;
 
 /// How deep manifests may include each other; one that includes itself gets there.
@@ -66,6 +69,16 @@ pub struct LoadOptions {
     pub phony_cycle_is_error: bool,
     /// Who reads.
     pub threads: Threads,
+    /// How the work is divided. Nobody but tests needs another than the default.
+    pub grain: Grain,
+}
+
+impl LoadOptions {
+    /// There are no more threads than this, the caller's among them.
+    fn most_threads(&self) -> usize {
+        let fitting = || self.grain.threads.unwrap_or_else(tanto_sys::cpu::count);
+        if self.threads == Threads::ONE { 1 } else { self.threads.limit(fitting()).max(1) }
+    }
 }
 
 /// Loads `manifest` and everything it includes. The error's text begins as ninja's does
@@ -78,8 +91,8 @@ pub fn load<'t>(
     warn: &mut dyn FnMut(&[u8]),
 ) -> Result<Graph<'t>> {
     for _ in 0..TRIES {
-        let Some(loaded) = Loaded::of(disk, manifest, options, true) else { continue };
-        let (base, warnings) = loaded.finish(options);
+        let loaded = Loaded::of(disk, manifest, options, options.grain.bold);
+        let Some((base, warnings)) = loaded.finish(options) else { continue };
         warnings.iter().for_each(|warning| warn(warning));
         return Ok(arena.hold(base?));
     }
@@ -97,36 +110,35 @@ struct Loaded {
     files: Vec<File>,
     order: Order,
     interner: Interner,
+    /// So many are worth their cost.
+    threads: usize,
 }
 
 impl Loaded {
-    /// None if a file has changed meanwhile. `bold` readers look at what may turn out not to belong to the manifests.
-    fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, bold: bool) -> Option<Self> {
+    /// `bold` readers look at what may turn out not to belong to the manifests.
+    fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, bold: bool) -> Self {
         let interner = Interner::new(0);
-        let mut crew = Crew::new(disk, &interner, options.threads, bold);
+        let mut crew = Crew::new(disk, &interner, options, bold);
         let top = crew.read(&[manifest.into()]);
         let order = match &crew.file(top).source {
             Ok(_) => order::order(&mut crew, top),
             Err(error) => Order::stopped(order::unreadable(manifest, error)),
         };
         let strangers = bold && order.stop.is_none() && crew.has_strangers();
+        let threads = crew.threads();
         let files = crew.into_files();
-        let unchanged = |file: &File| file.source.as_ref().is_ok_and(|source| source.is_unchanged());
-        if files.iter().any(|file| file.source.is_ok() && !unchanged(file)) {
-            return None;
-        }
         if strangers {
             return Loaded::of(disk, manifest, options, false);
         }
-        Some(Loaded { files, order, interner })
+        Loaded { files, order, interner, threads }
     }
 
-    /// The graph or the first error, and the warnings before it.
-    fn finish(self, options: LoadOptions) -> (Result<Base>, Vec<Vec<u8>>) {
-        let Loaded { files, order, interner } = self;
-        let Order { env, segments, targets, mut warnings, stop, .. } = order;
+    /// The graph or the first error, and the warnings before it. None if a file has changed meanwhile: then all that
+    /// was read may be anything.
+    fn finish(self, options: LoadOptions) -> Option<(Result<Base>, Vec<Vec<u8>>)> {
+        let Loaded { files, order, interner, threads } = self;
+        let Order { env, segments, targets, warnings, stop, .. } = order;
         let env = env.finish();
-        let threads = if segments.len() > 1 { options.threads.limit(tanto_sys::cpu::count()) } else { 1 };
         let lates = late::nodes(&segments, &files, &env, &interner, threads);
         let paths = interner.freeze();
         let linker = Linker {
@@ -137,49 +149,17 @@ impl Loaded {
             no_scopes: Set::default(),
         };
         let linked = linker.link(&segments, lates, threads);
-        let first = First { linker: &linker, linked: &linked, segments: &segments };
-        let (defaults, error) = match first.defaults(&targets) {
-            Ok(defaults) => (defaults, first.fault().or(stop.map(|stop| (u32::MAX, stop)))),
-            Err((place, error)) => {
-                let before = linked.fault.is_some_and(|edge| edge < place);
-                (Vec::new(), if before { first.fault() } else { Some((place, error)) })
-            }
-        };
-        let end = error.as_ref().map_or(u32::MAX, |(place, _)| *place);
-        for edge in linked.selfish.iter().take_while(|edge| edge.0 < end) {
-            warnings.push((edge.0, names_itself(paths.path(linked.ids[linked.edges[edge.index()].first as usize]))));
+        let first = First { linker: &linker, linked: &linked, segments: &segments, warnings: &warnings };
+        let found = first.look(&targets, stop);
+        let warnings = first.warnings(found.as_ref().err());
+        // Asked after the last look at any text.
+        if files.iter().any(|file| file.source.as_ref().is_ok_and(|source| !source.is_unchanged())) {
+            return None;
         }
-        warnings.retain(|(place, _)| *place <= end);
-        warnings.sort_by_key(|(place, _)| *place);
-        let warnings = warnings.into_iter().map(|(_, text)| text).collect();
-        match error {
-            Some((_, error)) => (Err(error), warnings),
-            None => (Ok(base(files, paths, env, linked, defaults)), warnings),
-        }
-    }
-}
-
-fn names_itself(path: &[u8]) -> Vec<u8> {
-    let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
-    words.concat()
-}
-
-/// Finds what is wrong first.
-struct First<'f> {
-    linker: &'f Linker<'f>,
-    linked: &'f Linked,
-    segments: &'f [Segment],
-}
-
-impl First<'_> {
-    /// The first error of an edge, and the edge.
-    fn fault(&self) -> Option<(u32, Error)> {
-        let id = self.linked.fault?;
-        let segment = &self.segments[self.segments.partition_point(|segment| segment.first <= id) - 1];
-        let chunk = &self.linker.files[segment.file].chunks[segment.chunk];
-        let raw = &chunk.edges[(segment.edges.start + id - segment.first) as usize];
-        let suspect = Suspect { linker: self.linker, in_edges: &self.linked.in_edges, segment, raw, id };
-        Some((id, suspect.error()))
+        Some(match found {
+            Ok(defaults) => (Ok(base(files, paths, env, linked, defaults)), warnings),
+            Err(wrong) => (Err(wrong.error), warnings),
+        })
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Target {
     /// How far the lexer had come.
     pub(super) last: u32,
     pub(super) place: u32,
+    /// How many warnings there were before it.
+    pub(super) warnings: usize,
 }
 
 /// What the statements said.
@@ -288,6 +290,7 @@ impl Walk<'_, '_> {
                 part: part.start as u32..part.end as u32,
                 last: lexer.last() as u32,
                 place,
+                warnings: self.out.warnings.len(),
             });
             raw = lexer.path()?;
         }

@@ -1,17 +1,17 @@
 //! What `default` statements name: it must be a node by then. Does not know what is built.
 
-use super::First;
+use super::first::{First, Wrong};
 use super::lexer::{Lexer, did_you_mean};
 use super::order::Target;
 use crate::error::Error;
 use crate::graph::NodeId;
-use crate::paths::PathTable;
 
 impl First<'_> {
-    /// The nodes of all targets, or the place and the error of the first that is none.
-    pub(super) fn defaults(&self, targets: &[Target]) -> Result<Vec<NodeId>, (u32, Error)> {
-        let node = |target: &Target| self.known(target).ok_or_else(|| (target.place, self.unknown(target)));
-        targets.iter().map(node).collect()
+    /// The nodes of all targets, or the error of the first that is none.
+    pub(super) fn defaults(&self, targets: &[Target]) -> Result<Vec<NodeId>, Wrong> {
+        let wrong =
+            |target: &Target| Wrong { error: self.unknown(target), edge: target.place, warnings: target.warnings };
+        targets.iter().map(|target| self.known(target).ok_or_else(|| wrong(target))).collect()
     }
 
     /// The target's node, if an edge before its place has it.
@@ -20,9 +20,14 @@ impl First<'_> {
         if self.linked.in_edges.get(node.index())?.0 < target.place {
             return Some(node);
         }
-        let edges = self.linked.edges.get(..target.place as usize)?;
+        self.ids_before(target.place).contains(&node).then_some(node)
+    }
+
+    /// What the edges before a place name.
+    fn ids_before(&self, place: u32) -> &[NodeId] {
+        let edges = self.linked.edges.get(..place as usize).unwrap_or_default();
         let end = edges.last().map_or(0, |last| last.first as usize + last.ids());
-        self.linked.ids[..end].contains(&node).then_some(node)
+        &self.linked.ids[..end]
     }
 
     fn unknown(&self, target: &Target) -> Error {
@@ -32,14 +37,12 @@ impl First<'_> {
         let lexer = Lexer::of_part(&file.path, whole, *last as usize..file.end());
         let error =
             lexer.error_about(&whole[part.start as usize..part.end as usize], &[b"unknown target '", path, b"'"]);
-        did_you_mean(error, path, sorted(self.linker.paths))
+        did_you_mean(error, path, self.paths_before(target.place))
     }
-}
 
-/// All paths, in an order that does not depend on who read them first.
-fn sorted(paths: &PathTable) -> Vec<&[u8]> {
-    let ids = (0..paths.len() as u32).map(NodeId);
-    let mut sorted: Vec<&[u8]> = ids.map(|id| paths.path(id)).filter(|path| !path.is_empty()).collect();
-    sorted.sort_unstable();
-    sorted
+    /// Their paths, in the order of the manifests: what is nearest and comes first is meant.
+    fn paths_before(&self, place: u32) -> impl Iterator<Item = &[u8]> {
+        let ids = self.ids_before(place).iter().filter(|id| **id != NodeId::NONE);
+        ids.map(|id| self.linker.paths.path(*id))
+    }
 }

@@ -1,5 +1,8 @@
 //! Tests of the loader: graphs from manifests in memory, and errors.
 
+mod alike;
+mod picture;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -380,6 +383,35 @@ fn words_that_are_nearly_right_are_known() {
     refuse(text, &["input:5: unknown pool name 'lnk'", place].concat());
     let place = "\ndefault lib/a.0\n               ^ near here\ndid you mean 'lib/a.o'?";
     refuse("build lib/a.o: phony\ndefault lib/a.0\n", &["input:2: unknown target 'lib/a.0'", place].concat());
+}
+
+#[test]
+fn what_comes_behind_an_error_is_not_suggested() {
+    let place = "\ndefault ab\n          ^ near here\ndid you mean 'ay'?";
+    let behind = "build ab: phony\nbuild ac: phony\n";
+    let text = ["build ay: phony ax\ndefault ab\n", behind, "nonsense\n", behind].concat();
+    refuse(&text, &["input:2: unknown target 'ab'", place].concat());
+}
+
+#[test]
+fn an_error_comes_with_the_warnings_before_it() {
+    let told = |text: &str| {
+        let mut told = Vec::new();
+        let mut warn = |text: &[u8]| told.push(String::from_utf8_lossy(text).into_owned());
+        let arena = Arena::new();
+        let files = Files::of(&[("input", text)]);
+        let error = load(&arena, &files, b"input", LoadOptions::default(), &mut warn).err().expect("an error");
+        told.push(error.to_string().lines().next().unwrap().to_owned());
+        told.iter().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let old = "ninja_required_version = 0.9\n";
+    let (is_old, is_selfish, is_unknown) = ("ninja executable version", "phony target 'a'", "input:2: unknown target");
+    assert_eq!(told(&["build a: phony a\ndefault b\n", old].concat()), [is_selfish, is_unknown]);
+    assert_eq!(told(&[old, "default b\nbuild a: phony a\n"].concat()), [is_old, is_unknown]);
+    let no_input = "build a: phony a\n  dyndep = b\n";
+    assert_eq!(told(&[old, no_input, old].concat()), [is_old, is_selfish, "input:4: dyndep 'b'"]);
+    let twice = [RULES, "build a: c\nbuild a: phony a\n"].concat();
+    assert_eq!(told(&twice), ["input:5: multiple rules"]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tanto_ninja::error::Error;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::load::{self, LoadOptions};
+use tanto_ninja::load::{self, Grain, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_record::ninja::{NinjaView, Verbosity};
 
@@ -151,8 +151,11 @@ impl Invocation<'_> {
     }
 
     fn load<'t>(&mut self, arena: &'t Arena) -> Step<Graph<'t>> {
-        let options =
-            LoadOptions { phony_cycle_is_error: self.options.phony_cycle_is_error, threads: self.options.threads };
+        let options = LoadOptions {
+            phony_cycle_is_error: self.options.phony_cycle_is_error,
+            threads: self.options.threads,
+            grain: Grain::default(),
+        };
         let view = &mut self.view;
         let mut warn = |text: &[u8]| view.event(Event::Notice { level: Level::Warning, text });
         let manifest = &self.options.manifest;

@@ -1,0 +1,92 @@
+//! However finely the reading is divided, and however many threads there are: the same graph, or the same error.
+
+use std::num::NonZeroUsize;
+
+use tanto_testing::{Random, manifests, seeds};
+
+use super::{Files, picture};
+use crate::graph::Arena;
+use crate::load::{Grain, LoadOptions, load};
+use tanto_sys::threads::Threads;
+
+/// One part a file, one thread, and nothing is read that is not included.
+const PLAIN: Grain = Grain { part: usize::MAX, worth_a_thread: usize::MAX, threads: Some(1), bold: false };
+
+/// All that a load tells: warnings, then the graph or the error.
+fn told(files: &Files, options: LoadOptions) -> String {
+    let arena = Arena::new();
+    let mut told = String::new();
+    let mut warn = |text: &[u8]| told += &format!("warning: {}\n", text.escape_ascii());
+    match load(&arena, files, b"build.ninja", options, &mut warn) {
+        Ok(graph) => told += &picture::of(&graph),
+        Err(error) => told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii()),
+    }
+    told
+}
+
+/// Somebody's choice of how to read.
+fn any(random: &mut Random, phony_cycle_is_error: bool) -> LoadOptions {
+    let longest = *random.pick(&[2, 20, 200, 2000]);
+    let fitting = 1 + random.below(8);
+    let allowed = NonZeroUsize::new(random.below(8)).map_or(Threads::Fitting, Threads::AtMost);
+    let grain = Grain {
+        part: 1 + random.below(longest),
+        worth_a_thread: random.below(2) * random.below(200),
+        threads: Some(fitting),
+        bold: random.chance(80),
+    };
+    LoadOptions { phony_cycle_is_error, threads: allowed, grain }
+}
+
+#[test]
+fn any_number_of_threads_and_parts_tells_the_same() {
+    for seed in seeds(1000) {
+        let mut random = Random::new(seed);
+        let texts = manifests(&mut random);
+        let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
+        let phony_cycle_is_error = random.chance(10);
+        let plain = told(&files, LoadOptions { phony_cycle_is_error, threads: Threads::ONE, grain: PLAIN });
+        for _ in 0..3 {
+            let options = any(&mut random, phony_cycle_is_error);
+            let other = told(&files, options);
+            assert!(other == plain, "seed {seed}, {options:?}\n{}", unlike(&plain, &other, &files));
+        }
+    }
+}
+
+/// The first line that differs, and the manifests.
+fn unlike(plain: &str, other: &str, files: &Files) -> String {
+    let at = plain.lines().zip(other.lines()).position(|(one, other)| one != other);
+    let at = at.unwrap_or(plain.lines().count().min(other.lines().count()));
+    let [plain, other] = [plain, other].map(|text| text.lines().nth(at).unwrap_or("(nothing)"));
+    let text = |(name, text): (&Vec<u8>, &Vec<u8>)| format!("{}:\n{}\n", name.escape_ascii(), text.escape_ascii());
+    let texts: String = files.0.iter().map(text).collect();
+    format!("plain: {plain}\nother: {other}\n{}", texts.replace("\\n", "\n"))
+}
+
+/// Most of what is tested must be sound, and most of the errors different.
+#[test]
+fn the_manifests_are_of_all_kinds() {
+    let mut errors = std::collections::BTreeMap::new();
+    let (mut sound, mut edges, mut warned) = (0, 0, 0);
+    for seed in 0..1000 {
+        let texts = manifests(&mut Random::new(seed));
+        let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
+        let told = told(&files, LoadOptions { threads: Threads::ONE, grain: PLAIN, ..LoadOptions::default() });
+        warned += usize::from(told.contains("warning: "));
+        match told.lines().find_map(|line| line.strip_prefix("error, fatal: ")) {
+            Some(error) => *errors.entry(kind(error)).or_insert(0) += 1,
+            None => sound += 1,
+        }
+        edges += told.lines().filter(|line| line.starts_with("EdgeId")).count();
+    }
+    println!("{sound} sound, {edges} edges, {warned} warned, {errors:#?}");
+    assert!(sound > 300 && edges > 3000 && warned > 50 && errors.len() > 25);
+}
+
+/// An error without the names and places in it.
+fn kind(error: &str) -> String {
+    let first = error.split("\\n").next().unwrap_or(error);
+    let words = first.split([' ', ':']).filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '$'));
+    words.collect::<Vec<_>>().join(" ")
+}
