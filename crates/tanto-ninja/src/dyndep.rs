@@ -25,10 +25,8 @@ pub struct Update {
 /// The edges of each dyndep file, in the order of the manifest.
 pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
     let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
-    for edge in graph.edge_ids() {
-        if let Some(file) = graph.edge(edge).dyndep {
-            users.entry(file).or_default().push(edge);
-        }
+    for (edge, file) in graph.dyndeps() {
+        users.entry(file).or_default().push(edge);
     }
     users
 }

@@ -94,7 +94,25 @@ pub(crate) const HAS_DYNDEP: u16 = 2;
 /// It has bindings of its own, reserved or not.
 pub(crate) const HAS_BINDINGS: u16 = 4;
 
+/// What an edge wants a node for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// It is an input.
+    Input,
+    /// It is to be built as well when the edge is in the plan.
+    Validation,
+}
+
 impl EdgeShape {
+    /// What the id at a place among the edge's is for; None for an output, or behind the last.
+    fn use_of(&self, place: u32) -> Option<Use> {
+        match place {
+            _ if place < self.outs => None,
+            _ if place < self.outs + self.ins => Some(Use::Input),
+            _ => ((place as usize) < self.ids()).then_some(Use::Validation),
+        }
+    }
+
     /// How many ids it has.
     pub(crate) fn ids(&self) -> usize {
         self.outs as usize + self.ins as usize + self.validations as usize
@@ -179,6 +197,26 @@ impl Base {
             dyndep: if shape.flags & HAS_DYNDEP == 0 { None } else { self.dyndep_of(id) },
             names_itself: shape.flags & NAMES_ITSELF != 0,
         }
+    }
+
+    /// Which edges have a node as an input or validation, in their order.
+    pub(crate) fn users(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, Use)> {
+        let places = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
+        places.filter_map(|(place, _)| {
+            let edge = self.edge_with(place as u32)?;
+            let shape = self.edges.get(edge.index());
+            Some((edge, shape.use_of(place as u32 - shape.first)?))
+        })
+    }
+
+    /// The last edge whose ids begin at `place` or before.
+    fn edge_with(&self, place: u32) -> Option<EdgeId> {
+        let (mut low, mut high) = (0, self.edges.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.edges.get(middle).first <= place { low = middle + 1 } else { high = middle }
+        }
+        low.checked_sub(1).map(|edge| EdgeId(edge as u32))
     }
 
     fn dyndep_of(&self, edge: EdgeId) -> Option<NodeId> {

@@ -6,7 +6,6 @@ pub(crate) mod base;
 pub(crate) mod env;
 pub(crate) mod index;
 pub(crate) mod late;
-mod outs;
 
 use std::cell::OnceCell;
 
@@ -16,8 +15,7 @@ use hashbrown::{HashMap, HashSet, HashTable};
 use self::base::Base;
 use crate::log::hash::rapid as hash;
 
-pub use self::base::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
-pub use self::outs::OutEdges;
+pub use self::base::{EdgeId, NodeId, PoolId, RuleId, ScopeId, Use};
 
 /// Text that lives as long as the graph.
 pub type Text<'t> = &'t [u8];
@@ -316,6 +314,17 @@ impl<'t> Known<'t> {
     /// All edges, in the order of the manifest.
     pub fn edges(&self) -> impl Iterator<Item = Edge<'t>> {
         self.edge_ids().map(|id| self.edge(id))
+    }
+
+    /// Which edges have a node as an input or validation, as the manifests say and in their order; an edge that names it
+    /// twice comes twice.
+    pub fn users(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, Use)> {
+        self.base.users(node)
+    }
+
+    /// The edges that have a dyndep file, with it, in the order of the manifest.
+    pub fn dyndeps(&self) -> impl Iterator<Item = (EdgeId, NodeId)> {
+        self.base.dyndep_edges.all().iter().copied().zip(self.base.dyndep_files.all().iter().copied())
     }
 
     /// How many edges of a pool may run at once; 0 for any number.

@@ -2,27 +2,23 @@
 
 use super::dyndeps::Dyndeps;
 use super::{Context, Outcome, Stop};
-use crate::graph::{EdgeId, Graph, NodeId, OutEdges};
+use crate::graph::{EdgeId, Graph, NodeId, Use};
 use crate::targets::itself;
 
-/// Who uses a node: as the manifest has it, then what dyndep files added since, in that order.
+/// What dyndep files added to the users of nodes.
 struct Users {
-    inputs: OutEdges,
-    validations: OutEdges,
     added: Vec<(NodeId, EdgeId)>,
     dyndeps: Dyndeps,
 }
 
 impl Users {
     fn new(graph: &Graph<'_>) -> Self {
-        let inputs = OutEdges::new(graph, |edge| edge.ins);
-        let validations = OutEdges::new(graph, |edge| edge.validations);
-        Users { inputs, validations, added: Vec::new(), dyndeps: Dyndeps::new(graph) }
+        Users { added: Vec::new(), dyndeps: Dyndeps::new(graph) }
     }
 
-    /// The edges that have `node` as an input.
+    /// The edges that have `node` as an input: as the manifest has it, then what dyndep files added since.
     fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
-        let mut users = self.inputs.of(node).to_vec();
+        let mut users = using(graph, node, Use::Input);
         if let Some(edge) = graph.in_edge(node).filter(|edge| itself(&graph.edge(*edge)) == Some(&node)) {
             users.push(edge);
             users.sort_unstable();
@@ -87,11 +83,15 @@ fn made_with_it(context: &mut Context<'_, '_>, users: &Users, node: NodeId) -> R
     for edge in users.of(context.graph, node) {
         outputs(context, edge)?;
     }
-    let validated = users.validations.of(node);
+    let validated = using(context.graph, node, Use::Validation);
     if !validated.is_empty() {
         context.out.write_all(b"  validation for:\n")?;
     }
     validated.iter().try_for_each(|edge| outputs(context, *edge))
+}
+
+fn using(graph: &Graph<'_>, node: NodeId, wanted: Use) -> Vec<EdgeId> {
+    graph.users(node).filter(|(_, found)| *found == wanted).map(|(edge, _)| edge).collect()
 }
 
 fn outputs(context: &mut Context<'_, '_>, edge: EdgeId) -> Result<(), Stop> {
