@@ -3,7 +3,7 @@
 
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::{Edge, Graph, NodeId};
+use crate::graph::{Edge, EdgeId, Graph, Known, NodeId, Set};
 use crate::log::DepsLog;
 use crate::spell;
 
@@ -41,6 +41,22 @@ pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) ->
         return default_nodes(graph);
     }
     args.iter().map(|arg| collect_target(graph, hints, arg)).collect()
+}
+
+/// Is there a command among all that these nodes need, or a dyndep file, which may add one? If not, no log says anything
+/// about them.
+pub fn need_commands(graph: &Known<'_>, nodes: &[NodeId]) -> bool {
+    let mut seen: Set<EdgeId> = Set::default();
+    let mut nodes = nodes.to_vec();
+    while let Some(node) = nodes.pop() {
+        let Some(edge) = graph.in_edge(node).filter(|edge| seen.insert(*edge)) else { continue };
+        let edge = graph.edge(edge);
+        if !edge.is_phony() || edge.dyndep.is_some() {
+            return true;
+        }
+        nodes.extend(edge.ins.iter().chain(edge.validations));
+    }
+    false
 }
 
 /// What is built where no target is named: the `default` statements' or else the roots.

@@ -11,10 +11,10 @@ use crate::graph::{Known, NodeId};
 use tanto_sys::threads::Threads;
 
 use super::entries::{Entries, Index};
-use super::file::{Locked, LogFile, prefixed, torn};
+use super::file::{Locked, LogFile, beginning, prefixed, torn};
 use super::hash;
 use super::image::Content;
-use super::line::{Entry, Header, NEWEST, OLDEST};
+use super::line::{Entry, Header, NEWEST, OLDEST, read_header};
 use super::parts::BuildParts;
 use super::pieces::Shares;
 use super::seal::Seal;
@@ -41,6 +41,11 @@ impl BuildLog {
     /// An empty log without a file.
     pub fn in_memory(version: u32) -> Self {
         BuildLog { entries: Entries::new(version, 0), file: None, status: Status::Missing, writes: false }
+    }
+
+    /// Is there no log at `path`, or one of a version that is read? Looks at its beginning alone.
+    pub fn begins_well(path: &[u8]) -> bool {
+        beginning(path).is_some_and(|text| text.is_empty() || read_header(&text).0 == Header::Known)
     }
 
     /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,

@@ -7,11 +7,11 @@ use crate::disk::Mtime;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Known, NodeId};
 
-use super::file::{Locked, LogFile, prefixed, torn};
+use super::file::{Locked, LogFile, beginning, prefixed, torn};
 use super::image::Content;
 use super::parts::DepsParts;
 use super::pieces::Shares;
-use super::record::Verdict;
+use super::record::{Verdict, judge_header};
 use super::records::{Draft, Index, Records, TooLong};
 use super::seal::Seal;
 
@@ -41,6 +41,11 @@ impl DepsLog {
     /// An empty log without a file.
     pub fn in_memory() -> Self {
         DepsLog { records: Records::default(), file: None, status: Status::Missing, writes: false }
+    }
+
+    /// Is there no log at `path`, or one of the version that is read? Looks at its beginning alone.
+    pub fn begins_well(path: &[u8]) -> bool {
+        beginning(path).is_some_and(|bytes| bytes.is_empty() || judge_header(&bytes) == Verdict::Sound)
     }
 
     /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.

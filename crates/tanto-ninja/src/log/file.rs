@@ -26,6 +26,17 @@ const LIMIT: u64 = 8 << 30;
 /// larger, middling logs are copied, most of which nobody looks at twice.
 pub(super) const WORTH_MAPPING: u64 = 1 << 20;
 
+/// The first bytes of a log, more than its header; empty if there is no log. None if that cannot be told.
+pub(super) fn beginning(path: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match File::open(Path::new(OsStr::from_bytes(path))) {
+        Ok(file) => file.take(64).read_to_end(&mut bytes).ok()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(_) => return None,
+    };
+    Some(bytes)
+}
+
 /// The file of a log, and where it is.
 pub(super) struct LogFile {
     path: PathBuf,

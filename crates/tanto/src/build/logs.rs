@@ -2,10 +2,12 @@
 //! in them.
 
 use tanto_ninja::builddir;
+use tanto_ninja::canon::canonical;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::targets::{Hints, collect_targets, need_commands};
 
 use super::{Invocation, Step};
 use tanto_exec::event::{Event, Level, View};
@@ -19,6 +21,31 @@ pub struct Logs {
 }
 
 impl Invocation<'_> {
+    /// The logs, if the build may have a use for them; else logs without files, which stay empty. ninja reads its logs
+    /// whatever it builds: of what it would find there, we look for the warnings about the versions alone.
+    pub(super) fn load_wanted_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
+        if self.wants_logs(graph, builddir) {
+            return self.load_logs(graph, builddir);
+        }
+        Ok(Logs { build: BuildLog::in_memory(self.options.log_version), deps: DepsLog::in_memory() })
+    }
+
+    fn wants_logs(&self, graph: &Graph<'_>, builddir: &[u8]) -> bool {
+        let begin_well = || {
+            BuildLog::begins_well(&builddir::join(builddir, ".ninja_log"))
+                && DepsLog::begins_well(&builddir::join(builddir, ".ninja_deps"))
+        };
+        // `source^` may be one that only the deps log knows.
+        let asks_log = self.options.targets.iter().any(|target| target.ends_with(b"^"));
+        if self.options.tool.is_some() || self.options.debug.explain || asks_log || !begin_well() {
+            return true;
+        }
+        let hints = Hints { builddir, deps_log: None };
+        let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
+        nodes.extend(graph.lookup(&canonical(&self.options.manifest)));
+        need_commands(graph, &nodes)
+    }
+
     /// Reads both logs; writes nothing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");

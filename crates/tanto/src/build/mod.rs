@@ -119,7 +119,7 @@ impl Invocation<'_> {
                 return Ok(Round::AgainAfterWait);
             }
         }
-        let mut logs = self.load_logs(&mut graph, builddir)?;
+        let mut logs = self.load_wanted_logs(&mut graph, builddir)?;
         if let Some(round) = self.tool_after_logs(&mut graph, &logs)? {
             return Ok(round);
         }
