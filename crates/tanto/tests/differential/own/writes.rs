@@ -42,6 +42,21 @@ fn answers_write_nothing_though_much_is_to_do() {
 }
 
 #[test]
+fn groups_alone_leave_the_logs_alone() {
+    alone(|side| {
+        start(side);
+        side.write("build.ninja", format!("{TEXT}build all: phony b\nbuild none: phony in\n").as_bytes(), None);
+        good(side, "all");
+        harm_logs(side);
+        let harmed = Tree::raw(&side.root);
+        idle(side, "none");
+        assert_eq!(Tree::raw(&side.root), harmed);
+        idle(side, "all");
+        assert!(log(side).records.len() < 10, "a build with commands writes the log anew");
+    });
+}
+
+#[test]
 fn a_tool_with_nothing_to_write_makes_no_directory() {
     alone(|side| {
         start(side);
