@@ -141,7 +141,7 @@ impl Entries {
             Some(at) => Some(at).filter(|&at| at != 0),
             None => self.side.find(graph.path(output), |at| output_at(&self.text, at)),
         };
-        line::entry(line_at(&self.text, at?))
+        line::entry(self.text.rest(at? as usize))
     }
 
     /// The same, by path.
@@ -159,7 +159,7 @@ impl Entries {
         let lines = self.text.parts().into_iter().flat_map(lines).skip(1);
         lines.filter_map(line::output).filter_map(move |output| {
             let last = self.find(graph, output)?;
-            let entry = line::entry(line_at(&self.text, last))?;
+            let entry = line::entry(self.text.rest(last as usize))?;
             seen.insert(last).then_some((output, entry))
         })
     }
@@ -245,7 +245,7 @@ fn find_lines(text: &[u8], piece: Range<usize>, known: usize, graph: &Known<'_>)
         start => memchr::memchr(b'\n', &text[start - 1..piece.end]).map_or(piece.end, |end| start + end),
     };
     while at < piece.end {
-        let line = line_in(&text[at..]);
+        let line = line::first(&text[at..]);
         if let Some(output) = line::output(line) {
             outputs.push(output);
             places.push((at - piece.start) as u32);
@@ -267,19 +267,10 @@ fn lines(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The line at the start of `text`, without its end.
-fn line_in(text: &[u8]) -> &[u8] {
-    &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())]
-}
-
-fn line_at(text: &Image, at: u64) -> &[u8] {
-    let text = text.rest(at as usize);
-    line_in(&text[..text.len().min(line::TOO_LONG)])
-}
-
 /// The output of a line that has one, unless the file was changed since.
 fn output_at(text: &Image, at: u64) -> &[u8] {
-    line::output(line_at(text, at)).unwrap_or_default()
+    let text = text.rest(at as usize);
+    line::output(line::first(&text[..text.len().min(line::TOO_LONG)])).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //!
 //! START and END are milliseconds since that build began, MTIME is nanoseconds since 1970, HASH is hexadecimal.
 
+mod usual;
+
 use std::io::Write;
 
 use crate::disk::Mtime;
@@ -71,8 +73,21 @@ pub(super) fn output(line: &[u8]) -> Option<&[u8]> {
     Some(split(line)?[3])
 }
 
-/// What a line says.
-pub(super) fn entry(line: &[u8]) -> Option<Entry> {
+/// The line at the start of `text`, without its end.
+#[inline]
+pub(super) fn first(text: &[u8]) -> &[u8] {
+    &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())]
+}
+
+/// What the line at the start of `text` says.
+#[inline]
+pub(super) fn entry(text: &[u8]) -> Option<Entry> {
+    let text = &text[..text.len().min(TOO_LONG)];
+    usual::entry(text).or_else(|| any_entry(first(text)))
+}
+
+/// What any line says.
+fn any_entry(line: &[u8]) -> Option<Entry> {
     let [start, end, mtime, _, hash] = split(line)?;
     // As C's `int` holds a number too large for it.
     let (start_ms, end_ms) = (decimal(start) as i32, decimal(end) as i32);
@@ -100,11 +115,20 @@ fn split(line: &[u8]) -> Option<[&[u8]; 5]> {
 /// The number at the start of `text`, as `strtoll` reads it: 0 if there is none, the nearest one if it is too large.
 fn decimal(text: &[u8]) -> i64 {
     let (negative, digits) = sign(text);
-    let digits = digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|&digit| digit < 10).map(i64::from);
-    if negative {
-        digits.fold(0, |n: i64, digit| n.saturating_mul(10).saturating_sub(digit))
-    } else {
-        digits.fold(0, |n: i64, digit| n.saturating_mul(10).saturating_add(digit))
+    let digits = digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|&digit| digit < 10).map(u64::from);
+    let (mut number, mut length) = (0_u64, 0);
+    for digit in digits {
+        number = number.wrapping_mul(10).wrapping_add(digit);
+        // Zeros in front are no digits that could be too many.
+        length += usize::from(number != 0);
+    }
+    // So many fit any number of 64 bits, with a sign or without.
+    let number = if length <= 19 { number } else { u64::MAX };
+    match (i64::try_from(number), negative) {
+        (Ok(number), true) => -number,
+        (Ok(number), false) => number,
+        (Err(_), true) => i64::MIN,
+        (Err(_), false) => i64::MAX,
     }
 }
 
@@ -115,13 +139,14 @@ fn hexadecimal(text: &[u8]) -> u64 {
         [b'0', b'x' | b'X', digits @ ..] if digits.first().is_some_and(u8::is_ascii_hexdigit) => digits,
         digits => digits,
     };
-    let mut digits = digits.iter().map_while(|&byte| (byte as char).to_digit(16));
-    let number = digits.try_fold(0u64, |n, digit| n.checked_mul(16)?.checked_add(digit.into()));
-    match number {
-        Some(number) if negative => number.wrapping_neg(),
-        Some(number) => number,
-        None => u64::MAX,
+    let mut number = 0_u64;
+    for digit in digits.iter().map_while(|&byte| (byte as char).to_digit(16)) {
+        if number >> 60 != 0 {
+            return u64::MAX;
+        }
+        number = number << 4 | u64::from(digit);
     }
+    if negative { number.wrapping_neg() } else { number }
 }
 
 /// Skips white space and a sign; true for a minus.
@@ -160,6 +185,16 @@ mod tests {
             (b"99999999999999999999", i64::MAX),
             (b"-99999999999999999999", i64::MIN),
             (b"-9223372036854775808", i64::MIN),
+            (b"-9223372036854775807", -i64::MAX),
+            (b"9223372036854775807", i64::MAX),
+            (b"9223372036854775808", i64::MAX),
+            (b"18446744073709551617", i64::MAX),
+            (b"00000000000000000000012", 12),
+            (b"-100000000000000000000000000000000000000000000", i64::MIN),
+            (
+                b"6553600000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000",
+                i64::MAX,
+            ),
         ];
         for (text, number) in cases {
             assert_eq!(decimal(text), *number, "{text:?}");
@@ -171,6 +206,8 @@ mod tests {
             (b"\t2\r", 2),
             (b"-1", u64::MAX),
             (b"10000000000000000", u64::MAX),
+            (b"fedcba9876543210", 0xfedc_ba98_7654_3210),
+            (b"-00000000000000000000000000ff", 0_u64.wrapping_sub(0xff)),
             (b"", 0),
         ];
         for (text, number) in cases {
