@@ -6,6 +6,7 @@
 mod ahead;
 mod bits;
 mod cone;
+mod depfiles;
 mod discovered;
 mod headers;
 mod measure;
@@ -41,6 +42,8 @@ pub struct Scan<'a, 't> {
     pub look_ahead: LookAhead,
     /// What the look ahead has asked for.
     ahead: Vec<NodeId>,
+    /// Edges whose depfiles it has read.
+    read_ahead: Vec<EdgeId>,
     files: Files,
     edges: Edges<'t>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
@@ -77,6 +80,7 @@ impl<'a, 't> Scan<'a, 't> {
             explanations,
             look_ahead: LookAhead::default(),
             ahead: Vec::new(),
+            read_ahead: Vec::new(),
             files,
             edges,
             dyndep_users: None,
@@ -86,6 +90,7 @@ impl<'a, 't> Scan<'a, 't> {
     /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
     pub fn reset(&mut self) {
         self.ahead.clear();
+        self.read_ahead.clear();
         self.files = Files::new(self.graph.node_count());
         self.edges = Edges::new(self.graph.edge_count());
     }

@@ -10,6 +10,7 @@ use crate::log::{BuildLog, DepsLog};
 
 use super::Scan;
 use super::cone::{Cone, More};
+use super::depfiles::read_ahead;
 use super::headers::{Found, Headers, Lookup};
 use super::measure::Facts;
 use super::state::{Edges, Files};
@@ -51,8 +52,17 @@ impl Scan<'_, '_> {
             return;
         }
         let Scan { graph, disk, log, deps_log, files, edges, .. } = self;
+        let outlook = loop {
+            let outlook = Outlook::new(graph, deps_log, files, edges, targets, threads);
+            let unread = outlook.headers.unread(&outlook.cone);
+            if unread.is_empty() {
+                break outlook;
+            }
+            read_ahead(graph, &**disk, edges, &unread, threads);
+            files.cover(graph.node_count());
+            self.read_ahead.extend(unread);
+        };
         let graph: &Known<'_> = graph;
-        let outlook = Outlook::new(graph, deps_log, files, edges, targets, threads);
         let nodes = outlook.unknown(files);
         if nodes.len() < least {
             return;
@@ -80,6 +90,9 @@ impl Scan<'_, '_> {
         for node in self.ahead.drain(..) {
             self.files.forget_ahead(node);
         }
+        for edge in self.read_ahead.drain(..) {
+            self.edges.forget_read_ahead(edge);
+        }
     }
 }
 
@@ -98,7 +111,7 @@ impl<'s, 't> Outlook<'s, 't> {
         graph: &'s Known<'t>,
         deps_log: &'s DepsLog,
         files: &Files,
-        edges: &Edges<'_>,
+        edges: &Edges<'s>,
         targets: &[NodeId],
         threads: Threads,
     ) -> Self {
@@ -147,8 +160,10 @@ impl<'s, 't> Outlook<'s, 't> {
             edge.outs.iter().for_each(|&out| files.see(out));
             if verdict.any_void {
                 edge.ins.iter().for_each(|&input| files.see(input));
-                if let Found::Logged(deps) = self.headers.found[place] {
-                    deps.ins().for_each(|input| files.see(input));
+                match self.headers.found[place] {
+                    Found::Logged(deps) => deps.ins().for_each(|input| files.see(input)),
+                    Found::Listed(ins) => ins.iter().for_each(|&input| files.see(input)),
+                    Found::None | Found::Unknown | Found::Unread => {}
                 }
             }
         }

@@ -124,7 +124,7 @@ impl<'s, 't: 's> Visit<'s, 't> {
             }
         }
         let edge = self.graph.edge(id);
-        let more = self.more.get(&id).map_or(&[][..], Vec::as_slice);
+        let more = self.more.get(&id).map_or(self.known.deps(id), Vec::as_slice);
         self.stack.push(Frame { edge: id, rest: edge.ins, more });
         self.cone.is_odd |= edge.dyndep.is_some_and(|file| self.graph.dyndep_pending(file));
     }

@@ -17,14 +17,22 @@ use super::state::Edges;
 /// What is known of an edge's discovered inputs.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Found<'l> {
-    /// A depfile is to be read, a record is missing, or something is wrong: only the walk can tell.
+    /// A record is missing, or something is wrong: only the walk can tell.
     #[default]
     Unknown,
     /// It has none.
     None,
+    /// By a depfile that was not read yet.
+    Unread,
+    /// By a depfile that was.
+    Listed(&'l [NodeId]),
     /// By the deps log.
     Logged(Deps<'l>),
 }
+
+/// For so many edges another thread is started. Smaller, its start costs more than it saves; larger, middling builds
+/// are judged by one.
+pub(super) const WORTH_A_THREAD: usize = 512;
 
 /// Of a file, by its number in the deps log: some edge reads it, and none makes it.
 const READ: u8 = 1;
@@ -44,7 +52,7 @@ pub(super) struct Headers<'l> {
 /// What is needed to look them up.
 pub(super) struct Lookup<'s, 't, 'l> {
     pub(super) graph: &'s Known<'t>,
-    pub(super) known: &'s Edges<'t>,
+    pub(super) known: &'s Edges<'l>,
     pub(super) cone: &'s Cone,
     pub(super) log: &'l DepsLog,
 }
@@ -54,7 +62,7 @@ impl<'l> Lookup<'_, '_, 'l> {
     pub(super) fn all(&self, threads: Threads) -> Headers<'l> {
         let mut headers = Headers { found: Vec::new(), marks: OnceLock::new(), late: Vec::new() };
         let late = Mutex::new(Vec::new());
-        headers.found = answers(threads, self.cone.edges.len(), |place| {
+        headers.found = answers(threads, WORTH_A_THREAD, self.cone.edges.len(), |place| {
             let edge = self.cone.edges[place];
             let found = self.found(edge).unwrap_or_default();
             if let Found::Logged(deps) = found {
@@ -77,7 +85,16 @@ impl<'l> Lookup<'_, '_, 'l> {
             let deps = self.log.deps(edge.outs[0]).filter(|_| !edge.is_phony());
             return Ok(deps.map_or(Found::Unknown, Found::Logged));
         }
-        Ok(if self.graph.flag(id, b"depfile")? { Found::Unknown } else { Found::None })
+        if !self.graph.flag(id, b"depfile")? {
+            return Ok(Found::None);
+        }
+        // What else an edge with a dyndep file reads is known only after that.
+        let is_odd = edge.is_phony() || edge.dyndep.is_some();
+        Ok(match self.known.read_ahead(id) {
+            Some(ins) => Found::Listed(ins),
+            None if is_odd || self.known.is_unreadable(id) => Found::Unknown,
+            None => Found::Unread,
+        })
     }
 
     /// Marks the files, and says which of them are made too late.
@@ -111,6 +128,12 @@ fn are_plain(marks: &[AtomicU8], deps: Deps<'_>) -> bool {
 }
 
 impl Headers<'_> {
+    /// Edges whose depfiles are to be read.
+    pub(super) fn unread(&self, cone: &Cone) -> Vec<EdgeId> {
+        let unread = self.found.iter().zip(&cone.edges).filter(|(found, _)| matches!(found, Found::Unread));
+        unread.map(|(_, &edge)| edge).collect()
+    }
+
     fn marks(&self) -> &[AtomicU8] {
         self.marks.get().map_or(&[], Vec::as_slice)
     }

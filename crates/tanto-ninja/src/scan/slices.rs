@@ -3,16 +3,11 @@
 use tanto_sys::cpu;
 use tanto_sys::threads::{Threads, each};
 
-/// What a thread takes at a time: at most so much, so that all end together.
-const PIECE: usize = 512;
-
-/// For so many answers another thread is started. Smaller, its start costs more than it saves; larger, middling work is
-/// done by one.
-const WORTH_A_THREAD: usize = 512;
-
-/// The answers to `0..count`, in this order.
+/// The answers to `0..count`, in this order. For each `worth` of them another thread is started; that many at most a
+/// thread takes at a time.
 pub(super) fn answers<A: Default + Clone + Send>(
     threads: Threads,
+    worth: usize,
     count: usize,
     work: impl Fn(usize) -> A + Sync,
 ) -> Vec<A> {
@@ -20,8 +15,8 @@ pub(super) fn answers<A: Default + Clone + Send>(
         Threads::Fitting => cpu::count(),
         Threads::AtMost(most) => most.get(),
     };
-    let crew = crew.min(count / WORTH_A_THREAD).max(1);
-    let piece = (count / crew).clamp(1, PIECE);
+    let crew = crew.min(count / worth).max(1);
+    let piece = (count / crew).clamp(1, worth);
     let mut answers = vec![A::default(); count];
     let pieces: Vec<_> = answers.chunks_mut(piece).enumerate().collect();
     each(crew, pieces, |(number, answers)| {
@@ -46,7 +41,9 @@ mod tests {
     fn answers_come_in_order() {
         for count in [0, 1, 511, 512, 513, 10_000] {
             for threads in [Threads::ONE, at_most(3), at_most(40), Threads::Fitting] {
-                assert!(answers(threads, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2)));
+                assert!(
+                    answers(threads, 512, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2))
+                );
             }
         }
     }
@@ -55,7 +52,7 @@ mod tests {
     fn as_many_threads_as_are_worth_while_work_at_once() {
         for (threads, count, expected) in [(2, 1023, 1), (2, 1024, 2), (3, 4000, 3), (9, 2048, 4)] {
             let seen = Mutex::new(HashSet::new());
-            answers(at_most(threads), count, |_| {
+            answers(at_most(threads), 512, count, |_| {
                 let mut come = seen.lock().unwrap();
                 come.insert(thread::current().id());
                 while come.len() < expected {

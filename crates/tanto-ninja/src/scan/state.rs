@@ -102,6 +102,7 @@ const READY: u8 = 4;
 const OPENED: u8 = 8;
 const DEPS_MISSING: u8 = 16;
 const SAME_COMMAND: u8 = 32;
+const UNREADABLE: u8 = 64;
 
 /// How far a walk has come with an edge.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -191,7 +192,38 @@ impl<'t> Edges<'t> {
 
     /// The edge and all below it are clean: no walk needs to come here.
     pub(super) fn pass_by(&mut self, edge: EdgeId) {
-        self.marks[edge.index()] = DONE | READY;
+        self.set_mark(edge, Mark::Done);
+        self.set_outputs_ready(edge, true);
+    }
+
+    /// A depfile was read before the walk: what it names, or that it is left to the walk.
+    pub(super) fn set_read_ahead(&mut self, edge: EdgeId, ins: Option<&'t [NodeId]>) {
+        match ins {
+            None => self.set(edge, UNREADABLE, true),
+            Some(ins) => {
+                self.set_opened(edge);
+                self.set_deps(edge, ins);
+            }
+        }
+    }
+
+    /// What the edge's depfile names, if it was read.
+    pub(super) fn read_ahead(&self, edge: EdgeId) -> Option<&'t [NodeId]> {
+        self.is_opened(edge).then(|| self.deps(edge))
+    }
+
+    /// It was tried to read its depfile before the walk.
+    pub(super) fn is_unreadable(&self, edge: EdgeId) -> bool {
+        self.has(edge, UNREADABLE)
+    }
+
+    /// Forgets what was read, if the walk has not come to the edge.
+    pub(super) fn forget_read_ahead(&mut self, edge: EdgeId) {
+        self.set(edge, UNREADABLE, false);
+        if self.mark(edge) == Mark::Unvisited {
+            self.set(edge, OPENED, false);
+            self.deps_at[edge.index()] = 0;
+        }
     }
 
     /// Inputs found by a depfile or the deps log.

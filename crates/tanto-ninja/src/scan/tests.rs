@@ -17,11 +17,15 @@ rule cc
   deps = gcc
 rule link
   command = link $in
+rule old
+  command = old $in
+  depfile = $out.d
 build made.h: link h.in
 build a.o: cc a.c
 build b.o: cc b.c || made.h
+build c.o: old c.c
 build group: phony a.o b.o || s
-build out: link group
+build out: link group c.o
 build last: link out
 ";
 
@@ -29,7 +33,8 @@ build last: link out
 fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
     let mut disk = VirtualDisk::new();
     disk.put("build.ninja", MANIFEST);
-    ["h.in", "a.c", "b.c", "s", "h"].iter().for_each(|source| disk.put(source, ""));
+    ["h.in", "a.c", "b.c", "c.c", "s", "h", "h2"].iter().for_each(|source| disk.put(source, ""));
+    disk.put("c.o.d", "c.o: c.c h2 ./made.h");
     disk.tick();
     let arena = Arena::new();
     let mut graph = load::load(&arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
@@ -66,15 +71,26 @@ fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
 
 #[test]
 fn what_is_clean_is_passed_by() {
-    assert_eq!(passed(|_| {}), "made.h a.o b.o group out last ");
+    assert_eq!(passed(|_| {}), "made.h a.o b.o c.o group out last ");
 }
 
 #[test]
 fn what_is_above_a_change_is_not() {
-    assert_eq!(passed(|disk| disk.touch("out")), "made.h a.o b.o group out ");
-    assert_eq!(passed(|disk| disk.touch("a.c")), "made.h b.o ");
-    assert_eq!(passed(|disk| disk.touch("h")), "made.h b.o ");
+    assert_eq!(passed(|disk| disk.touch("out")), "made.h a.o b.o c.o group out ");
+    assert_eq!(passed(|disk| disk.touch("a.c")), "made.h b.o c.o ");
+    assert_eq!(passed(|disk| disk.touch("h")), "made.h b.o c.o ");
+    assert_eq!(passed(|disk| disk.touch("h2")), "made.h a.o b.o group ");
     assert_eq!(passed(|disk| disk.touch("h.in")), "a.o ");
-    assert_eq!(passed(|disk| disk.delete("s")), "made.h a.o b.o ");
-    assert_eq!(passed(|disk| disk.delete("b.o")), "made.h a.o ");
+    assert_eq!(passed(|disk| disk.delete("s")), "made.h a.o b.o c.o ");
+    assert_eq!(passed(|disk| disk.delete("b.o")), "made.h a.o c.o ");
+}
+
+#[test]
+fn a_depfile_that_cannot_be_used_is_left_to_the_walk() {
+    let others = "made.h a.o b.o group ";
+    assert_eq!(passed(|disk| disk.delete("c.o.d")), others);
+    assert_eq!(passed(|disk| disk.put("c.o.d", "")), others);
+    assert_eq!(passed(|disk| disk.put("c.o.d", "c.o c.c")), others);
+    assert_eq!(passed(|disk| disk.put("c.o.d", "a.o: c.c")), others);
+    assert_eq!(passed(|disk| disk.put("c.o.d", "c.o a.o: c.c")), others);
 }

@@ -12,7 +12,7 @@ use crate::log::Deps;
 
 use super::bits::Bits;
 use super::cone::Cone;
-use super::headers::{Found, Headers};
+use super::headers::{Found, Headers, WORTH_A_THREAD};
 use super::measure::{Facts, NO_INPUT};
 use super::slices::answers;
 use super::state::Files;
@@ -61,10 +61,11 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
     /// Judges all edges.
     pub(super) fn verdict(&self, nodes: &[NodeId], threads: Threads) -> Verdict {
         let count = self.cone.edges.len();
-        let mut good = answers(threads, count, |place| self.is_good(place).unwrap_or(false));
+        let mut good = answers(threads, WORTH_A_THREAD, count, |place| self.is_good(place).unwrap_or(false));
         let mut clean = self.settle(&mut good, nodes);
-        let same_command =
-            answers(threads, count, |place| clean[place] && self.is_same_command(place).unwrap_or(false));
+        let same_command = answers(threads, WORTH_A_THREAD, count, |place| {
+            clean[place] && self.is_same_command(place).unwrap_or(false)
+        });
         if same_command.iter().zip(&clean).any(|(same, clean)| !same && *clean) {
             good.iter_mut().zip(&same_command).zip(&clean).for_each(|((good, same), clean)| *good &= same | !clean);
             clean = self.settle(&mut good, nodes);
@@ -76,23 +77,24 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
     fn is_good(&self, place: usize) -> Result<bool> {
         let id = self.cone.edges[place];
         let edge = self.facts.graph.edge(id);
-        let deps = match self.headers.found[place] {
-            Found::Unknown => return Ok(false),
-            Found::None => None,
-            Found::Logged(deps) => Some(deps),
+        let (deps, listed) = match self.headers.found[place] {
+            Found::Unknown | Found::Unread => return Ok(false),
+            Found::None => (None, &[][..]),
+            Found::Listed(ins) => (None, ins),
+            Found::Logged(deps) => (Some(deps), &[][..]),
         };
         if deps.is_some_and(|deps| self.facts.files.mtime(edge.outs[0]) > deps.mtime) {
             self.any_void.store(true, Ordering::Relaxed);
             return Ok(false);
         }
-        if edge.ins.iter().any(|&input| self.is_missing(input)) {
+        if edge.ins.iter().chain(listed).any(|&input| self.is_missing(input)) {
             return Ok(false);
         }
         if edge.is_phony() {
             let files = self.facts.files;
             return Ok(edge.outs.iter().all(|&out| files.exists(out) || (files.is_known(out) && !edge.ins.is_empty())));
         }
-        let newest = newest_of(self.facts.files, edge.dirtying_ins());
+        let newest = newest_of(self.facts.files, edge.dirtying_ins()).max(newest_of(self.facts.files, listed));
         self.are_outputs_good(id, newest, deps)
     }
 
@@ -147,10 +149,15 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
             let edge = graph.edge(edge);
             let is_soiled = |node: NodeId| soiled.has(node.index());
             *clean = *clean && !edge.ins.iter().any(|&input| is_soiled(input));
-            if let (true, Found::Logged(deps)) = (*clean, found) {
-                let mut made = deps.numbers().filter(|&number| self.headers.is_made(number));
-                *clean = !made.any(|number| is_soiled(nodes[number as usize]));
-            }
+            *clean = *clean
+                && match found {
+                    Found::Logged(deps) => {
+                        let mut made = deps.numbers().filter(|&number| self.headers.is_made(number));
+                        !made.any(|number| is_soiled(nodes[number as usize]))
+                    }
+                    Found::Listed(ins) => !ins.iter().any(|&input| is_soiled(input)),
+                    Found::None | Found::Unknown | Found::Unread => true,
+                };
             if !*clean {
                 edge.outs.iter().for_each(|out| soiled.add(out.index()));
             }

@@ -178,6 +178,11 @@ fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[LookAhead]
             assert_eq!(*one, all[0], "round {round}, targets {targets}, {look_ahead:?}\n{}", manifest.tagged());
         }
         change(random, &mut manifest, &mut worlds);
+        if random.chance(30) {
+            let targets = [random.pick(&manifest.targets).as_str(), "all"];
+            let all: Vec<String> = worlds.iter_mut().map(|world| world.look_twice(targets)).collect();
+            assert!(all.iter().all(|one| *one == all[0]), "round {round}, {targets:?}, {all:?}\n{}", manifest.tagged());
+        }
     }
 }
 

@@ -132,6 +132,23 @@ impl World {
         self.deps_log.deps(output).map_or(0, |deps| deps.ins().len())
     }
 
+    /// What is known after two walks, one after the other, as of the manifest and then of what is wanted.
+    pub fn look_twice(&mut self, targets: [&str; 2]) -> String {
+        let nodes = targets.map(|target| self.graph.lookup(target.as_bytes()).expect("a target of the manifest"));
+        let explanations = Explanations::new(true);
+        let mut scan = Scan::new(&mut self.graph, &mut self.disk, &mut self.log, &mut self.deps_log, explanations);
+        scan.look_ahead = self.look_ahead;
+        for node in nodes {
+            scan.look_ahead(&[node]);
+            let walked = scan.recompute(node);
+            scan.end_look_ahead();
+            if let Err(error) = walked {
+                return error.to_string();
+            }
+        }
+        known(&scan)
+    }
+
     /// Builds targets; an error is one that comes before anything is run.
     pub fn try_build(&mut self, targets: &str) -> Result<Built, String> {
         let mut disk = self.disk.clone();
