@@ -199,7 +199,9 @@ impl Records {
     }
 
     fn id(&self, node: NodeId) -> u32 {
-        self.ids.get(node.index()).unwrap_or(NO_ID)
+        let id = self.ids.get(node.index()).unwrap_or(NO_ID);
+        // What was kept may be damaged.
+        if self.nodes.get(id as usize) == Some(node) { id } else { NO_ID }
     }
 
     /// Gives the node the next id.

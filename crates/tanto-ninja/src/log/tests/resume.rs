@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 
 use tanto_sys::threads::Threads;
 
@@ -145,10 +146,9 @@ fn meddle<L: Log>(space: &Space, log: &L, random: &mut Seeded) -> bool {
             space.bytes().is_some_and(|now| now.starts_with(&bytes))
         }
         _ => {
-            let (mut bytes, back) = (bytes.clone(), random.below(bytes.len().min(4096)));
-            let at = bytes.len() - 1 - back;
-            bytes[at] ^= 1;
-            space.write(&bytes);
+            let at = bytes.len() - 1 - random.below(bytes.len().min(4096));
+            let file = OpenOptions::new().write(true).open(space.0.at("log")).expect("open");
+            file.write_all_at(&[bytes[at] ^ 1], at as u64).expect("write");
             false
         }
     }
@@ -156,7 +156,7 @@ fn meddle<L: Log>(space: &Space, log: &L, random: &mut Seeded) -> bool {
 
 fn goes_on_as_if_loaded<L: Log>() {
     let mut resumed = [0, 0];
-    for seed in 0..300 {
+    for seed in 0..200 {
         let mut random = Seeded(seed);
         let space = Space::new();
         let mut graph = graph_with(&[&name(1), &name(2), &name(8), &name(30)]);
@@ -188,7 +188,7 @@ fn goes_on_as_if_loaded<L: Log>() {
         assert_eq!(log.known(&graph), other.known(&other_graph), "seed {seed}");
         assert_eq!(space.bytes(), twin.bytes(), "seed {seed}");
     }
-    assert!(resumed.iter().all(|&count| count > 50), "{resumed:?}");
+    assert!(resumed.iter().all(|&count| count > 30), "{resumed:?}");
 }
 
 #[test]
@@ -199,6 +199,49 @@ fn a_build_log_goes_on_as_if_loaded() {
 #[test]
 fn a_deps_log_goes_on_as_if_loaded() {
     goes_on_as_if_loaded::<DepsLog>();
+}
+
+/// Numbers of which most are too large.
+fn garbage(random: &mut Seeded) -> Vec<u64> {
+    (0..random.below(12))
+        .map(|_| [random.below(12) as u64, random.below(300) as u64, u64::MAX][random.below(3)])
+        .collect()
+}
+
+#[test]
+fn nonsense_that_was_kept_is_no_reason_to_fail() {
+    for seed in 0..100 {
+        let (mut random, build, deps) = (Seeded(seed), Space::new(), Space::new());
+        let mut graph = graph_with(&[]);
+        let mut log = <BuildLog as Log>::load(&build, &mut graph);
+        Log::open(&mut log, &mut graph);
+        let mut deps_log = <DepsLog as Log>::load(&deps, &mut graph);
+        Log::open(&mut deps_log, &mut graph);
+        for _ in 0..4 {
+            Log::record(&mut log, &mut graph, &mut random);
+            Log::record(&mut deps_log, &mut graph, &mut random);
+        }
+        let numbers: Vec<NodeId> = graph.node_ids().collect();
+
+        let mut parts = log.parts(&graph, &numbers, numbers.len()).expect("parts");
+        (parts.last, parts.side) = (garbage(&mut random).into(), garbage(&mut random).into());
+        if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, Threads::ONE) {
+            log.known(&graph);
+            Log::open(&mut log, &mut graph);
+            Log::record(&mut log, &mut graph, &mut random);
+        }
+        let mut parts = deps_log.parts(&numbers, numbers.len()).expect("parts");
+        let words = |random: &mut Seeded| garbage(random).into_iter().map(|word| word as u32).collect::<Vec<_>>();
+        (parts.ids, parts.deps) = (words(&mut random).into(), garbage(&mut random).into());
+        if random.below(2) == 0 {
+            parts.nodes = words(&mut random).into_iter().map(NodeId).collect::<Vec<_>>().into();
+        }
+        if let Some((mut log, _)) = DepsLog::resume(&deps.log(), parts, &mut graph, Threads::ONE) {
+            log.known(&graph);
+            Log::open(&mut log, &mut graph);
+            Log::record(&mut log, &mut graph, &mut random);
+        }
+    }
 }
 
 #[test]
