@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::snapshot;
+
 use tanto_ninja::bindings::Escape;
 use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::disk::{Disk, Mtime};
@@ -26,7 +28,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -139,6 +141,12 @@ pub const TARGETS: [Target; 5] = [
         tokens: &[b"# ninjadeps\n", b"\x04\0\0\0", b"out.o\0\0\0", b"\x0c\0\0\0", b"\x10\0\0\x80", b"\xff\xff\xff\xff"],
         head: 16,
         run: deps,
+    },
+    Target {
+        name: "snapshot",
+        tokens: &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"\0\x01\0\0", b"\0\0\0\x80"],
+        head: 1,
+        run: snapshot::run,
     },
 ];
 

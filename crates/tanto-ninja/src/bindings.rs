@@ -4,7 +4,7 @@
 mod block;
 mod values;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::base::HAS_BINDINGS;
 use crate::graph::env::AT_THE_END;
 use crate::graph::{EdgeId, Known, RuleId, ScopeId};
@@ -70,7 +70,7 @@ impl<'t> Known<'t> {
         if self.plainly_set(edge, name) == Some(false) {
             return Ok(Vec::new());
         }
-        self.values(edge)?.value(name, escape, AT_THE_END)
+        self.checked(self.values(edge)?.value(name, escape, AT_THE_END)?)
     }
 
     /// Is the variable set to something? (`restat`, `generator`; a dyndep file's `restat` counts.)
@@ -92,7 +92,12 @@ impl<'t> Known<'t> {
                 command.extend_from_slice(&content);
             }
         }
-        Ok(command)
+        self.checked(command)
+    }
+
+    /// Text that was made from the graph, which may lie in a file that is damaged, or is being changed right now.
+    fn checked(&self, text: Vec<u8>) -> Result<Vec<u8>> {
+        if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(text) }
     }
 
     /// The unevaluated value that a rule gives to a variable.

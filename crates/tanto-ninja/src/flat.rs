@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use tanto_sys::memory::Frozen;
 use tanto_sys::prefetch;
 
-pub use blocks::{BLOCK, Blocks, sum};
+pub use blocks::{BLOCK, Blocks, Limit, sum};
 
 /// A row of `T`. Where it lies in memory of our own, asking for what is not there is a bug, and panics; where it lies
 /// in a file, the answer is zeros or nothing, and the file's [`Blocks`] say that it is damaged.

@@ -8,11 +8,13 @@
 
 mod intern;
 mod pieces;
+mod relaid;
 mod slots;
 mod steps;
 mod table;
 
 pub use intern::{Interner, Writer};
+pub use relaid::Relaid;
 pub use table::{Parts, PathTable};
 
 use crate::log::hash::rapid;

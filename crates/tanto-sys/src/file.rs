@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::error::refused;
@@ -77,6 +78,12 @@ pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a
     }
 }
 
+/// Opens a file for reading. What somebody else may have put in its place does no harm: a link is not followed, and
+/// nothing makes the opener, or who reads from it, wait.
+pub fn open_itself(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
 /// Reads until the room is full or the file ends; says how much.
 fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
@@ -89,6 +96,16 @@ fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(length)
+}
+
+/// How long a file this process may write, in bytes (`ulimit -f`). Whoever writes behind that is ended by a signal.
+pub fn longest_to_write() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
 }
 
 /// The error of a file that is longer than its reader takes.

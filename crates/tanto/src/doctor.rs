@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use tanto_ninja::load::NINJA_VERSION;
+use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::cpu;
 use tanto_sys::threads::Threads;
@@ -70,6 +71,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("status", status(&settings.status), from(settings.status.origin)),
         Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
+        Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
     ];
     if settings.jobs.origin == Origin::Default {
         rows[0].2 = format!("default (under the name ninja: {})", Jobs::ProcessorsAndMore.limit(cpu::count)).into();
@@ -103,6 +105,14 @@ fn threads(threads: Threads) -> Vec<u8> {
     match threads {
         Threads::Fitting => "as many as fit".into(),
         Threads::AtMost(most) => most.to_string().into(),
+    }
+}
+
+fn snapshots(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Fitting => "where they save time",
+        Policy::Always => "always",
+        Policy::Off => "off",
     }
 }
 
@@ -228,6 +238,7 @@ mod tests {
             flags: Some("--quiet -w dupbuild=err".into()),
             ninja_status: Some("%p ".into()),
             threads: Some("2".into()),
+            snapshots: Some("always".into()),
             ..Surroundings::default()
         };
         let stop = run(&args, &around);
@@ -249,8 +260,9 @@ mod tests {
             "status|\"%p \"|NINJA_STATUS",
             "log-version|7|default",
             "threads|2|TANTO_THREADS",
+            "snapshots|always|TANTO_SNAPSHOT",
         ];
-        assert_eq!(out[2..9], expected);
+        assert_eq!(out[2..10], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

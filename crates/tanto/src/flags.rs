@@ -9,6 +9,7 @@ pub mod stop;
 pub mod table;
 
 use tanto_ninja::getopt;
+use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::threads::Threads;
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub log_version: u32,
     /// How many threads of our own there may be.
     pub threads: Threads,
+    /// When snapshots are used.
+    pub snapshots: Policy,
     /// The tool to run instead of a build.
     pub tool: Option<ToolCall>,
     /// What to build; empty for the default.
@@ -96,6 +99,7 @@ impl Options {
             phony_cycle_is_error: low.phony_cycle_is_error.unwrap_or(false),
             log_version: settings.log_version.value,
             threads: settings.threads.value,
+            snapshots: settings.snapshots.value,
             tool: low.tool,
             targets: low.targets,
         }

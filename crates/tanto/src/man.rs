@@ -5,7 +5,7 @@ use tanto_ninja::tools::TOOLS;
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
-use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE};
+use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE};
 
 /// The whole of `tanto.1`.
 pub fn page() -> String {
@@ -35,6 +35,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "The most threads of Tanto's own, which look at files before the first command starts; 1 for none beside the \
          main one. It has nothing to do with `-j`, and nothing but time depends on it.",
     ),
+    (
+        SNAPSHOT_VARIABLE,
+        "`off`: a snapshot of what the build files say is neither read nor written; `always`: however small they are; \
+         `auto`: where that saves time. Nothing but time depends on it.",
+    ),
     ("MAKEFLAGS", "Where a `make` that runs us says how to reach its jobserver."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colours where it goes to no terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),
@@ -44,6 +49,7 @@ const FILES: &[(&str, &str)] = &[
     ("build.ninja", "What to build, and how."),
     (".ninja_log, .ninja_deps", "What was built, as ninja keeps it: both programs read and write them."),
     (".tanto/config", "Settings of a build directory."),
+    (".tanto/snapshots", "Pictures of what build files say, which spare reading those again. They may be deleted."),
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of a user."),
 ];
 

@@ -2,7 +2,7 @@
 //! setting changes.
 //!
 //! The command line goes first, then `TANTO_FLAGS`, then a setting's own variable (`NINJA_STATUS`,
-//! `TANTO_LOG_VERSION`, `TANTO_THREADS`), then `.tanto/config` of the build directory, then the user's config file.
+//! `TANTO_LOG_VERSION`, `TANTO_THREADS`, `TANTO_SNAPSHOT`), then `.tanto/config` of the build directory, then the user's config file.
 
 pub mod config;
 pub mod layer;
@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tanto_ninja::getopt::Bad;
+use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::threads::Threads;
 
@@ -33,6 +34,8 @@ pub const LOG_VARIABLE: &str = "TANTO_LOG_VERSION";
 
 /// The variable that limits our own threads.
 pub const THREADS_VARIABLE: &str = "TANTO_THREADS";
+/// The variable that says when snapshots are used.
+pub const SNAPSHOT_VARIABLE: &str = "TANTO_SNAPSHOT";
 
 /// A config file that is larger is refused.
 const LARGEST_FILE: u64 = 64 * 1024;
@@ -54,6 +57,8 @@ pub struct Settings {
     pub log_version: Said<u32>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
+    /// When snapshots are used.
+    pub snapshots: Said<Policy>,
 }
 
 impl Settings {
@@ -74,6 +79,7 @@ impl Settings {
             }),
             log_version: or(layer.log_version, 7),
             threads: or(layer.threads, Threads::Fitting),
+            snapshots: or(layer.snapshots, Policy::Fitting),
         }
     }
 }
@@ -93,6 +99,8 @@ pub struct Surroundings {
     pub log_version: Option<OsString>,
     /// `TANTO_THREADS`
     pub threads: Option<OsString>,
+    /// `TANTO_SNAPSHOT`
+    pub snapshots: Option<OsString>,
     /// `XDG_CONFIG_HOME`
     pub config_home: Option<OsString>,
     /// `HOME`
@@ -107,6 +115,7 @@ impl Surroundings {
             ninja_status: std::env::var_os(STATUS_VARIABLE),
             log_version: std::env::var_os(LOG_VARIABLE),
             threads: std::env::var_os(THREADS_VARIABLE),
+            snapshots: std::env::var_os(SNAPSHOT_VARIABLE),
             config_home: std::env::var_os("XDG_CONFIG_HOME"),
             home: std::env::var_os("HOME"),
         }
@@ -178,6 +187,11 @@ fn own_variables(around: &Surroundings) -> Result<Layer, Halt> {
         && !layer.say_threads(threads.as_bytes(), Origin::Variable(THREADS_VARIABLE))
     {
         return Err(Halt::Fatal(format!("{THREADS_VARIABLE}: expected a number above 0").into_bytes()));
+    }
+    if let Some(policy) = &around.snapshots
+        && !layer.say_snapshots(policy.as_bytes(), Origin::Variable(SNAPSHOT_VARIABLE))
+    {
+        return Err(Halt::Fatal(format!("{SNAPSHOT_VARIABLE}: expected 'auto', 'always' or 'off'").into_bytes()));
     }
     Ok(layer)
 }

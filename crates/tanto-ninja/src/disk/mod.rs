@@ -50,4 +50,5 @@ mod virtual_disk;
 
 pub use real::RealDisk;
 pub use source::Source;
+pub(crate) use source::State;
 pub use virtual_disk::VirtualDisk;

@@ -5,12 +5,22 @@ use std::io::{self, Read};
 
 use tanto_sys::file::{path, too_large};
 use tanto_sys::map::{Map, WORTH_MAPPING};
-use tanto_sys::version::Version;
+use tanto_sys::version::{self, Clock, Version};
+
+use crate::digest;
 
 /// A manifest's text.
 pub struct Source {
     text: Text,
-    version: Option<Version>,
+    state: Option<State>,
+}
+
+/// The state of a file when its text was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct State {
+    pub(crate) version: Version,
+    /// Of the text, if the file could be changed afterwards and have the same version.
+    pub(crate) digest: Option<u64>,
 }
 
 enum Text {
@@ -25,12 +35,13 @@ const TRIES: usize = 8;
 impl Source {
     /// Text that is in no file, or in one of which nothing more is known.
     pub fn in_memory(text: Vec<u8>) -> Self {
-        Source { text: Text::Read(text), version: None }
+        Source { text: Text::Read(text), state: None }
     }
 
     /// Reads or maps the file; one longer than `limit` bytes is `EFBIG`.
     pub(super) fn open(name: &[u8], limit: u64) -> io::Result<Self> {
         for _ in 0..TRIES {
+            let began = version::now();
             let mut file = File::open(path(name))?;
             let version = Version::of(&file)?;
             if version.size > limit {
@@ -40,7 +51,9 @@ impl Source {
                 && version.size >= WORTH_MAPPING
                 && let Ok(map) = Map::new(&file, version.size)
             {
-                return Ok(Source { text: Text::Mapped(map, file), version: Some(version) });
+                // Before anybody reads it: what changes in between is not what the digest is of.
+                let state = State { version, digest: is_racy(version, began, &file).then(|| digest::of(&map)) };
+                return Ok(Source { text: Text::Mapped(map, file), state: Some(state) });
             }
             let mut text = Vec::with_capacity(version.size as usize + 1);
             // A device or a pipe does not say its length.
@@ -52,7 +65,8 @@ impl Source {
                 return Ok(Source::in_memory(text));
             }
             if text.len() as u64 == version.size && Version::of(&file)? == version {
-                return Ok(Source { text: Text::Read(text), version: Some(version) });
+                let state = State { version, digest: is_racy(version, began, &file).then(|| digest::of(&text)) };
+                return Ok(Source { text: Text::Read(text), state: Some(state) });
             }
         }
         Err(io::Error::other("it changes while it is being read"))
@@ -83,17 +97,17 @@ impl Source {
 
     /// Is the file what it was when it was opened?
     pub(crate) fn is_unchanged(&self) -> bool {
-        match (&self.text, &self.version) {
-            (Text::Mapped(map, file), Some(version)) => {
-                !map.is_torn() && Version::of(file).is_ok_and(|now| now == *version)
+        match (&self.text, &self.state) {
+            (Text::Mapped(map, file), Some(state)) => {
+                !map.is_torn() && Version::of(file).is_ok_and(|now| now == state.version)
             }
             _ => true,
         }
     }
 
     /// The state of the file; None for what is in no regular file.
-    pub fn version(&self) -> Option<Version> {
-        self.version
+    pub(crate) fn state(&self) -> Option<State> {
+        self.state
     }
 
     /// The text alone, copied if need be.
@@ -103,4 +117,10 @@ impl Source {
             Text::Mapped(map, _) => map.bytes().to_vec(),
         }
     }
+}
+
+/// Could the file be changed and have the same version?
+fn is_racy(version: Version, began: i64, file: &File) -> bool {
+    // The file system is asked only where its answer matters.
+    version.is_racy(began, Clock::Theirs) && version.is_racy(began, Clock::of(file))
 }

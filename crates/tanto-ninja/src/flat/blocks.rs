@@ -21,6 +21,26 @@ pub fn sum(block: &[u8]) -> u64 {
     rapid(block)
 }
 
+/// What must be true of numbers in a file, besides the sums: a file may be forged, and whoever uses them as places in
+/// other rows must not fall off.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// These bytes are words of 32 bits.
+    pub words: Range<usize>,
+    /// Each of them is below this.
+    pub below: u32,
+}
+
+impl Limit {
+    /// Does it hold for what of its words lies in these bytes, which begin at `start`?
+    fn holds(&self, start: usize, bytes: &[u8]) -> bool {
+        let from = self.words.start.max(start) - start;
+        let end = self.words.end.min(start + bytes.len()).saturating_sub(start);
+        let words = bytes.get(from..end).unwrap_or_default().chunks_exact(size_of::<u32>());
+        words.map(bytemuck::pod_read_unaligned::<u32>).all(|word| word < self.below)
+    }
+}
+
 /// Some bytes of a file, in blocks that have been checked or not. If one is not what it was, or something is asked for
 /// that is not there, the file is damaged, and stays so: nothing that was read from it is to be trusted.
 #[derive(Debug)]
@@ -29,8 +49,11 @@ pub struct Blocks {
     /// What the sums are of. The first block begins at its start; the last one ends where it does.
     covered: Range<usize>,
     sums: Vec<u64>,
+    limits: Vec<Limit>,
     /// Which blocks are known to be good. No other memory hangs on it: what was checked does not change.
     checked: Vec<AtomicBool>,
+    /// All of them have been looked at.
+    whole: AtomicBool,
     damaged: AtomicBool,
 }
 
@@ -41,7 +64,21 @@ impl Blocks {
         let fits = fits && covered.len().div_ceil(BLOCK) == sums.len();
         let covered = if fits { covered } else { 0..0 };
         let checked = (0..covered.len().div_ceil(BLOCK)).map(|_| AtomicBool::new(false)).collect();
-        Blocks { map, covered, sums, checked, damaged: AtomicBool::new(!fits) }
+        Blocks {
+            map,
+            covered,
+            sums,
+            limits: Vec::new(),
+            checked,
+            whole: AtomicBool::new(false),
+            damaged: AtomicBool::new(!fits),
+        }
+    }
+
+    /// The same, where these limits must hold too. Their words lie at multiples of four behind the beginning of what is
+    /// covered.
+    pub fn with_limits(self, limits: Vec<Limit>) -> Blocks {
+        Blocks { limits, ..self }
     }
 
     /// Was something wrong with what has been touched so far? Ask after the last read, before its fruits are used.
@@ -65,6 +102,9 @@ impl Blocks {
 
     /// Checks all that was not touched yet, on so many threads if there is enough to do. Is all of it good?
     pub fn check_all(&self, threads: usize) -> bool {
+        if self.whole.load(Ordering::Relaxed) || self.is_damaged() {
+            return !self.is_damaged();
+        }
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < self.checked.len()) {
@@ -76,6 +116,7 @@ impl Blocks {
             (0..others).for_each(|_| drop(scope.spawn(work)));
             work();
         });
+        self.whole.store(true, Ordering::Relaxed);
         !self.is_damaged()
     }
 
@@ -119,8 +160,9 @@ impl Blocks {
             return true;
         }
         let start = self.covered.start + number * BLOCK;
-        let good = sum(&self.map[start..self.covered.end.min(start + BLOCK)]) == self.sums[number];
-        let good = good && !self.map.is_torn();
+        let block = &self.map[start..self.covered.end.min(start + BLOCK)];
+        let good = sum(block) == self.sums[number];
+        let good = good && self.limits.iter().all(|limit| limit.holds(start, block)) && !self.map.is_torn();
         if good {
             self.checked[number].store(true, Ordering::Relaxed);
         } else {

@@ -1,11 +1,13 @@
 //! What the manifests say, in flat arrays: made by a load, or mapped from a snapshot; never changed. Does not know how
 //! it was made, nor what joined the graph later.
 
+use std::sync::Arc;
+
 use super::Edge;
 use super::env::{self, Env};
 use super::late::{Manifests, Span};
 use crate::bindings::Cache;
-use crate::flat::Slab;
+use crate::flat::{Blocks, Slab};
 use crate::paths::{Interner, PathTable};
 
 macro_rules! ids {
@@ -108,7 +110,7 @@ impl EdgeShape {
     fn use_of(&self, place: u32) -> Option<Use> {
         match place {
             _ if place < self.outs => None,
-            _ if place < self.outs + self.ins => Some(Use::Input),
+            _ if place < self.outs.saturating_add(self.ins) => Some(Use::Input),
             _ => ((place as usize) < self.ids()).then_some(Use::Validation),
         }
     }
@@ -117,7 +119,30 @@ impl EdgeShape {
     pub(crate) fn ids(&self) -> usize {
         self.outs as usize + self.ins as usize + self.validations as usize
     }
+
+    /// Do its numbers fit together, and leave room for the ids behind `end`, which are others'?
+    fn is_sound(&self, end: usize) -> bool {
+        let ins = u64::from(self.explicit_ins) + u64::from(self.order_only);
+        self.outs > 0
+            && self.explicit_outs <= self.outs
+            && ins <= u64::from(self.ins)
+            && self.first as usize + self.ids() <= end
+    }
 }
+
+/// What takes the place of an edge that a damaged snapshot has not: a group that the first node stands for.
+const NO_EDGE: Edge<'static> = Edge {
+    rule: RuleId::PHONY,
+    pool: PoolId::DEFAULT,
+    outs: &[NodeId(0)],
+    explicit_outs: 1,
+    ins: &[],
+    explicit_ins: 0,
+    order_only_ins: 0,
+    validations: &[],
+    dyndep: None,
+    names_itself: false,
+};
 
 tanto_sys::plain! {
     /// Where an edge's bindings stand, and in which scope.
@@ -148,6 +173,19 @@ pub(crate) struct Base {
     pub(crate) env: Env,
     pub(crate) manifests: Manifests,
     pub(crate) rule_blocks: Cache,
+    /// What the loader had to say, in this order.
+    pub(crate) notices: Vec<Notice>,
+    /// The snapshot that all this lies in, if it does.
+    pub(crate) blocks: Option<Arc<Blocks>>,
+}
+
+/// What is said each time the manifests are loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Notice {
+    /// A warning.
+    Warning(Vec<u8>),
+    /// They ask for this version of ninja, or a newer one.
+    Requires(Vec<u8>),
 }
 
 impl Default for Base {
@@ -165,26 +203,38 @@ impl Default for Base {
             env: env::Builder::new().finish(),
             manifests: Manifests::default(),
             rule_blocks: Cache::default(),
+            notices: Vec::new(),
+            blocks: None,
         }
     }
 }
 
 impl Base {
+    /// Was something wrong with what was read of the snapshot so far?
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.is_damaged())
+    }
+
     pub(crate) fn edge_count(&self) -> usize {
         self.edges.len()
     }
 
     #[inline]
     pub(crate) fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
-        Some(self.in_edges.get(node.index())).filter(|edge| *edge != EdgeId::NONE)
+        // A snapshot may name one that is not there.
+        Some(self.in_edges.get(node.index())).filter(|edge| edge.index() < self.edges.len())
     }
 
     #[inline]
     pub(crate) fn edge(&self, id: EdgeId) -> Edge<'_> {
         let shape = self.edges.get(id.index());
+        if !self.is_ours(&shape, id) {
+            return self.no_edge();
+        }
         let first = shape.first as usize;
-        let (outs, rest) = self.ids.slice(first..first + shape.ids()).split_at(shape.outs as usize);
-        let (ins, validations) = rest.split_at(shape.ins as usize);
+        let ids = self.ids.slice(first..first + shape.ids());
+        let Some((outs, rest)) = ids.split_at_checked(shape.outs as usize) else { return self.no_edge() };
+        let Some((ins, validations)) = rest.split_at_checked(shape.ins as usize) else { return self.no_edge() };
         Edge {
             rule: RuleId(shape.rule),
             pool: PoolId(shape.pool),
@@ -205,7 +255,7 @@ impl Base {
         places.filter_map(|(place, _)| {
             let edge = self.edge_with(place as u32)?;
             let shape = self.edges.get(edge.index());
-            Some((edge, shape.use_of(place as u32 - shape.first)?))
+            Some((edge, shape.use_of((place as u32).checked_sub(shape.first)?)?))
         })
     }
 
@@ -217,6 +267,24 @@ impl Base {
             if self.edges.get(middle).first <= place { low = middle + 1 } else { high = middle }
         }
         low.checked_sub(1).map(|edge| EdgeId(edge as u32))
+    }
+
+    /// Is this the shape of an edge? Only a snapshot's may be none.
+    #[inline]
+    fn is_ours(&self, shape: &EdgeShape, id: EdgeId) -> bool {
+        if self.blocks.is_none() {
+            return true;
+        }
+        // No edge's ids are another's too: all of them together have a limit.
+        let next = id.index() + 1;
+        let end = if next < self.edges.len() { self.edges.get(next).first as usize } else { self.ids.len() };
+        shape.is_sound(end)
+    }
+
+    #[cold]
+    fn no_edge(&self) -> Edge<'_> {
+        self.blocks.iter().for_each(|blocks| blocks.set_damaged());
+        NO_EDGE
     }
 
     fn dyndep_of(&self, edge: EdgeId) -> Option<NodeId> {

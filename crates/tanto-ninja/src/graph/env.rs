@@ -3,12 +3,17 @@
 //! A `subninja` has its own scope, whose parent is the includer's. A place in the manifests is told by how many edges
 //! stand before it: what a name meant for an edge can be asked at any time later, by any thread.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::cast_slice;
+
 use super::Text;
 use super::base::{PoolId, RuleId, ScopeId};
 use super::index::{self, Index};
 use super::late::Span;
 use crate::bindings::is_reserved;
-use crate::flat::Slab;
+use crate::flat::{Blocks, Slab};
 use crate::log::hash::rapid as hash;
 
 /// The place behind everything.
@@ -98,6 +103,46 @@ fn hash_in(scope: ScopeId, name: &[u8]) -> u64 {
 }
 
 impl Env {
+    /// How many rows the scopes consist of.
+    pub(crate) const ROWS: usize = 9;
+
+    /// All rows, as bytes.
+    pub(crate) fn rows(&self) -> [&[u8]; Env::ROWS] {
+        [
+            cast_slice(self.parents.all()),
+            cast_slice(self.variables.all()),
+            cast_slice(self.by_variable.slots()),
+            cast_slice(self.values.all()),
+            cast_slice(self.rules.all()),
+            cast_slice(self.by_rule.slots()),
+            cast_slice(self.pools.all()),
+            self.names.all(),
+            self.text.all(),
+        ]
+    }
+
+    /// The scopes whose rows lie in a file, in the order of `rows`.
+    pub(crate) fn mapped(blocks: &Arc<Blocks>, rows: [Range<usize>; Env::ROWS], sets_reserved: bool) -> Env {
+        let [parents, variables, by_variable, values, rules, by_rule, pools, names, text] = rows;
+        Env {
+            parents: Slab::mapped(blocks, parents),
+            variables: Slab::mapped(blocks, variables),
+            by_variable: Index::mapped(blocks, by_variable),
+            values: Slab::mapped(blocks, values),
+            rules: Slab::mapped(blocks, rules),
+            by_rule: Index::mapped(blocks, by_rule),
+            pools: Slab::mapped(blocks, pools),
+            names: Slab::mapped(blocks, names),
+            text: Slab::mapped(blocks, text),
+            sets_reserved,
+        }
+    }
+
+    /// Some scope sets a variable that a rule may have too.
+    pub(crate) fn sets_reserved(&self) -> bool {
+        self.sets_reserved
+    }
+
     fn own(&self, text: Own) -> Text<'_> {
         self.names.slice(text.at as usize..text.at as usize + text.len as usize)
     }
@@ -141,7 +186,8 @@ impl Env {
     pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
         let values = self.values_in(scope, name)?;
         let value = values[..values.partition_point(|value| value.place <= place)].last()?;
-        Some(self.text.slice(value.at as usize..value.at as usize + value.len as usize))
+        let at = value.at as usize;
+        Some(self.text.slice(at..at.saturating_add(value.len as usize)))
     }
 
     fn values_in(&self, scope: ScopeId, name: &[u8]) -> Option<&[Value]> {
@@ -211,12 +257,12 @@ impl Env {
     /// The pool of this name at a place; the one without a name has none.
     pub(crate) fn pool_named(&self, name: &[u8], place: u32) -> Option<PoolId> {
         let is_it = |pool: &Pool| pool.place <= place && self.own(pool.name) == name;
-        self.pools.all()[1..].iter().position(is_it).map(|at| PoolId(at as u32 + 1))
+        self.pools.all().iter().skip(1).position(is_it).map(|at| PoolId(at as u32 + 1))
     }
 
     /// The names that pools have at a place.
     pub(crate) fn pool_names(&self, place: u32) -> impl Iterator<Item = Text<'_>> {
-        self.pools.all()[1..].iter().filter(move |pool| pool.place <= place).map(|pool| self.own(pool.name))
+        self.pools.all().iter().skip(1).filter(move |pool| pool.place <= place).map(|pool| self.own(pool.name))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Where things are by their names' hashes: an open-addressed table of numbers. Does not know the names.
 
-use crate::flat::Slab;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::flat::{Blocks, Slab};
 
 /// A table that does not change any more.
 pub(crate) struct Index {
@@ -9,6 +12,16 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// A table that lies in a file.
+    pub(crate) fn mapped(blocks: &Arc<Blocks>, slots: Range<usize>) -> Index {
+        Index { slots: Slab::mapped(blocks, slots) }
+    }
+
+    /// What to keep, to make the same table again.
+    pub(crate) fn slots(&self) -> &[u32] {
+        self.slots.all()
+    }
+
     /// The number with this hash for which `is_it` holds.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         find(self.slots.len(), |slot| self.slots.get(slot), hash, is_it)

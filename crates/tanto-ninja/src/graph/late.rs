@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use tanto_sys::file::path;
 use tanto_sys::version::Version;
 
+use crate::disk::State;
 use crate::error::{Error, Result};
 
 tanto_sys::plain! {
@@ -28,6 +29,8 @@ tanto_sys::plain! {
 pub(crate) struct Manifest {
     /// As the includer, or `-f`, names it.
     pub(crate) path: Vec<u8>,
+    /// None for what is no regular file.
+    pub(crate) state: Option<State>,
     pub(crate) text: Text,
 }
 
@@ -36,13 +39,7 @@ pub(crate) enum Text {
     /// Here.
     Kept(Vec<u8>),
     /// In the file, as long as that is the same as it was.
-    OnDisk { version: Version, file: OnceLock<Option<File>> },
-}
-
-impl Text {
-    pub(crate) fn on_disk(version: Version) -> Self {
-        Text::OnDisk { version, file: OnceLock::new() }
-    }
+    OnDisk(OnceLock<Option<File>>),
 }
 
 /// All manifests of a graph.
@@ -50,6 +47,11 @@ impl Text {
 pub(crate) struct Manifests(pub(crate) Vec<Manifest>);
 
 impl Manifests {
+    /// The path and the state of each, by number.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&[u8], &Option<State>)> {
+        self.0.iter().map(|manifest| (&manifest.path[..], &manifest.state))
+    }
+
     /// The text of a span. An error if the manifest is not the one that was loaded.
     pub(crate) fn read(&self, span: Span) -> Result<Cow<'_, [u8]>> {
         if span.len == 0 {
@@ -70,12 +72,13 @@ impl Manifest {
         let (at, len) = (span.at as usize, span.len as usize);
         match &self.text {
             Text::Kept(text) => text.get(at..at.checked_add(len)?).map(Cow::Borrowed),
-            Text::OnDisk { version, file } => {
+            Text::OnDisk(file) => {
+                let version = self.state?.version;
                 let file = file.get_or_init(|| File::open(path(&self.path)).ok()).as_ref()?;
                 let mut text = vec![0; len];
                 file.read_exact_at(&mut text, at as u64).ok()?;
                 // Asked after the reading, so that a change before or during it is seen.
-                (Version::of(file).ok()? == *version).then_some(Cow::Owned(text))
+                (Version::of(file).ok()? == version).then_some(Cow::Owned(text))
             }
         }
     }

@@ -216,6 +216,11 @@ impl<'t> Known<'t> {
         }
     }
 
+    /// Is all that the manifests say known to be what it was when they were loaded? Only a damaged snapshot's is not.
+    pub fn is_sound(&self) -> bool {
+        self.base.blocks.as_ref().is_none_or(|blocks| blocks.check_all(1))
+    }
+
     /// The node of a canonical path, if it has one.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
         self.base.paths.lookup(path).or_else(|| self.lookup_joined(path))

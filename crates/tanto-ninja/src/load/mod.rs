@@ -24,7 +24,7 @@ mod targets;
 pub(crate) mod tests;
 pub(crate) mod version;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tanto_sys::threads::Threads;
 
@@ -35,7 +35,7 @@ use self::order::Order;
 use crate::bindings::Cache;
 use crate::disk::{Disk, Source};
 use crate::error::{Error, Result};
-use crate::graph::base::Base;
+use crate::graph::base::{Base, Notice};
 use crate::graph::env::Env;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph, NodeId, Set};
@@ -92,9 +92,12 @@ pub fn load<'t>(
 ) -> Result<Graph<'t>> {
     for _ in 0..TRIES {
         let loaded = Loaded::of(disk, manifest, options, options.grain.bold);
-        let Some((base, warnings)) = loaded.finish(options) else { continue };
-        warnings.iter().for_each(|warning| warn(warning));
-        return Ok(arena.hold(base?));
+        let Some((base, notices)) = loaded.finish(options) else { continue };
+        for notice in &notices {
+            // What they ask for has been looked at.
+            notice.say(warn)?;
+        }
+        return Ok(arena.hold(Base { notices, ..base? }));
     }
     Err(Error::of(&[b"loading '", manifest, b"': it changes while it is being read"]))
 }
@@ -133,11 +136,11 @@ impl Loaded {
         Loaded { files, order, interner, threads }
     }
 
-    /// The graph or the first error, and the warnings before it. None if a file has changed meanwhile: then all that
+    /// The graph or the first error, and what is to be said before it. None if a file has changed meanwhile: then all that
     /// was read may be anything.
-    fn finish(self, options: LoadOptions) -> Option<(Result<Base>, Vec<Vec<u8>>)> {
+    fn finish(self, options: LoadOptions) -> Option<(Result<Base>, Vec<Notice>)> {
         let Loaded { files, order, interner, threads } = self;
-        let Order { env, segments, targets, warnings, stop, .. } = order;
+        let Order { env, segments, targets, notices, stop, .. } = order;
         let env = env.finish();
         let lates = late::nodes(&segments, &files, &env, &interner, threads);
         let paths = interner.freeze();
@@ -149,16 +152,16 @@ impl Loaded {
             no_scopes: Set::default(),
         };
         let linked = linker.link(&segments, lates, threads);
-        let first = First { linker: &linker, linked: &linked, segments: &segments, warnings: &warnings };
+        let first = First { linker: &linker, linked: &linked, segments: &segments, notices: &notices };
         let found = first.look(&targets, stop);
-        let warnings = first.warnings(found.as_ref().err());
+        let notices = first.notices(found.as_ref().err());
         // Asked after the last look at any text.
         if files.iter().any(|file| file.source.as_ref().is_ok_and(|source| !source.is_unchanged())) {
             return None;
         }
         Some(match found {
-            Ok(defaults) => (Ok(base(files, paths, env, linked, defaults)), warnings),
-            Err(wrong) => (Err(wrong.error), warnings),
+            Ok(defaults) => (Ok(base(files, paths, env, linked, defaults)), notices),
+            Err(wrong) => (Err(wrong.error), notices),
         })
     }
 }
@@ -177,20 +180,24 @@ fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: 
         env,
         manifests: manifests(files),
         rule_blocks: Cache::default(),
+        notices: Vec::new(),
+        blocks: None,
     }
 }
 
 fn manifests(files: Vec<File>) -> Manifests {
     let length = |file: &File| file.source.as_ref().map_or(0, |source| source.held());
     let keep = files.iter().map(length).sum::<usize>() <= KEPT;
-    let text = |source: Option<Source>| match source {
-        Some(source) => match source.version() {
-            Some(version) if !keep || source.held() == 0 => Text::on_disk(version),
-            _ => Text::Kept(source.into_text()),
-        },
-        // Nothing points into it.
-        None => Text::Kept(Vec::new()),
+    let manifest = |file: File| {
+        let source = file.source.ok().and_then(Arc::into_inner);
+        let state = source.as_ref().and_then(Source::state);
+        let text = match source {
+            Some(source) if state.is_some() && (!keep || source.held() == 0) => Text::OnDisk(OnceLock::new()),
+            Some(source) => Text::Kept(source.into_text()),
+            // Nothing points into it.
+            None => Text::Kept(Vec::new()),
+        };
+        Manifest { path: file.path, state, text }
     };
-    let manifest = |file: File| Manifest { path: file.path, text: text(file.source.ok().and_then(Arc::into_inner)) };
     Manifests(files.into_iter().map(manifest).collect())
 }

@@ -12,6 +12,7 @@ use super::{DEEPEST_INCLUDE, MOST_INCLUDES, edge, statement, version};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
 use crate::graph::ScopeId;
+use crate::graph::base::Notice;
 use crate::graph::env::{self, RuleBody};
 
 /// Edges of one part of one file that stand in a row, with nothing included between them.
@@ -35,8 +36,8 @@ pub(super) struct Target {
     /// How far the lexer had come.
     pub(super) last: u32,
     pub(super) place: u32,
-    /// How many warnings there were before it.
-    pub(super) warnings: usize,
+    /// How many notices there were before it.
+    pub(super) notices: usize,
 }
 
 /// What the statements said.
@@ -47,7 +48,7 @@ pub(super) struct Order {
     pub(super) edges: u32,
     pub(super) targets: Vec<Target>,
     /// Each with its place.
-    pub(super) warnings: Vec<(u32, Vec<u8>)>,
+    pub(super) notices: Vec<(u32, Notice)>,
     /// Why nothing behind this was read.
     pub(super) stop: Option<Error>,
 }
@@ -64,7 +65,7 @@ impl Order {
             segments: Vec::new(),
             edges: 0,
             targets: Vec::new(),
-            warnings: Vec::new(),
+            notices: Vec::new(),
             stop: None,
         }
     }
@@ -209,8 +210,8 @@ impl Walk<'_, '_> {
         let mut value = Vec::new();
         self.append(scope, &lexer, raw, &mut value)?;
         if name == b"ninja_required_version" {
-            let warnings = &mut self.out.warnings;
-            version::check(&value, &mut |text| warnings.push((place, text.into())))?;
+            version::check(&value, &mut |_| {})?;
+            self.out.notices.push((place, Notice::Requires(value.clone())));
         }
         self.out.env.set(scope, name, &value, place);
         Ok(())
@@ -290,7 +291,7 @@ impl Walk<'_, '_> {
                 part: part.start as u32..part.end as u32,
                 last: lexer.last() as u32,
                 place,
-                warnings: self.out.warnings.len(),
+                notices: self.out.notices.len(),
             });
             raw = lexer.path()?;
         }

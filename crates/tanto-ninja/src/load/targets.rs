@@ -10,7 +10,7 @@ impl First<'_> {
     /// The nodes of all targets, or the error of the first that is none.
     pub(super) fn defaults(&self, targets: &[Target]) -> Result<Vec<NodeId>, Wrong> {
         let wrong =
-            |target: &Target| Wrong { error: self.unknown(target), edge: target.place, warnings: target.warnings };
+            |target: &Target| Wrong { error: self.unknown(target), edge: target.place, notices: target.notices };
         targets.iter().map(|target| self.known(target).ok_or_else(|| wrong(target))).collect()
     }
 

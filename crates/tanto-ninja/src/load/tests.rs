@@ -46,11 +46,20 @@ impl Disk for Files {
     }
 }
 
-/// Loads `text` as the file `input`, among others.
+/// Loads `text` as the file `input`.
+fn try_load_alone<'t>(arena: &'t Arena, text: &[u8]) -> Result<Graph<'t>> {
+    let mut files = Files::default();
+    files.0.insert(b"input".into(), text.into());
+    load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})
+}
+
+/// The same, among others, and through a snapshot.
 fn try_load<'t>(arena: &'t Arena, text: &[u8], others: &[(&str, &str)]) -> Result<Graph<'t>> {
     let mut files = Files::of(others);
     files.0.insert(b"input".into(), text.into());
-    load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})
+    let graph = load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})?;
+    crate::snapshot::tests::is_kept(&graph);
+    Ok(graph)
 }
 
 fn try_load_text<'t>(arena: &'t Arena, text: &str) -> Result<Graph<'t>> {
@@ -434,7 +443,7 @@ fn no_text_makes_it_panic() {
     ];
     each_variant(&seeds, b"$ \n\r:|@\t{}a#=\0.", 3_000, |text| {
         let arena = Arena::new();
-        if let Ok(graph) = try_load(&arena, text, &[]) {
+        if let Ok(graph) = try_load_alone(&arena, text) {
             graph.edge_ids().for_each(|edge| drop(graph.command_for_hash(edge)));
         }
     });

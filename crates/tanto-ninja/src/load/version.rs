@@ -1,6 +1,7 @@
 //! Version numbers of ninja and of the formats it reads.
 
 use crate::error::{Error, Result};
+use crate::graph::base::Notice;
 
 /// The ninja that we stand for, as it writes its version: `ninja_required_version` is compared with it, and programs
 /// that write build files ask for it. The suffix tells them (scikit-build and others) of its jobserver client.
@@ -52,6 +53,17 @@ pub(crate) fn check(required: &[u8], warn: &mut dyn FnMut(&[u8])) -> Result<()> 
         return Err(Error::fatal(&[b"ninja version (", us, middle, required, b")."]));
     }
     Ok(())
+}
+
+impl Notice {
+    /// Says what is to be said; an error if the version that is asked for is newer than ours.
+    pub(crate) fn say(&self, warn: &mut dyn FnMut(&[u8])) -> Result<()> {
+        match self {
+            Notice::Warning(text) => warn(text),
+            Notice::Requires(version) => check(version, warn)?,
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl BuildLog {
     pub fn open(&mut self, graph: &Known<'_>, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
             Status::Foreign => self.start_over(graph),
-            Status::Sound if self.entries.is_overgrown() => {
+            Status::Sound if self.entries.is_overgrown() && graph.is_sound() => {
                 self.rewrite(graph, ".recompact", |output, _| Ok(!is_dead(output)))
             }
             _ => Ok(()),

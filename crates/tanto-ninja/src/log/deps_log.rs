@@ -135,7 +135,7 @@ impl DepsLog {
         let opened = match self.status {
             Status::Foreign => self.start_over(graph),
             Status::Torn => self.mend(graph),
-            Status::Sound if self.records.is_overgrown() => self.rewrite(graph),
+            Status::Sound if self.records.is_overgrown() && graph.is_sound() => self.rewrite(graph),
             _ => Ok(()),
         };
         opened.map_err(prefixed(b"opening deps log: "))?;

@@ -64,6 +64,21 @@ impl PathTable {
         if length == 0 { &[] } else { self.bytes(at, length, length as usize) }
     }
 
+    /// How long the path with this number is, in bytes; 0 if there is none.
+    #[inline]
+    pub(super) fn length(&self, id: NodeId) -> u32 {
+        halves(self.spans.get(id.index())).1
+    }
+
+    /// Asks for the memory of the path with this number.
+    #[inline]
+    pub fn prefetch(&self, id: NodeId) {
+        let (at, length) = halves(self.spans.get(id.index()));
+        if length > 0 {
+            self.text.prefetch(at as usize + 1, words_for(length as usize));
+        }
+    }
+
     /// The path with this number, for the kernel; empty if there is none. It ends at the first zero byte.
     #[inline]
     pub fn c_path(&self, id: NodeId) -> &CStr {

@@ -208,6 +208,11 @@ impl Tool {
         !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
     }
 
+    /// It answers as long as somebody asks.
+    pub fn serves(&self) -> bool {
+        self.name == "browse"
+    }
+
     /// Runs the tool; its messages are written. An error is standard output's or standard error's (a closed pipe, a
     /// full disk).
     pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<Ended> {

@@ -2,7 +2,6 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use tanto_exec::event::{Event, View};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
@@ -12,6 +11,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
+use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::ninja::Verbosity;
 use tanto_sys::signals::Endings;
@@ -54,20 +54,34 @@ impl Invocation<'_> {
     }
 
     /// Builds what the command line names.
-    pub(super) fn build_targets(&mut self, builder: &mut Builder<'_, '_>, builddir: &[u8]) -> Step<()> {
+    pub(super) fn build_targets(
+        &mut self,
+        builder: &mut Builder<'_, '_>,
+        builddir: &[u8],
+        saving: &mut Option<Saving<'_>>,
+    ) -> Step<()> {
         let targets = self.targets(builder, builddir)?;
         let jobserver = self.jobserver();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
         let adding = || builder.add_targets(&mut schedule, view, &targets);
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
+        self.check()?;
         if !schedule.more_to_do() {
             if self.options.verbosity != Verbosity::Quiet {
                 self.info(b"no work to do.");
             }
             return Ok(());
         }
-        let (verdict, _until_said) = self.execute(builder, &mut schedule, jobserver)?;
+        let saving = saving.take();
+        let executed = self.save_beside(saving.as_ref(), |this| {
+            let executed = this.execute(builder, &mut schedule, jobserver);
+            if let (Ok((Verdict::Interrupted, _)), Some(saving)) = (&executed, &saving) {
+                saving.give_up();
+            }
+            executed
+        });
+        let (verdict, _until_said) = executed?;
         let (why, code) = match verdict {
             Verdict::Done => return Ok(()),
             Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
@@ -93,7 +107,7 @@ impl Invocation<'_> {
         let connection = jobserver::connect(flags.as_deref().map(OsStrExt::as_bytes));
         for notice in connection.notices {
             if !notice.with_status || self.options.verbosity != Verbosity::Quiet {
-                self.view.event(Event::Notice { level: notice.level, text: &notice.text });
+                self.say(notice.level, &notice.text);
             }
         }
         connection.client
@@ -107,6 +121,7 @@ impl Invocation<'_> {
         schedule: &mut Schedule,
         jobserver: Option<jobserver::Client>,
     ) -> Step<(Verdict, Option<Endings>)> {
+        self.check_all()?;
         if let Err(bad) = self.view.check_format() {
             return Err(self.fatal(&bad.0));
         }

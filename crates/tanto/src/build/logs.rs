@@ -10,7 +10,7 @@ use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::targets::{Hints, collect_targets, need_commands};
 
 use super::{Invocation, Step};
-use tanto_exec::event::{Event, Level, View};
+use tanto_exec::event::Level;
 
 /// What a build directory remembers.
 pub struct Logs {
@@ -62,7 +62,7 @@ impl Invocation<'_> {
         match loaded {
             Ok((log, None)) => Ok(log),
             Ok((log, Some(text))) => {
-                self.view.event(Event::Notice { level: Level::Warning, text: &text });
+                self.say(Level::Warning, &text);
                 Ok(log)
             }
             Err(error) => Err(self.failed(&error)),
@@ -74,7 +74,7 @@ impl Invocation<'_> {
         let mut errors = Vec::new();
         let opened = logs.build.open(graph, &mut |output| builddir::is_dead(graph, &mut RealDisk, output, &mut errors));
         for error in &errors {
-            self.view.event(Event::Notice { level: Level::Error, text: &error.text });
+            self.say(Level::Error, &error.text);
         }
         opened.map_err(|error| self.failed(&error))?;
         logs.deps.open(graph).map_err(|error| self.failed(&error))

@@ -2,7 +2,9 @@
 //! Does not know flags, nor how any of its steps is done.
 
 mod execute;
+mod held;
 mod logs;
+mod snapshot;
 mod stats;
 mod tool;
 mod turn;
@@ -19,11 +21,11 @@ use tanto_ninja::error::Error;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::load::{self, Grain, LoadOptions};
 use tanto_ninja::scan::Scan;
 use tanto_record::ninja::{NinjaView, Verbosity};
 
 use crate::build::logs::Logs;
+use crate::build::snapshot::Doubts;
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
 use crate::flags::Options;
@@ -44,6 +46,8 @@ pub struct Invocation<'o> {
     stats: Stats,
     /// Held from the first round that writes.
     turn: Option<Turn>,
+    /// About the snapshot that the graph was loaded from.
+    doubts: Doubts,
 }
 
 /// Whether the manifest has to be loaded again.
@@ -65,7 +69,7 @@ pub fn run(options: &Options) -> i32 {
         }
     };
     let stats = Stats::new(options.debug.stats);
-    let mut invocation = Invocation { options, view, clock, stats, turn: None };
+    let mut invocation = Invocation { options, view, clock, stats, turn: None, doubts: Doubts::default() };
     match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,
@@ -77,10 +81,12 @@ impl Invocation<'_> {
         self.enter_directory()?;
         let mut rounds = 0;
         while rounds < MOST_ROUNDS {
-            match self.round()? {
-                Round::Again => rounds += 1,
-                Round::AgainAfterWait => {}
-                Round::End => return Ok(()),
+            match self.round() {
+                _ if self.gives_up_snapshot() => {}
+                Ok(Round::Again) => rounds += 1,
+                Ok(Round::AgainAfterWait) => {}
+                Ok(Round::End) => return Ok(()),
+                Err(end) => return Err(end),
             }
         }
         let tail = format!("' still dirty after {MOST_ROUNDS} tries, perhaps system time is not set");
@@ -112,6 +118,7 @@ impl Invocation<'_> {
             return Ok(round);
         }
         let builddir = builddir::of(&graph);
+        self.check()?;
         if !self.only_reads() {
             self.make_builddir(builddir)?;
             // A tool takes its turn when it is about to write.
@@ -126,6 +133,7 @@ impl Invocation<'_> {
         if !self.options.dry_run {
             self.open_logs(&mut logs, &mut graph)?;
         }
+        let mut saving = self.saving(&graph);
         let mut disk = RealDisk;
         let explanations = Explanations::new(self.options.debug.explain);
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
@@ -134,10 +142,12 @@ impl Invocation<'_> {
         if self.rebuild_manifest(&mut builder)? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
-        let built = self.build_targets(&mut builder, builddir);
+        let built = self.build_targets(&mut builder, builddir, &mut saving);
         // Nobody may be there to read it.
         let _ = io::stdout().write_all(self.stats.table().as_bytes());
-        built.map(|()| Round::End)
+        built?;
+        saving.iter().for_each(|saving| self.save(saving));
+        Ok(Round::End)
     }
 
     /// Everything is to be loaded again: logs that are new are there from now on, if only with their headers.
@@ -148,19 +158,6 @@ impl Invocation<'_> {
         }
         let closed = logs.build.close(graph).and_then(|()| logs.deps.close(graph));
         closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
-    }
-
-    fn load<'t>(&mut self, arena: &'t Arena) -> Step<Graph<'t>> {
-        let options = LoadOptions {
-            phony_cycle_is_error: self.options.phony_cycle_is_error,
-            threads: self.options.threads,
-            grain: Grain::default(),
-        };
-        let view = &mut self.view;
-        let mut warn = |text: &[u8]| view.event(Event::Notice { level: Level::Warning, text });
-        let manifest = &self.options.manifest;
-        let loading = || load::load(arena, &RealDisk, manifest, options, &mut warn);
-        self.stats.time(".ninja parse", loading).map_err(|error| self.failed(&error))
     }
 
     fn front_options(&self) -> front::Options {
@@ -199,18 +196,20 @@ impl Invocation<'_> {
     }
 
     fn info(&mut self, text: &[u8]) {
-        self.view.event(Event::Notice { level: Level::Info, text });
+        self.say(Level::Info, text);
     }
 
     /// Says `ninja: error: TEXT`.
     fn error(&mut self, text: &[u8]) -> End {
-        self.view.event(Event::Notice { level: Level::Error, text });
+        self.say(Level::Error, text);
         End(1)
     }
 
     /// Says `ninja: fatal: TEXT`.
     fn fatal(&mut self, text: &[u8]) -> End {
-        view::fatal(self.options.door, text);
+        if !self.doubts.are_right() {
+            view::fatal(self.options.door, text);
+        }
         End(1)
     }
 

@@ -9,6 +9,7 @@ use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::ninja::Verbosity;
 
+use super::held::{Gate, Held};
 use super::logs::Logs;
 use super::{End, Invocation, Round, Step};
 use crate::flags::low::ToolCall;
@@ -55,17 +56,30 @@ impl<'o> Invocation<'o> {
             manifest: self.options.manifest.clone(),
             threads: self.options.threads,
         };
+        let blocks = graph.blocks().cloned();
+        let gate = Gate::new(blocks.as_deref(), self.threads());
+        // A server never comes to the end of its answer.
+        if call.tool.serves() && !gate.opens() {
+            return Ok(Round::AgainAfterWait);
+        }
+        let mut out = BufWriter::new(Held::new(&gate, io::stdout().lock()));
+        let mut err = Held::new(&gate, io::stderr().lock());
         let mut context = Context {
             graph,
             build_log: &logs.build,
             deps_log: &logs.deps,
             disk: &mut RealDisk,
             options: &options,
-            out: &mut BufWriter::new(io::stdout().lock()),
-            err: &mut io::stderr().lock(),
-            take_turn: &mut |builddir| self.take_turn(builddir),
+            out: &mut out,
+            err: &mut err,
+            // What is written hangs on what was loaded.
+            take_turn: &mut |builddir| self.take_turn(builddir) || !gate.opens(),
         };
-        match call.tool.run(&mut context, &call.args) {
+        let ended = call.tool.run(&mut context, &call.args);
+        let out = out.into_parts().0;
+        let ended = ended.and_then(|ended| out.end().and(err.end()).map(|()| ended));
+        match ended {
+            _ if self.doubts.are_right() => Ok(Round::AgainAfterWait),
             Ok(Ended::Again) => Ok(Round::AgainAfterWait),
             Ok(Ended::Code(code)) => Err(End(code)),
             // Whoever read has read enough: ninja dies of the signal, which a shell sees as this code.

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::threads::Threads;
 
@@ -95,6 +96,8 @@ pub struct Layer {
     pub log_version: Option<Said<u32>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
+    /// `TANTO_SNAPSHOT`
+    pub snapshots: Option<Said<Policy>>,
 }
 
 impl Layer {
@@ -117,6 +120,11 @@ impl Layer {
         put(&mut self.threads, threads(value), origin)
     }
 
+    /// Takes the use of snapshots, which no flag sets. False if it is none.
+    pub fn say_snapshots(&mut self, value: &[u8], origin: Origin) -> bool {
+        put(&mut self.snapshots, snapshots(value), origin)
+    }
+
     /// This source over another: what it does not say, the other does.
     pub fn over(self, below: Layer) -> Layer {
         Layer {
@@ -127,6 +135,7 @@ impl Layer {
             status: self.status.or(below.status),
             log_version: self.log_version.or(below.log_version),
             threads: self.threads.or(below.threads),
+            snapshots: self.snapshots.or(below.snapshots),
         }
     }
 }
@@ -164,6 +173,15 @@ fn log_version(value: &[u8]) -> Option<u32> {
         b"5" => Some(5),
         b"6" => Some(6),
         b"7" => Some(7),
+        _ => None,
+    }
+}
+
+fn snapshots(value: &[u8]) -> Option<Policy> {
+    match value {
+        b"auto" => Some(Policy::Fitting),
+        b"always" => Some(Policy::Always),
+        b"off" => Some(Policy::Off),
         _ => None,
     }
 }

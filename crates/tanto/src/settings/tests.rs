@@ -32,6 +32,7 @@ fn each_source_goes_before_those_below_it() {
         flags: Some("-k3 -l 3 -d explain -n".into()),
         log_version: Some("7".into()),
         threads: Some("1".into()),
+        snapshots: Some("off".into()),
         home: Some(folder.at("home").into()),
         ..Surroundings::default()
     };
@@ -39,6 +40,7 @@ fn each_source_goes_before_those_below_it() {
     assert_eq!(options.max_load, Some(4.0), "the command line");
     assert_eq!(options.keep_going, 3, "TANTO_FLAGS");
     assert_eq!((options.log_version, options.threads), (7, Threads::ONE), "their own variables");
+    assert_eq!(options.snapshots, Policy::Off);
     assert_eq!(options.jobs, Jobs::AtMost(2), "the build directory's file");
     assert_eq!(options.verbosity, Verbosity::Quiet, "the user's file");
     assert!(options.debug.explain && options.debug.stats && options.dry_run);
@@ -79,6 +81,8 @@ fn the_variable_takes_flags_that_fit_every_build() {
         let around = Surroundings { threads: Some(threads.into()), ..Surroundings::default() };
         assert_eq!(complaint(&[], &around), "ninja: fatal: TANTO_THREADS: expected a number above 0\n", "{threads}");
     }
+    let around = Surroundings { snapshots: Some("on".into()), ..Surroundings::default() };
+    assert_eq!(complaint(&[], &around), "ninja: fatal: TANTO_SNAPSHOT: expected 'auto', 'always' or 'off'\n");
 }
 
 #[test]

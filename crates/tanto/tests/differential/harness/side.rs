@@ -133,6 +133,8 @@ impl Side {
         command.current_dir(&self.root).env_clear();
         command.stdin(if run.columns.is_some() { Stdio::piped() } else { Stdio::null() });
         command.env("PATH", path).env("B", self.base.join("b")).env("HOME", self.base.join("home"));
+        // The whole suite may be run with snapshots, however small its trees are.
+        command.envs(std::env::var_os("TANTO_SNAPSHOT").map(|policy| ("TANTO_SNAPSHOT", policy)));
         command.env("LC_ALL", "C").env("TERM", "xterm").env("SHELL", "/bin/sh").envs(run.env.iter().cloned());
         command
     }

@@ -1,0 +1,139 @@
+//! Snapshots: a loaded graph in a file that is mapped by the next run, which then need not load it. Does not know the
+//! logs, nor which files exist.
+//!
+//! A snapshot changes nothing but time: one that is stale, torn or made by somebody else is as good as none.
+
+mod code;
+mod key;
+mod order;
+mod place;
+mod read;
+mod table;
+mod write;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tanto_sys::threads::Threads;
+
+use self::key::Key;
+use self::place::Place;
+use self::table::Record;
+use self::write::Picture;
+use crate::disk::State;
+use crate::error::{Error, Result};
+use crate::flat::Blocks;
+use crate::graph::base::Base;
+use crate::graph::{Arena, Graph};
+use crate::load::LoadOptions;
+
+/// If all manifests together are shorter than this, in bytes, no snapshot of them is worth its time.
+const WORTH_KEEPING: u64 = 256 << 10;
+
+/// When snapshots are used.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Where they save time.
+    #[default]
+    Fitting,
+    /// However small the manifests are.
+    Always,
+    /// They are neither read nor written.
+    Off,
+}
+
+/// The snapshot of one load: of a manifest, named so, in a directory.
+#[derive(Clone)]
+pub struct Snapshot {
+    place: Place,
+    key: Option<Key>,
+    threads: Threads,
+}
+
+impl Snapshot {
+    /// That of what `load` loads with these options in the directory `dir`.
+    pub fn new(dir: &[u8], manifest: &[u8], options: LoadOptions) -> Snapshot {
+        let place = Place::new(dir, &key::name(manifest, options));
+        Snapshot { place, key: Key::new(dir, manifest, options).ok(), threads: options.threads }
+    }
+
+    /// The graph, if there is a snapshot of what the manifests say today. As `load`, this gives warnings to `warn`, and
+    /// refuses manifests for a newer ninja.
+    pub fn open<'t>(&self, arena: &'t Arena, warn: &mut dyn FnMut(&[u8])) -> Result<Option<Graph<'t>>> {
+        let Some(base) = self.read() else { return Ok(None) };
+        base.notices.iter().try_for_each(|notice| notice.say(warn))?;
+        Ok(Some(arena.hold(base)))
+    }
+
+    fn read(&self) -> Option<Base> {
+        let key = self.key.as_ref()?;
+        let file = self.place.open()?;
+        read::read(&file, key, self.threads)
+    }
+
+    /// Removes the file, in which something is wrong.
+    pub fn remove(&self) {
+        self.place.remove();
+    }
+
+    /// What it takes to write a snapshot of a graph that was loaded; what joined it since is no part of that. None if
+    /// that is not worth its time, unless it is to be written `always`, or if there is already one.
+    pub fn of<'t>(&self, graph: &Graph<'t>, always: bool) -> Option<Saving<'t>> {
+        let base = graph.base;
+        let lengths = base.manifests.list().map(|(_, state)| Some(state.as_ref()?.version.size));
+        let length = lengths.sum::<Option<u64>>()?;
+        let worth = always || length >= WORTH_KEEPING;
+        let saving = || Saving { snapshot: self.clone(), base, given_up: AtomicBool::new(false) };
+        (worth && base.blocks.is_none()).then(saving)
+    }
+}
+
+/// A snapshot that is to be written.
+pub struct Saving<'t> {
+    snapshot: Snapshot,
+    base: &'t Base,
+    given_up: AtomicBool,
+}
+
+impl Saving<'_> {
+    /// Whoever writes it is to leave off soon.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes it, on so many threads. It is there whole or not at all. That the disk is full is an error; that nothing
+    /// may be written here is none.
+    pub fn run(&self, threads: usize) -> Result<()> {
+        let (Some(key), Some(manifests)) = (&self.snapshot.key, self.manifests()) else { return Ok(()) };
+        let picture = Picture { base: self.base, key, manifests, threads, given_up: &self.given_up };
+        match self.snapshot.place.write(|file| picture.write(file)) {
+            Err(error) if is_full(&error) => {
+                Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Those that were loaded; None if one of them is not there any more.
+    fn manifests(&self) -> Option<Vec<Record>> {
+        let record = |(path, state): (&[u8], &Option<State>)| Some(Record { path: path.into(), state: (*state)? });
+        self.base.manifests.list().map(record).map(|record| record.filter(Record::is_there)).collect()
+    }
+}
+
+/// Is there no room for more?
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Graph<'_> {
+    /// The snapshot in which the graph lies, if it does. What was asked of the graph counts only if nothing is wrong with
+    /// it afterwards.
+    pub fn blocks(&self) -> Option<&Arc<Blocks>> {
+        self.base.blocks.as_ref()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,118 @@
+//! Maps a snapshot, if it is a picture of what the manifests say today. Does not know where it lies.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use tanto_sys::file::path;
+use tanto_sys::map::Map;
+use tanto_sys::threads::{Threads, each};
+use tanto_sys::version::Version;
+
+use super::key::Key;
+use super::table::{Ranges, Record, SECTIONS, Section, Table};
+use crate::bindings::Cache;
+use crate::digest;
+use crate::flat::{Blocks, Limit, Slab};
+use crate::graph::base::Base;
+use crate::graph::env::Env;
+use crate::graph::late::{Manifest, Manifests, Text};
+use crate::paths::PathTable;
+
+/// So many manifests are worth another thread. Fewer, and its start costs more than it saves; more, and trees of
+/// middling size are asked for by one.
+const WORTH_A_THREAD: usize = 64;
+
+/// The graph in a file, if that has this key and the manifests are those of which it was made.
+pub(super) fn read(file: &File, key: &Key, threads: Threads) -> Option<Base> {
+    let map = Map::new(file, file.metadata().ok()?.len()).ok()?;
+    let (table, end) = Table::decode(&map)?;
+    let valid = !map.is_torn() && table.key == *key && are_unchanged(&table.manifests, threads);
+    if valid { base(map, table, end) } else { None }
+}
+
+/// Does everybody who loads the manifests now get what was loaded then?
+fn are_unchanged(manifests: &[Record], threads: Threads) -> bool {
+    let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::cpu::count())).max(1);
+    let shares = manifests.chunks(manifests.len().div_ceil(crew).max(1)).collect();
+    each(crew, shares, |share: &[Record]| share.iter().all(Record::is_unchanged)).into_iter().all(|unchanged| unchanged)
+}
+
+impl Record {
+    /// Is it what it was when it was loaded?
+    fn is_unchanged(&self) -> bool {
+        // Asked again after the reading: the text may have changed meanwhile.
+        let same_text = |digest| self.digest() == Some(digest) && self.is_there();
+        self.is_there() && self.state.digest.is_none_or(same_text)
+    }
+
+    /// Is a file of that version there?
+    pub(super) fn is_there(&self) -> bool {
+        Version::at(&self.path).is_ok_and(|version| version == self.state.version)
+    }
+
+    fn digest(&self) -> Option<u64> {
+        let file = File::open(path(&self.path)).ok()?;
+        let map = Map::new(&file, self.state.version.size).ok()?;
+        let digest = digest::of(&map);
+        (!map.is_torn()).then_some(digest)
+    }
+}
+
+/// The graph that lies in a file, before its table.
+pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
+    let Table { manifests, notices, sets_reserved, ranges, sums, .. } = table;
+    let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, sums).with_limits(limits(&ranges)));
+    let range = |section: Section| ranges[section as usize].clone();
+    let paths = PathTable::from_parts(
+        Slab::mapped(&blocks, range(Section::Text)),
+        Slab::mapped(&blocks, range(Section::Spans)),
+        Slab::mapped(&blocks, range(Section::Index)),
+    );
+    let env: [Range<usize>; Env::ROWS] = std::array::from_fn(|row| ranges[Section::Env as usize + row].clone());
+    let base = Base {
+        paths,
+        in_edges: Slab::mapped(&blocks, range(Section::InEdges)),
+        edges: Slab::mapped(&blocks, range(Section::Edges)),
+        texts: Slab::mapped(&blocks, range(Section::Texts)),
+        ids: Slab::mapped(&blocks, range(Section::Ids)),
+        dyndep_edges: Slab::mapped(&blocks, range(Section::DyndepEdges)),
+        dyndep_files: Slab::mapped(&blocks, range(Section::DyndepFiles)),
+        defaults: Slab::mapped(&blocks, range(Section::Defaults)),
+        env: Env::mapped(&blocks, env, sets_reserved),
+        manifests: Manifests(manifests.into_iter().map(Record::into_manifest).collect()),
+        rule_blocks: Cache::default(),
+        notices,
+        blocks: Some(Arc::clone(&blocks)),
+    };
+    let fits = base.paths.len() == base.in_edges.len() && base.edges.len() == base.texts.len();
+    // The first node stands for what is missing in a damaged file.
+    let fits = fits && (base.edges.is_empty() || !base.paths.is_empty());
+    (fits && !blocks.is_damaged()).then_some(base)
+}
+
+/// How many bytes the sections have, which lie one behind the other before the table.
+fn covered(ranges: &Ranges, end: usize) -> Option<usize> {
+    let in_order = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+    let covered = ranges[SECTIONS - 1].end;
+    (in_order && covered == end).then_some(covered)
+}
+
+/// Numbers by which others are found.
+fn limits(ranges: &Ranges) -> Vec<Limit> {
+    let count = |section: Section, size: usize| u32::try_from(ranges[section as usize].len() / size).unwrap_or(0);
+    let (nodes, edges) = (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::base::EdgeText>()));
+    let limit = |section: Section, below| Limit { words: ranges[section as usize].clone(), below };
+    vec![
+        limit(Section::Ids, nodes),
+        limit(Section::DyndepEdges, edges),
+        limit(Section::DyndepFiles, nodes),
+        limit(Section::Defaults, nodes),
+    ]
+}
+
+impl Record {
+    fn into_manifest(self) -> Manifest {
+        Manifest { path: self.path, state: Some(self.state), text: Text::OnDisk(OnceLock::new()) }
+    }
+}

@@ -1,0 +1,113 @@
+//! Snapshots in which something is wrong, by accident or on purpose.
+
+use tanto_testing::Random;
+
+use super::same::all_of;
+use super::{base, picture, random};
+use crate::flat::{BLOCK, sum};
+use crate::graph::Arena;
+use crate::snapshot::table::{SECTIONS, Table};
+
+#[test]
+fn a_flipped_bit_is_noticed_or_meant_nothing() {
+    let arena = Arena::new();
+    let graph = random::graph(&arena, 1, 40);
+    let sound = picture(&graph, 1);
+    let expected = all_of(&graph);
+    let (table, _) = Table::decode(&sound).unwrap();
+    let mut random = Random::new(5);
+    // Some in each section, and all over the table and the foot.
+    let mut places: Vec<usize> = (0..SECTIONS * 12)
+        .filter_map(|number| {
+            let range = table.ranges[number % SECTIONS].clone();
+            (!range.is_empty()).then(|| range.start + random.below(range.len()))
+        })
+        .collect();
+    places.extend(table.ranges[SECTIONS - 1].end..sound.len());
+    for place in places {
+        let mut file = sound.clone();
+        file[place] ^= 1 << random.below(8);
+        let Some(base) = base(&file, &graph) else { continue };
+        let arena = Arena::new();
+        let mapped = arena.hold(base);
+        let answers = all_of(&mapped);
+        assert!(mapped.base.is_damaged() || answers == expected, "byte {place}");
+        assert!(!mapped.is_sound(), "byte {place}");
+    }
+}
+
+#[test]
+fn a_shorter_or_longer_file_is_none() {
+    let arena = Arena::new();
+    let graph = random::graph(&arena, 2, 10);
+    let sound = picture(&graph, 1);
+    for length in (0..sound.len()).rev().step_by(97).chain(sound.len() - 64..sound.len()) {
+        assert!(base(&sound[..length], &graph).is_none(), "{length}");
+    }
+    assert!(base(&[&sound[..], &[0; 8]].concat(), &graph).is_none());
+}
+
+/// The same file with other bytes and sums that are right.
+fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
+    let (mut table, end) = Table::decode(sound).unwrap();
+    let mut file = sound[..end].to_vec();
+    change(&mut table, &mut file);
+    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK).map(sum).collect();
+    file.extend(table.encode(end));
+    file
+}
+
+/// Asks for all that there is; the answers may be nonsense.
+fn ask(file: &[u8], graph: &crate::graph::Graph<'_>) {
+    if let Some(base) = base(file, graph) {
+        let arena = Arena::new();
+        let mapped = arena.hold(base);
+        all_of(&mapped);
+        let used: usize = mapped.node_ids().map(|node| mapped.users(node).count()).sum();
+        assert!(used <= mapped.base.ids.len() && mapped.dyndeps().count() <= file.len());
+        mapped.is_sound();
+    }
+}
+
+#[test]
+fn a_forged_file_does_no_harm() {
+    let arena = Arena::new();
+    let graph = random::graph(&arena, 3, 30);
+    let sound = picture(&graph, 1);
+    for seed in 0..1500 {
+        let mut random = Random::new(seed);
+        let file = forged(&sound, |table, file| {
+            for _ in 0..=random.below(4) {
+                let range = table.ranges[random.below(SECTIONS)].clone();
+                let Some(words) = file.get_mut(range).filter(|words| !words.is_empty()) else { continue };
+                let at = random.below(words.len()) / 4 * 4;
+                let number: u32 = *random.pick(&[0, 1, 2, 7, 0x7fff_ffff, 0x8000_0000, u32::MAX - 1, u32::MAX]);
+                let number = if random.chance(30) { random.number() as u32 } else { number };
+                words.iter_mut().skip(at).zip(number.to_ne_bytes()).for_each(|(byte, new)| *byte = new);
+            }
+        });
+        ask(&file, &graph);
+    }
+}
+
+#[test]
+fn forged_sections_do_no_harm() {
+    let arena = Arena::new();
+    let graph = random::graph(&arena, 4, 30);
+    let sound = picture(&graph, 1);
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let file = forged(&sound, |table, _| {
+            let number = random.below(SECTIONS);
+            let range = &mut table.ranges[number];
+            match random.below(4) {
+                0 => range.end = range.start + random.below(range.len() + 1),
+                1 => range.start += random.below(range.len() + 1),
+                2 => range.end += random.below(64),
+                _ => *range = random.below(1000)..1000 + random.below(1000),
+            }
+            range.end = range.end.max(range.start);
+        });
+        ask(&file, &graph);
+    }
+}

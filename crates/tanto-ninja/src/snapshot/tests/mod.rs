@@ -1,0 +1,65 @@
+//! Tests: what is written is what is mapped, and nothing else is ever used.
+
+mod damage;
+mod places;
+mod random;
+mod same;
+mod validity;
+
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+
+use tanto_sys::map::Map;
+use tanto_sys::version::Version;
+use tanto_testing::Scratch;
+
+use super::key::Key;
+use super::read;
+use super::table::{Record, Table};
+use super::write::Picture;
+use crate::disk::State;
+use crate::graph::base::Base;
+use crate::graph::late::{Manifest, Manifests, Text};
+use crate::graph::{Arena, Graph};
+
+/// The state of a manifest that is in no file.
+fn any_state() -> State {
+    let version = Version { device: 1, inode: 2, size: 3, mtime_ns: 4, ctime_ns: 5, is_regular: true };
+    State { version, digest: None }
+}
+
+/// A snapshot of a graph whose manifests are in memory.
+fn picture(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
+    let scratch = Scratch::new("picture");
+    let record = |(path, _): (&[u8], _)| Record { path: path.into(), state: any_state() };
+    let manifests = graph.base.manifests.list().map(record).collect();
+    let key = Key(b"key".to_vec());
+    let picture = Picture { base: graph.base, key: &key, manifests, threads, given_up: &AtomicBool::new(false) };
+    assert!(picture.write(&File::create_new(scratch.at("file")).unwrap()).unwrap());
+    std::fs::read(scratch.at("file")).unwrap()
+}
+
+/// The graph in a snapshot, whatever it is a picture of; the text of its manifests is that of another graph.
+fn base(picture: &[u8], text: &Graph<'_>) -> Option<Base> {
+    let scratch = Scratch::new("mapped");
+    scratch.write("file", picture);
+    let map = Map::new(&File::open(scratch.at("file")).unwrap(), picture.len() as u64).unwrap();
+    let (table, end) = Table::decode(&map)?;
+    let base = read::base(map, table, end)?;
+    let manifest = |manifest: &Manifest| {
+        let Text::Kept(text) = &manifest.text else { panic!("it is in memory") };
+        Manifest { path: manifest.path.clone(), state: manifest.state, text: Text::Kept(text.clone()) }
+    };
+    Some(Base { manifests: Manifests(text.base.manifests.0.iter().map(manifest).collect()), ..base })
+}
+
+/// A graph that was loaded from text is the same after it has been a snapshot.
+#[track_caller]
+pub(crate) fn is_kept(graph: &Graph<'_>) {
+    let arena = Arena::new();
+    let mapped = arena.hold(base(&picture(graph, 1), graph).expect("a sound snapshot"));
+    same::assert_same(graph, &mapped);
+    assert!(mapped.is_sound());
+    // What was a snapshot once stays as it is.
+    assert_eq!(picture(&mapped, 1), picture(graph, 3));
+}

@@ -1,0 +1,129 @@
+//! Where snapshots lie, and who may have put them there.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+use tanto_testing::Scratch;
+
+use crate::snapshot::place::Place;
+
+fn place(scratch: &Scratch, name: &str) -> Place {
+    Place::new(&scratch.bytes(""), name)
+}
+
+fn put(scratch: &Scratch, name: &str) {
+    place(scratch, name).write(|file| io::Write::write_all(&mut &*file, b"text").map(|()| true)).unwrap();
+}
+
+#[test]
+fn files_are_ours_alone_and_not_for_version_control() {
+    let scratch = Scratch::new("place");
+    assert!(place(&scratch, "a").open().is_none());
+    put(&scratch, "a");
+    let mode = |name: &str| fs::metadata(scratch.at(name)).unwrap().mode() & 0o777;
+    let modes = [".tanto", ".tanto/snapshots", ".tanto/snapshots/a"].map(mode);
+    assert_eq!(modes, [0o700, 0o700, 0o600]);
+    assert_eq!(fs::read(scratch.at(".tanto/.gitignore")).unwrap(), b"*\n");
+    assert_eq!(place(&scratch, "a").open().unwrap().metadata().unwrap().len(), 4);
+    assert!(place(&scratch, "b").open().is_none());
+    place(&scratch, "a").remove();
+    assert!(place(&scratch, "a").open().is_none());
+}
+
+#[test]
+fn what_others_could_write_is_not_read() {
+    let scratch = Scratch::new("place-others");
+    put(&scratch, "a");
+    for name in [".tanto/snapshots", ".tanto/snapshots/a"] {
+        let mode = fs::metadata(scratch.at(name)).unwrap().permissions();
+        for more in [0o020, 0o002] {
+            fs::set_permissions(scratch.at(name), fs::Permissions::from_mode(mode.mode() | more)).unwrap();
+            assert!(place(&scratch, "a").open().is_none(), "{name} {more:o}");
+        }
+        fs::set_permissions(scratch.at(name), mode).unwrap();
+        assert!(place(&scratch, "a").open().is_some());
+    }
+    // Only root may give files away.
+    for name in [".tanto", ".tanto/snapshots", ".tanto/snapshots/a"] {
+        let own = fs::metadata(scratch.at(name)).unwrap().uid();
+        if chown(scratch.at(name), Some(own + 12_345), None).is_ok() {
+            assert!(place(&scratch, "a").open().is_none(), "{name}");
+            chown(scratch.at(name), Some(own), None).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_where_others_could() {
+    let scratch = Scratch::new("place-unsafe");
+    fs::create_dir_all(scratch.at(".tanto/snapshots")).unwrap();
+    fs::set_permissions(scratch.at(".tanto/snapshots"), fs::Permissions::from_mode(0o777)).unwrap();
+    place(&scratch, "a").write(|_| panic!("it is not asked for")).unwrap();
+    assert_eq!(fs::read_dir(scratch.at(".tanto/snapshots")).unwrap().count(), 0);
+}
+
+#[test]
+fn links_are_not_followed() {
+    let scratch = Scratch::new("place-links");
+    put(&scratch, "a");
+    scratch.write("elsewhere/a", "text");
+    fs::remove_file(scratch.at(".tanto/snapshots/a")).unwrap();
+    symlink("../../elsewhere/a", scratch.at(".tanto/snapshots/a")).unwrap();
+    assert!(place(&scratch, "a").open().is_none());
+    fs::remove_dir_all(scratch.at(".tanto/snapshots")).unwrap();
+    symlink("../elsewhere", scratch.at(".tanto/snapshots")).unwrap();
+    assert!(place(&scratch, "a").open().is_none());
+}
+
+#[test]
+fn a_place_that_cannot_be_made_is_an_error_and_nothing_else() {
+    let scratch = Scratch::new("place-file");
+    scratch.write(".tanto", "a file");
+    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").write(|_| Ok(true)).is_err());
+    assert_eq!(fs::read(scratch.at(".tanto")).unwrap(), b"a file");
+}
+
+fn names(scratch: &Scratch) -> Vec<String> {
+    let entries = fs::read_dir(scratch.at(".tanto/snapshots")).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_fails_leaves_the_old_one() {
+    let scratch = Scratch::new("place-fails");
+    put(&scratch, "a");
+    let full = |_: &fs::File| Err(io::ErrorKind::StorageFull.into());
+    assert_eq!(place(&scratch, "a").write(full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    place(&scratch, "a").write(|_| Ok(false)).unwrap();
+    assert_eq!(names(&scratch), ["a"]);
+    assert_eq!(fs::read(scratch.at(".tanto/snapshots/a")).unwrap(), b"text");
+}
+
+#[test]
+fn there_are_no_more_than_eight_and_the_oldest_go() {
+    let scratch = Scratch::new("place-many");
+    for (number, name) in ["i", "h", "g", "f", "e", "d", "c", "b"].iter().enumerate() {
+        put(&scratch, name);
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(number as u64 + 1);
+        fs::File::open(scratch.at(&format!(".tanto/snapshots/{name}"))).unwrap().set_modified(time).unwrap();
+    }
+    put(&scratch, "i");
+    assert_eq!(names(&scratch).len(), 8);
+    put(&scratch, "a");
+    assert_eq!(names(&scratch), ["a", "b", "c", "d", "e", "f", "g", "i"]);
+}
+
+#[test]
+fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
+    let scratch = Scratch::new("place-left");
+    put(&scratch, "a");
+    scratch.write(".tanto/snapshots/b.1.new", "left");
+    let at_work = fs::File::create(scratch.at(".tanto/snapshots/c.2.new")).unwrap();
+    at_work.lock().unwrap();
+    put(&scratch, "a");
+    assert_eq!(names(&scratch), ["a", "c.2.new"]);
+}

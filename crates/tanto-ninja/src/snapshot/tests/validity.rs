@@ -1,0 +1,235 @@
+//! When a snapshot is of use: as long as it is a picture of what a load would find.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use tanto_sys::threads::Threads;
+use tanto_testing::Scratch;
+
+use super::same::assert_same;
+use crate::disk::RealDisk;
+use crate::graph::late::Manifests;
+use crate::graph::{Arena, Graph};
+use crate::load::{LoadOptions, load};
+use crate::snapshot::{Saving, Snapshot, is_full};
+
+const TEXT: &str = "ninja_required_version = 1.1\nrule c\n  command = c $in\nbuild a: c b\nbuild p: phony p\ninclude ";
+
+/// A tree with two manifests that are old enough not to be racy, and a snapshot of it.
+struct Tree(Scratch);
+
+impl Tree {
+    fn new() -> Tree {
+        let tree = Tree(Scratch::new("validity"));
+        tree.0.write("inner", "build d: c e\n");
+        tree.0.write("input", format!("{TEXT}{}\n", tree.0.at("inner").display()));
+        tree
+    }
+
+    fn dir(&self) -> Vec<u8> {
+        self.0.bytes("")
+    }
+
+    fn snapshot_with(&self, options: LoadOptions) -> Snapshot {
+        Snapshot::new(&self.dir(), &self.0.bytes("input"), options)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshot_with(LoadOptions::default())
+    }
+
+    fn load<'t>(&self, arena: &'t Arena) -> Graph<'t> {
+        load(arena, &RealDisk, &self.0.bytes("input"), LoadOptions::default(), &mut |_| {}).unwrap()
+    }
+
+    fn save(&self) {
+        let arena = Arena::new();
+        self.snapshot().of(&self.load(&arena), true).unwrap().run(1).unwrap();
+        assert!(self.opens());
+    }
+
+    fn opens(&self) -> bool {
+        self.snapshot().open(&Arena::new(), &mut |_| {}).unwrap().is_some()
+    }
+
+    /// The only snapshot there is.
+    fn file(&self) -> std::path::PathBuf {
+        let mut entries = fs::read_dir(self.0.at(".tanto/snapshots")).unwrap();
+        entries.next().unwrap().unwrap().path()
+    }
+}
+
+#[test]
+fn what_is_opened_is_what_was_loaded() {
+    let tree = Tree::new();
+    let (arena, mut warnings) = (Arena::new(), Vec::new());
+    assert!(!tree.opens());
+    tree.save();
+    let opened = tree.snapshot().open(&arena, &mut |text| warnings.push(text.to_vec())).unwrap().unwrap();
+    assert_same(&tree.load(&arena), &opened);
+    assert_eq!(warnings, [b"phony target 'p' names itself as an input; ignoring [-w phonycycle=warn]"]);
+    assert!(opened.is_sound());
+    assert!(tree.snapshot().of(&opened, true).is_none(), "there is one already");
+    tree.snapshot().remove();
+    assert!(!tree.opens());
+}
+
+#[test]
+fn a_changed_manifest_is_loaded() {
+    let changes: [fn(&Tree); 5] = [
+        |tree| tree.0.write("inner", "build d: c f\n"),
+        |tree| fs::File::open(tree.0.at("inner")).unwrap().set_modified(SystemTime::now()).unwrap(),
+        |tree| {
+            // The same text in another file.
+            fs::copy(tree.0.at("inner"), tree.0.at("other")).unwrap();
+            fs::rename(tree.0.at("other"), tree.0.at("inner")).unwrap();
+        },
+        |tree| fs::remove_file(tree.0.at("inner")).unwrap(),
+        |tree| {
+            fs::rename(tree.0.at("inner"), tree.0.at("other")).unwrap();
+            fs::create_dir(tree.0.at("inner")).unwrap();
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let tree = Tree::new();
+        tree.save();
+        change(&tree);
+        assert!(!tree.opens(), "change {number}");
+    }
+}
+
+/// The graph of a tree, as if the file system had said nothing of a change: only a digest tells.
+fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> Saving<'t> {
+    let graph = tree.load(arena);
+    let manifests = graph.base.manifests.0.iter().map(|manifest| {
+        let mut state = manifest.state.unwrap();
+        assert!(state.digest.is_some(), "it was written just now");
+        state.digest = state.digest.map(&change);
+        crate::graph::late::Manifest {
+            path: manifest.path.clone(),
+            state: Some(state),
+            text: crate::graph::late::Text::Kept(Vec::new()),
+        }
+    });
+    let manifests = Manifests(manifests.collect());
+    let base = crate::graph::base::Base { manifests, ..crate::graph::base::Base::default() };
+    tree.snapshot().of(&arena.hold(base), true).unwrap()
+}
+
+#[test]
+fn a_racy_manifest_is_compared() {
+    let tree = Tree::new();
+    with_digests(&tree, &Arena::new(), |digest| digest).run(1).unwrap();
+    assert!(tree.opens());
+    with_digests(&tree, &Arena::new(), |digest| digest ^ 1).run(1).unwrap();
+    assert!(!tree.opens());
+}
+
+#[test]
+fn an_old_manifest_is_not_summed() {
+    let tree = Tree::new();
+    let state =
+        || crate::disk::Source::state(&crate::disk::Disk::open(&RealDisk, &tree.0.bytes("inner"), 100).unwrap());
+    assert!(state().unwrap().digest.is_some());
+    // The change of the time itself is new; only waiting makes it old.
+    std::thread::sleep(Duration::from_millis(50));
+    let whole = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos() == 0;
+    assert!(whole || state().unwrap().digest.is_none());
+}
+
+#[test]
+fn other_circumstances_need_another_snapshot() {
+    let tree = Tree::new();
+    tree.save();
+    let options = LoadOptions { phony_cycle_is_error: true, ..LoadOptions::default() };
+    let opens = |snapshot: Snapshot| snapshot.open(&Arena::new(), &mut |_| {}).unwrap().is_some();
+    assert!(!opens(tree.snapshot_with(options)));
+    assert!(opens(tree.snapshot_with(LoadOptions { threads: Threads::ONE, ..LoadOptions::default() })));
+    // The name differs: so the key is looked at only if the file has it all the same.
+    let other = tree.snapshot_with(options);
+    let arena = Arena::new();
+    other.of(&tree.load(&arena), true).unwrap().run(1).unwrap();
+    let names = fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().map(|entry| entry.unwrap().path());
+    let names: Vec<_> = names.collect();
+    fs::copy(&names[0], tree.0.at("kept")).unwrap();
+    fs::rename(&names[1], &names[0]).unwrap();
+    fs::rename(tree.0.at("kept"), &names[1]).unwrap();
+    assert!(!opens(tree.snapshot()) && !opens(other));
+}
+
+#[test]
+fn a_snapshot_of_another_directory_is_none() {
+    let (tree, other) = (Tree::new(), Scratch::new("validity-other"));
+    tree.save();
+    let elsewhere = || Snapshot::new(&other.bytes(""), &tree.0.bytes("input"), LoadOptions::default());
+    assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());
+    fs::rename(tree.0.at(".tanto"), other.at(".tanto")).unwrap();
+    assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());
+}
+
+#[test]
+fn small_manifests_are_not_worth_it() {
+    let tree = Tree::new();
+    let arena = Arena::new();
+    let graph = tree.load(&arena);
+    assert!(tree.snapshot().of(&graph, false).is_none());
+    let comment = "# what nobody needs\n".repeat(crate::snapshot::WORTH_KEEPING as usize / 20);
+    tree.0.write("inner", comment);
+    assert!(tree.snapshot().of(&tree.load(&arena), false).is_some());
+}
+
+#[test]
+fn what_is_in_no_file_has_no_snapshot() {
+    let tree = Tree::new();
+    let arena = Arena::new();
+    let files = crate::load::tests::Files::of(&[("input", "")]);
+    let graph = load(&arena, &files, b"input", LoadOptions::default(), &mut |_| {}).unwrap();
+    assert!(tree.snapshot().of(&graph, true).is_none());
+}
+
+#[test]
+fn a_manifest_that_has_changed_since_is_not_pictured() {
+    let tree = Tree::new();
+    let arena = Arena::new();
+    let saving = tree.snapshot().of(&tree.load(&arena), true).unwrap();
+    tree.0.write("inner", "build d: c f g\n");
+    saving.run(1).unwrap();
+    assert!(!tree.0.at(".tanto").exists());
+}
+
+#[test]
+fn whoever_gives_up_leaves_nothing() {
+    let tree = Tree::new();
+    let arena = Arena::new();
+    let saving = tree.snapshot().of(&tree.load(&arena), true).unwrap();
+    saving.give_up();
+    saving.run(1).unwrap();
+    assert_eq!(fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let tree = Tree::new();
+    let arena = Arena::new();
+    let graph = tree.load(&arena);
+    let saving = tree.snapshot().of(&graph, true).unwrap();
+    let key = saving.snapshot.key.clone().unwrap();
+    let given_up = std::sync::atomic::AtomicBool::new(false);
+    let manifests = saving.manifests().unwrap();
+    let picture = super::Picture { base: graph.base, key: &key, manifests, threads: 1, given_up: &given_up };
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let error = picture.write(&full).unwrap_err();
+    assert!(is_full(&error), "{error}");
+    assert!(!is_full(&io::ErrorKind::PermissionDenied.into()));
+}
+
+#[test]
+fn a_file_of_another_kind_is_none() {
+    let tree = Tree::new();
+    tree.save();
+    for content in [&b""[..], b"x", &[0; 4096], &[0xff; 70_000]] {
+        fs::write(tree.file(), content).unwrap();
+        assert!(!tree.opens());
+    }
+}

@@ -1,0 +1,185 @@
+//! Writes a graph into a file: its nodes under new numbers, in the order of their paths, then row behind row. Does not
+//! know how the file is called, nor when it is worth writing.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytemuck::cast_slice;
+use tanto_sys::file::longest_to_write;
+use tanto_sys::threads::each;
+
+use super::key::Key;
+use super::order::by_path;
+use super::table::{ALIGNMENT, ROWS, Ranges, Record, SECTIONS, Table};
+use crate::flat::{BLOCK, sum};
+use crate::graph::base::{Base, EdgeShape};
+use crate::graph::{EdgeId, NodeId};
+use crate::paths::Relaid;
+
+/// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
+const PIECE: usize = 16 * BLOCK;
+
+/// A graph's rows after the renumbering, as far as they are others than before.
+struct Rows {
+    in_edges: Vec<EdgeId>,
+    edges: Vec<EdgeShape>,
+    ids: Vec<NodeId>,
+    dyndep_files: Vec<NodeId>,
+    defaults: Vec<NodeId>,
+}
+
+/// What is to be written.
+pub(super) struct Picture<'p> {
+    pub(super) base: &'p Base,
+    pub(super) key: &'p Key,
+    pub(super) manifests: Vec<Record>,
+    pub(super) threads: usize,
+    /// Nobody needs it any more.
+    pub(super) given_up: &'p AtomicBool,
+}
+
+impl Picture<'_> {
+    /// Writes all of it. False if it is none, because the graph has too many paths, nothing so long may be written, or
+    /// somebody has given up meanwhile.
+    pub(super) fn write(self, file: &File) -> io::Result<bool> {
+        let Picture { base, threads, .. } = self;
+        let order = by_path(&base.paths, threads);
+        let Some(paths) = Relaid::new(&base.paths, &order, threads).filter(|_| !self.is_given_up()) else {
+            return Ok(false);
+        };
+        let rows = Rows::new(base, &order);
+        let sections = sections(base, &paths, &rows);
+        let ranges = ranges(&sections);
+        let end = ranges[SECTIONS - 1].end;
+        let mut table = Table {
+            key: self.key.clone(),
+            notices: base.notices.clone(),
+            sets_reserved: base.env.sets_reserved(),
+            ranges,
+            sums: vec![0; end.div_ceil(BLOCK)],
+            manifests: self.manifests,
+        };
+        if (end + table.encode(end).len()) as u64 > longest_to_write() {
+            return Ok(false);
+        }
+        table.sums = write_sections(file, &sections, &table.ranges, threads, self.given_up)?;
+        file.write_all_at(&table.encode(end), end as u64)?;
+        Ok(!base.is_damaged() && !self.given_up.load(Ordering::Relaxed))
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+}
+
+impl Rows {
+    fn new(base: &Base, order: &[NodeId]) -> Rows {
+        let mut numbers = vec![NodeId::NONE; base.paths.len()];
+        for (number, id) in (0..).zip(order) {
+            numbers[id.index()] = NodeId(number);
+        }
+        let number = |id: &NodeId| numbers.get(id.index()).copied().unwrap_or(NodeId::NONE);
+        let (mut edges, mut ids) = (Vec::with_capacity(base.edge_count()), Vec::with_capacity(base.ids.len()));
+        for shape in base.edges.all() {
+            let first = shape.first as usize;
+            edges.push(EdgeShape { first: ids.len() as u32, ..*shape });
+            ids.extend(base.ids.slice(first..first + shape.ids()).iter().map(number));
+        }
+        Rows {
+            in_edges: order.iter().map(|id| base.in_edges.get(id.index())).collect(),
+            edges,
+            ids,
+            dyndep_files: base.dyndep_files.all().iter().map(number).collect(),
+            defaults: base.defaults.all().iter().map(number).collect(),
+        }
+    }
+}
+
+/// What a section consists of.
+enum Content<'c> {
+    Bytes(&'c [u8]),
+    /// The text of paths.
+    Text(&'c Relaid<'c>),
+}
+
+impl Content<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Text(paths) => paths.words() * size_of::<u64>(),
+        }
+    }
+
+    /// Copies what begins at byte `from`, which is a multiple of eight.
+    fn fill(&self, from: usize, out: &mut [u8]) {
+        match self {
+            Content::Bytes(bytes) => out.copy_from_slice(&bytes[from..from + out.len()]),
+            Content::Text(paths) => paths.fill(from / size_of::<u64>(), bytemuck::cast_slice_mut(out)),
+        }
+    }
+}
+
+/// In the order of `Section`.
+fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows) -> [Content<'c>; SECTIONS] {
+    let own: [Content<'c>; ROWS] = [
+        Content::Text(paths),
+        Content::Bytes(cast_slice(paths.spans())),
+        Content::Bytes(cast_slice(paths.index())),
+        Content::Bytes(cast_slice(&rows.in_edges)),
+        Content::Bytes(cast_slice(&rows.edges)),
+        Content::Bytes(cast_slice(base.texts.all())),
+        Content::Bytes(cast_slice(&rows.ids)),
+        Content::Bytes(cast_slice(base.dyndep_edges.all())),
+        Content::Bytes(cast_slice(&rows.dyndep_files)),
+        Content::Bytes(cast_slice(&rows.defaults)),
+    ];
+    let mut all = own.into_iter().chain(base.env.rows().map(Content::Bytes));
+    std::array::from_fn(|_| all.next().expect("as many as there are sections"))
+}
+
+fn ranges(sections: &[Content<'_>; SECTIONS]) -> Ranges {
+    let mut end: usize = 0;
+    std::array::from_fn(|number| {
+        let start = end.next_multiple_of(ALIGNMENT);
+        end = start + sections[number].len();
+        start..end
+    })
+}
+
+/// Writes the sections; the sums of their blocks.
+fn write_sections(
+    file: &File,
+    sections: &[Content<'_>; SECTIONS],
+    ranges: &Ranges,
+    threads: usize,
+    given_up: &AtomicBool,
+) -> io::Result<Vec<u64>> {
+    let failed = AtomicBool::new(false);
+    let end = ranges[SECTIONS - 1].end;
+    let pieces: Vec<Range<usize>> = (0..end).step_by(PIECE).map(|start| start..end.min(start + PIECE)).collect();
+    let sums = each(threads, pieces, |piece| {
+        if failed.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        let mut words = vec![0_u64; piece.len().div_ceil(size_of::<u64>())];
+        let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..piece.len()];
+        fill(sections, ranges, &piece, bytes);
+        let written = file.write_all_at(bytes, piece.start as u64);
+        failed.fetch_or(written.is_err(), Ordering::Relaxed);
+        written.map(|()| bytes.chunks(BLOCK).map(sum).collect())
+    });
+    sums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|sums| sums.concat())
+}
+
+/// Copies a piece of the file out of its sections.
+fn fill(sections: &[Content<'_>; SECTIONS], ranges: &Ranges, piece: &Range<usize>, out: &mut [u8]) {
+    for (content, range) in sections.iter().zip(ranges) {
+        let (start, end) = (range.start.max(piece.start), range.end.min(piece.end));
+        if start < end {
+            content.fill(start - range.start, &mut out[start - piece.start..end - piece.start]);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Snapshots: they change nothing but time, whatever becomes of them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{alone, files};
+use crate::harness::{Ended, Run, Side, Tree};
+
+const TEXT: &str = "ninja_required_version = 0.9\nrule cp\n  command = cp $in $out\nbuild p: phony p in\nbuild a: cp in\n\
+                    build b: cp a | p\nbuild c: cp b || a |@ d\nbuild d: cp in\n  restat = 1\ndefault c\n";
+
+fn start(side: &Side) {
+    files(side, &[("build.ninja", TEXT), ("in", "")]);
+}
+
+fn run(side: &mut Side, args: &str) -> Ended {
+    let ended = side.run(&Run::new(args).env("TANTO_SNAPSHOT", "always"));
+    assert_eq!(ended.code, 0, "ninja {args}: {}", ended.text());
+    ended
+}
+
+/// Was the graph loaded from text?
+fn parses(side: &mut Side, args: &str) -> bool {
+    run(side, &format!("-d stats {args}")).text().contains(".ninja parse")
+}
+
+/// All snapshots.
+fn all(side: &Side) -> Vec<PathBuf> {
+    let entries = fs::read_dir(side.root.join(".tanto/snapshots")).into_iter().flatten();
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+#[test]
+fn the_second_run_loads_no_text() {
+    alone(|side| {
+        start(side);
+        assert!(parses(side, ""));
+        assert_eq!(all(side).len(), 1);
+        assert!(!parses(side, "") && !parses(side, "-n"));
+        side.touch("in", None);
+        let ended = run(side, "");
+        assert!(ended.text().contains("[4/4]"), "{}", ended.text());
+        side.touch("build.ninja", None);
+        assert!(parses(side, "") && !parses(side, ""));
+        side.delete(".tanto/snapshots");
+        assert!(parses(side, "") && !parses(side, ""));
+    });
+}
+
+#[test]
+fn there_is_one_for_each_manifest_and_way_to_read_it() {
+    alone(|side| {
+        start(side);
+        files(side, &[("other.ninja", "rule x\n  command = x\nbuild x: phony\nbuild y: phony x\n")]);
+        for (args, count) in [("", 1), ("-f other.ninja", 2), ("-f ./build.ninja", 3), ("-C .", 3)] {
+            run(side, args);
+            assert_eq!(all(side).len(), count, "{args}");
+        }
+        assert!(!parses(side, "-f other.ninja") && !parses(side, ""));
+    });
+}
+
+#[test]
+fn small_trees_and_who_wants_none_have_none() {
+    alone(|side| {
+        start(side);
+        for policy in ["auto", "off"] {
+            assert_eq!(side.run(&Run::new("").env("TANTO_SNAPSHOT", policy)).code, 0);
+            assert!(all(side).is_empty(), "{policy}");
+        }
+        run(side, "");
+        let stats = |side: &mut Side, policy| side.run(&Run::new("-d stats").env("TANTO_SNAPSHOT", policy)).text();
+        assert!(stats(side, "off").contains(".ninja parse"));
+        assert!(!stats(side, "auto").contains(".ninja parse"));
+    });
+}
+
+#[test]
+fn answers_and_dry_runs_write_none() {
+    alone(|side| {
+        start(side);
+        let before = Tree::raw(&side.root);
+        for args in ["-n", "-t targets all", "-t query a", "-t commands"] {
+            run(side, args);
+            assert_eq!(Tree::raw(&side.root), before, "{args}");
+        }
+    });
+}
+
+#[test]
+fn warnings_come_again() {
+    alone(|side| {
+        start(side);
+        let first = run(side, "");
+        assert!(first.text().contains("greater than build file ninja_required_version"), "{}", first.text());
+        assert!(first.text().contains("names itself as an input"), "{}", first.text());
+        let warnings = |ended: &Ended| ended.err.clone();
+        assert_eq!(warnings(&run(side, "")), warnings(&first));
+        let strict = side.run(&Run::new("-w phonycycle=err").env("TANTO_SNAPSHOT", "always"));
+        assert_eq!(strict.code, 1, "{}", strict.text());
+    });
+}
+
+/// What is asked of a tree whose snapshot is damaged.
+const QUESTIONS: [&str; 7] =
+    ["", "-n -d explain", "-t commands", "-t query a c", "-t targets all", "-t inputs c", "-t compdb cp"];
+
+#[test]
+fn a_damaged_one_is_given_up() {
+    alone(|side| {
+        start(side);
+        run(side, "");
+        let answers: Vec<Ended> = QUESTIONS.iter().map(|args| run(side, args)).collect();
+        let path = all(side).remove(0);
+        let sound = fs::read(&path).expect("a snapshot");
+        let mut lost = 0;
+        for step in 0..40 {
+            let mut bytes = sound.clone();
+            let at = step * 613 % bytes.len();
+            bytes[at] ^= 0x15;
+            for (args, expected) in QUESTIONS.iter().zip(&answers) {
+                fs::write(&path, &bytes).expect("a file");
+                assert_eq!(&run(side, args), expected, "{args}, byte {at}");
+                lost += usize::from(!path.exists());
+            }
+        }
+        assert!(lost > 0, "some damage is found too late to go on");
+        assert!(!parses(side, "") || !parses(side, ""));
+    });
+}
+
+#[test]
+fn a_damaged_one_does_not_spoil_a_build() {
+    alone(|side| {
+        start(side);
+        run(side, "");
+        let path = all(side).remove(0);
+        let sound = fs::read(&path).expect("a snapshot");
+        for at in (0..sound.len()).step_by(sound.len() / 12) {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 0x80;
+            fs::write(&path, &bytes).expect("a file");
+            side.touch("in", None);
+            let ended = run(side, "");
+            assert!(ended.text().contains("[4/4]") && ended.text().matches("names itself").count() == 1, "{at}");
+        }
+    });
+}
+
+#[test]
+fn a_manifest_that_its_own_build_changes() {
+    alone(|side| {
+        let text = "rule gen\n  command = cp $in $out\n  generator = 1\nbuild build.ninja: gen source\n";
+        files(side, &[("build.ninja", text), ("source", text)]);
+        run(side, "");
+        assert!(!parses(side, ""));
+        side.write("source", format!("{text}build new: gen in\n").as_bytes(), None);
+        side.write("in", b"", None);
+        let ended = run(side, "");
+        assert!(side.root.join("new").exists(), "{}", ended.text());
+        assert!(!parses(side, ""));
+        assert_eq!(all(side).len(), 1);
+    });
+}

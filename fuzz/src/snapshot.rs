@@ -1,0 +1,153 @@
+//! Fuzzes snapshots: a sound one with other words in it, under its own sums or under right ones, and what is none.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use tanto_ninja::bindings::Escape;
+use tanto_ninja::disk::{RealDisk, VirtualDisk};
+use tanto_ninja::explain::Explanations;
+use tanto_ninja::flat::{BLOCK, sum};
+use tanto_ninja::graph::{Arena, Graph};
+use tanto_ninja::load::{LoadOptions, load};
+use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::scan::Scan;
+use tanto_ninja::snapshot::Snapshot;
+
+const MANIFEST: &str = "ninja_required_version = 1.1
+pool p
+  depth = 2
+flags = -O2
+rule cc
+  command = cc $flags $in -o $out
+  deps = gcc
+  depfile = $out.d
+rule link
+  command = link @$out.rsp
+  rspfile = $out.rsp
+  rspfile_content = $in
+  restat = 1
+build out/a.o: cc src/a.c | gen.h || dir |@ check
+build out/b.o: cc src/b.c | gen.h || dir
+  flags = -O0
+build lib | lib.map: link out/a.o out/b.o
+  pool = p
+build gen.h: link gen.in || dd
+  dyndep = dd
+build check: phony lib
+build self: phony self
+default lib
+";
+
+/// A snapshot as it was written.
+struct Sound {
+    dir: PathBuf,
+    file: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Sound {
+    fn manifest(&self) -> Vec<u8> {
+        self.dir.join("build.ninja").as_os_str().as_bytes().to_vec()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.dir.as_os_str().as_bytes(), &self.manifest(), LoadOptions::default())
+    }
+
+    /// Made once, beside the scratch file.
+    fn get(scratch: &Path) -> &'static Sound {
+        static SOUND: OnceLock<Sound> = OnceLock::new();
+        SOUND.get_or_init(|| {
+            let dir = scratch.with_extension("tree");
+            let _ = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(&dir).expect("a directory can be made");
+            std::fs::write(dir.join("build.ninja"), MANIFEST).expect("a file can be written");
+            let mut sound = Sound { file: PathBuf::new(), bytes: Vec::new(), dir };
+            let arena = Arena::new();
+            let graph = load(&arena, &RealDisk, &sound.manifest(), LoadOptions::default(), &mut |_| ());
+            let saving = sound.snapshot().of(&graph.expect("it is sound"), true).expect("it is in a file");
+            saving.run(1).expect("a file can be written");
+            let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("it is there");
+            sound.file = entries.next().and_then(Result::ok).expect("it is there").path();
+            sound.bytes = std::fs::read(&sound.file).expect("it can be read");
+            sound
+        })
+    }
+}
+
+/// Pairs of words: where in the file, and what is to stand there.
+fn changed(bytes: &[u8], pairs: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for pair in pairs.as_chunks::<8>().0 {
+        let word = |at: usize| u32::from_le_bytes([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]);
+        let at = word(0) as usize % bytes.len() / 4 * 4;
+        let end = bytes.len().min(at + 4);
+        bytes[at..end].copy_from_slice(&word(4).to_ne_bytes()[..end - at]);
+    }
+    bytes
+}
+
+/// Makes the sums right: that of the only block, which is the last word of the table, and that of the table.
+fn forge(bytes: &mut [u8], sound: &[u8]) {
+    let foot = sound.len() - 24;
+    let start = usize::from_ne_bytes(*sound[foot..].first_chunk().expect("eight bytes"));
+    assert!(start <= BLOCK);
+    bytes[foot..].copy_from_slice(&sound[foot..]);
+    let block = sum(&bytes[..start]).to_ne_bytes();
+    bytes[foot - 8..foot].copy_from_slice(&block);
+    let table = sum(&bytes[start..foot + 8]).to_ne_bytes();
+    bytes[foot + 8..foot + 16].copy_from_slice(&table);
+}
+
+/// Whatever lies there, it is opened or not, and all answers come; the sound one's are the loaded graph's.
+pub fn run(input: &[u8], scratch: &Path) {
+    let sound = Sound::get(scratch);
+    let (&kind, rest) = input.split_first().unwrap_or((&0, &[]));
+    let bytes = match kind % 8 {
+        0 => rest.to_vec(),
+        1 => changed(&sound.bytes, rest),
+        _ => {
+            let mut bytes = changed(&sound.bytes, rest);
+            forge(&mut bytes, &sound.bytes);
+            bytes
+        }
+    };
+    std::fs::write(&sound.file, &bytes).expect("the file can be written");
+    let arena = Arena::new();
+    let opened = sound.snapshot().open(&arena, &mut |_| ());
+    if bytes == sound.bytes {
+        assert!(matches!(opened, Ok(Some(_))), "a sound one is not used");
+    }
+    if let Ok(Some(mut graph)) = opened {
+        ask(&mut graph);
+        assert!(bytes != sound.bytes || graph.is_sound());
+    }
+}
+
+/// Asks for all that a build or a tool asks for.
+fn ask(graph: &mut Graph<'_>) {
+    for node in graph.node_ids() {
+        graph.lookup(graph.path(node));
+        graph.dyndep_pending(node);
+        graph.path_with_nul(node);
+        graph.users(node).count();
+    }
+    for id in graph.edge_ids() {
+        for name in [b"command".as_slice(), b"depfile", b"rspfile_content", b"flags", b"restat"] {
+            let _ = (graph.binding(id, name, Escape::Shell), graph.flag(id, name));
+        }
+        let edge = graph.edge(id);
+        let _ = (graph.rule_name(edge.rule), graph.pool_depth(edge.pool));
+    }
+    graph.top_rules().iter().for_each(|rule| drop(graph.rule_text(*rule, b"command")));
+    let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
+    let (mut disk, mut log, mut deps) = (VirtualDisk::new(), BuildLog::in_memory(7), DepsLog::in_memory());
+    let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(true));
+    for node in nodes {
+        if scan.recompute(node).is_err() {
+            // After an error a walk is over.
+            scan.reset();
+        }
+    }
+}
