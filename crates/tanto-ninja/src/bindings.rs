@@ -100,6 +100,16 @@ impl<'t> Known<'t> {
         if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(text) }
     }
 
+    /// A hash of the command of some kind, which `make` makes of the command if it is not known.
+    pub(crate) fn command_hash(&self, edge: EdgeId, kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
+        if let Some(hash) = self.base.hashes.get(edge, kind) {
+            return Ok(hash);
+        }
+        let hash = make(&self.command_for_hash(edge)?);
+        self.base.hashes.put(edge, kind, hash, self.edge_count());
+        Ok(hash)
+    }
+
     /// The unevaluated value that a rule gives to a variable.
     pub fn rule_text(&self, rule: RuleId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let block = self.rule_block(rule)?;

@@ -309,7 +309,8 @@ impl<'a, 't> Builder<'a, 't> {
 
     fn record(&mut self, edge: EdgeId, (start_ms, end_ms): (i64, i64), mtime: Mtime) -> Result<()> {
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
-        let command_hash = self.scan.log.hash_command(&self.scan.graph.command_for_hash(edge)?);
+        let log = &self.scan.log;
+        let command_hash = self.scan.graph.command_hash(edge, log.hash_kind(), |command| log.hash_command(command))?;
         let entry = Entry { command_hash, start_ms: clip(start_ms), end_ms: clip(end_ms), mtime };
         let graph = &self.scan.graph;
         self.scan.log.record(graph, graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry)

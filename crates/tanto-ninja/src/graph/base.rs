@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Edge;
 use super::env::{self, Env};
+use super::hashes::Hashes;
 use super::late::{Manifests, Span};
 use crate::bindings::Cache;
 use crate::flat::{Blocks, Slab};
@@ -173,6 +174,7 @@ pub(crate) struct Base {
     pub(crate) env: Env,
     pub(crate) manifests: Manifests,
     pub(crate) rule_blocks: Cache,
+    pub(crate) hashes: Hashes,
     /// What the loader had to say, in this order.
     pub(crate) notices: Vec<Notice>,
     /// The snapshot that all this lies in, if it does.
@@ -203,6 +205,7 @@ impl Default for Base {
             env: env::Builder::new().finish(),
             manifests: Manifests::default(),
             rule_blocks: Cache::default(),
+            hashes: Hashes::default(),
             notices: Vec::new(),
             blocks: None,
         }

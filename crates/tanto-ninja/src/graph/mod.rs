@@ -4,6 +4,7 @@
 
 pub(crate) mod base;
 pub(crate) mod env;
+pub(crate) mod hashes;
 pub(crate) mod index;
 pub(crate) mod late;
 

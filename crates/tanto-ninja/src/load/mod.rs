@@ -37,6 +37,7 @@ use crate::disk::{Disk, Source};
 use crate::error::{Error, Result};
 use crate::graph::base::{Base, Notice};
 use crate::graph::env::Env;
+use crate::graph::hashes::Hashes;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph, NodeId, Set};
 use crate::paths::{Interner, PathTable};
@@ -180,6 +181,7 @@ fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: 
         env,
         manifests: manifests(files),
         rule_blocks: Cache::default(),
+        hashes: Hashes::default(),
         notices: Vec::new(),
         blocks: None,
     }

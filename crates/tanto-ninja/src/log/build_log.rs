@@ -131,9 +131,14 @@ impl BuildLog {
         self.version() == 5
     }
 
+    /// The oldest version whose hashes are those of this log.
+    pub(crate) fn hash_kind(&self) -> u32 {
+        if self.version() < 7 { 5 } else { 7 }
+    }
+
     /// The hash of a command, as entries of this log have it.
     pub fn hash_command(&self, command: &[u8]) -> u64 {
-        if self.version() < 7 { hash::murmur(command) } else { hash::rapid(command) }
+        if self.hash_kind() == 5 { hash::murmur(command) } else { hash::rapid(command) }
     }
 
     /// What made `output` last.

@@ -107,6 +107,6 @@ impl Facts<'_, '_> {
     }
 
     fn hash(&self, edge: EdgeId) -> Result<u64> {
-        Ok(self.log.hash_command(&self.graph.command_for_hash(edge)?))
+        self.graph.command_hash(edge, self.log.hash_kind(), |command| self.log.hash_command(command))
     }
 }

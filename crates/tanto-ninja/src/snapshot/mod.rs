@@ -78,14 +78,16 @@ impl Snapshot {
     }
 
     /// What it takes to write a snapshot of a graph that was loaded; what joined it since is no part of that. None if
-    /// that is not worth its time, unless it is to be written `always`, or if there is already one.
+    /// that is not worth its time, unless it is to be written `always`, or if there is already one that knows nearly as
+    /// much.
     pub fn of<'t>(&self, graph: &Graph<'t>, always: bool) -> Option<Saving<'t>> {
         let base = graph.base;
         let lengths = base.manifests.list().map(|(_, state)| Some(state.as_ref()?.version.size));
         let length = lengths.sum::<Option<u64>>()?;
         let worth = always || length >= WORTH_KEEPING;
         let saving = || Saving { snapshot: self.clone(), base, given_up: AtomicBool::new(false) };
-        (worth && base.blocks.is_none()).then(saving)
+        let new = base.blocks.is_none() || base.hashes.have_grown(base.edge_count());
+        (worth && new).then(saving)
     }
 }
 

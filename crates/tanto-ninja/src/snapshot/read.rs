@@ -16,6 +16,7 @@ use crate::digest;
 use crate::flat::{Blocks, Limit, Slab};
 use crate::graph::base::Base;
 use crate::graph::env::Env;
+use crate::graph::hashes::Hashes;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::paths::PathTable;
 
@@ -61,7 +62,7 @@ impl Record {
 
 /// The graph that lies in a file, before its table.
 pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
-    let Table { manifests, notices, sets_reserved, ranges, sums, .. } = table;
+    let Table { manifests, notices, sets_reserved, hash_kind, ranges, sums, .. } = table;
     let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, sums).with_limits(limits(&ranges)));
     let range = |section: Section| ranges[section as usize].clone();
     let paths = PathTable::from_parts(
@@ -82,6 +83,7 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         env: Env::mapped(&blocks, env, sets_reserved),
         manifests: Manifests(manifests.into_iter().map(Record::into_manifest).collect()),
         rule_blocks: Cache::default(),
+        hashes: Hashes::kept(Slab::mapped(&blocks, range(Section::Hashes)), hash_kind),
         notices,
         blocks: Some(Arc::clone(&blocks)),
     };

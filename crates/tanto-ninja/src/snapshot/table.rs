@@ -13,7 +13,7 @@ use crate::graph::base::Notice;
 use crate::graph::env::Env;
 
 /// Rows of the graph besides those of its scopes.
-pub(super) const ROWS: usize = 10;
+pub(super) const ROWS: usize = 11;
 
 /// Sections begin at multiples of this: a line of the processor's cache.
 pub(super) const ALIGNMENT: usize = 64;
@@ -31,6 +31,7 @@ pub(super) enum Section {
     DyndepEdges,
     DyndepFiles,
     Defaults,
+    Hashes,
     /// The first row of the scopes.
     Env,
 }
@@ -52,6 +53,8 @@ pub(super) struct Table {
     pub(super) manifests: Vec<Record>,
     pub(super) notices: Vec<Notice>,
     pub(super) sets_reserved: bool,
+    /// How commands were hashed.
+    pub(super) hash_kind: u32,
     pub(super) ranges: Ranges,
     /// Those of the blocks of all sections.
     pub(super) sums: Vec<u64>,
@@ -73,6 +76,7 @@ impl Table {
         out.number(self.notices.len() as u64);
         self.notices.iter().for_each(|notice| encode_notice(notice, &mut out));
         out.number(self.sets_reserved.into());
+        out.number(self.hash_kind.into());
         for range in &self.ranges {
             out.number(range.start as u64);
             out.number(range.len() as u64);
@@ -99,6 +103,7 @@ impl Table {
             manifests: table.list(Record::decode)?,
             notices: table.list(decode_notice)?,
             sets_reserved: table.number()? != 0,
+            hash_kind: u32::try_from(table.number()?).ok()?,
             ranges: ranges(&mut table)?,
             sums: table.numbers()?,
         };

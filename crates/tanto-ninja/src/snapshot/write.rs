@@ -29,6 +29,8 @@ struct Rows {
     ids: Vec<NodeId>,
     dyndep_files: Vec<NodeId>,
     defaults: Vec<NodeId>,
+    hash_kind: u32,
+    hashes: Vec<u64>,
 }
 
 /// What is to be written.
@@ -58,6 +60,7 @@ impl Picture<'_> {
             key: self.key.clone(),
             notices: base.notices.clone(),
             sets_reserved: base.env.sets_reserved(),
+            hash_kind: rows.hash_kind,
             ranges,
             sums: vec![0; end.div_ceil(BLOCK)],
             manifests: self.manifests,
@@ -88,7 +91,10 @@ impl Rows {
             edges.push(EdgeShape { first: ids.len() as u32, ..*shape });
             ids.extend(base.ids.slice(first..first + shape.ids()).iter().map(number));
         }
+        let (hash_kind, hashes) = base.hashes.all(base.edge_count());
         Rows {
+            hash_kind,
+            hashes,
             in_edges: order.iter().map(|id| base.in_edges.get(id.index())).collect(),
             edges,
             ids,
@@ -135,6 +141,7 @@ fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows) -> [Conte
         Content::Bytes(cast_slice(base.dyndep_edges.all())),
         Content::Bytes(cast_slice(&rows.dyndep_files)),
         Content::Bytes(cast_slice(&rows.defaults)),
+        Content::Bytes(cast_slice(&rows.hashes)),
     ];
     let mut all = own.into_iter().chain(base.env.rows().map(Content::Bytes));
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))

@@ -146,6 +146,10 @@ impl Invocation<'_> {
         // Nobody may be there to read it.
         let _ = io::stdout().write_all(self.stats.table().as_bytes());
         built?;
+        if graph.blocks().is_some() {
+            // The run may have found out what its snapshot did not know.
+            saving = self.saving(&graph);
+        }
         saving.iter().for_each(|saving| self.save(saving));
         Ok(Round::End)
     }

@@ -1,0 +1,101 @@
+//! The hashes of commands: those that a snapshot knows, and those that this run has found out. Does not know what a
+//! command is, nor how it is hashed.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tanto_sys::memory::Words;
+
+use super::EdgeId;
+use crate::flat::Slab;
+
+/// A snapshot is written anew when a run has found out so many hashes that it lacks: one of so many edges. Smaller, a
+/// large snapshot is written again for a few commands; larger, commands are read again and again that it could have
+/// spared.
+const WORTH_KEEPING: usize = 32;
+
+/// The hash of each edge's command. A hash of 0 counts as unknown.
+#[derive(Default)]
+pub(crate) struct Hashes {
+    /// By edge; empty if none is known.
+    kept: Slab<u64>,
+    /// How they were hashed: the version of the log that asked.
+    kept_kind: u32,
+    /// What this run has found out, and how.
+    found: OnceLock<Option<(u32, Words)>>,
+    count: AtomicUsize,
+}
+
+impl Hashes {
+    /// Those of a snapshot.
+    pub(crate) fn kept(kept: Slab<u64>, kind: u32) -> Self {
+        Hashes { kept, kept_kind: kind, ..Hashes::default() }
+    }
+
+    /// The hash of this kind, if it is known.
+    #[inline]
+    pub(crate) fn get(&self, edge: EdgeId, kind: u32) -> Option<u64> {
+        if let Some(Some((of, words))) = self.found.get()
+            && *of == kind
+            && let Some(word) = words.get(edge.index())
+            && let hash @ 1.. = word.load(Ordering::Relaxed)
+        {
+            return Some(hash);
+        }
+        let known = self.kept_kind == kind && edge.index() < self.kept.len();
+        if known { Some(self.kept.get(edge.index())).filter(|hash| *hash != 0) } else { None }
+    }
+
+    /// Remembers a hash; `edges` is how many edges there are. Without memory for it, it is forgotten.
+    pub(crate) fn put(&self, edge: EdgeId, kind: u32, hash: u64, edges: usize) {
+        let found = self.found.get_or_init(|| Some((kind, Words::new(edges).ok()?)));
+        if let Some((of, words)) = found
+            && *of == kind
+            && let Some(word) = words.get(edge.index())
+        {
+            word.store(hash, Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has this run found out so much that it is worth keeping?
+    pub(crate) fn have_grown(&self, edges: usize) -> bool {
+        self.count.load(Ordering::Relaxed) > edges / WORTH_KEEPING
+    }
+
+    /// All that is known of one kind, by edge, and the kind.
+    pub(crate) fn all(&self, edges: usize) -> (u32, Vec<u64>) {
+        let kind = self.found.get().and_then(Option::as_ref).map_or(self.kept_kind, |(kind, _)| *kind);
+        let hash = |edge| self.get(EdgeId(edge), kind).unwrap_or(0);
+        let known = kind == self.kept_kind && !self.kept.is_empty() || self.count.load(Ordering::Relaxed) > 0;
+        (kind, if known { (0..edges as u32).map(hash).collect() } else { Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_known_besides_what_was_kept() {
+        let hashes = Hashes::kept(vec![7, 0, 9].into(), 5);
+        let known = |kind| [0, 1, 2].map(|edge| hashes.get(EdgeId(edge), kind));
+        assert_eq!(known(5), [Some(7), None, Some(9)]);
+        assert_eq!(known(7), [None; 3]);
+        hashes.put(EdgeId(1), 5, 8, 3);
+        hashes.put(EdgeId(1), 7, 1, 3);
+        assert_eq!(known(5), [Some(7), Some(8), Some(9)]);
+        assert_eq!(known(7), [None; 3], "a run asks for one kind");
+        assert_eq!(hashes.all(3), (5, vec![7, 8, 9]));
+        assert!(hashes.have_grown(3) && !hashes.have_grown(64));
+    }
+
+    #[test]
+    fn another_kind_takes_the_place_of_what_was_kept() {
+        let hashes = Hashes::kept(vec![7, 0].into(), 5);
+        assert_eq!(hashes.all(2), (5, vec![7, 0]));
+        hashes.put(EdgeId(0), 7, 3, 2);
+        assert_eq!(hashes.all(2), (7, vec![3, 0]));
+        assert_eq!(Hashes::default().all(2), (0, vec![]));
+    }
+}
