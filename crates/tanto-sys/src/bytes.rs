@@ -89,16 +89,6 @@ impl Classes {
             }
         }
     }
-
-    /// Where the first byte of the first class is at or behind `at`; the text's length if there is none.
-    #[inline]
-    pub fn find(&self, text: &[u8], mut at: usize) -> usize {
-        self.scan(text, at, |marks| {
-            at += if marks.first == 0 { COUNT } else { marks.first.trailing_zeros() as usize };
-            marks.first == 0
-        });
-        at
-    }
 }
 
 /// The bits from this one on.
@@ -191,18 +181,6 @@ mod tests {
             assert_eq!(seen[0][0], wanted, "{block:?}");
             assert_eq!(seen[1][0], wanted, "{block:?}");
             assert!(seen.iter().all(|seen| seen.len() == 2 && seen[1].first == u64::MAX));
-        }
-    }
-
-    #[test]
-    fn the_first_member_is_found() {
-        for seed in 0..2000 {
-            let text = [[b'x'; COUNT], block(seed)].concat();
-            let begin = seed as usize % COUNT;
-            let text = &text[..text.len() - seed as usize % 50];
-            let is_it = |byte: &u8| b"\0\n\r $:|".contains(byte);
-            let wanted = text[begin..].iter().position(is_it).map_or(text.len(), |length| begin + length);
-            assert_eq!(CLASSES.find(text, begin), wanted);
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
-use tanto_sys::bytes::Classes;
+use memchr::{memchr, memchr2, memchr3};
 
 use super::plain;
 use crate::error::{Error, Result};
@@ -271,7 +270,7 @@ impl<'t> Lexer<'t> {
         let mut at = begin;
         let mut plain = true;
         let line_end = loop {
-            at = VALUE_ENDS.find(self.text, at);
+            at = memchr3(b'\n', b'$', b'\r', &self.text[at..]).map_or(self.text.len(), |length| at + length);
             match self.byte(at) {
                 b'\n' => break at + 1,
                 b'\r' if self.byte(at + 1) == b'\n' => break at + 2,
@@ -416,9 +415,6 @@ pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIt
     }
     error
 }
-
-/// What may end a value's text that stands for itself; a NUL ends any text.
-const VALUE_ENDS: Classes = Classes::new(b"\n$\r\0", b"", b"");
 
 /// A byte of a rule's or variable's name.
 const NAME: u8 = 1;
