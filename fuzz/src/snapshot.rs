@@ -66,7 +66,7 @@ impl Sound {
             let mut sound = Sound { file: PathBuf::new(), bytes: Vec::new(), dir };
             let arena = Arena::new();
             let graph = load(&arena, &RealDisk, &sound.manifest(), LoadOptions::default(), &mut |_| ());
-            let saving = sound.snapshot().of(&graph.expect("it is sound"), true).expect("it is in a file");
+            let saving = sound.snapshot().of(&graph.expect("it is sound"), 0, true).expect("it is in a file");
             saving.run(1).expect("a file can be written");
             let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("it is there");
             sound.file = entries.next().and_then(Result::ok).expect("it is there").path();

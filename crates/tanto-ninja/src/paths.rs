@@ -6,6 +6,7 @@
 //! path's hash, and its uppermost bits are the place in the index where the search begins; so the index grows without
 //! a look at any text. Place 0 of the text is never used: a word of zeros in the index is free.
 
+mod all;
 mod intern;
 mod pieces;
 mod relaid;
@@ -13,6 +14,7 @@ mod slots;
 mod steps;
 mod table;
 
+pub use all::AllPaths;
 pub use intern::{Interner, Writer};
 pub use relaid::Relaid;
 pub use table::{Parts, PathTable};

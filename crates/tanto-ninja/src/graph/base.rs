@@ -10,6 +10,7 @@ use super::late::{Manifests, Span};
 use crate::bindings::Cache;
 use crate::flat::{Blocks, Slab};
 use crate::paths::{Interner, PathTable};
+use crate::snapshot::KeptLogs;
 
 macro_rules! ids {
     ($($(#[$about:meta])* $name:ident)*) => {$(
@@ -157,8 +158,9 @@ tanto_sys::plain! {
 
 /// What the manifests say.
 pub(crate) struct Base {
+    /// Those of the nodes that the manifests name; in a snapshot, those that the deps log alone knows come behind them.
     pub(crate) paths: PathTable,
-    /// By node; `EdgeId::NONE` where nothing makes it.
+    /// By node that the manifests name; `EdgeId::NONE` where nothing makes it.
     pub(crate) in_edges: Slab<EdgeId>,
     /// By edge, in the order of the manifest.
     pub(crate) edges: Slab<EdgeShape>,
@@ -179,6 +181,8 @@ pub(crate) struct Base {
     pub(crate) notices: Vec<Notice>,
     /// The snapshot that all this lies in, if it does.
     pub(crate) blocks: Option<Arc<Blocks>>,
+    /// What that has of the logs.
+    pub(crate) logs: KeptLogs,
 }
 
 /// What is said each time the manifests are loaded.
@@ -208,6 +212,7 @@ impl Default for Base {
             hashes: Hashes::default(),
             notices: Vec::new(),
             blocks: None,
+            logs: KeptLogs::default(),
         }
     }
 }
@@ -216,6 +221,12 @@ impl Base {
     /// Was something wrong with what was read of the snapshot so far?
     pub(crate) fn is_damaged(&self) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| blocks.is_damaged())
+    }
+
+    /// How many nodes the manifests name, with holes.
+    #[inline]
+    pub(crate) fn named(&self) -> usize {
+        self.in_edges.len()
     }
 
     pub(crate) fn edge_count(&self) -> usize {

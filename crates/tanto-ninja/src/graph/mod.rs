@@ -130,6 +130,8 @@ impl<'t> std::ops::Deref for Graph<'t> {
 /// What is known of the graph. Several threads may read it.
 pub struct Known<'t> {
     pub(crate) base: &'t Base,
+    /// How many of its nodes are there: all, or those that the manifests name.
+    shown: usize,
     /// The paths of nodes that joined, each with a NUL at its end, and where to find them.
     joined: Vec<Text<'t>>,
     index: HashTable<NodeId>,
@@ -151,7 +153,7 @@ impl<'t> Graph<'t> {
     /// If there are 2^32 nodes.
     pub fn intern(&mut self, path: &[u8]) -> NodeId {
         let known = &mut self.known;
-        if let Some(node) = known.base.paths.lookup(path) {
+        if let Some(node) = known.lookup_base(path) {
             return node;
         }
         let first = known.base.paths.len();
@@ -169,6 +171,21 @@ impl<'t> Graph<'t> {
                 id
             }
         }
+    }
+
+    /// What a snapshot holds of the deps log's paths that no manifest names: these become nodes. False if others have
+    /// joined before, which may be the same.
+    pub(crate) fn show_discovered(&mut self) -> bool {
+        let known = &mut self.known;
+        if known.joined.is_empty() {
+            known.shown = known.base.paths.len();
+        }
+        !known.hides()
+    }
+
+    /// They are none after all.
+    pub(crate) fn hide_discovered(&mut self) {
+        self.known.shown = self.known.base.named();
     }
 
     /// The dyndep file has been loaded, or that was tried.
@@ -207,6 +224,7 @@ impl<'t> Known<'t> {
     fn new(base: &'t Base) -> Self {
         Known {
             base,
+            shown: base.named(),
             joined: Vec::new(),
             index: HashTable::new(),
             makers: Map::default(),
@@ -224,16 +242,20 @@ impl<'t> Known<'t> {
 
     /// The node of a canonical path, if it has one.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
-        self.base.paths.lookup(path).or_else(|| self.lookup_joined(path))
+        self.lookup_base(path).or_else(|| self.lookup_joined(path))
+    }
+
+    fn lookup_base(&self, path: &[u8]) -> Option<NodeId> {
+        self.base.paths.lookup(path).filter(|node| node.index() < self.shown)
     }
 
     /// Appends the node of each of these canonical paths, if it has one. Many at once cost less than each alone.
     pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
         let before = nodes.len();
         self.base.paths.lookup_all(paths, nodes);
-        if !self.joined.is_empty() {
+        if !self.joined.is_empty() || self.hides() {
             for (path, node) in paths.iter().zip(&mut nodes[before..]) {
-                *node = node.or_else(|| self.lookup_joined(path));
+                *node = node.filter(|node| node.index() < self.shown).or_else(|| self.lookup_joined(path));
             }
         }
     }
@@ -250,9 +272,20 @@ impl<'t> Known<'t> {
         self.base.paths.len() + self.joined.len()
     }
 
+    /// Does a snapshot hold nodes that are none yet?
+    fn hides(&self) -> bool {
+        self.shown < self.base.paths.len()
+    }
+
+    /// Nodes that have smaller numbers than this are there and stay there. Others may join under larger ones.
+    pub(crate) fn steady_count(&self) -> usize {
+        if self.hides() { self.shown } else { self.node_count() }
+    }
+
     /// All nodes, in no order that means anything.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
-        (0..self.node_count() as u32).map(NodeId).filter(|node| !self.path(*node).is_empty())
+        let there = (0..self.shown).chain(self.base.paths.len()..self.node_count());
+        there.map(|node| NodeId(node as u32)).filter(|node| !self.path(*node).is_empty())
     }
 
     /// The path of a node.
@@ -281,13 +314,13 @@ impl<'t> Known<'t> {
         {
             return Some(*maker);
         }
-        if node.index() < self.base.paths.len() { self.base.in_edge(node) } else { None }
+        if node.index() < self.base.named() { self.base.in_edge(node) } else { None }
     }
 
     /// No manifest names the node as an input, output or validation: only a depfile, the deps log or a dyndep file
     /// does. Then it is no error if it is missing and no rule makes it.
     pub fn is_discovered(&self, node: NodeId) -> bool {
-        node.index() >= self.base.paths.len()
+        node.index() >= self.base.named()
     }
 
     /// Is the node a dyndep file that has not been loaded yet?

@@ -41,6 +41,7 @@ use crate::graph::hashes::Hashes;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph, NodeId, Set};
 use crate::paths::{Interner, PathTable};
+use crate::snapshot::KeptLogs;
 
 pub use self::expand::unparse;
 pub use self::grain::Grain;
@@ -184,6 +185,7 @@ fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: 
         hashes: Hashes::default(),
         notices: Vec::new(),
         blocks: None,
+        logs: KeptLogs::default(),
     }
 }
 

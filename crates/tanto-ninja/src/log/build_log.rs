@@ -15,9 +15,10 @@ use super::file::{Locked, LogFile, beginning, prefixed, torn};
 use super::hash;
 use super::image::Content;
 use super::line::{Entry, Header, NEWEST, OLDEST, read_header};
-use super::parts::BuildParts;
+use super::parts::{BuildParts, Made};
 use super::pieces::Shares;
 use super::seal::Seal;
+use super::seen::SeenBuild;
 
 /// The build log: entries in memory, and their file.
 pub struct BuildLog {
@@ -53,14 +54,14 @@ impl BuildLog {
     pub fn load(path: &[u8], new_version: u32, graph: &Known<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
         let failed = |e| Error::of(&[b"loading build log ", path, b": ", &Error::from(e).text]);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
-        let mut entries = Entries::new(new_version, graph.node_count());
+        let mut entries = Entries::new(new_version, graph.steady_count());
         let read = |entries: &mut Entries, content: Content| {
             let shares = Shares::of(content.len(), threads);
             entries.read(content, graph, shares)
         };
         let mut header = content.map(|content| read(&mut entries, content));
         if entries.text().is_torn() {
-            entries = Entries::new(new_version, graph.node_count());
+            entries = Entries::new(new_version, graph.steady_count());
             header = Some(read(&mut entries, file.read_again().map_err(failed)?));
         }
         let (status, warning) = match header {
@@ -73,20 +74,21 @@ impl BuildLog {
         Ok((log, warning.map(Into::into)))
     }
 
-    /// What was found in the log, to be kept: for the nodes whose numbers in `numbers` are below `count`, by those. None
-    /// if there is no file with such a log.
-    pub fn parts(&self, graph: &Known<'_>, numbers: &[NodeId], count: usize) -> Option<BuildParts> {
-        let [device, inode, length, head, tail] = self.file.as_ref()?.seal(self.entries.text())?.words();
-        let Index { version, lines, nodes, last, side } = self.entries.index(graph, numbers, count);
-        let facts = [version.into(), lines as u64, nodes as u64, device, inode, length, head, tail];
-        Some(BuildParts { facts, last, side })
+    /// What is known of the log now, to be kept. None if there is no file with such a log.
+    pub fn seen(&self) -> Option<SeenBuild> {
+        Some(self.entries.seen(self.file.as_ref()?.seal(self.entries.text())?))
+    }
+
+    /// How many bytes of the log are not known from what was kept.
+    pub fn unkept(&self) -> usize {
+        self.entries.unkept()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
     /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
     /// parts do not fit the graph.
     pub fn resume(path: &[u8], parts: BuildParts, graph: &Known<'_>, threads: Threads) -> Option<Self> {
-        let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side } = parts;
+        let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side, made } = parts;
         let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
         let seal = Seal::from_words(seal);
         if last.len() > graph.node_count() || lines.max(nodes) > seal.length() as u64 {
@@ -94,7 +96,7 @@ impl BuildLog {
         }
         let (file, text) = LogFile::resume(path, &seal)?;
         let shares = Shares::of(text.len() - seal.length(), threads);
-        let index = Index { version, lines: lines as usize, nodes: nodes as usize, last, side };
+        let index = Index { version, lines: lines as usize, nodes: nodes as usize, last, side, made };
         let entries = Entries::resume(text, seal.length(), index, graph, shares);
         let is_torn = entries.text().is_torn();
         (!is_torn).then_some(BuildLog { entries, file: Some(file), status: Status::Sound, writes: false })
@@ -144,6 +146,11 @@ impl BuildLog {
     /// What made `output` last.
     pub fn lookup(&self, graph: &Known<'_>, output: NodeId) -> Option<Entry> {
         self.entries.get(graph, output)
+    }
+
+    /// The same, as far as it decides whether the output is dirty.
+    pub fn made(&self, graph: &Known<'_>, output: NodeId) -> Option<Made> {
+        self.entries.made(graph, output)
     }
 
     /// All outputs with their entries, each once, in the order of the log.

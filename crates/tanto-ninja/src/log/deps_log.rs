@@ -14,6 +14,7 @@ use super::pieces::Shares;
 use super::record::{Verdict, judge_header};
 use super::records::{Draft, Index, Records, TooLong};
 use super::seal::Seal;
+use super::seen::SeenDeps;
 
 pub use super::records::Deps;
 
@@ -76,18 +77,19 @@ impl DepsLog {
         (DepsLog { records, file: Some(file), status, writes: false }, warning.map(Into::into))
     }
 
-    /// What was found in the log, to be kept, with the numbers that the nodes have in `numbers`. None if there is no
-    /// file with such a log, or one of its paths has no number below `count`.
-    pub fn parts(&self, numbers: &[NodeId], count: usize) -> Option<DepsParts> {
-        let [device, inode, length, head, tail] = self.file.as_ref()?.seal(self.records.bytes())?.words();
-        let Index { total, unique, nodes, ids, deps } = self.records.index(numbers, count)?;
-        let facts = [total as u64, unique as u64, device, inode, length, head, tail];
-        Some(DepsParts { facts, nodes, ids, deps })
+    /// What is known of the log now, to be kept. None if there is no file with such a log.
+    pub fn seen(&self) -> Option<SeenDeps> {
+        Some(self.records.seen(self.file.as_ref()?.seal(self.records.bytes())?))
+    }
+
+    /// How many bytes of the log are not known from what was kept.
+    pub fn unkept(&self) -> usize {
+        self.records.unkept()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
     /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
-    /// parts do not fit the graph.
+    /// parts do not fit the graph. Those of its paths that no manifest names become nodes all at once.
     pub fn resume(
         path: &[u8],
         parts: DepsParts,
@@ -102,9 +104,15 @@ impl DepsLog {
         let (file, bytes) = LogFile::resume(path, &seal)?;
         let shares = Shares::of(bytes.len() - seal.length(), threads);
         let index = Index { total: total as usize, unique: unique as usize, nodes, ids, deps };
-        let (records, verdict) = Records::resume(bytes, seal.length(), index, graph, shares)?;
-        let is_torn = records.bytes().is_torn();
-        (!is_torn).then(|| Self::judged(records, file, Some(verdict)))
+        if !graph.show_discovered() {
+            return None;
+        }
+        let resumed = Records::resume(bytes, seal.length(), index, graph, shares);
+        let sound = resumed.filter(|(records, _)| !records.bytes().is_torn());
+        if sound.is_none() {
+            graph.hide_discovered();
+        }
+        sound.map(|(records, verdict)| Self::judged(records, file, Some(verdict)))
     }
 
     /// Is there a file, of ours or not?

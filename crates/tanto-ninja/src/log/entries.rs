@@ -13,8 +13,11 @@ use crate::graph::{Known, NodeId};
 
 use super::image::{Content, Image};
 use super::line::{self, Entry, Header, NEWEST, OLDEST};
+use super::parts::Made;
 use super::pieces::Shares;
 use super::row::Row;
+use super::seal::Seal;
+use super::seen::SeenBuild;
 use super::side::Side;
 
 /// A picture of the file, as far as it is sound, with an index.
@@ -25,12 +28,16 @@ pub(super) struct Entries {
     text: Image,
     /// By node, as many as there were when the index was begun: where its last line begins; 0 for none.
     last: Row<u64>,
+    /// By node, where that was kept: what this line says.
+    made: Row<Made>,
     /// How many nodes have a line.
     nodes: usize,
     /// The lines of other outputs.
     side: Side,
     /// How many lines there are, those that do not count included.
     lines: usize,
+    /// How many of the bytes are known from what was kept.
+    kept: usize,
 }
 
 /// What was found in a text, to be kept.
@@ -40,6 +47,7 @@ pub(super) struct Index {
     pub(super) nodes: usize,
     pub(super) last: Slab<u64>,
     pub(super) side: Slab<u64>,
+    pub(super) made: Slab<Made>,
 }
 
 /// A line in a piece: its output's node, if that is in the index, and where in the piece it begins.
@@ -49,40 +57,29 @@ impl Entries {
     /// No text yet. The index will be for so many nodes.
     pub(super) fn new(version: u32, nodes: usize) -> Self {
         assert!((OLDEST..=NEWEST).contains(&version), "no log is written in version {version}");
-        let (text, side) = (Image::default(), Side::default());
-        Entries { version, text, last: Row::Own(vec![0; nodes]), nodes: 0, side, lines: 0 }
+        let last = Row::Own(vec![0; nodes]);
+        let (text, side, made) = (Image::default(), Side::default(), Row::default());
+        Entries { version, text, last, made, nodes: 0, side, lines: 0, kept: 0 }
     }
 
     /// Forgets everything but the version.
     pub(super) fn clear(&mut self, graph: &Known<'_>) {
-        *self = Entries::new(self.version, graph.node_count());
+        *self = Entries::new(self.version, graph.steady_count());
     }
 
     /// Goes on from an index of the first `length` bytes of a text.
     pub(super) fn resume(text: Image, length: usize, index: Index, graph: &Known<'_>, shares: Shares) -> Self {
-        let Index { version, lines, nodes, last, side } = index;
-        let mut entries = Entries { version, text, last: last.into(), nodes, side: Side::new(side), lines };
+        let Index { version, lines, nodes, last, side, made } = index;
+        let (last, made, side) = (last.into(), made.into(), Side::new(side));
+        let mut entries = Entries { version, text, last, made, nodes, side, lines, kept: length };
         entries.read_on(length, 0, graph, shares);
         entries
     }
 
-    /// The index, if of all nodes those count that have one of the first `count` numbers in `numbers`.
-    pub(super) fn index(&self, graph: &Known<'_>, numbers: &[NodeId], count: usize) -> Index {
-        let number = |node: NodeId| numbers.get(node.index()).map(|number| number.index()).filter(|&it| it < count);
-        let (mut last, mut side) = (vec![0; count], Vec::new());
-        let mut put = |node: Option<NodeId>, at: u64| match node.and_then(number) {
-            Some(number) => last[number] = at.max(last[number]),
-            None => side.push(at),
-        };
-        let indexed = (0..).zip(self.last.to_vec()).filter(|&(_, at)| at != 0);
-        indexed.for_each(|(node, at)| put(Some(NodeId(node)), at));
-        for &at in self.side.places() {
-            // It may have become a node since.
-            put(graph.lookup(output_at(&self.text, at)), at);
-        }
-        side.sort_unstable();
-        let nodes = last.iter().filter(|&&at| at != 0).count();
-        Index { version: self.version, lines: self.lines, nodes, last: last.into(), side: side.into() }
+    /// What is known now.
+    pub(super) fn seen(&self, seal: Seal) -> SeenBuild {
+        let (last, side) = (self.last.to_vec(), self.side.places().to_vec());
+        SeenBuild { seal, version: self.version, lines: self.lines, text: self.text.clone(), last, side }
     }
 
     /// Reads more text. After a header that is not `Known` nothing is kept.
@@ -130,6 +127,9 @@ impl Entries {
             Some(node) => {
                 self.nodes += usize::from(self.last.get(node.index()) == Some(0));
                 self.last.set(node.index(), at as u64);
+                if node.index() < self.made.len() {
+                    self.made.set(node.index(), Made::UNKNOWN);
+                }
             }
             None => self.side.put(at as u64, |at| output_at(&self.text, at)),
         }
@@ -144,7 +144,13 @@ impl Entries {
         line::entry(self.text.rest(at? as usize))
     }
 
-    /// The same, by path.
+    /// What decides whether an output is dirty.
+    pub(super) fn made(&self, graph: &Known<'_>, output: NodeId) -> Option<Made> {
+        let entry = || self.get(graph, output).map(|entry| entry.made());
+        self.made.get(output.index()).filter(|made| *made != Made::UNKNOWN).or_else(entry)
+    }
+
+    /// The place of an output's line, by path.
     fn find(&self, graph: &Known<'_>, output: &[u8]) -> Option<u64> {
         match indexed(graph, output, self.last.len()) {
             Some(node) => self.last.get(node.index()).filter(|&at| at != 0),
@@ -216,6 +222,11 @@ impl Entries {
     /// How many bytes the file has, as far as we know it.
     pub(super) fn len(&self) -> usize {
         self.text.len()
+    }
+
+    /// How many bytes are not known from what was kept.
+    pub(super) fn unkept(&self) -> usize {
+        self.len().saturating_sub(self.kept)
     }
 
     /// The text.

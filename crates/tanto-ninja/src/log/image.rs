@@ -1,6 +1,7 @@
 //! A log's bytes: the file as it was read or mapped, and what came after. Does not know what the bytes mean.
 
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use tanto_sys::map::Map;
 
@@ -24,8 +25,9 @@ impl Deref for Content {
 }
 
 /// The bytes of a log by their places in the file, in two parts. Nothing of meaning lies across both.
+#[derive(Clone)]
 pub(super) struct Image {
-    first: Content,
+    first: Arc<Content>,
     /// How many bytes of `first` count.
     sound: usize,
     then: Vec<u8>,
@@ -39,7 +41,7 @@ impl Default for Image {
 
 impl From<Content> for Image {
     fn from(first: Content) -> Self {
-        Image { sound: first.len(), first, then: Vec::new() }
+        Image { sound: first.len(), first: Arc::new(first), then: Vec::new() }
     }
 }
 
@@ -60,7 +62,7 @@ impl Image {
 
     /// Was something of the file not there when it was read? Then this is no picture of it.
     pub(super) fn is_torn(&self) -> bool {
-        match &self.first {
+        match &*self.first {
             Content::Read(_) => false,
             Content::Mapped(map) => map.is_torn(),
         }

@@ -11,6 +11,7 @@ mod usual;
 
 use std::io::Write;
 
+use super::parts::Made;
 use crate::disk::Mtime;
 
 /// The oldest version whose entries are read.
@@ -34,6 +35,13 @@ pub struct Entry {
     pub end_ms: i32,
     /// What the output was up to date with; see `BuildLog::records_output_mtime`.
     pub mtime: Mtime,
+}
+
+impl Entry {
+    /// What decides whether the output is dirty.
+    pub(super) fn made(self) -> Made {
+        Made { command_hash: self.command_hash, mtime: self.mtime }
+    }
 }
 
 /// Whether the text's first line lets us read the others.

@@ -19,6 +19,7 @@ mod record;
 mod records;
 mod row;
 mod seal;
+mod seen;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -26,4 +27,5 @@ mod tests;
 pub use build_log::BuildLog;
 pub use deps_log::{Deps, DepsLog, is_deps_entry_live};
 pub use line::Entry;
-pub use parts::{BuildParts, DepsParts};
+pub use parts::{BuildParts, DepsParts, Made};
+pub use seen::{SeenBuild, SeenDeps};

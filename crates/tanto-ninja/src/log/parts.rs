@@ -1,6 +1,7 @@
 //! What is found in the logs, as flat arrays: to be kept, and put back when the files still begin as they did. Does not
 //! know where they are kept.
 
+use crate::disk::Mtime;
 use crate::flat::Slab;
 use crate::graph::NodeId;
 
@@ -15,6 +16,24 @@ pub struct BuildParts {
     pub last: Slab<u64>,
     /// Where the lines of outputs begin that are no nodes, in the order of the file.
     pub side: Slab<u64>,
+    /// For each node what its last line says that decides whether it is dirty.
+    pub made: Slab<Made>,
+}
+
+tanto_sys::plain! {
+    /// What the log says of how an output was made, without the times.
+    #[derive(PartialEq, Eq, Debug)]
+    pub struct Made {
+        /// The hash of the command, by the log's version.
+        pub command_hash: u64,
+        /// What the output was up to date with; see `BuildLog::records_output_mtime`.
+        pub mtime: Mtime,
+    }
+}
+
+impl Made {
+    /// Nothing is known, or a line says just this: it has to be looked at.
+    pub(super) const UNKNOWN: Made = Made { command_hash: u64::MAX, mtime: Mtime::MIN };
 }
 
 /// The index of a `.ninja_deps`.

@@ -19,8 +19,10 @@ use super::record::{
     write_path,
 };
 use super::row::Row;
+use super::seal::Seal;
+use super::seen::SeenDeps;
 
-const NO_ID: u32 = u32::MAX;
+pub(super) const NO_ID: u32 = u32::MAX;
 
 /// What is known of one output.
 #[derive(Clone, Copy)]
@@ -71,6 +73,8 @@ pub(super) struct Records {
     total: usize,
     /// For how many outputs.
     unique: usize,
+    /// How many of the bytes are known from what was kept.
+    kept: usize,
 }
 
 impl Records {
@@ -92,21 +96,16 @@ impl Records {
         if nodes.all().len() != nodes.len() || nodes.all().iter().any(|node| node.index() >= count) {
             return None;
         }
-        let mut records = Records { bytes, nodes: nodes.into(), ids: ids.into(), deps: deps.into(), total, unique };
+        let (nodes, ids, deps) = (nodes.into(), ids.into(), deps.into());
+        let mut records = Records { bytes, nodes, ids, deps, total, unique, kept: length };
         let verdict = records.read_on(length, graph, shares);
         Some((records, verdict))
     }
 
-    /// The index, with the nodes' numbers in `numbers`. None if some node has none below `count`.
-    pub(super) fn index(&self, numbers: &[NodeId], count: usize) -> Option<Index> {
-        let number = |node: &NodeId| numbers.get(node.index()).copied().filter(|number| number.index() < count);
-        let nodes: Vec<NodeId> = self.nodes.all().iter().map(number).collect::<Option<_>>()?;
-        let mut ids = vec![NO_ID; count];
-        for (id, node) in (0..).zip(&nodes) {
-            ids[node.index()] = id;
-        }
-        let (ids, deps) = (ids.into(), self.deps.to_vec().into());
-        Some(Index { total: self.total, unique: self.unique, nodes: nodes.into(), ids, deps })
+    /// What is known now.
+    pub(super) fn seen(&self, seal: Seal) -> SeenDeps {
+        let (nodes, deps) = (self.nodes.all().to_vec(), self.deps.to_vec());
+        SeenDeps { seal, total: self.total, unique: self.unique, nodes, deps }
     }
 
     /// Reads more bytes; keeps those that are sound. New paths become nodes.
@@ -314,6 +313,11 @@ impl Records {
     /// How many bytes the file has, as far as we know it.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// How many bytes are not known from what was kept.
+    pub(super) fn unkept(&self) -> usize {
+        self.len().saturating_sub(self.kept)
     }
 
     /// The file's bytes, as far as we know them.

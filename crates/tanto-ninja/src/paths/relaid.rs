@@ -3,8 +3,7 @@
 
 use tanto_sys::threads::each;
 
-use super::table::PathTable;
-use super::{Tags, halves, head, pair, words_for};
+use super::{AllPaths, Tags, halves, head, pair, words_for};
 use crate::graph::NodeId;
 
 /// How many paths ahead memory is asked for: as many as the processor can wait for at a time.
@@ -15,7 +14,7 @@ const PIECE: usize = 16 << 10;
 
 /// What a new table consists of. The text is made piece by piece, since it is long.
 pub struct Relaid<'t> {
-    table: &'t PathTable,
+    paths: AllPaths<'t>,
     /// The old numbers, by the new ones.
     order: &'t [NodeId],
     spans: Vec<u64>,
@@ -26,16 +25,16 @@ pub struct Relaid<'t> {
 
 impl<'t> Relaid<'t> {
     /// The paths with these numbers, all of them different, under new ones: 0 and so on. None if there are too many.
-    pub fn new(table: &'t PathTable, order: &'t [NodeId], threads: usize) -> Option<Relaid<'t>> {
+    pub fn new(paths: AllPaths<'t>, order: &'t [NodeId], threads: usize) -> Option<Relaid<'t>> {
         let mut words = 1_usize;
         let mut spans = Vec::with_capacity(order.len());
         for &id in order {
-            let length = table.length(id);
-            spans.push(pair(u32::try_from(words).ok()?, length));
-            words += 1 + words_for(length as usize);
+            let length = paths.path(id).len();
+            spans.push(pair(u32::try_from(words).ok()?, u32::try_from(length).ok()?));
+            words += 1 + words_for(length);
         }
-        let index = index(table, order, &spans, threads);
-        Some(Relaid { table, order, spans, index, words })
+        let index = index(paths, order, &spans, threads);
+        Some(Relaid { paths, order, spans, index, words })
     }
 
     /// Where the text of each number lies, and how long it is.
@@ -76,12 +75,12 @@ impl<'t> Relaid<'t> {
     }
 
     fn prefetch(&self, number: usize) {
-        self.order.get(number).into_iter().for_each(|&id| self.table.prefetch(id));
+        self.order.get(number).into_iter().for_each(|&id| self.paths.prefetch(id));
     }
 
     /// Writes the head and the path, where there are zeros.
     fn lay(&self, number: usize, out: &mut [u64]) {
-        let path = self.table.path(self.order[number]);
+        let path = self.paths.path(self.order[number]);
         let (first, rest) = out.split_first_mut().expect("room for a head");
         *first = head(number as u32, path.len() as u32);
         bytemuck::cast_slice_mut(rest)[..path.len()].copy_from_slice(path);
@@ -98,9 +97,9 @@ impl<'t> Relaid<'t> {
     }
 }
 
-fn index(table: &PathTable, order: &[NodeId], spans: &[u64], threads: usize) -> Vec<u64> {
+fn index(paths: AllPaths<'_>, order: &[NodeId], spans: &[u64], threads: usize) -> Vec<u64> {
     let pieces: Vec<&[NodeId]> = order.chunks(PIECE).collect();
-    let tags = each(threads, pieces, |ids| tags(table, ids)).concat();
+    let tags = each(threads, pieces, |ids| tags(paths, ids)).concat();
     let bits = (order.len() * 2).next_power_of_two().ilog2();
     let mut index = vec![0; 1 << bits];
     tanto_sys::memory::huge_pages(&index);
@@ -115,10 +114,10 @@ fn index(table: &PathTable, order: &[NodeId], spans: &[u64], threads: usize) -> 
     index
 }
 
-fn tags(table: &PathTable, ids: &[NodeId]) -> Vec<u32> {
+fn tags(paths: AllPaths<'_>, ids: &[NodeId]) -> Vec<u32> {
     let tag = |(number, &id): (usize, &NodeId)| {
-        ids.get(number + AHEAD).into_iter().for_each(|&id| table.prefetch(id));
-        Tags::ALL.of(table.path(id))
+        ids.get(number + AHEAD).into_iter().for_each(|&id| paths.prefetch(id));
+        Tags::ALL.of(paths.path(id))
     };
     ids.iter().enumerate().map(tag).collect()
 }

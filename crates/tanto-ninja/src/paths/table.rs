@@ -64,12 +64,6 @@ impl PathTable {
         if length == 0 { &[] } else { self.bytes(at, length, length as usize) }
     }
 
-    /// How long the path with this number is, in bytes; 0 if there is none.
-    #[inline]
-    pub(super) fn length(&self, id: NodeId) -> u32 {
-        halves(self.spans.get(id.index())).1
-    }
-
     /// Asks for the memory of the path with this number.
     #[inline]
     pub fn prefetch(&self, id: NodeId) {

@@ -62,7 +62,7 @@ impl Facts<'_, '_> {
         if !self.files.exists(out) {
             return Ok(Some(Reason::Missing));
         }
-        let entry = self.log.lookup(self.graph, out);
+        let entry = self.log.made(self.graph, out);
         // A restat command may have left its output older than its input on purpose: then the log knows better.
         if !(measure.restat && entry.is_some()) && self.files.mtime(out) < measure.newest {
             return Ok(Some(Reason::Older));
@@ -91,7 +91,7 @@ impl Facts<'_, '_> {
         }
         let hash = self.hash(edge)?;
         let outs = self.graph.edge(edge).outs;
-        Ok(outs.iter().filter_map(|&out| self.log.lookup(self.graph, out)).all(|it| it.command_hash == hash))
+        Ok(outs.iter().filter_map(|&out| self.log.made(self.graph, out)).all(|it| it.command_hash == hash))
     }
 
     fn is_other_command(&self, measure: &mut Measure, logged: u64) -> Result<bool> {

@@ -1,10 +1,12 @@
-//! Snapshots: a loaded graph in a file that is mapped by the next run, which then need not load it. Does not know the
-//! logs, nor which files exist.
+//! Snapshots: a loaded graph in a file that is mapped by the next run, which then need not load it, and what is known of
+//! the logs. Does not know which files exist.
 //!
 //! A snapshot changes nothing but time: one that is stale, torn or made by somebody else is as good as none.
 
 mod code;
 mod key;
+mod logs;
+mod numbers;
 mod order;
 mod place;
 mod read;
@@ -18,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tanto_sys::threads::Threads;
 
 use self::key::Key;
+pub(crate) use self::logs::KeptLogs;
+use self::logs::SeenLogs;
 use self::place::Place;
 use self::table::Record;
 use self::write::Picture;
@@ -27,9 +31,14 @@ use crate::flat::Blocks;
 use crate::graph::base::Base;
 use crate::graph::{Arena, Graph};
 use crate::load::LoadOptions;
+use crate::log::{BuildLog, DepsLog};
 
 /// If all manifests together are shorter than this, in bytes, no snapshot of them is worth its time.
 const WORTH_KEEPING: u64 = 256 << 10;
+
+/// If the logs have so many bytes that a snapshot knows nothing of, it is written again. Smaller, it is written after
+/// builds that have not done much; larger, each run reads more.
+const WORTH_RENEWING: usize = 8 << 20;
 
 /// When snapshots are used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -79,15 +88,17 @@ impl Snapshot {
 
     /// What it takes to write a snapshot of a graph that was loaded; what joined it since is no part of that. None if
     /// that is not worth its time, unless it is to be written `always`, or if there is already one that knows nearly as
-    /// much.
-    pub fn of<'t>(&self, graph: &Graph<'t>, always: bool) -> Option<Saving<'t>> {
+    /// much; `unkept` says how many bytes of the logs that does not know.
+    pub fn of<'t>(&self, graph: &Graph<'t>, unkept: usize, always: bool) -> Option<Saving<'t>> {
         let base = graph.base;
         let lengths = base.manifests.list().map(|(_, state)| Some(state.as_ref()?.version.size));
         let length = lengths.sum::<Option<u64>>()?;
         let worth = always || length >= WORTH_KEEPING;
-        let saving = || Saving { snapshot: self.clone(), base, given_up: AtomicBool::new(false) };
-        let new = base.blocks.is_none() || base.hashes.have_grown(base.edge_count());
-        (worth && new).then(saving)
+        let lacks_much = base.hashes.have_grown(base.edge_count()) || unkept >= if always { 1 } else { WORTH_RENEWING };
+        let is_new = base.blocks.is_none() || lacks_much;
+        let logs = SeenLogs::default();
+        let saving = || Saving { snapshot: self.clone(), base, logs, given_up: AtomicBool::new(false) };
+        (worth && is_new).then(saving)
     }
 }
 
@@ -95,10 +106,16 @@ impl Snapshot {
 pub struct Saving<'t> {
     snapshot: Snapshot,
     base: &'t Base,
+    logs: SeenLogs<'t>,
     given_up: AtomicBool,
 }
 
-impl Saving<'_> {
+impl<'t> Saving<'t> {
+    /// The same with what is known of the logs now.
+    pub fn with_logs(self, graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> Saving<'t> {
+        Saving { logs: SeenLogs::new(graph, build, deps), ..self }
+    }
+
     /// Whoever writes it is to leave off soon.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
@@ -108,7 +125,7 @@ impl Saving<'_> {
     /// may be written here is none.
     pub fn run(&self, threads: usize) -> Result<()> {
         let (Some(key), Some(manifests)) = (&self.snapshot.key, self.manifests()) else { return Ok(()) };
-        let picture = Picture { base: self.base, key, manifests, threads, given_up: &self.given_up };
+        let picture = Picture { base: self.base, key, logs: &self.logs, manifests, threads, given_up: &self.given_up };
         match self.snapshot.place.write(|file| picture.write(file)) {
             Err(error) if is_full(&error) => {
                 Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))

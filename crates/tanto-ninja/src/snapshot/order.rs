@@ -6,7 +6,7 @@ use std::ops::Range;
 use tanto_sys::threads::each;
 
 use crate::graph::NodeId;
-use crate::paths::PathTable;
+use crate::paths::AllPaths;
 
 /// Bytes of a path that are compared at a time.
 const STEP: usize = size_of::<u64>();
@@ -34,9 +34,13 @@ struct Group {
     depth: usize,
 }
 
-/// All nodes that have paths, in the order of those.
-pub(super) fn by_path(paths: &PathTable, threads: usize) -> Vec<NodeId> {
-    let ids = (0..paths.len() as u32).map(NodeId).filter(|id| !paths.path(*id).is_empty());
+/// Those of the nodes that have paths, in the order of those.
+pub(super) fn by_path(
+    paths: AllPaths<'_>,
+    nodes: impl Iterator<Item = NodeId>,
+    threads: usize,
+) -> impl Iterator<Item = NodeId> {
+    let ids = nodes.filter(|id| !paths.path(*id).is_empty());
     let mut keys: Vec<Key> = ids.map(|id| Key { word: 0, id }).collect();
     let sorter = Sorter { paths };
     let small = sorter.split(&mut keys);
@@ -49,11 +53,11 @@ pub(super) fn by_path(paths: &PathTable, threads: usize) -> Vec<NodeId> {
         pieces.push((piece, group.depth));
     }
     each(threads, pieces, |(piece, depth)| sorter.sort(piece, depth));
-    keys.into_iter().map(|key| key.id).collect()
+    keys.into_iter().map(|key| key.id)
 }
 
 struct Sorter<'p> {
-    paths: &'p PathTable,
+    paths: AllPaths<'p>,
 }
 
 impl Sorter<'_> {

@@ -10,6 +10,7 @@ use tanto_sys::threads::{Threads, each};
 use tanto_sys::version::Version;
 
 use super::key::Key;
+use super::logs::KeptLogs;
 use super::table::{Ranges, Record, SECTIONS, Section, Table};
 use crate::bindings::Cache;
 use crate::digest;
@@ -62,7 +63,7 @@ impl Record {
 
 /// The graph that lies in a file, before its table.
 pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
-    let Table { manifests, notices, sets_reserved, hash_kind, ranges, sums, .. } = table;
+    let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, sums, .. } = table;
     let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, sums).with_limits(limits(&ranges)));
     let range = |section: Section| ranges[section as usize].clone();
     let paths = PathTable::from_parts(
@@ -85,11 +86,12 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         rule_blocks: Cache::default(),
         hashes: Hashes::kept(Slab::mapped(&blocks, range(Section::Hashes)), hash_kind),
         notices,
+        logs: KeptLogs::new(&blocks, facts, &ranges),
         blocks: Some(Arc::clone(&blocks)),
     };
-    let fits = base.paths.len() == base.in_edges.len() && base.edges.len() == base.texts.len();
+    let fits = base.paths.len() >= base.named() && base.edges.len() == base.texts.len();
     // The first node stands for what is missing in a damaged file.
-    let fits = fits && (base.edges.is_empty() || !base.paths.is_empty());
+    let fits = fits && (base.edges.is_empty() || base.named() > 0);
     (fits && !blocks.is_damaged()).then_some(base)
 }
 
@@ -104,12 +106,14 @@ fn covered(ranges: &Ranges, end: usize) -> Option<usize> {
 fn limits(ranges: &Ranges) -> Vec<Limit> {
     let count = |section: Section, size: usize| u32::try_from(ranges[section as usize].len() / size).unwrap_or(0);
     let (nodes, edges) = (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::base::EdgeText>()));
+    let all_nodes = count(Section::Spans, 8);
     let limit = |section: Section, below| Limit { words: ranges[section as usize].clone(), below };
     vec![
         limit(Section::Ids, nodes),
         limit(Section::DyndepEdges, edges),
         limit(Section::DyndepFiles, nodes),
         limit(Section::Defaults, nodes),
+        limit(Section::DepsNodes, all_nodes),
     ]
 }
 

@@ -13,7 +13,7 @@ use crate::graph::base::Notice;
 use crate::graph::env::Env;
 
 /// Rows of the graph besides those of its scopes.
-pub(super) const ROWS: usize = 11;
+pub(super) const ROWS: usize = 17;
 
 /// Sections begin at multiples of this: a line of the processor's cache.
 pub(super) const ALIGNMENT: usize = 64;
@@ -32,6 +32,12 @@ pub(super) enum Section {
     DyndepFiles,
     Defaults,
     Hashes,
+    LogLast,
+    LogSide,
+    LogMade,
+    DepsNodes,
+    DepsIds,
+    DepsRecords,
     /// The first row of the scopes.
     Env,
 }
@@ -47,6 +53,13 @@ pub(super) struct Record {
     pub(super) state: State,
 }
 
+/// The numbers among the logs' parts; None for a log that there was not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Facts {
+    pub(super) build: Option<[u64; 8]>,
+    pub(super) deps: Option<[u64; 7]>,
+}
+
 /// All of it. It lies behind the sections.
 pub(super) struct Table {
     pub(super) key: Key,
@@ -55,6 +68,7 @@ pub(super) struct Table {
     pub(super) sets_reserved: bool,
     /// How commands were hashed.
     pub(super) hash_kind: u32,
+    pub(super) facts: Facts,
     pub(super) ranges: Ranges,
     /// Those of the blocks of all sections.
     pub(super) sums: Vec<u64>,
@@ -77,6 +91,8 @@ impl Table {
         self.notices.iter().for_each(|notice| encode_notice(notice, &mut out));
         out.number(self.sets_reserved.into());
         out.number(self.hash_kind.into());
+        out.numbers(self.facts.build.as_ref().map_or(&[], |facts| facts));
+        out.numbers(self.facts.deps.as_ref().map_or(&[], |facts| facts));
         for range in &self.ranges {
             out.number(range.start as u64);
             out.number(range.len() as u64);
@@ -104,6 +120,7 @@ impl Table {
             notices: table.list(decode_notice)?,
             sets_reserved: table.number()? != 0,
             hash_kind: u32::try_from(table.number()?).ok()?,
+            facts: Facts { build: table.numbers()?.try_into().ok(), deps: table.numbers()?.try_into().ok() },
             ranges: ranges(&mut table)?,
             sums: table.numbers()?,
         };

@@ -1,5 +1,5 @@
-//! Writes a graph into a file: its nodes under new numbers, in the order of their paths, then row behind row. Does not
-//! know how the file is called, nor when it is worth writing.
+//! Writes a graph into a file, its nodes under new numbers, and what is known of the logs, row behind row. Does not know
+//! how the file is called, nor when it is worth writing.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,13 @@ use tanto_sys::file::longest_to_write;
 use tanto_sys::threads::each;
 
 use super::key::Key;
-use super::order::by_path;
+use super::logs::{Parts, SeenLogs};
+use super::numbers::Numbers;
 use super::table::{ALIGNMENT, ROWS, Ranges, Record, SECTIONS, Table};
 use crate::flat::{BLOCK, sum};
 use crate::graph::base::{Base, EdgeShape};
 use crate::graph::{EdgeId, NodeId};
-use crate::paths::Relaid;
+use crate::paths::{AllPaths, Relaid};
 
 /// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
 const PIECE: usize = 16 * BLOCK;
@@ -37,6 +38,7 @@ struct Rows {
 pub(super) struct Picture<'p> {
     pub(super) base: &'p Base,
     pub(super) key: &'p Key,
+    pub(super) logs: &'p SeenLogs<'p>,
     pub(super) manifests: Vec<Record>,
     pub(super) threads: usize,
     /// Nobody needs it any more.
@@ -47,13 +49,15 @@ impl Picture<'_> {
     /// Writes all of it. False if it is none, because the graph has too many paths, nothing so long may be written, or
     /// somebody has given up meanwhile.
     pub(super) fn write(self, file: &File) -> io::Result<bool> {
-        let Picture { base, threads, .. } = self;
-        let order = by_path(&base.paths, threads);
-        let Some(paths) = Relaid::new(&base.paths, &order, threads).filter(|_| !self.is_given_up()) else {
+        let Picture { base, logs, threads, .. } = self;
+        let all = AllPaths { table: &base.paths, others: &logs.joined };
+        let numbers = Numbers::new(base, all, logs, threads);
+        let Some(paths) = Relaid::new(all, &numbers.order, threads).filter(|_| !self.is_given_up()) else {
             return Ok(false);
         };
-        let rows = Rows::new(base, &order);
-        let sections = sections(base, &paths, &rows);
+        let rows = Rows::new(base, &numbers);
+        let parts = logs.parts(&numbers.new, numbers.named, numbers.order.len(), threads);
+        let sections = sections(base, &paths, &rows, &parts);
         let ranges = ranges(&sections);
         let end = ranges[SECTIONS - 1].end;
         let mut table = Table {
@@ -61,6 +65,7 @@ impl Picture<'_> {
             notices: base.notices.clone(),
             sets_reserved: base.env.sets_reserved(),
             hash_kind: rows.hash_kind,
+            facts: parts.facts(),
             ranges,
             sums: vec![0; end.div_ceil(BLOCK)],
             manifests: self.manifests,
@@ -79,12 +84,9 @@ impl Picture<'_> {
 }
 
 impl Rows {
-    fn new(base: &Base, order: &[NodeId]) -> Rows {
-        let mut numbers = vec![NodeId::NONE; base.paths.len()];
-        for (number, id) in (0..).zip(order) {
-            numbers[id.index()] = NodeId(number);
-        }
-        let number = |id: &NodeId| numbers.get(id.index()).copied().unwrap_or(NodeId::NONE);
+    fn new(base: &Base, numbers: &Numbers) -> Rows {
+        let number = |id: &NodeId| numbers.new.get(id.index()).copied().unwrap_or(NodeId::NONE);
+        let named = &numbers.order[..numbers.named];
         let (mut edges, mut ids) = (Vec::with_capacity(base.edge_count()), Vec::with_capacity(base.ids.len()));
         for shape in base.edges.all() {
             let first = shape.first as usize;
@@ -95,7 +97,7 @@ impl Rows {
         Rows {
             hash_kind,
             hashes,
-            in_edges: order.iter().map(|id| base.in_edges.get(id.index())).collect(),
+            in_edges: named.iter().map(|id| base.in_edges.get(id.index())).collect(),
             edges,
             ids,
             dyndep_files: base.dyndep_files.all().iter().map(number).collect(),
@@ -129,8 +131,8 @@ impl Content<'_> {
 }
 
 /// In the order of `Section`.
-fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows) -> [Content<'c>; SECTIONS] {
-    let own: [Content<'c>; ROWS] = [
+fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows, parts: &'c Parts) -> [Content<'c>; SECTIONS] {
+    let own: [Content<'c>; ROWS - Parts::ROWS] = [
         Content::Text(paths),
         Content::Bytes(cast_slice(paths.spans())),
         Content::Bytes(cast_slice(paths.index())),
@@ -143,7 +145,8 @@ fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows) -> [Conte
         Content::Bytes(cast_slice(&rows.defaults)),
         Content::Bytes(cast_slice(&rows.hashes)),
     ];
-    let mut all = own.into_iter().chain(base.env.rows().map(Content::Bytes));
+    let rows = parts.rows().into_iter().chain(base.env.rows());
+    let mut all = own.into_iter().chain(rows.map(Content::Bytes));
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
 }
 

@@ -11,6 +11,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
+use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::ninja::Verbosity;
@@ -73,7 +74,8 @@ impl Invocation<'_> {
             }
             return Ok(());
         }
-        let saving = saving.take();
+        let Scan { graph, log, deps_log, .. } = &builder.scan;
+        let saving = saving.take().map(|saving| saving.with_logs(graph, log, deps_log));
         let executed = self.save_beside(saving.as_ref(), |this| {
             let executed = this.execute(builder, &mut schedule, jobserver);
             if let (Ok((Verdict::Interrupted, _)), Some(saving)) = (&executed, &saving) {

@@ -50,10 +50,18 @@ impl Invocation<'_> {
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
         let (new_version, threads) = (self.options.log_version, self.options.threads);
-        let loaded = self.stats.time(".ninja_log load", || BuildLog::load(&path, new_version, graph, threads));
+        let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_parts()?, graph, threads);
+        let loaded = self.stats.time(".ninja_log load", || match resume(graph) {
+            Some(log) => Ok((log, None)),
+            None => BuildLog::load(&path, new_version, graph, threads),
+        });
         let build = self.loaded(loaded)?;
         let path = builddir::join(builddir, ".ninja_deps");
-        let loaded = self.stats.time(".ninja_deps load", || DepsLog::load(&path, graph, threads));
+        let resume = |graph: &mut Graph<'_>| DepsLog::resume(&path, graph.deps_parts()?, graph, threads);
+        let loaded = self.stats.time(".ninja_deps load", || match resume(graph) {
+            Some(resumed) => Ok(resumed),
+            None => DepsLog::load(&path, graph, threads),
+        });
         let deps = self.loaded(loaded)?;
         Ok(Logs { build, deps })
     }

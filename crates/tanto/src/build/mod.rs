@@ -133,7 +133,9 @@ impl Invocation<'_> {
         if !self.options.dry_run {
             self.open_logs(&mut logs, &mut graph)?;
         }
-        let mut saving = self.saving(&graph);
+        // Of what its snapshot lacks, a run comes to know more.
+        let is_mapped = graph.blocks().is_some();
+        let mut saving = if is_mapped { None } else { self.saving(&graph, &logs) };
         let mut disk = RealDisk;
         let explanations = Explanations::new(self.options.debug.explain);
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
@@ -146,10 +148,10 @@ impl Invocation<'_> {
         // Nobody may be there to read it.
         let _ = io::stdout().write_all(self.stats.table().as_bytes());
         built?;
-        if graph.blocks().is_some() {
-            // The run may have found out what its snapshot did not know.
-            saving = self.saving(&graph);
+        if is_mapped {
+            saving = self.saving(&graph, &logs);
         }
+        let saving = saving.map(|saving| saving.with_logs(&graph, &logs.build, &logs.deps));
         saving.iter().for_each(|saving| self.save(saving));
         Ok(Round::End)
     }

@@ -12,6 +12,7 @@ use tanto_ninja::load::{self, Grain, LoadOptions};
 use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
 use tanto_sys::cpu;
 
+use super::logs::Logs;
 use super::{End, Invocation, RealDisk, Step};
 
 /// What is known of the run's snapshot.
@@ -127,10 +128,11 @@ impl Invocation<'_> {
         true
     }
 
-    /// The snapshot that this run is to write.
-    pub(super) fn saving<'t>(&self, graph: &Graph<'t>) -> Option<Saving<'t>> {
+    /// The snapshot that this run is to write, without the logs.
+    pub(super) fn saving<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<Saving<'t>> {
         let always = self.options.snapshots == Policy::Always;
-        self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, always)
+        let unkept = logs.build.unkept() + logs.deps.unkept();
+        self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unkept, always)
     }
 
     /// Writes it, when there is nothing else to do.

@@ -9,7 +9,7 @@ use tanto_sys::threads::Threads;
 use crate::disk::Mtime;
 use crate::graph::{Graph, NodeId};
 use crate::log::record::{write_deps, write_path};
-use crate::log::{BuildLog, DepsLog, Entry};
+use crate::log::{BuildLog, DepsLog, Entry, Made};
 
 use super::{Seeded, Space, graph_with};
 
@@ -29,7 +29,7 @@ trait Log: Sized {
     fn open(&mut self, graph: &mut Graph<'_>);
     fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded);
     /// Goes on in another graph, of whose nodes these are the old numbers.
-    fn resume(&self, space: &Space, old: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
+    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
     /// All that it knows.
     fn known(&self, graph: &Graph<'_>) -> Vec<String>;
     /// Something that may stand behind a log, from where its numbers go on.
@@ -51,8 +51,8 @@ impl Log for BuildLog {
         self.record(graph, outputs.iter().map(|output| output.as_bytes()), entry).expect("record");
     }
 
-    fn resume(&self, space: &Space, old: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
-        let parts = self.parts(old, numbers, new.node_count())?;
+    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+        let parts = self.seen()?.parts(numbers, new.node_count(), 1 + new.node_count() % 3)?;
         BuildLog::resume(&space.log(), parts, new, Threads::ONE)
     }
 
@@ -85,8 +85,8 @@ impl Log for DepsLog {
         self.record(graph, output, random.below(9) as Mtime, &ins).expect("record");
     }
 
-    fn resume(&self, space: &Space, _: &Graph<'_>, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
-        let parts = self.parts(numbers, new.node_count())?;
+    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+        let parts = self.seen()?.parts(numbers, new.node_count())?;
         DepsLog::resume(&space.log(), parts, new, Threads::ONE).map(|(log, _)| log)
     }
 
@@ -169,7 +169,7 @@ fn goes_on_as_if_loaded<L: Log>() {
 
         let begins_as_it_did = meddle(&space, &process.log, &mut random);
         let (mut graph, numbers) = renumbered(&process.graph, &mut random);
-        let log = process.log.resume(&space, &process.graph, &numbers, &mut graph);
+        let log = process.log.resume(&space, &numbers, &mut graph);
         assert_eq!(log.is_some(), begins_as_it_did, "seed {seed}");
         resumed[usize::from(begins_as_it_did)] += 1;
         let Some(mut log) = log else { continue };
@@ -223,14 +223,15 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
         }
         let numbers: Vec<NodeId> = graph.node_ids().collect();
 
-        let mut parts = log.parts(&graph, &numbers, numbers.len()).expect("parts");
+        let mut parts = log.seen().and_then(|log| log.parts(&numbers, numbers.len(), 1)).expect("parts");
         (parts.last, parts.side) = (garbage(&mut random).into(), garbage(&mut random).into());
+        parts.made = vec![Made::UNKNOWN; random.below(12)].into();
         if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, Threads::ONE) {
             log.known(&graph);
             Log::open(&mut log, &mut graph);
             Log::record(&mut log, &mut graph, &mut random);
         }
-        let mut parts = deps_log.parts(&numbers, numbers.len()).expect("parts");
+        let mut parts = deps_log.seen().and_then(|log| log.parts(&numbers, numbers.len())).expect("parts");
         let words = |random: &mut Seeded| garbage(random).into_iter().map(|word| word as u32).collect::<Vec<_>>();
         (parts.ids, parts.deps) = (words(&mut random).into(), garbage(&mut random).into());
         if random.below(2) == 0 {
@@ -248,13 +249,12 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
 fn what_is_no_log_is_not_kept() {
     let space = Space::new();
     let mut graph = graph_with(&["a"]);
-    let numbers = [NodeId(0)];
     for content in [None, Some(b"".as_slice()), Some(b"rubbish"), Some(b"# ninja log v4\n")] {
         content.iter().for_each(|content| space.write(content));
         let (build, deps) = (<BuildLog as Log>::load(&space, &mut graph), <DepsLog as Log>::load(&space, &mut graph));
-        assert!(build.parts(&graph, &numbers, 1).is_none() && deps.parts(&numbers, 1).is_none(), "{content:?}");
+        assert!(build.seen().is_none() && deps.seen().is_none(), "{content:?}");
     }
-    assert!(BuildLog::in_memory(7).parts(&graph, &numbers, 1).is_none());
+    assert!(BuildLog::in_memory(7).seen().is_none());
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn parts_that_do_not_fit_are_refused() {
     let graph = graph_with(&["a"]);
     let log = BuildLog::load(&space.log(), 7, &graph, Threads::ONE).expect("a log").0;
     let resume = |word: usize, value: u64, nodes: usize| {
-        let mut parts = log.parts(&graph, &[NodeId(0)], nodes).expect("parts");
+        let mut parts = log.seen().expect("a log").parts(&[NodeId(0)], nodes, 1).expect("parts");
         parts.facts[word] = value;
         BuildLog::resume(&space.log(), parts, &graph, Threads::ONE)
     };
@@ -277,8 +277,9 @@ fn parts_that_do_not_fit_are_refused() {
     let mut log = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("a log").0;
     log.open(&mut graph).expect("open");
     log.record(&mut graph, NodeId(0), 1, &[NodeId(0)]).expect("record");
-    assert!(log.parts(&[NodeId(1)], 1).is_none() && log.parts(&[], 1).is_none());
-    let parts = || log.parts(&[NodeId(0)], 1).expect("parts");
+    let seen = log.seen().expect("a log");
+    assert!(seen.parts(&[NodeId(1)], 1).is_none() && seen.parts(&[], 1).is_none());
+    let parts = || seen.parts(&[NodeId(0)], 1).expect("parts");
     let mut empty = graph_with(&[]);
     assert!(DepsLog::resume(&space.log(), parts(), &mut empty, Threads::ONE).is_none());
     for word in 0..7 {

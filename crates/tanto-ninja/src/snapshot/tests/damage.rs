@@ -2,18 +2,19 @@
 
 use tanto_testing::Random;
 
-use super::same::all_of;
+use super::logs::Dir;
 use super::{base, picture, random};
 use crate::flat::{BLOCK, sum};
-use crate::graph::Arena;
+use crate::graph::{Arena, Graph};
 use crate::snapshot::table::{SECTIONS, Table};
 
 #[test]
 fn a_flipped_bit_is_noticed_or_meant_nothing() {
     let arena = Arena::new();
-    let graph = random::graph(&arena, 1, 40);
-    let sound = picture(&graph, 1);
-    let expected = all_of(&graph);
+    let mut graph = random::graph(&arena, 1, 40);
+    let (dir, sound) = Dir::built(&mut graph, 1);
+    let mapped = Arena::new();
+    let expected = dir.answers(&mut mapped.hold(base(&sound, &graph).unwrap()));
     let (table, _) = Table::decode(&sound).unwrap();
     let mut random = Random::new(5);
     // Some in each section, and all over the table and the foot.
@@ -29,8 +30,8 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
         file[place] ^= 1 << random.below(8);
         let Some(base) = base(&file, &graph) else { continue };
         let arena = Arena::new();
-        let mapped = arena.hold(base);
-        let answers = all_of(&mapped);
+        let mut mapped = arena.hold(base);
+        let answers = dir.answers(&mut mapped);
         assert!(mapped.base.is_damaged() || answers == expected, "byte {place}");
         assert!(!mapped.is_sound(), "byte {place}");
     }
@@ -58,11 +59,11 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
 }
 
 /// Asks for all that there is; the answers may be nonsense.
-fn ask(file: &[u8], graph: &crate::graph::Graph<'_>) {
+fn ask(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
     if let Some(base) = base(file, graph) {
         let arena = Arena::new();
-        let mapped = arena.hold(base);
-        all_of(&mapped);
+        let mut mapped = arena.hold(base);
+        dir.answers(&mut mapped);
         let used: usize = mapped.node_ids().map(|node| mapped.users(node).count()).sum();
         assert!(used <= mapped.base.ids.len() && mapped.dyndeps().count() <= file.len());
         mapped.is_sound();
@@ -72,8 +73,8 @@ fn ask(file: &[u8], graph: &crate::graph::Graph<'_>) {
 #[test]
 fn a_forged_file_does_no_harm() {
     let arena = Arena::new();
-    let graph = random::graph(&arena, 3, 30);
-    let sound = picture(&graph, 1);
+    let mut graph = random::graph(&arena, 3, 30);
+    let (dir, sound) = Dir::built(&mut graph, 3);
     for seed in 0..1500 {
         let mut random = Random::new(seed);
         let file = forged(&sound, |table, file| {
@@ -86,15 +87,15 @@ fn a_forged_file_does_no_harm() {
                 words.iter_mut().skip(at).zip(number.to_ne_bytes()).for_each(|(byte, new)| *byte = new);
             }
         });
-        ask(&file, &graph);
+        ask(&file, &graph, &dir);
     }
 }
 
 #[test]
 fn forged_sections_do_no_harm() {
     let arena = Arena::new();
-    let graph = random::graph(&arena, 4, 30);
-    let sound = picture(&graph, 1);
+    let mut graph = random::graph(&arena, 4, 30);
+    let (dir, sound) = Dir::built(&mut graph, 4);
     for seed in 0..500 {
         let mut random = Random::new(seed);
         let file = forged(&sound, |table, _| {
@@ -108,6 +109,6 @@ fn forged_sections_do_no_harm() {
             }
             range.end = range.end.max(range.start);
         });
-        ask(&file, &graph);
+        ask(&file, &graph, &dir);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests: what is written is what is mapped, and nothing else is ever used.
 
 mod damage;
+mod logs;
 mod places;
 mod random;
 mod same;
@@ -14,6 +15,7 @@ use tanto_sys::version::Version;
 use tanto_testing::Scratch;
 
 use super::key::Key;
+use super::logs::SeenLogs;
 use super::read;
 use super::table::{Record, Table};
 use super::write::Picture;
@@ -30,11 +32,17 @@ fn any_state() -> State {
 
 /// A snapshot of a graph whose manifests are in memory.
 fn picture(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
+    picture_with(graph, &SeenLogs::default(), threads)
+}
+
+/// The same with logs.
+fn picture_with<'t>(graph: &Graph<'t>, logs: &SeenLogs<'t>, threads: usize) -> Vec<u8> {
     let scratch = Scratch::new("picture");
     let record = |(path, _): (&[u8], _)| Record { path: path.into(), state: any_state() };
     let manifests = graph.base.manifests.list().map(record).collect();
     let key = Key(b"key".to_vec());
-    let picture = Picture { base: graph.base, key: &key, manifests, threads, given_up: &AtomicBool::new(false) };
+    let given_up = &AtomicBool::new(false);
+    let picture = Picture { base: graph.base, key: &key, logs, manifests, threads, given_up };
     assert!(picture.write(&File::create_new(scratch.at("file")).unwrap()).unwrap());
     std::fs::read(scratch.at("file")).unwrap()
 }

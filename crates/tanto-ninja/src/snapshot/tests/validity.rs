@@ -45,7 +45,7 @@ impl Tree {
 
     fn save(&self) {
         let arena = Arena::new();
-        self.snapshot().of(&self.load(&arena), true).unwrap().run(1).unwrap();
+        self.snapshot().of(&self.load(&arena), 0, true).unwrap().run(1).unwrap();
         assert!(self.opens());
     }
 
@@ -70,7 +70,7 @@ fn what_is_opened_is_what_was_loaded() {
     assert_same(&tree.load(&arena), &opened);
     assert_eq!(warnings, [b"phony target 'p' names itself as an input; ignoring [-w phonycycle=warn]"]);
     assert!(opened.is_sound());
-    assert!(tree.snapshot().of(&opened, true).is_none(), "there is one already");
+    assert!(tree.snapshot().of(&opened, 0, true).is_none(), "there is one already");
     tree.snapshot().remove();
     assert!(!tree.opens());
 }
@@ -114,7 +114,7 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
     });
     let manifests = Manifests(manifests.collect());
     let base = crate::graph::base::Base { manifests, ..crate::graph::base::Base::default() };
-    tree.snapshot().of(&arena.hold(base), true).unwrap()
+    tree.snapshot().of(&arena.hold(base), 0, true).unwrap()
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn other_circumstances_need_another_snapshot() {
     // The name differs: so the key is looked at only if the file has it all the same.
     let other = tree.snapshot_with(options);
     let arena = Arena::new();
-    other.of(&tree.load(&arena), true).unwrap().run(1).unwrap();
+    other.of(&tree.load(&arena), 0, true).unwrap().run(1).unwrap();
     let names = fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().map(|entry| entry.unwrap().path());
     let names: Vec<_> = names.collect();
     fs::copy(&names[0], tree.0.at("kept")).unwrap();
@@ -173,10 +173,10 @@ fn small_manifests_are_not_worth_it() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
-    assert!(tree.snapshot().of(&graph, false).is_none());
+    assert!(tree.snapshot().of(&graph, 0, false).is_none());
     let comment = "# what nobody needs\n".repeat(crate::snapshot::WORTH_KEEPING as usize / 20);
     tree.0.write("inner", comment);
-    assert!(tree.snapshot().of(&tree.load(&arena), false).is_some());
+    assert!(tree.snapshot().of(&tree.load(&arena), 0, false).is_some());
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn what_is_in_no_file_has_no_snapshot() {
     let arena = Arena::new();
     let files = crate::load::tests::Files::of(&[("input", "")]);
     let graph = load(&arena, &files, b"input", LoadOptions::default(), &mut |_| {}).unwrap();
-    assert!(tree.snapshot().of(&graph, true).is_none());
+    assert!(tree.snapshot().of(&graph, 0, true).is_none());
 }
 
 #[test]
 fn a_manifest_that_has_changed_since_is_not_pictured() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let saving = tree.snapshot().of(&tree.load(&arena), true).unwrap();
+    let saving = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
     tree.0.write("inner", "build d: c f g\n");
     saving.run(1).unwrap();
     assert!(!tree.0.at(".tanto").exists());
@@ -202,7 +202,7 @@ fn a_manifest_that_has_changed_since_is_not_pictured() {
 fn whoever_gives_up_leaves_nothing() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let saving = tree.snapshot().of(&tree.load(&arena), true).unwrap();
+    let saving = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
     saving.give_up();
     saving.run(1).unwrap();
     assert_eq!(fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().count(), 0);
@@ -213,11 +213,12 @@ fn a_full_disk_is_an_error() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
-    let saving = tree.snapshot().of(&graph, true).unwrap();
+    let saving = tree.snapshot().of(&graph, 0, true).unwrap();
     let key = saving.snapshot.key.clone().unwrap();
     let given_up = std::sync::atomic::AtomicBool::new(false);
     let manifests = saving.manifests().unwrap();
-    let picture = super::Picture { base: graph.base, key: &key, manifests, threads: 1, given_up: &given_up };
+    let logs = &saving.logs;
+    let picture = super::Picture { base: graph.base, key: &key, logs, manifests, threads: 1, given_up: &given_up };
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let error = picture.write(&full).unwrap_err();
     assert!(is_full(&error), "{error}");
