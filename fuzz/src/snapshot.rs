@@ -144,8 +144,12 @@ fn ask(graph: &mut Graph<'_>) {
     let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
     let (mut disk, mut log, mut deps) = (VirtualDisk::new(), BuildLog::in_memory(7), DepsLog::in_memory());
     let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(true));
+    scan.look_ahead.least = 0;
     for node in nodes {
-        if scan.recompute(node).is_err() {
+        scan.look_ahead(&[node]);
+        let walked = scan.recompute(node);
+        scan.end_look_ahead();
+        if walked.is_err() {
             // After an error a walk is over.
             scan.reset();
         }

@@ -2,14 +2,19 @@
 //! the values are for.
 
 mod block;
+mod many;
 mod values;
+
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::graph::base::HAS_BINDINGS;
 use crate::graph::env::AT_THE_END;
+use crate::graph::late::Span;
 use crate::graph::{EdgeId, Known, RuleId, ScopeId};
 
 pub(crate) use self::block::{Block, Cache};
+pub use self::many::Commands;
 pub(crate) use self::values::{Restat, Values};
 
 /// How `$in` and `$out` are written.
@@ -46,10 +51,22 @@ pub fn is_reserved(name: &[u8]) -> bool {
     reserved_bit(name).is_some()
 }
 
+/// Bytes that mean nothing to a shell.
+const SAFE: [bool; 256] = {
+    let mut safe = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        safe[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'.' | b'/');
+        byte += 1;
+    }
+    safe
+};
+
 /// Appends `text` as one word of a shell's command line, quoted only where needed.
 pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
-    let safe = |b: &u8| b.is_ascii_alphanumeric() || b"_+-./".contains(b);
-    if text.iter().all(safe) {
+    // Without a branch for each byte: nearly all of them are safe.
+    if text.iter().fold(true, |safe, &b| safe & SAFE[b as usize]) {
         out.extend_from_slice(text);
         return;
     }
@@ -83,8 +100,46 @@ impl<'t> Known<'t> {
 
     /// The command, for the log's hash: with `;rspfile=` and the response file's content where there is one.
     pub fn command_for_hash(&self, edge: EdgeId) -> Result<Vec<u8>> {
-        let values = self.values(edge)?;
-        let mut command = values.value(b"command", Escape::Shell, AT_THE_END)?;
+        let mut command = Vec::new();
+        self.append_for_hash(edge, &self.values(edge)?, &mut command)?;
+        self.checked(command)
+    }
+
+    /// Text that was made from the graph, which may lie in a file that is damaged, or is being changed right now.
+    fn checked(&self, text: Vec<u8>) -> Result<Vec<u8>> {
+        self.check()?;
+        Ok(text)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
+    }
+
+    /// A hash of the command of some kind, which `make` makes of the command if it is not known.
+    pub(crate) fn command_hash(&self, edge: EdgeId, kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
+        if let Some(hash) = self.known_command_hash(edge, kind) {
+            return Ok(hash);
+        }
+        let hash = make(&self.command_for_hash(edge)?);
+        self.note_command_hash(edge, kind, hash);
+        Ok(hash)
+    }
+
+    /// The hash of this kind of the edge's command, if it is known.
+    pub(crate) fn known_command_hash(&self, edge: EdgeId, kind: u32) -> Option<u64> {
+        // A command may name `restat`, of which a dyndep file says what it is in this run alone.
+        if self.has_dyndep_restats() { None } else { self.base.hashes.get(edge, kind) }
+    }
+
+    /// The edge's command was found to have this hash.
+    pub(crate) fn note_command_hash(&self, edge: EdgeId, kind: u32, hash: u64) {
+        if !self.has_dyndep_restats() {
+            self.base.hashes.put(edge, kind, hash, self.edge_count());
+        }
+    }
+
+    fn append_for_hash(&self, edge: EdgeId, values: &Values<'_>, command: &mut Vec<u8>) -> Result<()> {
+        values.append(b"command", Escape::Shell, AT_THE_END, command)?;
         if self.plainly_set(edge, b"rspfile_content") != Some(false) {
             let content = values.value(b"rspfile_content", Escape::Shell, AT_THE_END)?;
             if !content.is_empty() {
@@ -92,22 +147,7 @@ impl<'t> Known<'t> {
                 command.extend_from_slice(&content);
             }
         }
-        self.checked(command)
-    }
-
-    /// Text that was made from the graph, which may lie in a file that is damaged, or is being changed right now.
-    fn checked(&self, text: Vec<u8>) -> Result<Vec<u8>> {
-        if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(text) }
-    }
-
-    /// A hash of the command of some kind, which `make` makes of the command if it is not known.
-    pub(crate) fn command_hash(&self, edge: EdgeId, kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
-        if let Some(hash) = self.base.hashes.get(edge, kind) {
-            return Ok(hash);
-        }
-        let hash = make(&self.command_for_hash(edge)?);
-        self.base.hashes.put(edge, kind, hash, self.edge_count());
-        Ok(hash)
+        Ok(())
     }
 
     /// The unevaluated value that a rule gives to a variable.
@@ -135,30 +175,40 @@ impl<'t> Known<'t> {
         self.base.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
     }
 
-    fn rule_block(&self, rule: RuleId) -> Result<std::sync::Arc<Block>> {
+    fn rule_block(&self, rule: RuleId) -> Result<Arc<Block>> {
         self.base.rule_blocks.get(rule, || self.base.manifests.read(self.base.env.rule(rule).span))
     }
 
     fn values(&self, edge: EdgeId) -> Result<Values<'_>> {
-        let base = self.base;
-        let (shape, text) = (base.edges.get(edge.index()), base.texts.get(edge.index()));
-        let it = self.edge(edge);
-        let own = match shape.flags & HAS_BINDINGS {
-            0 => None,
-            _ => Some(Block::new(base.manifests.read(text.span)?.into_owned())),
+        let own = match self.own_text(edge) {
+            None => None,
+            Some(span) => Some(Block::new(self.base.manifests.read(span)?.into_owned())),
         };
+        let rule = RuleId(self.base.edges.get(edge.index()).rule);
+        Ok(self.values_of(edge, own, self.rule_block(rule)?))
+    }
+
+    /// Where the edge's own bindings stand, if it has some.
+    fn own_text(&self, edge: EdgeId) -> Option<Span> {
+        let shape = self.base.edges.get(edge.index());
+        (shape.flags & HAS_BINDINGS != 0).then(|| self.base.texts.get(edge.index()).span)
+    }
+
+    fn values_of(&self, edge: EdgeId, own: Option<Block>, rule_block: Arc<Block>) -> Values<'_> {
+        let base = self.base;
+        let it = self.edge(edge);
         let restat = Restat { edge: self.restat_edges.contains(&edge), scopes: &self.restat_scopes };
-        Ok(Values {
+        Values {
             env: &base.env,
             paths: self,
             restat,
             rule: it.rule,
-            rule_block: self.rule_block(it.rule)?,
-            scope: ScopeId(text.scope),
+            rule_block,
+            scope: ScopeId(base.texts.get(edge.index()).scope),
             place: edge.0,
             own,
             ins: it.explicit(),
             outs: &it.outs[..it.explicit_outs as usize],
-        })
+        }
     }
 }

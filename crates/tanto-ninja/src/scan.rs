@@ -326,7 +326,7 @@ impl<'a, 't> Scan<'a, 't> {
         }
         let newest = newest_input.map_or(NO_INPUT, |input| self.mtime(input));
         let facts = self.facts();
-        let mut measure = facts.measure(edge, newest, self.edges.has_same_command(edge))?;
+        let mut measure = facts.measure(edge, newest)?;
         let found = self.graph.edge(edge).outs.iter().find_map(|&out| match facts.reason(&mut measure, out) {
             Ok(None) => None,
             Ok(Some(reason)) => Some(Ok((out, reason))),

@@ -32,6 +32,11 @@ impl Block {
         Block { text, bindings }
     }
 
+    /// Its text, for use again.
+    pub(super) fn into_text(self) -> Vec<u8> {
+        self.text
+    }
+
     /// The unevaluated value of a variable; a later binding of the same name wins.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let found = self.bindings.iter().rev().find(|(own, _)| self.text[own.clone()] == *name);
@@ -55,7 +60,7 @@ pub(crate) struct Cache(RwLock<Map<RuleId, Arc<Block>>>);
 
 /// Smaller, trees with more rules read them again and again; larger, trees with a rule for each edge keep more text
 /// that is of no more use.
-const MOST_CACHED: usize = 128;
+pub(super) const MOST_CACHED: usize = 128;
 
 impl Cache {
     /// The rule's bindings; `read` gets their text.

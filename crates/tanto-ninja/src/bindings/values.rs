@@ -56,8 +56,13 @@ impl Values<'_> {
     /// The value of a variable; the scopes' as they are at a place.
     pub(crate) fn value(&self, name: &[u8], escape: Escape, place: u32) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        Evaluator { values: self, escape, place, within: Vec::new() }.append(name, &mut value)?;
+        self.append(name, escape, place, &mut value)?;
         Ok(value)
+    }
+
+    /// Appends the value of a variable to nothing, or to what stands before it.
+    pub(crate) fn append(&self, name: &[u8], escape: Escape, place: u32, value: &mut Vec<u8>) -> Result<()> {
+        Evaluator { values: self, escape, place, within: Vec::new() }.append(name, value)
     }
 
     /// Appends the value that the edge's own environment gives, before its rule is asked: its bindings or, where it

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
@@ -61,6 +62,20 @@ impl Manifests {
         text.ok_or_else(|| self.changed(span))
     }
 
+    /// Appends the text of a span. It counts only if the manifest `is_unchanged` afterwards.
+    pub(crate) fn read_into(&self, span: Span, text: &mut Vec<u8>) -> Result<()> {
+        if span.len == 0 {
+            return Ok(());
+        }
+        let read = self.0.get(span.file as usize).and_then(|manifest| manifest.read_into(span, text));
+        read.ok_or_else(|| self.changed(span))
+    }
+
+    /// Is the manifest of this number the one that was loaded?
+    pub(crate) fn is_unchanged(&self, file: u32) -> bool {
+        self.0.get(file as usize).is_some_and(|manifest| manifest.is_unchanged().is_some())
+    }
+
     fn changed(&self, span: Span) -> Error {
         let path = self.0.get(span.file as usize).map_or(&b"?"[..], |manifest| &manifest.path);
         Error::of(&[path, b": manifest changed during the build"])
@@ -69,17 +84,44 @@ impl Manifests {
 
 impl Manifest {
     fn read(&self, span: Span) -> Option<Cow<'_, [u8]>> {
-        let (at, len) = (span.at as usize, span.len as usize);
+        if let Text::Kept(text) = &self.text {
+            return text.get(range(span)).map(Cow::Borrowed);
+        }
+        let mut text = Vec::new();
+        self.read_into(span, &mut text)?;
+        // Asked after the reading, so that a change before or during it is seen.
+        self.is_unchanged()?;
+        Some(Cow::Owned(text))
+    }
+
+    fn read_into(&self, span: Span, text: &mut Vec<u8>) -> Option<()> {
+        if let Text::Kept(all) = &self.text {
+            text.extend_from_slice(all.get(range(span))?);
+            return Some(());
+        }
+        if u64::from(span.at) + u64::from(span.len) > self.state?.version.size {
+            return None;
+        }
+        let start = text.len();
+        text.resize(start + span.len as usize, 0);
+        self.file()?.read_exact_at(&mut text[start..], u64::from(span.at)).ok()
+    }
+
+    fn is_unchanged(&self) -> Option<()> {
         match &self.text {
-            Text::Kept(text) => text.get(at..at.checked_add(len)?).map(Cow::Borrowed),
-            Text::OnDisk(file) => {
-                let version = self.state?.version;
-                let file = file.get_or_init(|| File::open(path(&self.path)).ok()).as_ref()?;
-                let mut text = vec![0; len];
-                file.read_exact_at(&mut text, at as u64).ok()?;
-                // Asked after the reading, so that a change before or during it is seen.
-                (Version::of(file).ok()? == version).then_some(Cow::Owned(text))
-            }
+            Text::Kept(_) => Some(()),
+            Text::OnDisk(_) => (Version::of(self.file()?).ok()? == self.state?.version).then_some(()),
         }
     }
+
+    fn file(&self) -> Option<&File> {
+        match &self.text {
+            Text::Kept(_) => None,
+            Text::OnDisk(file) => file.get_or_init(|| File::open(path(&self.path)).ok()).as_ref(),
+        }
+    }
+}
+
+fn range(span: Span) -> Range<usize> {
+    span.at as usize..span.at as usize + span.len as usize
 }

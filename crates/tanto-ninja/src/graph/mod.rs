@@ -328,6 +328,11 @@ impl<'t> Known<'t> {
         self.base.is_dyndep(node) && !self.read_dyndeps.contains(&node)
     }
 
+    /// Has a dyndep file said that an edge restats?
+    pub(crate) fn has_dyndep_restats(&self) -> bool {
+        !self.restat_edges.is_empty() || !self.restat_scopes.is_empty()
+    }
+
     /// How many edges there are.
     pub fn edge_count(&self) -> usize {
         self.base.edge_count()

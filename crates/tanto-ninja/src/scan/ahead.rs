@@ -152,7 +152,6 @@ impl<'s, 't> Outlook<'s, 't> {
     fn pass_by(&self, verdict: &Verdict, asked: &[NodeId], files: &mut Files, edges: &mut Edges<'_>) {
         for (place, &id) in self.cone.edges.iter().enumerate() {
             if !verdict.clean[place] {
-                edges.set_same_command(id, verdict.same_command[place]);
                 continue;
             }
             edges.pass_by(id);

@@ -1,6 +1,7 @@
 //! What makes an output dirty though none of its inputs is: the file, what the log says of it, and the newest input.
 //! Does not know where these come from, and changes nothing: several threads may measure at once.
 
+use crate::bindings::Commands;
 use crate::disk::Mtime;
 use crate::error::Result;
 use crate::graph::{EdgeId, Known, NodeId};
@@ -33,8 +34,8 @@ pub(super) struct Measure {
 enum Command {
     Unknown,
     Hashed(u64),
-    /// Where the log has an output, it was made by this command; or that is not to be asked.
-    Same,
+    /// It is not known, nor to be asked for: it counts as the same as ever.
+    Spared,
 }
 
 /// Why an output is dirty though none of its inputs is.
@@ -50,11 +51,20 @@ pub(super) enum Reason {
 }
 
 impl Facts<'_, '_> {
-    /// How an edge whose newest input is this old is measured; without its command, where that `is_same`.
-    pub(super) fn measure(&self, edge: EdgeId, newest: Mtime, is_same: bool) -> Result<Measure> {
+    /// How an edge whose newest input is this old is measured.
+    pub(super) fn measure(&self, edge: EdgeId, newest: Mtime) -> Result<Measure> {
         let (restat, generator) = (self.graph.flag(edge, b"restat")?, self.graph.flag(edge, b"generator")?);
-        let command = if is_same { Command::Same } else { Command::Unknown };
+        let command = self.known_hash(edge).map_or(Command::Unknown, Command::Hashed);
         Ok(Measure { edge, restat, generator, newest, command })
+    }
+
+    /// As `measure`, but the edge's command counts only if its hash is known.
+    pub(super) fn measure_but_command(&self, edge: EdgeId, newest: Mtime) -> Result<Measure> {
+        let mut measure = self.measure(edge, newest)?;
+        if let Command::Unknown = measure.command {
+            measure.command = Command::Spared;
+        }
+        Ok(measure)
     }
 
     /// Why the output is dirty, if it is.
@@ -84,29 +94,52 @@ impl Facts<'_, '_> {
         Ok(true)
     }
 
-    /// Was each output that the log has made by the command that its edge has now, or is that no matter?
-    pub(super) fn is_same_command(&self, edge: EdgeId) -> Result<bool> {
-        if self.graph.flag(edge, b"generator")? {
+    /// Finds out which of these edges had the command that they have now, if the log has their outputs and if that
+    /// matters, where that is not known.
+    pub(super) fn compare_commands(&self, edges: impl Iterator<Item = Option<EdgeId>>, same: &mut [bool]) {
+        let mut commands = Commands::new(self.graph);
+        let mut hashes = Vec::new();
+        for (edge, same) in edges.zip(&mut *same) {
+            let Some(edge) = edge else { continue };
+            *same = self.is_same_command(edge, &mut commands, &mut hashes).unwrap_or(false);
+        }
+        if commands.are_unchanged() {
+            hashes.into_iter().for_each(|(edge, hash)| self.graph.note_command_hash(edge, self.log.hash_kind(), hash));
+        } else {
+            same.fill(false);
+        }
+    }
+
+    fn is_same_command(
+        &self,
+        edge: EdgeId,
+        commands: &mut Commands<'_, '_>,
+        hashes: &mut Vec<(EdgeId, u64)>,
+    ) -> Result<bool> {
+        let it = self.graph.edge(edge);
+        if it.is_phony() || self.known_hash(edge).is_some() || self.graph.flag(edge, b"generator")? {
             return Ok(true);
         }
-        let hash = self.hash(edge)?;
-        let outs = self.graph.edge(edge).outs;
-        Ok(outs.iter().filter_map(|&out| self.log.made(self.graph, out)).all(|it| it.command_hash == hash))
+        let hash = self.log.hash_command(commands.for_hash(edge)?);
+        hashes.push((edge, hash));
+        let mut entries = it.outs.iter().filter_map(|&out| self.log.made(self.graph, out));
+        Ok(entries.all(|entry| entry.command_hash == hash))
+    }
+
+    fn known_hash(&self, edge: EdgeId) -> Option<u64> {
+        self.graph.known_command_hash(edge, self.log.hash_kind())
     }
 
     fn is_other_command(&self, measure: &mut Measure, logged: u64) -> Result<bool> {
         match measure.command {
-            Command::Same => Ok(false),
+            Command::Spared => Ok(false),
             Command::Hashed(hash) => Ok(hash != logged),
             Command::Unknown => {
-                let hash = self.hash(measure.edge)?;
+                let make = |command: &[u8]| self.log.hash_command(command);
+                let hash = self.graph.command_hash(measure.edge, self.log.hash_kind(), make)?;
                 measure.command = Command::Hashed(hash);
                 Ok(hash != logged)
             }
         }
-    }
-
-    fn hash(&self, edge: EdgeId) -> Result<u64> {
-        self.graph.command_hash(edge, self.log.hash_kind(), |command| self.log.hash_command(command))
     }
 }

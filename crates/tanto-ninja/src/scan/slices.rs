@@ -11,6 +11,18 @@ pub(super) fn answers<A: Default + Clone + Send>(
     count: usize,
     work: impl Fn(usize) -> A + Sync,
 ) -> Vec<A> {
+    pieces(threads, worth, count, |first, answers| {
+        answers.iter_mut().zip(first..).for_each(|(answer, index)| *answer = work(index));
+    })
+}
+
+/// As `answers`, for one who does better with several at a time: is given the first one's number, and places for them.
+pub(super) fn pieces<A: Default + Clone + Send>(
+    threads: Threads,
+    worth: usize,
+    count: usize,
+    work: impl Fn(usize, &mut [A]) + Sync,
+) -> Vec<A> {
     let crew = match threads {
         Threads::Fitting => cpu::count(),
         Threads::AtMost(most) => most.get(),
@@ -19,9 +31,7 @@ pub(super) fn answers<A: Default + Clone + Send>(
     let piece = (count / crew).clamp(1, worth);
     let mut answers = vec![A::default(); count];
     let pieces: Vec<_> = answers.chunks_mut(piece).enumerate().collect();
-    each(crew, pieces, |(number, answers)| {
-        answers.iter_mut().zip(number * piece..).for_each(|(answer, index)| *answer = work(index));
-    });
+    each(crew, pieces, |(number, answers)| work(number * piece, answers));
     answers
 }
 

@@ -101,8 +101,7 @@ const DONE: u8 = 2;
 const READY: u8 = 4;
 const OPENED: u8 = 8;
 const DEPS_MISSING: u8 = 16;
-const SAME_COMMAND: u8 = 32;
-const UNREADABLE: u8 = 64;
+const UNREADABLE: u8 = 32;
 
 /// How far a walk has come with an edge.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,15 +178,6 @@ impl<'t> Edges<'t> {
 
     pub(super) fn set_deps_missing(&mut self, edge: EdgeId) {
         self.set(edge, DEPS_MISSING, true);
-    }
-
-    /// Each of its outputs that is in the log was made by the command that it has now.
-    pub(super) fn has_same_command(&self, edge: EdgeId) -> bool {
-        self.has(edge, SAME_COMMAND)
-    }
-
-    pub(super) fn set_same_command(&mut self, edge: EdgeId, same: bool) {
-        self.set(edge, SAME_COMMAND, same);
     }
 
     /// The edge and all below it are clean: no walk needs to come here.

@@ -7,7 +7,7 @@ use tanto_sys::threads::Threads;
 use super::{LookAhead, Scan};
 use crate::disk::VirtualDisk;
 use crate::explain::Explanations;
-use crate::graph::{Arena, NodeId};
+use crate::graph::Arena;
 use crate::load::{self, LoadOptions};
 use crate::log::{BuildLog, DepsLog, Entry};
 
@@ -29,8 +29,8 @@ build out: link group c.o
 build last: link out
 ";
 
-/// Outputs of edges by which the walk will pass, in a tree that was built whole, after which `change` came.
-fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
+/// A tree that was built whole, after which `change` came, looked at with these hashes known.
+fn look<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&Scan<'_, '_>) -> R) -> R {
     let mut disk = VirtualDisk::new();
     disk.put("build.ninja", MANIFEST);
     ["h.in", "a.c", "b.c", "c.c", "s", "h", "h2"].iter().for_each(|source| disk.put(source, ""));
@@ -57,16 +57,29 @@ fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
     }
     disk.tick();
     change(&mut disk);
+    for (edge, &hash) in graph.edge_ids().zip(known).filter(|(_, hash)| **hash != 0) {
+        graph.note_command_hash(edge, 7, hash);
+    }
     let last = graph.lookup(b"last").unwrap();
     let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
     scan.look_ahead = LookAhead { threads: Threads::Fitting, least: 0 };
     scan.look_ahead(&[last]);
-    let done = |&edge: &_| scan.edges.is_done(edge);
-    let outs: Vec<NodeId> = scan.graph.edge_ids().filter(done).map(|edge| scan.graph.edge(edge).outs[0]).collect();
-    outs.iter().fold(String::new(), |mut text, &out| {
-        let _ = write!(text, "{} ", scan.graph.path(out).escape_ascii());
-        text
+    ask(&scan)
+}
+
+/// Outputs of edges by which the walk will pass.
+fn passed_with(change: impl FnOnce(&mut VirtualDisk), known: &[u64]) -> String {
+    look(change, known, |scan| {
+        let done = scan.graph.edge_ids().filter(|&edge| scan.edges.is_done(edge));
+        done.fold(String::new(), |mut text, edge| {
+            let _ = write!(text, "{} ", scan.graph.path(scan.graph.edge(edge).outs[0]).escape_ascii());
+            text
+        })
     })
+}
+
+fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
+    passed_with(change, &[])
 }
 
 #[test]
@@ -93,4 +106,21 @@ fn a_depfile_that_cannot_be_used_is_left_to_the_walk() {
     assert_eq!(passed(|disk| disk.put("c.o.d", "c.o c.c")), others);
     assert_eq!(passed(|disk| disk.put("c.o.d", "a.o: c.c")), others);
     assert_eq!(passed(|disk| disk.put("c.o.d", "c.o a.o: c.c")), others);
+}
+
+#[test]
+fn hashes_are_kept_and_used() {
+    let hashes = |known: &[u64]| {
+        let hash = |scan: &Scan<'_, '_>, edge| scan.graph.known_command_hash(edge, 7).unwrap_or(0);
+        look(|_| {}, known, |scan| scan.graph.edge_ids().map(|edge| hash(scan, edge)).collect::<Vec<u64>>())
+    };
+    let found = hashes(&[]);
+    assert_eq!(found.iter().map(|&hash| u8::from(hash != 0)).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 1, 1]);
+    assert_eq!(passed_with(|_| {}, &found), "made.h a.o b.o c.o group out last ");
+    // They are believed.
+    let mut wrong = found.clone();
+    wrong[5] ^= 1;
+    assert_eq!(passed_with(|_| {}, &wrong), "made.h a.o b.o c.o group ");
+    wrong[5] = 0;
+    assert_eq!(hashes(&wrong), found);
 }

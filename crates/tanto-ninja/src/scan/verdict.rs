@@ -14,7 +14,7 @@ use super::bits::Bits;
 use super::cone::Cone;
 use super::headers::{Found, Headers, WORTH_A_THREAD};
 use super::measure::{Facts, NO_INPUT};
-use super::slices::answers;
+use super::slices::{answers, pieces};
 use super::state::Files;
 
 /// Newer than any file: one that is missing, or could not be asked for, and that nothing makes.
@@ -24,9 +24,6 @@ const MISSING: Mtime = Mtime::MAX;
 pub(super) struct Verdict {
     /// By place in the cone: the edge, and all below it, needs no second look.
     pub(super) clean: Vec<bool>,
-    /// By place: its outputs were made by the command that it has now. Known of those that are clean but for what is
-    /// below them.
-    pub(super) same_command: Vec<bool>,
     /// The deps log knows what some edge read, but the edge's output is newer.
     pub(super) any_void: bool,
 }
@@ -63,14 +60,15 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
         let count = self.cone.edges.len();
         let mut good = answers(threads, WORTH_A_THREAD, count, |place| self.is_good(place).unwrap_or(false));
         let mut clean = self.settle(&mut good, nodes);
-        let same_command = answers(threads, WORTH_A_THREAD, count, |place| {
-            clean[place] && self.is_same_command(place).unwrap_or(false)
+        let same_command = pieces(threads, WORTH_A_THREAD, count, |first, same| {
+            let edges = self.cone.edges[first..].iter().zip(&clean[first..]);
+            self.facts.compare_commands(edges.map(|(&edge, clean)| clean.then_some(edge)), same);
         });
         if same_command.iter().zip(&clean).any(|(same, clean)| !same && *clean) {
             good.iter_mut().zip(&same_command).zip(&clean).for_each(|((good, same), clean)| *good &= same | !clean);
             clean = self.settle(&mut good, nodes);
         }
-        Verdict { clean, same_command, any_void: self.any_void.load(Ordering::Relaxed) }
+        Verdict { clean, any_void: self.any_void.load(Ordering::Relaxed) }
     }
 
     /// Is the edge clean if all that it needs is, and if its command is what it was?
@@ -105,19 +103,14 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
 
     /// Against the newest of all files that any edge reads, and where that does not do, of those that this one does.
     fn are_outputs_good(&self, edge: EdgeId, newest: Mtime, deps: Option<Deps<'_>>) -> Result<bool> {
-        let Some(deps) = deps else { return self.facts.are_good(&mut self.facts.measure(edge, newest, true)?) };
-        let mut measure = self.facts.measure(edge, newest.max(self.newest), true)?;
+        let Some(deps) = deps else { return self.facts.are_good(&mut self.facts.measure_but_command(edge, newest)?) };
+        let mut measure = self.facts.measure_but_command(edge, newest.max(self.newest))?;
         if self.facts.are_good(&mut measure)? {
             return Ok(true);
         }
         let read = deps.numbers().map(|number| self.mtimes[number as usize]).max();
         measure.newest = newest.max(read.unwrap_or(NO_INPUT));
         Ok(measure.newest != MISSING && self.facts.are_good(&mut measure)?)
-    }
-
-    fn is_same_command(&self, place: usize) -> Result<bool> {
-        let id = self.cone.edges[place];
-        Ok(self.facts.graph.edge(id).is_phony() || self.facts.is_same_command(id)?)
     }
 
     /// Which edges are clean, if these are good.
