@@ -1,6 +1,8 @@
 //! The one vocabulary of what happens in a build. Every view is a function of this stream, live or replayed.
 
-use crate::job::{About, Exit, JobId};
+use std::time::Duration;
+
+use crate::job::{About, Exit, JobId, Usage};
 
 /// How loud a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +35,24 @@ pub enum Event<'a> {
         expected_ms: Option<i64>,
     },
     /// The first command is about to be started.
-    BuildStarted,
+    BuildStarted {
+        /// When.
+        at_ms: i64,
+    },
     /// A command was started.
     Started {
         /// Which job.
         job: JobId,
         /// What it is.
+        about: &'a About,
+        /// When.
+        at_ms: i64,
+    },
+    /// A group (ninja's phony) is complete: all that it waited for is done.
+    Grouped {
+        /// Which job.
+        job: JobId,
+        /// What it is; without a command.
         about: &'a About,
         /// When.
         at_ms: i64,
@@ -57,9 +71,19 @@ pub enum Event<'a> {
         exit: Exit,
         /// What it printed, after its front has filtered it.
         output: &'a [u8],
+        /// What it used.
+        usage: Usage,
+    },
+    /// Nothing happened but that time went by; comes only to a view that asks for it (`View::tick`).
+    Tick {
+        /// What time it is.
+        at_ms: i64,
     },
     /// No further command will be started, and none runs.
-    BuildFinished,
+    BuildFinished {
+        /// When.
+        at_ms: i64,
+    },
     /// A message for the user, without a line end.
     Notice {
         /// How loud.
@@ -71,6 +95,15 @@ pub enum Event<'a> {
 
 /// Something that shows or keeps events.
 pub trait View {
-    /// Takes one event, in the order in which they happened.
+    /// Takes one event, in the order in which they happened. What it has to write may wait for `flush`.
     fn event(&mut self, event: Event<'_>);
+
+    /// Writes what it has kept back. Comes when all that may start has been started, and before a command gets the
+    /// terminal.
+    fn flush(&mut self) {}
+
+    /// How often it wants to hear that time goes by, if at all.
+    fn tick(&self) -> Option<Duration> {
+        None
+    }
 }

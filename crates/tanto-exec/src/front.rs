@@ -18,8 +18,8 @@ pub struct Fatal {
 pub enum Start {
     /// Run this.
     Run(Command, About),
-    /// Nothing to run: the job is done (ninja's phony).
-    Nothing,
+    /// Nothing to run: the job is done (ninja's phony). What views may show of it.
+    Nothing(About),
 }
 
 /// How a job left the schedule.
@@ -58,6 +58,9 @@ pub trait Front {
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
+
+    /// All that may start has been started: writes what it has kept back of the jobs that are done.
+    fn flush(&mut self) -> Result<(), Fatal>;
 
     /// The build stops while this job runs; its processes are gone.
     fn abandon(&mut self, job: JobId, view: &mut dyn View);

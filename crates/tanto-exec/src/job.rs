@@ -26,6 +26,8 @@ pub struct About {
     pub console: bool,
     /// Why it is run, a sentence each (ninja's `-d explain`); empty unless asked for.
     pub why: Vec<Vec<u8>>,
+    /// The jobs of this build that it waited for, each once, in no order; empty unless asked for.
+    pub after: Vec<JobId>,
 }
 
 /// How a process ended.
@@ -75,8 +77,12 @@ pub struct Usage {
     pub user_us: u64,
     /// System time in microseconds.
     pub system_us: u64,
-    /// Largest resident set in KiB.
+    /// Largest resident set of one of its processes in KiB.
     pub max_rss_kib: u64,
+    /// Read from disks, in bytes: what the page cache had does not count.
+    pub read_bytes: u64,
+    /// Written to files, in bytes, whether it has reached a disk or not.
+    pub written_bytes: u64,
 }
 
 /// A job that ended, as its runner saw it.

@@ -3,6 +3,7 @@
 //! It does not know `.ninja` files, packages, SQL or HTTP.
 
 pub mod clock;
+pub mod cost;
 pub mod event;
 pub mod front;
 pub mod job;

@@ -28,6 +28,12 @@ pub enum Verdict {
     Wrong(Vec<u8>),
 }
 
+impl From<Fatal> for Verdict {
+    fn from(Fatal { why, no_build }: Fatal) -> Verdict {
+        if no_build { Verdict::Wrong(why) } else { Verdict::Failed { code: 1, why } }
+    }
+}
+
 /// The parts of one build, lent for its duration.
 pub struct Run<'a> {
     /// What the jobs mean.
@@ -67,14 +73,19 @@ struct Loop<'a> {
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn to_end(self) -> Verdict {
-        self.view.event(Event::BuildStarted);
+        self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms() });
         let mut it = Loop { run: self, running: BTreeMap::new(), failures: 0, code: 0 };
         let verdict = it.turn_until_stop();
         if !it.running.is_empty() {
             it.abandon_running();
         }
-        it.run.view.event(Event::BuildFinished);
-        verdict
+        let flushed = it.run.front.flush();
+        it.run.view.event(Event::BuildFinished { at_ms: it.run.clock.now_ms() });
+        it.run.view.flush();
+        match (verdict, flushed) {
+            (Verdict::Done, Err(fatal)) => fatal.into(),
+            (verdict, _) => verdict,
+        }
     }
 }
 
@@ -84,8 +95,7 @@ impl Loop<'_> {
             match self.turn() {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop(verdict)) => return verdict,
-                Err(Fatal { why, no_build: true }) => return Verdict::Wrong(why),
-                Err(Fatal { why, no_build: false }) => return Verdict::Failed { code: 1, why },
+                Err(fatal) => return fatal.into(),
             }
         }
         Verdict::Done
@@ -98,10 +108,18 @@ impl Loop<'_> {
             let done = !self.run.schedule.more_to_do();
             return Ok(Step::Stop(if done { Verdict::Done } else { self.no_progress() }));
         }
-        match self.run.runner.wait() {
+        if !self.run.runner.has_ended() {
+            self.run.front.flush()?;
+            self.run.view.flush();
+        }
+        match self.run.runner.wait(self.run.view.tick()) {
             Ok(Woken::Completed(completion)) => self.complete(completion),
             Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
             Ok(Woken::MayStart) => Ok(Step::GoOn),
+            Ok(Woken::Nothing) => {
+                self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
+                Ok(Step::GoOn)
+            }
             Err(error) => Err(stopped(b"waiting for commands", &error)),
         }
     }
@@ -123,9 +141,15 @@ impl Loop<'_> {
     fn start(&mut self, job: JobId) -> Result<(), Fatal> {
         let start_ms = self.run.clock.now_ms();
         match self.run.front.start(job)? {
-            Start::Nothing => self.pass(job),
+            Start::Nothing(about) => {
+                self.run.view.event(Event::Grouped { job, about: &about, at_ms: start_ms });
+                self.pass(job)
+            }
             Start::Run(command, about) => {
                 self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
+                if about.console {
+                    self.run.view.flush();
+                }
                 self.run.runner.start(job, &command).map_err(|error| cannot_start(&error))?;
                 self.running.insert(job, Running { about, start_ms });
                 Ok(())
@@ -150,7 +174,8 @@ impl Loop<'_> {
         let Running { about, start_ms } = self.take_running(job);
         let end_ms = self.run.clock.now_ms();
         let (exit, output) = (completion.exit, completion.output.as_slice());
-        self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output });
+        let usage = completion.usage;
+        self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output, usage });
         let ending = match exit.success() {
             true => Ending::Succeeded { start_ms, end_ms, completion: &completion },
             false => Ending::Failed,

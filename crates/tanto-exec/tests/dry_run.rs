@@ -24,6 +24,10 @@ impl Front for Commands {
         Ok(())
     }
 
+    fn flush(&mut self) -> Result<(), Fatal> {
+        Ok(())
+    }
+
     fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
 }
 

@@ -89,7 +89,7 @@ fn two_jobs() {
     let mut runner = SpawnRunner::new(Options::default()).unwrap();
     start(&mut runner, 0, NOTES, false);
     start(&mut runner, 1, NOTES, false);
-    println!("@{:?}", runner.wait().unwrap());
+    println!("@{:?}", runner.wait(None).unwrap());
     println!("@{:?}", runner.abort());
 }
 
@@ -98,7 +98,7 @@ fn two_jobs() {
 fn dropped() {
     let mut runner = SpawnRunner::new(Options::default()).unwrap();
     start(&mut runner, 0, NOTES, false);
-    println!("@{:?}", runner.wait().unwrap());
+    println!("@{:?}", runner.wait(None).unwrap());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn dropped() {
 fn console() {
     let mut runner = SpawnRunner::new(Options::default()).unwrap();
     start(&mut runner, 0, HELD, true);
-    println!("@{:?}", runner.wait().unwrap());
+    println!("@{:?}", runner.wait(None).unwrap());
     println!("@{:?}", runner.abort());
 }
 

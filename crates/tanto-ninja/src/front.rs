@@ -110,7 +110,7 @@ impl<'a, 't> Builder<'a, 't> {
         let edge = self.plan.edge(job);
         let graph = &self.scan.graph;
         if graph.edge(edge).is_phony() {
-            return Ok(Start::Nothing);
+            return Ok(Start::Nothing(About::default()));
         }
         if graph.flag(edge, b"generator")? {
             self.scan.log.close(graph)?;
@@ -126,6 +126,7 @@ impl<'a, 't> Builder<'a, 't> {
             outputs: it.outs.iter().map(|&out| graph.path(out).to_vec()).collect(),
             console: it.pool == PoolId::CONSOLE,
             why: self.scan.explanations.about(it.outs),
+            after: Vec::new(),
         };
         Ok(Start::Run(Command { line, console: about.console }, about))
     }
@@ -392,6 +393,10 @@ impl Front for Builder<'_, '_> {
             }
         }
         .map_err(fatal)
+    }
+
+    fn flush(&mut self) -> std::result::Result<(), Fatal> {
+        Ok(())
     }
 
     fn abandon(&mut self, job: JobId, view: &mut dyn View) {

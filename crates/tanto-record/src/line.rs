@@ -17,8 +17,10 @@ pub(crate) struct Line {
     terminal: Terminal,
     out: LineWriter<Box<dyn Write>>,
     err: Box<dyn Write>,
-    /// What the present event has written so far, so that it takes few calls of the system.
+    /// What was written since the last `settle`, so that it takes few calls of the system.
     fresh: Vec<u8>,
+    /// So much of it must not wait for the end of its line.
+    pressing: usize,
     /// The cursor is at the start of a line that nothing is written on.
     is_blank: bool,
     is_locked: bool,
@@ -34,6 +36,7 @@ impl Line {
             out: LineWriter::with_capacity(BUFFER, out),
             err,
             fresh: Vec::new(),
+            pressing: 0,
             is_blank: true,
             is_locked: false,
             held_line: Vec::new(),
@@ -65,8 +68,7 @@ impl Line {
             self.fresh.extend_from_slice(line);
             self.fresh.push(b'\n');
         }
-        self.settle();
-        let _ = self.out.flush();
+        self.pressing = self.fresh.len();
     }
 
     /// Writes `text` from the start of a line on.
@@ -116,11 +118,14 @@ impl Line {
         let _ = self.err.write_all(text);
     }
 
-    /// Hands over what was written since the last call. To be called at the end of each event.
+    /// Hands over what was written since the last call.
     pub(crate) fn settle(&mut self) {
-        if !self.fresh.is_empty() {
-            let _ = self.out.write_all(&self.fresh);
-            self.fresh.clear();
+        let (pressing, rest) = self.fresh.split_at(std::mem::take(&mut self.pressing));
+        if !pressing.is_empty() {
+            let _ = self.out.write_all(pressing);
+            let _ = self.out.flush();
         }
+        let _ = self.out.write_all(rest);
+        self.fresh.clear();
     }
 }

@@ -44,6 +44,8 @@ pub struct NinjaView {
     format: Format,
     progress: Progress,
     line: Line,
+    /// While commands run, what there is to write waits for the next `flush`.
+    building: bool,
 }
 
 impl NinjaView {
@@ -58,6 +60,7 @@ impl NinjaView {
             format: config.format,
             progress: Progress::new(config.parallelism),
             line: Line::new(Terminal { smart, ..terminal }, out, err),
+            building: false,
         }
     }
 
@@ -152,17 +155,28 @@ impl View for NinjaView {
         match event {
             Event::Planned { job, expected_ms } => self.progress.planned(job, expected_ms),
             Event::Unplanned { job, .. } => self.progress.unplanned(job),
-            Event::BuildStarted => self.progress.build_started(),
+            Event::BuildStarted { .. } => {
+                self.building = true;
+                self.progress.build_started();
+            }
             Event::Started { about, at_ms, .. } => self.started(about, at_ms),
-            Event::Finished { job, about, start_ms, end_ms, exit, output } => {
+            Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {
                 self.finished(job, about, (start_ms, end_ms), exit, output);
             }
-            Event::BuildFinished => {
+            Event::BuildFinished { .. } => {
+                self.building = false;
                 self.line.unlock();
                 self.line.on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
+            Event::Grouped { .. } | Event::Tick { .. } => {}
         }
+        if !self.building {
+            self.line.settle();
+        }
+    }
+
+    fn flush(&mut self) {
         self.line.settle();
     }
 }

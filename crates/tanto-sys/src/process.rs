@@ -62,6 +62,10 @@ pub struct Ended {
     pub system_us: u64,
     /// Largest resident set of one of them in KiB.
     pub max_rss_kib: u64,
+    /// Read from disks, in bytes: what the page cache had does not count.
+    pub read_bytes: u64,
+    /// Written to files, in bytes, whether it has reached a disk or not.
+    pub written_bytes: u64,
 }
 
 /// A child. Dropped before its end was seen it becomes nobody's: its owner waits for it.
@@ -197,9 +201,14 @@ impl Ended {
             user_us: microseconds(&usage.ru_utime),
             system_us: microseconds(&usage.ru_stime),
             max_rss_kib: usage.ru_maxrss.unsigned_abs(),
+            read_bytes: usage.ru_inblock.unsigned_abs() * BLOCK,
+            written_bytes: usage.ru_oublock.unsigned_abs() * BLOCK,
         }
     }
 }
+
+/// What the kernel counts a process's reads and writes in, whatever the disk's blocks.
+const BLOCK: u64 = 512;
 
 fn microseconds(time: &libc::timeval) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs()

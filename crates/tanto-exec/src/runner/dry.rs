@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
@@ -20,7 +21,11 @@ impl Runner for DryRunner {
         Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<Woken> {
+    fn has_ended(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
         let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
         let completion = Completion { job, exit: Exit::Code(0), output: Vec::new(), usage: Usage::default() };
         Ok(Woken::Completed(completion))

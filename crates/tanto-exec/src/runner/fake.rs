@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
@@ -74,7 +75,11 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
         Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<Woken> {
+    fn has_ended(&self) -> bool {
+        matches!(self.running.front(), Some((_, Effect::Ends { .. })))
+    }
+
+    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
         if let (_, Effect::Interrupts(signal)) = self.running.front().expect("something to wait for") {
             return Ok(Woken::Interrupted(*signal));
         }
@@ -109,7 +114,7 @@ mod tests {
         for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
             let usage = Usage::default();
             let expected = Completion { job: JobId(job), exit: Exit::Code(code), output: output.to_vec(), usage };
-            assert_eq!(runner.wait().unwrap(), Woken::Completed(expected));
+            assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));
         }
         assert_eq!(runner.started(), [b"a", b"b"]);
     }
@@ -122,7 +127,7 @@ mod tests {
         });
         assert_eq!(runner.start(JobId(1), &command("no")).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
         runner.start(JobId(0), &command("x")).unwrap();
-        assert_eq!(runner.wait().unwrap(), Woken::Interrupted(2));
+        assert_eq!(runner.wait(None).unwrap(), Woken::Interrupted(2));
         assert_eq!(runner.abort(), [JobId(0)]);
         assert!(runner.abort().is_empty());
     }

@@ -7,6 +7,8 @@ pub mod spawn;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use crate::job::{Command, Completion, JobId};
 
 /// What a runner's wait brought.
@@ -18,6 +20,8 @@ pub enum Woken {
     Interrupted(i32),
     /// Nothing ended, but more may be started now (a job token came free).
     MayStart,
+    /// Nothing happened in the time that was given.
+    Nothing,
 }
 
 /// Runs commands. The loop asks for capacity before each start.
@@ -29,8 +33,11 @@ pub trait Runner {
     /// Starts a command. An error is the machine's (no memory, no descriptors), never the command's.
     fn start(&mut self, job: JobId, command: &Command) -> std::io::Result<()>;
 
-    /// Waits until something happens. Not called while no command runs.
-    fn wait(&mut self) -> std::io::Result<Woken>;
+    /// Has a job ended that `wait` has not told of? Then `wait` will not wait.
+    fn has_ended(&self) -> bool;
+
+    /// Waits until something happens, or this time is over (none: without end). Not called while no command runs.
+    fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Woken>;
 
     /// Hands the signal that interrupted the build, if one did, on to every running command, and waits until all
     /// have ended; says which they were. Nothing more is started after it.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tanto_sys::cpu;
 use tanto_sys::poll::{self, Watch};
@@ -115,11 +115,11 @@ impl SpawnRunner {
         if self.running.is_empty() { room.max(1) } else { room }
     }
 
-    /// Waits until a descriptor is ready, and does what there is to do for each command.
-    fn look(&mut self) -> io::Result<Seen> {
+    /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
+    fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
-        let blind = self.watches[first_task..].iter().any(Watch::is_nothing);
-        poll::wait(&mut self.watches, blind.then_some(LOOK_EVERY))?;
+        let blind = self.watches[first_task..].iter().any(Watch::is_nothing).then_some(LOOK_EVERY);
+        poll::wait(&mut self.watches, most.into_iter().chain(blind).min())?;
         // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
         if self.watches[0].ready() || self.endings.came() {
             return Ok(Seen::Ending);
@@ -158,7 +158,7 @@ impl SpawnRunner {
 
     fn finish(&mut self, index: usize, ended: Ended) {
         let task = self.running.remove(index);
-        let usage = Usage { user_us: ended.user_us, system_us: ended.system_us, max_rss_kib: ended.max_rss_kib };
+        let usage = usage(&ended);
         let exit = exit(ended.status);
         if !matches!(exit, Exit::Code(_)) {
             task.restore_terminal();
@@ -198,13 +198,19 @@ impl Runner for SpawnRunner {
         Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<Woken> {
+    fn has_ended(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         self.release_unused();
+        let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some(completion) = self.finished.pop_front() {
                 return Ok(Woken::Completed(completion));
             }
-            match self.look()? {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.look(left)? {
                 Seen::Ending => {
                     if let Some(signal) = self.endings.take() {
                         self.interrupted_by = Some(signal);
@@ -213,6 +219,9 @@ impl Runner for SpawnRunner {
                 }
                 Seen::FreeSlot if self.finished.is_empty() => return Ok(Woken::MayStart),
                 Seen::FreeSlot | Seen::Tasks => {}
+            }
+            if self.finished.is_empty() && left.is_some_and(|left| left.is_zero()) {
+                return Ok(Woken::Nothing);
             }
         }
     }
@@ -280,6 +289,16 @@ impl Task {
             }
         }
         self.child.try_wait()
+    }
+}
+
+fn usage(ended: &Ended) -> Usage {
+    Usage {
+        user_us: ended.user_us,
+        system_us: ended.system_us,
+        max_rss_kib: ended.max_rss_kib,
+        read_bytes: ended.read_bytes,
+        written_bytes: ended.written_bytes,
     }
 }
 

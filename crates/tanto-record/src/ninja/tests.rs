@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::rc::Rc;
 
+use tanto_exec::job::Usage;
+
 use super::*;
 
 /// Where standard output and standard error meet, as on a terminal; commands with the console write there too.
@@ -57,7 +59,7 @@ impl Build {
         for job in 0..jobs.len() as u32 {
             build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
         }
-        build.view.event(Event::BuildStarted);
+        build.view.event(Event::BuildStarted { at_ms: 0 });
         build
     }
 
@@ -68,7 +70,8 @@ impl Build {
 
     fn end(&mut self, job: u32, exit: Exit, output: &[u8]) -> &mut Build {
         let about = &self.jobs[job as usize];
-        self.view.event(Event::Finished { job: JobId(job), about, start_ms: 0, end_ms: 1, exit, output });
+        let usage = Usage::default();
+        self.view.event(Event::Finished { job: JobId(job), about, start_ms: 0, end_ms: 1, exit, output, usage });
         self
     }
 
@@ -82,6 +85,7 @@ impl Build {
 
     /// A command with the console writes.
     fn child(&mut self, text: &[u8]) -> &mut Build {
+        self.view.flush();
         self.screen.0.borrow_mut().extend_from_slice(text);
         self
     }
@@ -92,12 +96,13 @@ impl Build {
     }
 
     fn finish(&mut self) -> &mut Build {
-        self.view.event(Event::BuildFinished);
+        self.view.event(Event::BuildFinished { at_ms: 1 });
         self
     }
 
     #[track_caller]
-    fn shows(&self, expected: &str) {
+    fn shows(&mut self, expected: &str) {
+        self.view.flush();
         let screen = self.screen.0.borrow().escape_ascii().to_string();
         assert_eq!(screen, expected.as_bytes().escape_ascii().to_string());
     }
@@ -361,7 +366,7 @@ fn a_second_build_counts_on() {
     for job in 0..2 {
         build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
     }
-    build.view.event(Event::BuildStarted);
+    build.view.event(Event::BuildStarted { at_ms: 0 });
     build.run(0, b"").run(1, b"").finish().shows("[1/1] regen\n[1/3] make a\n[2/3] true\n");
 }
 

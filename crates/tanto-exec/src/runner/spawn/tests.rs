@@ -22,7 +22,7 @@ fn start_console(runner: &mut SpawnRunner, job: u32, line: &str) {
 
 /// The next job to end: which, how, what it printed.
 fn next(runner: &mut SpawnRunner) -> (u32, Exit, String) {
-    match runner.wait().unwrap() {
+    match runner.wait(None).unwrap() {
         Woken::Completed(it) => (it.job.0, it.exit, String::from_utf8(it.output).unwrap()),
         other => panic!("{other:?}"),
     }
@@ -64,7 +64,7 @@ fn jobs_end_as_their_processes_do() {
 fn usage_is_told() {
     let mut runner = runner();
     start(&mut runner, 0, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
-    let Woken::Completed(it) = runner.wait().unwrap() else { panic!("not interrupted") };
+    let Woken::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
     assert!(it.usage.user_us + it.usage.system_us > 0 && it.usage.max_rss_kib > 0);
 }
 
@@ -246,7 +246,7 @@ fn a_slot_that_comes_free_wakes() {
     start(&mut runner, 0, &hold(&held));
     assert_eq!(runner.capacity(), 0);
     pool.put(b'z').unwrap();
-    assert_eq!(runner.wait().unwrap(), Woken::MayStart);
+    assert_eq!(runner.wait(None).unwrap(), Woken::MayStart);
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 1, "true");
     assert_eq!(next(&mut runner), ok(1, ""));
