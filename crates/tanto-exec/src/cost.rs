@@ -10,3 +10,6 @@ pub struct Cost {
     /// The most that its processes held at once, in KiB; 0 if it was not measured.
     pub memory_kib: u32,
 }
+
+/// Who remembers: asked for the path of an output, says what the job that made it cost when it last ran.
+pub type Past<'p> = &'p dyn Fn(&[u8]) -> Option<Cost>;

@@ -1,9 +1,14 @@
 //! The scheduler: a pure state machine over jobs and pools. It has no clock, no lock and no I/O, so that a list of
 //! completions replays it exactly. It does not know what a job does.
 
+mod order;
+
 use std::collections::BTreeSet;
 
+use crate::cost::Cost;
 use crate::job::JobId;
+
+pub use self::order::Order;
 
 /// A pool of one schedule; pool 0 is unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -66,9 +71,12 @@ pub enum Next {
     Pass(JobId),
 }
 
+#[derive(Clone)]
 struct Job {
     spec: JobSpec,
     state: State,
+    /// What it will take, as far as anybody can tell.
+    cost: Cost,
     /// How many entries in others' `dependents` name this job and are not done.
     missing: u32,
     priority: i64,
@@ -83,6 +91,7 @@ struct Dependent {
     job: JobId,
 }
 
+#[derive(Clone)]
 struct Pool {
     /// 0: no limit.
     depth: u32,
@@ -99,7 +108,7 @@ struct Rank {
 }
 
 /// The state of all jobs of a build.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Schedule {
     jobs: Vec<Job>,
     pools: Vec<Pool>,
@@ -131,6 +140,7 @@ impl Schedule {
         let job = Job {
             spec: JobSpec { wanted: false, ..spec },
             state: State::Waiting,
+            cost: Cost::default(),
             missing: 0,
             priority: 0,
             dependents: Vec::new(),
@@ -152,17 +162,6 @@ impl Schedule {
         self.jobs[on.0 as usize].dependents.push(Dependent { product, job });
         self.jobs[job.0 as usize].missing += 1;
         self.set(job, State::Waiting);
-    }
-
-    /// Gives each job as priority the weight of the heaviest chain of jobs that begins with it. `order` holds each
-    /// job after all that it depends on. Only before the build begins.
-    pub fn prioritise(&mut self, order: &[JobId], weight: impl Fn(JobId) -> i64) {
-        assert!(!self.begun, "priorities are set before the build begins");
-        for &job in order.iter().rev() {
-            let dependents = &self.jobs[job.0 as usize].dependents;
-            let behind = dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
-            self.jobs[job.0 as usize].priority = behind + weight(job);
-        }
     }
 
     /// The job is to run after all.

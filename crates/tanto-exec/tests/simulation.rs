@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
-use tanto_exec::schedule::{JobSpec, Kind, Next, PoolId, Schedule, State};
+use tanto_exec::schedule::{JobSpec, Kind, Next, Order, PoolId, Schedule, State};
 use tanto_testing::Random;
 
 /// How this seed's builds are.
@@ -120,13 +121,17 @@ impl Simulation {
     fn begin(&mut self) {
         let mut order: Vec<usize> = (0..self.jobs.len()).collect();
         order.sort_by_key(|&job| self.jobs[job].level);
-        let weights: Vec<i64> = order.iter().map(|_| self.random.below(5) as i64).collect();
         for &job in order.iter().rev() {
+            let wall_ms = self.random.below(5) as u32;
+            self.schedule.expect(id(job), Cost { wall_ms, ..Cost::default() });
             let behind = self.jobs.iter().filter(|other| other.needs.contains(&job)).map(|other| other.priority).max();
-            self.jobs[job].priority = weights[job] + behind.unwrap_or(0);
+            let it = &self.jobs[job];
+            let counts = it.wanted && it.kind == Kind::Command;
+            let weight = if counts { i64::from(wall_ms.max(1)) } else { 0 };
+            self.jobs[job].priority = weight + behind.unwrap_or(0);
         }
         let order: Vec<JobId> = order.into_iter().map(id).collect();
-        self.schedule.prioritise(&order, |job| weights[job.0 as usize]);
+        self.schedule.prioritise(&order, Order::Critical);
         self.schedule.begin();
     }
 

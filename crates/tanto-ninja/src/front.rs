@@ -1,10 +1,11 @@
 //! Ninja's side of the run loop: what an edge's job needs before it runs, and what its end means for the logs and
 //! for the rest of the plan. Does not know how a command is run, nor who looks on.
 
+use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
-use tanto_exec::schedule::Schedule;
+use tanto_exec::schedule::{Order, Schedule};
 use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
@@ -41,7 +42,9 @@ struct Active {
 pub struct Builder<'a, 't> {
     /// What is dirty.
     pub scan: Scan<'a, 't>,
-    plan: Plan,
+    /// Who remembers what commands cost, besides the log.
+    pub past: Option<Past<'a>>,
+    plan: Plan<'a>,
     options: Options,
     active: Map<JobId, Active>,
     /// A file that is written at each start, to read the file system's clock.
@@ -53,7 +56,15 @@ impl<'a, 't> Builder<'a, 't> {
     /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
         let clock_file = builddir::join(builddir::of(scan.graph), ".ninja_lock");
-        Builder { scan, plan: Plan::default(), options, active: Map::default(), clock_file, clock_used: false }
+        Builder {
+            scan,
+            past: None,
+            plan: Plan::default(),
+            options,
+            active: Map::default(),
+            clock_file,
+            clock_used: false,
+        }
     }
 
     /// Forgets the plan, for another build over the same scan.
@@ -93,9 +104,9 @@ impl<'a, 't> Builder<'a, 't> {
         self.plan.add_target(&mut walk, target)
     }
 
-    /// Lets the schedule begin, when all targets have been added.
-    pub fn begin(&mut self, schedule: &mut Schedule) {
-        self.plan.begin(&self.scan, schedule);
+    /// Lets the schedule begin, in this order, when all targets have been added.
+    pub fn begin(&mut self, schedule: &mut Schedule, order: Order) {
+        self.plan.begin(&self.scan, schedule, order, self.past);
     }
 
     /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.

@@ -1,27 +1,37 @@
 //! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
 //! what dyndep files add while the build runs. Does not know how jobs are run.
 
+mod estimates;
+mod urgency;
+
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
-use tanto_exec::schedule::{JobSpec, Kind, PoolId as ExecPool, Schedule, State};
+use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId as ExecPool, Schedule, State};
 
 use crate::dyndep::Update;
 use crate::error::{Error, Result};
 use crate::graph::{EdgeId, Map, NodeId};
 use crate::scan::Scan;
 
+use self::estimates::Estimates;
+
 /// The edges of a build and their jobs.
 #[derive(Default)]
-pub struct Plan {
+pub struct Plan<'p> {
     jobs: Map<EdgeId, JobId>,
     edges: Vec<EdgeId>,
     /// By ninja's pool number; pools come into the schedule with their first edge.
     pools: Map<u32, ExecPool>,
     /// Jobs, each after all that it depends on: the order of the first walk.
     order: Vec<JobId>,
+    /// What the jobs will take; not asked for where time is not what orders them.
+    estimates: Option<Estimates<'p>>,
+    /// Jobs that the build came to want after its beginning, and that have not hurried anybody yet.
+    woken: Vec<JobId>,
     /// So many of `edges` have been told whom to wait for.
     linked: usize,
     /// Made when first needed; void when an edge joins the plan or gets another input.
@@ -65,7 +75,7 @@ struct Frame {
     next: usize,
 }
 
-impl Plan {
+impl<'p> Plan<'p> {
     /// The edge of a job.
     pub fn edge(&self, job: JobId) -> EdgeId {
         self.edges[job.0 as usize]
@@ -99,10 +109,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Lets the schedule begin: the longest chain of commands first, as ninja does.
-    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule) {
+    /// Lets the schedule begin, in this order. `past` remembers what jobs cost, besides the log.
+    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, order: Order, past: Option<Past<'p>>) {
         self.link(scan, schedule);
-        schedule.prioritise(&self.order, |job| i64::from(!scan.graph.edge(self.edge(job)).is_phony()));
+        if order == Order::Critical {
+            self.estimate(scan, schedule, past);
+        }
+        schedule.prioritise(&self.order, order);
         schedule.begin();
     }
 
@@ -178,6 +191,10 @@ impl Plan {
             return;
         }
         walk.schedule.want(job);
+        if let Some(estimates) = &self.estimates {
+            walk.schedule.expect(job, estimates.of(walk.scan, edge));
+            self.woken.push(job);
+        }
         if !walk.scan.graph.edge(edge).is_phony() {
             walk.view.event(Event::Planned { job, expected_ms: walk.scan.expected_ms(edge) });
         }
@@ -228,7 +245,7 @@ impl Plan {
     /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
     pub fn dyndeps_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId], updates: &[Update]) -> Result<()> {
         self.users.take();
-        let planned = |plan: &Plan, scan: &Scan<'_, '_>, update: &Update| {
+        let planned = |plan: &Plan<'_>, scan: &Scan<'_, '_>, update: &Update| {
             plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
         };
         let mut met = BTreeSet::new();
@@ -244,6 +261,7 @@ impl Plan {
                 self.let_users_wait(walk, update);
             }
         }
+        self.hurry(walk, updates);
         for edge in met {
             walk.schedule.settle(self.jobs[&edge]);
         }

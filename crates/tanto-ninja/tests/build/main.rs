@@ -6,4 +6,5 @@ mod basics;
 mod discovered;
 mod dynamic;
 mod restat;
+mod urgency;
 mod world;

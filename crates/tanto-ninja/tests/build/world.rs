@@ -1,11 +1,12 @@
 //! A build directory in memory: a virtual disk, both logs, and commands that are words of this file.
 
 use tanto_exec::clock::FakeClock;
+use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::schedule::Schedule;
+use tanto_exec::schedule::{Order, Schedule};
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{Builder, Options};
@@ -34,6 +35,8 @@ pub struct World {
     pub options: Options,
     pub look_ahead: LookAhead,
     pub failures_allowed: usize,
+    /// What is remembered besides the log. Commands that take longer go first, if it is there.
+    pub past: Option<Past<'static>>,
 }
 
 /// What a build did.
@@ -85,6 +88,7 @@ impl World {
             options: Options::default(),
             look_ahead: LookAhead::default(),
             failures_allowed: 1,
+            past: None,
         }
     }
 
@@ -167,7 +171,8 @@ impl World {
             true => Effect::success(),
             false => effect(&files, &command.line),
         });
-        builder.begin(&mut schedule);
+        builder.past = self.past;
+        builder.begin(&mut schedule, if self.past.is_some() { Order::Critical } else { Order::Ninja });
         let clock = FakeClock::default();
         let verdict = match schedule.more_to_do() {
             false => Verdict::Done,

@@ -1,0 +1,111 @@
+//! What the commands of a plan will take: what they took last time or, where nobody knows, what those of the same rule
+//! took. Does not know what is made of it.
+
+use tanto_exec::cost::{Cost, Past};
+
+use crate::graph::{EdgeId, Map, RuleId};
+use crate::scan::Scan;
+
+/// So many edges of the graph are asked, at most, for what is typical of a rule.
+const ASKED: usize = 4096;
+
+/// What is known of past builds.
+#[derive(Default)]
+pub(crate) struct Estimates<'p> {
+    /// By the path of an output.
+    past: Option<Past<'p>>,
+    rules: Map<RuleId, Cost>,
+    /// What is typical of a command.
+    all: Cost,
+}
+
+/// Numbers of which the median is wanted. A 0 is a number that nobody took.
+#[derive(Default)]
+struct Known {
+    wall_ms: Vec<u32>,
+    cpu_ms: Vec<u32>,
+    memory_kib: Vec<u32>,
+}
+
+impl<'p> Estimates<'p> {
+    /// Estimates for a plan of these edges.
+    pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<Past<'p>>) -> Estimates<'p> {
+        let mut it = Estimates { past, ..Estimates::default() };
+        let is_command = |edge: &EdgeId| !scan.graph.edge(*edge).is_phony();
+        let commands = || plan.iter().copied().filter(is_command);
+        if commands().any(|edge| it.measured(scan, edge).wall_ms == 0) {
+            let stride = scan.graph.edge_count() / ASKED + 1;
+            it.learn(scan, commands().take(ASKED).chain(scan.graph.edge_ids().step_by(stride).filter(is_command)));
+        }
+        it
+    }
+
+    /// What a command will take; 0 stands for what nobody can tell.
+    pub(crate) fn of(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
+        let it = scan.graph.edge(edge);
+        if it.is_phony() {
+            return Cost::default();
+        }
+        let typical = self.rules.get(&it.rule).copied().unwrap_or_default();
+        or(or(self.measured(scan, edge), typical), self.all)
+    }
+
+    /// What it took last time: the log goes before what else is remembered.
+    fn measured(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
+        let logged = scan.expected_ms(edge).and_then(|ms| u32::try_from(ms).ok());
+        // It was there, and took less than the log can tell.
+        let wall_ms = logged.map_or(0, |ms| ms.max(1));
+        let mut outs = scan.graph.edge(edge).outs.iter();
+        let past = self.past.and_then(|past| outs.find_map(|&out| past(scan.graph.path(out))));
+        or(Cost { wall_ms, ..Cost::default() }, past.unwrap_or_default())
+    }
+
+    fn learn(&mut self, scan: &Scan<'_, '_>, edges: impl Iterator<Item = EdgeId>) {
+        let mut rules: Map<RuleId, Known> = Map::default();
+        for edge in edges {
+            let cost = self.measured(scan, edge);
+            if cost != Cost::default() {
+                rules.entry(scan.graph.edge(edge).rule).or_default().add(cost);
+            }
+        }
+        let mut all = Known::default();
+        for (rule, mut known) in rules {
+            all.wall_ms.extend(&known.wall_ms);
+            all.cpu_ms.extend(&known.cpu_ms);
+            self.rules.insert(rule, known.median());
+        }
+        // What one linker holds says nothing of another program: memory that nobody knows is not counted.
+        self.all = all.median();
+    }
+}
+
+impl Known {
+    fn add(&mut self, cost: Cost) {
+        let put = |to: &mut Vec<u32>, number| to.extend((number > 0).then_some(number));
+        put(&mut self.wall_ms, cost.wall_ms);
+        put(&mut self.cpu_ms, cost.cpu_ms);
+        put(&mut self.memory_kib, cost.memory_kib);
+    }
+
+    fn median(&mut self) -> Cost {
+        let middle = |numbers: &mut Vec<u32>| {
+            let at = numbers.len() / 2;
+            if numbers.is_empty() { 0 } else { *numbers.select_nth_unstable(at).1 }
+        };
+        Cost {
+            wall_ms: middle(&mut self.wall_ms),
+            cpu_ms: middle(&mut self.cpu_ms),
+            memory_kib: middle(&mut self.memory_kib),
+        }
+    }
+}
+
+/// What the first does not say, the second does.
+fn or(first: Cost, second: Cost) -> Cost {
+    let pick = |a: u32, b: u32| if a == 0 { b } else { a };
+    Cost {
+        wall_ms: pick(first.wall_ms, second.wall_ms),
+        cpu_ms: pick(first.cpu_ms, second.cpu_ms),
+        memory_kib: pick(first.memory_kib, second.memory_kib),
+    }
+}
