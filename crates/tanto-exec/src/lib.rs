@@ -10,3 +10,4 @@ pub mod job;
 pub mod run;
 pub mod runner;
 pub mod schedule;
+pub mod simulate;

@@ -114,6 +114,7 @@ pub struct Schedule {
     pools: Vec<Pool>,
     ready: BTreeSet<Rank>,
     idle: Vec<JobId>,
+    order: Order,
     wanted: usize,
     commands: usize,
     begun: bool,
@@ -218,7 +219,7 @@ impl Schedule {
     /// Queues every job that waits for nothing.
     pub fn begin(&mut self) {
         self.begun = true;
-        let free: Vec<JobId> = (0..self.jobs.len() as u32).map(JobId).filter(|&j| self.is_free(j)).collect();
+        let free: Vec<JobId> = self.job_ids().filter(|&job| self.is_free(job)).collect();
         // All are delayed first, so that a pool's slots go to the highest priorities.
         for &job in &free {
             self.settle_quietly(job);
@@ -279,6 +280,10 @@ impl Schedule {
     pub fn failed(&mut self, job: JobId) {
         assert_eq!(self.state(job), State::Running, "a job failed that did not run");
         self.set(job, State::Failed);
+    }
+
+    fn job_ids(&self) -> impl Iterator<Item = JobId> + use<> {
+        (0..self.jobs.len() as u32).map(JobId)
     }
 
     fn is_free(&self, job: JobId) -> bool {

@@ -308,7 +308,7 @@ impl Drop for Seed {
 
 #[test]
 fn every_seed_keeps_the_rules_and_replays() {
-    let (first, count) = (number("TANTO_SEED", 0), number("TANTO_SEEDS", 300));
+    let (first, count) = (number("TANTO_SEED", 0), number("TANTO_SEEDS", 10_000));
     let mut ends = BTreeSet::new();
     for seed in first..first + count {
         let told = Seed(seed);

@@ -5,7 +5,7 @@ use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
-use tanto_exec::schedule::{Order, Schedule};
+use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
 use crate::bindings::Escape;
@@ -104,9 +104,9 @@ impl<'a, 't> Builder<'a, 't> {
         self.plan.add_target(&mut walk, target)
     }
 
-    /// Lets the schedule begin, in this order, when all targets have been added.
-    pub fn begin(&mut self, schedule: &mut Schedule, order: Order) {
-        self.plan.begin(&self.scan, schedule, order, self.past);
+    /// Lets the schedule begin, for so many commands at a time, when all targets have been added.
+    pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
+        self.plan.begin(&self.scan, schedule, slots, self.past);
     }
 
     /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.

@@ -11,6 +11,7 @@ use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId as ExecPool, Schedule, State};
+use tanto_exec::simulate::best_order;
 
 use crate::dyndep::Update;
 use crate::error::{Error, Result};
@@ -109,11 +110,14 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Lets the schedule begin, in this order. `past` remembers what jobs cost, besides the log.
-    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, order: Order, past: Option<Past<'p>>) {
+    /// Lets the schedule begin, for so many commands at a time. Of commands that run alone, one after the other, no
+    /// order saves time: theirs is ninja's, to the letter. `past` remembers what jobs cost, besides the log.
+    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, slots: usize, past: Option<Past<'p>>) {
         self.link(scan, schedule);
-        if order == Order::Critical {
+        let mut order = Order::Ninja;
+        if slots > 1 {
             self.estimate(scan, schedule, past);
+            order = best_order(schedule, &self.order, slots);
         }
         schedule.prioritise(&self.order, order);
         schedule.begin();

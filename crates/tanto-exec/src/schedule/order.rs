@@ -2,18 +2,21 @@
 
 use std::cmp::Reverse;
 
-use super::{Kind, Rank, Schedule, State};
+use super::{Dependent, Kind, Rank, Schedule, State};
 use crate::cost::Cost;
 use crate::job::JobId;
 
 /// What makes a job more urgent than another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Order {
     /// The time that the longest chain of jobs takes that begins with it, by what each is expected to take.
     Critical,
+    /// The same; but what is in a pool with a limit has the rest of the pool behind it too, which waits for its slots.
+    Pooled,
     /// The number of commands of that chain, as with ninja.
     Ninja,
     /// Nothing: as they stand in the manifest.
+    #[default]
     Manifest,
 }
 
@@ -34,17 +37,44 @@ impl Schedule {
     /// Gives each job its priority. `chain` holds each job after all that it depends on. Only before the build begins.
     pub fn prioritise(&mut self, chain: &[JobId], order: Order) {
         assert!(!self.begun, "priorities are set before the build begins");
+        self.order = order;
+        self.jobs.iter_mut().for_each(|job| job.priority = 0);
+        self.add_up(chain);
+        if order == Order::Pooled {
+            (1..self.pools.len()).for_each(|pool| self.queue_up(pool, chain));
+            self.add_up(chain);
+        }
+    }
+
+    /// Each job is at least as urgent as the most urgent of its dependents, and its own time before that.
+    fn add_up(&mut self, chain: &[JobId]) {
         for &job in chain.iter().rev() {
-            let dependents = &self.jobs[job.0 as usize].dependents;
-            let behind = dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
-            self.jobs[job.0 as usize].priority = behind + self.weight(job, order);
+            let it = &self.jobs[job.0 as usize];
+            let behind = it.dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
+            let priority = it.priority.max(behind + self.weight(job));
+            self.jobs[job.0 as usize].priority = priority;
+        }
+    }
+
+    /// The jobs of a pool wait for each other: the first has the time of all behind it, divided by the pool's slots.
+    fn queue_up(&mut self, pool: usize, chain: &[JobId]) {
+        let slots = i64::from(self.pools[pool].depth.max(1));
+        let is_in = |job: &JobId| self.jobs[job.0 as usize].spec.pool.0 as usize == pool;
+        let mut queue: Vec<JobId> = chain.iter().copied().filter(is_in).collect();
+        queue.sort_by_key(|&job| (self.priority(job), Reverse(self.jobs[job.0 as usize].spec.order)));
+        let mut behind = 0;
+        for job in queue {
+            let weight = self.weight(job);
+            let it = &mut self.jobs[job.0 as usize];
+            it.priority = it.priority.max(weight + behind / slots);
+            behind += weight;
         }
     }
 
     /// The job turned out to be needed by one of this priority: it goes before it, and its own time before that. Its
     /// new priority, if that is higher than it was.
     pub fn raise(&mut self, job: JobId, behind: i64) -> Option<i64> {
-        let priority = behind + self.weight(job, Order::Critical);
+        let priority = behind + self.weight(job);
         if priority <= self.priority(job) || !self.is_pending(job) {
             return None;
         }
@@ -64,20 +94,55 @@ impl Schedule {
         Some(priority)
     }
 
+    /// What the job takes of a clock, in milliseconds; 0 if it has no command, or need not run.
+    pub fn expected_ms(&self, job: JobId) -> u64 {
+        let it = &self.jobs[job.0 as usize];
+        // However fast it was, it is a step.
+        if it.spec.wanted && it.spec.kind == Kind::Command { u64::from(it.cost.wall_ms).max(1) } else { 0 }
+    }
+
+    /// What the longest chain of commands takes, in milliseconds. Only before the build begins.
+    pub fn longest_chain(&self) -> u64 {
+        let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
+        let mut ends: Vec<u64> = vec![0; missing.len()];
+        let mut free: Vec<JobId> = self.job_ids().filter(|&job| self.is_free(job)).collect();
+        while let Some(job) = free.pop() {
+            let end = ends[job.0 as usize] + self.expected_ms(job);
+            ends[job.0 as usize] = end;
+            for &Dependent { job: user, .. } in &self.jobs[job.0 as usize].dependents {
+                let at = user.0 as usize;
+                ends[at] = ends[at].max(end);
+                missing[at] -= 1;
+                free.extend((missing[at] == 0).then_some(user));
+            }
+        }
+        ends.into_iter().max().unwrap_or(0)
+    }
+
+    /// What the commands of the busiest pool take on as many slots as it has, in milliseconds.
+    pub fn busiest_pool(&self) -> u64 {
+        let mut work: Vec<u64> = vec![0; self.pools.len()];
+        self.job_ids().for_each(|job| work[self.jobs[job.0 as usize].spec.pool.0 as usize] += self.expected_ms(job));
+        let limited = work.iter().zip(&self.pools).filter(|(_, pool)| pool.depth > 0);
+        limited.map(|(work, pool)| work.div_ceil(u64::from(pool.depth))).max().unwrap_or(0)
+    }
+
+    /// Is there a pool with a limit?
+    pub fn has_pools(&self) -> bool {
+        self.pools.iter().any(|pool| pool.depth > 0)
+    }
+
     /// How urgent the job is: of two that could go, that with the higher number goes first.
     pub fn priority(&self, job: JobId) -> i64 {
         self.jobs[job.0 as usize].priority
     }
 
     /// What a job adds to the chains that it is in.
-    fn weight(&self, job: JobId, order: Order) -> i64 {
-        let it = &self.jobs[job.0 as usize];
-        match (order, it.spec.kind) {
-            (_, Kind::Phony) | (Order::Manifest, _) => 0,
-            (Order::Ninja, Kind::Command) => 1,
-            (Order::Critical, Kind::Command) if !it.spec.wanted => 0,
-            // However fast it was, it is a step.
-            (Order::Critical, Kind::Command) => i64::from(it.cost.wall_ms).max(1),
+    fn weight(&self, job: JobId) -> i64 {
+        match self.order {
+            Order::Manifest => 0,
+            Order::Ninja => i64::from(self.jobs[job.0 as usize].spec.kind == Kind::Command),
+            Order::Critical | Order::Pooled => self.expected_ms(job) as i64,
         }
     }
 }

@@ -6,7 +6,7 @@ use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::schedule::{Order, Schedule};
+use tanto_exec::schedule::Schedule;
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{Builder, Options};
@@ -172,7 +172,7 @@ impl World {
             false => effect(&files, &command.line),
         });
         builder.past = self.past;
-        builder.begin(&mut schedule, if self.past.is_some() { Order::Critical } else { Order::Ninja });
+        builder.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
         let clock = FakeClock::default();
         let verdict = match schedule.more_to_do() {
             false => Verdict::Done,

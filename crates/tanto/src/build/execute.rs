@@ -7,7 +7,7 @@ use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::schedule::{Order, Schedule};
+use tanto_exec::schedule::Schedule;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
@@ -128,8 +128,7 @@ impl Invocation<'_> {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::cpu::count);
-        let alone = jobserver.is_none() && parallelism == 1 || self.options.dry_run;
-        builder.begin(schedule, order(alone));
+        builder.begin(schedule, self.slots(parallelism, jobserver.is_some()));
         let signals_wait = match self.options.dry_run {
             true => None,
             false => Some(self.listen()?),
@@ -165,9 +164,14 @@ impl Invocation<'_> {
         let options = spawn::Options { parallelism, max_load: self.options.max_load, jobserver, environment };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
-}
 
-/// Of commands that run alone, one after the other, no order saves time: theirs is ninja's, to the letter.
-fn order(alone: bool) -> Order {
-    if alone { Order::Ninja } else { Order::Critical }
+    /// How many commands the schedule is to reckon with.
+    fn slots(&self, parallelism: usize, has_jobserver: bool) -> usize {
+        match () {
+            () if self.options.dry_run => 1,
+            // Nobody knows how many tokens there will be; on a machine of our own it would be as many.
+            () if has_jobserver => tanto_sys::cpu::count().max(2),
+            () => parallelism,
+        }
+    }
 }
