@@ -1,4 +1,4 @@
-"""The bars: what the figures of bench/load have to reach, and which of them do. Does not measure."""
+"""The bars: what the figures have to reach, and which of them do; here stand those of bench/load. Does not measure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,8 +79,13 @@ def verdict(bar, value, scale):
 
 
 def print_bars(rows, scale, cores):
+    """Those of bench/load."""
+    print_table_of_bars(BARS, rows, scale, cores)
+
+
+def print_table_of_bars(bars, rows, scale, cores):
     print(f"\nBars, for 2 cores (here: {cores})")
-    for bar in BARS:
+    for bar in bars:
         limit = f"{'>=' if bar.at_least else '<='} {round(bar.limit, 4):g}"
         try:
             value = bar.figure(rows)
