@@ -42,6 +42,12 @@ pub fn refused(call: &'static str, about: Option<&[u8]>, why: io::Error) -> io::
     io::Error::new(why.kind(), Refused { call, about: about.map(<[u8]>::to_vec), why })
 }
 
+/// Is the machine out of something that comes free when something ends: processes, descriptors, memory?
+pub fn is_shortage(error: &io::Error) -> bool {
+    let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()).map_or(error, |refused| &refused.why);
+    matches!(why.raw_os_error(), Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
 /// An error as C's `strerror` words it (`No such file or directory`), without Rust's `(os error 2)`; where this
 /// crate named the call, with that before it (`mkdir(a/b): Permission denied`).
 pub fn text(error: &io::Error) -> Vec<u8> {
@@ -73,5 +79,12 @@ mod tests {
         assert_eq!(text(&error), b"mkdir(a/\xff): Permission denied");
         let error = refused("pipe", None, io::Error::from_raw_os_error(libc::EMFILE));
         assert_eq!(text(&error), b"pipe: Too many open files");
+    }
+
+    #[test]
+    fn a_shortage_is_told_from_other_refusals() {
+        let shortage = io::Error::from_raw_os_error(libc::EAGAIN);
+        assert!(is_shortage(&shortage) && is_shortage(&refused("posix_spawn", None, shortage)));
+        assert!(!is_shortage(&io::Error::from_raw_os_error(libc::E2BIG)) && !is_shortage(&io::Error::other("mine")));
     }
 }

@@ -1,41 +1,16 @@
-//! Child processes that run a shell's line. Does not know what the line is for.
+//! Child processes: their output, their ends, what they used. Does not know what they are for.
 
-use std::ffi::{CString, OsString};
 use std::io::{self, PipeReader, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
-use std::ptr::null;
 
 use crate::error::refused;
-use crate::signals;
 
-/// What children find in their environment.
-#[derive(Debug)]
-pub struct Environment {
-    /// `NAME=value` each.
-    strings: Vec<CString>,
-}
+mod environment;
+mod launch;
 
-impl Environment {
-    /// This process's, as it is now, with these names set. A name or value with a NUL byte is left out.
-    pub fn ours_and(extra: &[(OsString, OsString)]) -> Environment {
-        let is_extra = |name: &OsString| extra.iter().any(|(n, _)| n == name);
-        let ours = std::env::vars_os().filter(|(name, _)| !is_extra(name));
-        let strings = ours.chain(extra.iter().cloned()).filter_map(|(name, value)| {
-            let mut string = name.into_vec();
-            string.push(b'=');
-            string.extend_from_slice(&value.into_vec());
-            CString::new(string).ok()
-        });
-        Environment { strings: strings.collect() }
-    }
-
-    /// As `posix_spawn` wants it; lives no longer than the strings.
-    fn pointers(&self) -> Vec<*mut libc::c_char> {
-        self.strings.iter().map(|s| s.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
-    }
-}
+pub use environment::Environment;
+pub use launch::{Launcher, Program, Words};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,22 +51,6 @@ pub struct Child {
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
     ended: Option<Ended>,
-}
-
-/// Runs `/bin/sh -c line` in a process group of its own, with nothing to read and its output into one pipe.
-pub fn spawn_piped(line: &[u8], environment: &Environment) -> io::Result<Child> {
-    let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;
-    let mut plan = SpawnPlan::new()?;
-    plan.pipe_output(writer.as_raw_fd())?;
-    let pid = plan.spawn(line, environment, libc::POSIX_SPAWN_SETPGROUP)?;
-    Ok(Child { pid, grouped: true, output: Some(reader), exit: None, ended: None })
-}
-
-/// Runs `/bin/sh -c line` with our own input, output and process group: what is typed at the terminal, Ctrl-C
-/// included, reaches it too.
-pub fn spawn_console(line: &[u8], environment: &Environment) -> io::Result<Child> {
-    let pid = SpawnPlan::new()?.spawn(line, environment, 0)?;
-    Ok(Child { pid, grouped: false, output: None, exit: None, ended: None })
 }
 
 impl Child {
@@ -212,99 +171,6 @@ const BLOCK: u64 = 512;
 
 fn microseconds(time: &libc::timeval) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs()
-}
-
-/// What the child does before it becomes the shell.
-struct SpawnPlan {
-    actions: libc::posix_spawn_file_actions_t,
-    attributes: libc::posix_spawnattr_t,
-}
-
-/// `posix_spawn` and its kin return their error.
-fn checked(call: &'static str, code: libc::c_int) -> io::Result<()> {
-    match code {
-        0 => Ok(()),
-        code => Err(refused(call, None, io::Error::from_raw_os_error(code))),
-    }
-}
-
-impl SpawnPlan {
-    fn new() -> io::Result<SpawnPlan> {
-        let mut actions = MaybeUninit::uninit();
-        let mut attributes = MaybeUninit::uninit();
-        // SAFETY: each `init` gets a place for its kind of object.
-        unsafe {
-            checked("posix_spawn_file_actions_init", libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
-            let code = libc::posix_spawnattr_init(attributes.as_mut_ptr());
-            if code != 0 {
-                libc::posix_spawn_file_actions_destroy(actions.as_mut_ptr());
-            }
-            checked("posix_spawnattr_init", code)?;
-            Ok(SpawnPlan { actions: actions.assume_init(), attributes: attributes.assume_init() })
-        }
-    }
-
-    /// Input from nowhere; output and errors into this descriptor, which closes itself at `exec`.
-    fn pipe_output(&mut self, writer: RawFd) -> io::Result<()> {
-        let actions = &raw mut self.actions;
-        let null_device = c"/dev/null".as_ptr();
-        // SAFETY: `actions` was initialised; the path is copied.
-        let code = unsafe { libc::posix_spawn_file_actions_addopen(actions, 0, null_device, libc::O_RDONLY, 0) };
-        checked("posix_spawn_file_actions_addopen", code)?;
-        for fd in [1, 2] {
-            // SAFETY: `actions` was initialised.
-            let code = unsafe { libc::posix_spawn_file_actions_adddup2(actions, writer, fd) };
-            checked("posix_spawn_file_actions_adddup2", code)?;
-        }
-        Ok(())
-    }
-
-    fn spawn(&mut self, line: &[u8], environment: &Environment, flags: libc::c_int) -> io::Result<libc::pid_t> {
-        let line = CString::new(line)?;
-        let shell = c"/bin/sh".as_ptr();
-        let arguments = [shell, c"-c".as_ptr(), line.as_ptr(), null()];
-        let environment = environment.pointers();
-        self.set_attributes(flags)?;
-        let mut pid = 0;
-        // SAFETY: plan and attributes were initialised; both arrays end with a null pointer, and they and what they
-        // point to outlive the call, which copies them into the new program and changes nothing here.
-        let code = unsafe {
-            let arguments = arguments.as_ptr().cast::<*mut libc::c_char>();
-            libc::posix_spawn(&raw mut pid, shell, &self.actions, &self.attributes, arguments, environment.as_ptr())
-        };
-        checked("posix_spawn", code)?;
-        Ok(pid)
-    }
-
-    /// The default action on a broken pipe goes to the child, unless we were started without it: Rust's runtime
-    /// ignores the signal, and `exec` would hand that on.
-    fn set_attributes(&mut self, mut flags: libc::c_int) -> io::Result<()> {
-        let mut defaults = MaybeUninit::uninit();
-        if !signals::pipe_ignored_at_start() {
-            flags |= libc::POSIX_SPAWN_SETSIGDEF;
-        }
-        let flags = libc::c_short::try_from(flags).expect("the flags are small");
-        // SAFETY: `sigemptyset` initialises the set; the attributes were initialised by `new`.
-        unsafe {
-            libc::sigemptyset(defaults.as_mut_ptr());
-            libc::sigaddset(defaults.as_mut_ptr(), libc::SIGPIPE);
-            checked(
-                "posix_spawnattr_setsigdefault",
-                libc::posix_spawnattr_setsigdefault(&raw mut self.attributes, defaults.as_ptr()),
-            )?;
-            checked("posix_spawnattr_setflags", libc::posix_spawnattr_setflags(&raw mut self.attributes, flags))
-        }
-    }
-}
-
-impl Drop for SpawnPlan {
-    fn drop(&mut self) {
-        // SAFETY: both were initialised by `new` and are not used again.
-        unsafe {
-            libc::posix_spawn_file_actions_destroy(&raw mut self.actions);
-            libc::posix_spawnattr_destroy(&raw mut self.attributes);
-        }
-    }
 }
 
 #[cfg(test)]

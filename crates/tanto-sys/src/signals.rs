@@ -5,6 +5,7 @@
 //! a thread that nobody thought of would take the signal and end the program. Handlers belong to the process, and
 //! `exec` resets them, so that a child has the default action even where ours was told to ignore it (`nohup`).
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
@@ -181,6 +182,17 @@ pub fn restore_pipe() {
     if !pipe_ignored_at_start() {
         set_action(libc::SIGPIPE, &empty_action(), null_mut()).expect("SIGPIPE can have its default action");
     }
+}
+
+/// What the system calls a signal: `Segmentation fault`.
+pub fn description(signal: i32) -> Vec<u8> {
+    // SAFETY: the answer is a C string that stays as it is until this thread asks again.
+    unsafe { CStr::from_ptr(libc::strsignal(signal)) }.to_bytes().to_vec()
+}
+
+/// Is it one of which shells say nothing when it ends a command: the user's Ctrl-C, or a reader who has gone?
+pub fn is_silent(signal: i32) -> bool {
+    matches!(signal, libc::SIGINT | libc::SIGPIPE)
 }
 
 /// Sends a signal to a process of ours.

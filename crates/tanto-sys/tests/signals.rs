@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use tanto_sys::poll::{self, Watch};
-use tanto_sys::process::{self, Environment, Status};
+use tanto_sys::process::{Environment, Launcher, Program, Status};
 use tanto_sys::signals::{self, Endings};
 
 const HUP: i32 = 1;
@@ -76,7 +76,7 @@ fn leaver() {
 fn parent() {
     let _endings = Endings::listen().unwrap();
     let run = |line: &[u8]| {
-        let mut child = process::spawn_piped(line, &Environment::ours_and(&[])).unwrap();
+        let mut child = Launcher::new(Environment::ours_and(&[])).piped(Program::Shell(line)).unwrap();
         let mut buffer = [0; 1000];
         let length = child.read_output(&mut buffer).unwrap();
         (String::from_utf8(buffer[..length].to_vec()).unwrap(), child.wait().unwrap().status)

@@ -7,14 +7,19 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use tanto_sys::cpu;
+use tanto_sys::error::is_shortage;
 use tanto_sys::poll::{self, Watch};
-use tanto_sys::process::{self, Child, Ended, Environment, Status};
+use tanto_sys::process::{Child, Ended, Environment, Status};
 use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
+use self::launch::{Started, Starter};
 use super::jobserver::{Client, Slot};
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
+
+mod launch;
+mod words;
 
 /// How much may run at a time, and where.
 #[derive(Debug, Default)]
@@ -31,6 +36,7 @@ pub struct Options {
 
 /// What the machine answers; tests put other words into its mouth.
 struct Machine {
+    start: fn(&mut Starter, &Command) -> io::Result<Started>,
     load: fn() -> f64,
     exit_fd: fn(&mut Child) -> io::Result<RawFd>,
 }
@@ -39,10 +45,19 @@ struct Machine {
 struct Task {
     job: JobId,
     child: Child,
+    /// Without a shell.
+    direct: bool,
     output: Vec<u8>,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
     terminal: Option<terminal::Settings>,
+}
+
+/// A command that the machine has no room for now: it has too few processes, descriptors or memory.
+struct Held {
+    job: JobId,
+    command: Command,
+    slot: Option<Slot>,
 }
 
 /// The slots of a jobserver that we are about to use.
@@ -59,12 +74,14 @@ pub struct SpawnRunner {
     parallelism: usize,
     max_load: Option<f64>,
     purse: Option<Purse>,
-    environment: Environment,
+    starter: Starter,
     machine: Machine,
     endings: Endings,
     interrupted_by: Option<i32>,
     /// In the order of their start.
     running: Vec<Task>,
+    /// Counts as one that runs; until it does, no other is started.
+    held: Option<Held>,
     /// Ended, but not yet told.
     finished: VecDeque<Completion>,
     buffer: Box<[u8]>,
@@ -92,11 +109,12 @@ impl SpawnRunner {
             parallelism: options.parallelism,
             max_load: options.max_load.filter(|&load| load > 0.0),
             purse,
-            environment: Environment::ours_and(&options.environment),
-            machine: Machine { load: cpu::load_average, exit_fd: Child::exit_fd },
+            starter: Starter::new(Environment::ours_and(&options.environment)),
+            machine: Machine { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
             endings: Endings::listen()?,
             interrupted_by: None,
             running: Vec::new(),
+            held: None,
             finished: VecDeque::new(),
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
@@ -157,14 +175,41 @@ impl SpawnRunner {
     }
 
     fn finish(&mut self, index: usize, ended: Ended) {
-        let task = self.running.remove(index);
+        let mut task = self.running.remove(index);
         let usage = usage(&ended);
-        let exit = exit(ended.status);
+        let exit = match ended.status {
+            Status::Killed { signal, dumped } if task.direct => self.starter.death(signal, dumped, &mut task.output),
+            status => exit(status),
+        };
         if !matches!(exit, Exit::Code(_)) {
             task.restore_terminal();
         }
         self.finished.push_back(Completion { job: task.job, exit, output: task.output, usage });
         self.release(task.slot);
+    }
+
+    /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
+    fn start_in(&mut self, slot: Option<Slot>, job: JobId, command: Command) -> Result<(), (io::Error, Option<Slot>)> {
+        let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
+        match (self.machine.start)(&mut self.starter, &command) {
+            Ok(Started { child, direct }) => {
+                self.running.push(Task { job, child, direct, output: Vec::new(), slot, terminal });
+            }
+            Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
+                self.held = Some(Held { job, command, slot });
+            }
+            Err(error) => return Err((error, slot)),
+        }
+        Ok(())
+    }
+
+    /// Something may have ended since.
+    fn start_held(&mut self) -> io::Result<()> {
+        let Some(Held { job, command, slot }) = self.held.take() else { return Ok(()) };
+        self.start_in(slot, job, command).map_err(|(error, slot)| {
+            self.release(slot);
+            error
+        })
     }
 
     fn release(&mut self, slot: Option<Slot>) {
@@ -182,7 +227,7 @@ impl SpawnRunner {
 
 impl Runner for SpawnRunner {
     fn capacity(&mut self) -> usize {
-        let room = self.room();
+        let room = if self.held.is_some() { 0 } else { self.room() };
         match &mut self.purse {
             Some(purse) if room > 0 => usize::from(purse.hold()),
             _ => room,
@@ -190,12 +235,13 @@ impl Runner for SpawnRunner {
     }
 
     fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
-        let spawn = if command.console { process::spawn_console } else { process::spawn_piped };
-        let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
-        let child = spawn(&command.line, &self.environment)?;
         let slot = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
-        self.running.push(Task { job, child, output: Vec::new(), slot, terminal });
-        Ok(())
+        self.start_in(slot, job, command.clone()).map_err(|(error, slot)| {
+            if let Some(purse) = &mut self.purse {
+                purse.in_hand = slot;
+            }
+            error
+        })
     }
 
     fn has_ended(&self) -> bool {
@@ -204,6 +250,7 @@ impl Runner for SpawnRunner {
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         self.release_unused();
+        self.start_held()?;
         let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some(completion) = self.finished.pop_front() {
@@ -228,6 +275,10 @@ impl Runner for SpawnRunner {
 
     fn abort(&mut self) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = self.finished.drain(..).map(|completion| completion.job).collect();
+        if let Some(held) = self.held.take() {
+            jobs.push(held.job);
+            self.release(held.slot);
+        }
         if let Some(signal) = self.interrupted_by {
             // Not to one on the console: it is in our own process group, and the terminal has told it.
             self.running.iter().for_each(|task| task.child.signal_group(signal));

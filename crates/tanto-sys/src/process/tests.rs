@@ -3,13 +3,20 @@
 use super::*;
 use crate::poll;
 
-fn plain() -> Environment {
-    Environment::ours_and(&[])
+fn plain() -> Launcher {
+    Launcher::new(Environment::ours_and(&[]))
+}
+
+fn spawn(line: &str) -> Child {
+    plain().piped(Program::Shell(line.as_bytes())).unwrap()
 }
 
 /// Runs a line to the end of its output and of itself.
-fn run(line: &str, environment: &Environment) -> (Vec<u8>, Status) {
-    let mut child = spawn_piped(line.as_bytes(), environment).unwrap();
+fn run(line: &str) -> (Vec<u8>, Status) {
+    end(spawn(line))
+}
+
+fn end(mut child: Child) -> (Vec<u8>, Status) {
     let output = read_all(&mut child);
     (output, child.wait().unwrap().status)
 }
@@ -26,30 +33,30 @@ fn read_all(child: &mut Child) -> Vec<u8> {
 
 #[test]
 fn output_and_errors_come_in_order() {
-    let (output, status) = run("echo a; echo b >&2; echo c", &plain());
+    let (output, status) = run("echo a; echo b >&2; echo c");
     assert_eq!(output, b"a\nb\nc\n");
     assert_eq!(status, Status::Code(0));
 }
 
 #[test]
 fn exit_codes_and_signals_are_told() {
-    assert_eq!(run("exit 3", &plain()).1, Status::Code(3));
+    assert_eq!(run("exit 3").1, Status::Code(3));
     let killed = |signal| Status::Killed { signal, dumped: false };
-    assert_eq!(run("kill -9 $$", &plain()).1, killed(9));
-    assert_eq!(run("kill -15 $$", &plain()).1, killed(15));
+    assert_eq!(run("kill -9 $$").1, killed(9));
+    assert_eq!(run("kill -15 $$").1, killed(15));
 }
 
 #[test]
 fn there_is_nothing_to_read() {
-    assert_eq!(run("cat; readlink /proc/self/fd/0", &plain()).0, b"/dev/null\n");
+    assert_eq!(run("cat; readlink /proc/self/fd/0").0, b"/dev/null\n");
 }
 
 #[test]
 fn no_descriptor_of_ours_is_handed_on() {
-    let other = spawn_piped(b"sleep 100", &plain()).unwrap();
+    let other = spawn("sleep 100");
     let ours = format!("/proc/self/fd/{}", other.output().unwrap().as_raw_fd());
     let ours = std::fs::read_link(ours).unwrap().into_os_string().into_string().unwrap();
-    let (output, _) = run("for f in /proc/$$/fd/*; do readlink $f; done", &plain());
+    let (output, _) = run("for f in /proc/$$/fd/*; do readlink $f; done");
     other.signal_group(libc::SIGKILL);
     let output = String::from_utf8(output).unwrap();
     assert!(output.contains("pipe:[") && !output.contains(&ours), "{ours} in {output}");
@@ -57,7 +64,7 @@ fn no_descriptor_of_ours_is_handed_on() {
 
 #[test]
 fn a_job_has_a_group_and_it_is_told_as_one() {
-    let mut child = spawn_piped(b"sleep 100 & echo $$; sleep 100; wait", &plain()).unwrap();
+    let mut child = spawn("sleep 100 & echo $$; sleep 100; wait");
     let mut buffer = [0; 100];
     let length = child.read_output(&mut buffer).unwrap();
     assert_eq!(buffer[..length], *format!("{}\n", child.pid()).as_bytes());
@@ -71,7 +78,7 @@ fn a_job_has_a_group_and_it_is_told_as_one() {
 
 #[test]
 fn a_console_job_shares_our_group() {
-    let mut child = spawn_console(b"test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID)", &plain()).unwrap();
+    let mut child = plain().console(Program::Shell(b"test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID)")).unwrap();
     assert!(child.output().is_none());
     child.signal_group(libc::SIGKILL);
     assert_eq!(child.wait().unwrap().status, Status::Code(0));
@@ -79,7 +86,7 @@ fn a_console_job_shares_our_group() {
 
 #[test]
 fn the_end_can_be_polled_for() {
-    let mut child = spawn_piped(b"exec >&- 2>&-; read x", &plain()).unwrap();
+    let mut child = spawn("exec >&- 2>&-; read x");
     assert_eq!(read_all(&mut child), b"");
     let fd = child.exit_fd().unwrap();
     assert_eq!(child.exit_fd().unwrap(), fd);
@@ -91,7 +98,7 @@ fn the_end_can_be_polled_for() {
 
 #[test]
 fn a_living_child_has_not_ended() {
-    let mut child = spawn_piped(b"sleep 100", &plain()).unwrap();
+    let mut child = spawn("sleep 100");
     assert_eq!(child.try_wait().unwrap(), None);
     child.signal_group(libc::SIGKILL);
     child.wait().unwrap();
@@ -99,7 +106,7 @@ fn a_living_child_has_not_ended() {
 
 #[test]
 fn usage_is_counted() {
-    let mut child = spawn_piped(b"i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", &plain()).unwrap();
+    let mut child = spawn("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
     let ended = child.wait().unwrap();
     assert!(ended.user_us + ended.system_us > 0);
     assert!(ended.max_rss_kib > 100);
@@ -108,16 +115,75 @@ fn usage_is_counted() {
 #[test]
 fn names_are_added_and_replaced() {
     let extra = [("TANTO_TEST".into(), "x y".into()), ("PATH".into(), "/none".into())];
-    let environment = Environment::ours_and(&extra);
-    let (output, _) = run("echo \"$TANTO_TEST $PATH\"", &environment);
-    assert_eq!(output, b"x y /none\n");
-    assert_eq!(run("echo $TANTO_TEST", &plain()).0, b"\n");
+    let mut launcher = Launcher::new(Environment::ours_and(&extra));
+    assert_eq!(launcher.environment().get(b"TANTO_TEST"), Some(b"x y".as_slice()));
+    let child = launcher.piped(Program::Shell(b"echo \"$TANTO_TEST $PATH\"")).unwrap();
+    assert_eq!(end(child).0, b"x y /none\n");
+    assert_eq!(run("echo $TANTO_TEST").0, b"\n");
 }
 
 #[test]
 fn a_line_that_cannot_be_run_is_an_error() {
-    let error = spawn_piped(&vec![b'x'; 3 << 20], &plain()).unwrap_err();
+    let error = plain().piped(Program::Shell(&vec![b'x'; 3 << 20])).unwrap_err();
     assert_eq!(crate::error::text(&error), b"posix_spawn: Argument list too long");
     assert_eq!(error.kind(), io::ErrorKind::ArgumentListTooLong);
-    assert_eq!(spawn_piped(b"a\0b", &plain()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(plain().piped(Program::Shell(b"a\0b")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+}
+
+fn words(all: &[&str]) -> Words {
+    let mut words = Words::default();
+    for word in all {
+        words.begin();
+        word.bytes().for_each(|byte| words.push(byte));
+        words.end();
+    }
+    words
+}
+
+/// Runs a command without a shell.
+fn run_words(launcher: &mut Launcher, all: &[&str]) -> io::Result<(Vec<u8>, Status)> {
+    Ok(end(launcher.piped(Program::Words(&words(all)))?))
+}
+
+#[test]
+fn words_are_arguments() {
+    let (output, status) = run_words(&mut plain(), &["printf", "<%s>", "", "a b", "$x", "'"]).unwrap();
+    assert_eq!((output.as_slice(), status), (b"<><a b><$x><'>".as_slice(), Status::Code(0)));
+    assert_eq!(run_words(&mut plain(), &["/bin/sh", "-c", "exit 7"]).unwrap().1, Status::Code(7));
+}
+
+#[test]
+fn programs_are_looked_for_in_the_childs_path() {
+    let dir = tanto_testing::Scratch::new("path");
+    std::fs::create_dir(dir.at("bin")).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", dir.at("bin/speak")).unwrap();
+    let path = |path: String| Launcher::new(Environment::ours_and(&[("PATH".into(), path.into())]));
+    let mut found = path(format!("/none:{}", dir.at("bin").display()));
+    assert_eq!(run_words(&mut found, &["speak", "x"]).unwrap().0, b"x\n");
+    let not_found = run_words(&mut path("/none".into()), &["speak"]).unwrap_err();
+    assert_eq!(not_found.kind(), io::ErrorKind::NotFound);
+    // What is found and is no program ends the search.
+    let mut refused = path(format!("{}:{}", dir.at("").display(), dir.at("bin").display()));
+    std::fs::write(dir.at("speak"), "").unwrap();
+    assert_eq!(run_words(&mut refused, &["speak"]).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_child_finds_signals_as_we_were_given_them() {
+    let (output, _) = run_words(&mut plain(), &["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]).unwrap();
+    let output = String::from_utf8(output).unwrap();
+    assert_eq!(output.lines().next(), Some("SigBlk:\t0000000000000000"), "{output}");
+    let ignored = output.lines().nth(1).unwrap().strip_prefix("SigIgn:\t").unwrap();
+    let pipe = u64::from_str_radix(ignored, 16).unwrap() >> (libc::SIGPIPE - 1) & 1;
+    assert_eq!(pipe == 1, crate::signals::pipe_ignored_at_start());
+}
+
+#[test]
+fn the_directory_is_named() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(
+        run_words(&mut plain(), &["printenv", "PWD"]).unwrap().0,
+        [here.as_os_str().as_encoded_bytes(), b"\n"].concat()
+    );
+    assert_eq!(run("printenv PWD").0, run_words(&mut plain(), &["printenv", "PWD"]).unwrap().0);
 }

@@ -300,3 +300,57 @@ fn a_refused_start_keeps_the_slot_in_hand() {
     drop(runner);
     assert_eq!(drain(&pool), b"");
 }
+
+/// Starts no process while there are as many as this runner may have.
+fn short_of_processes(most: usize) -> SpawnRunner {
+    let mut runner = runner();
+    runner.machine.start = match most {
+        0 => |_, _| Err(io::Error::from_raw_os_error(11)),
+        _ => |starter, command| match std::str::from_utf8(&command.line).is_ok_and(|line| line.contains("held")) {
+            true if REFUSALS.replace(REFUSALS.get() - 1) > 0 => Err(io::Error::from_raw_os_error(11)),
+            _ => starter.start(command),
+        },
+    };
+    runner
+}
+
+thread_local!(static REFUSALS: std::cell::Cell<i32> = const { std::cell::Cell::new(0) });
+
+#[test]
+fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
+    REFUSALS.set(2);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "echo a");
+    start(&mut runner, 1, "echo b");
+    start(&mut runner, 2, "echo held");
+    assert_eq!(runner.capacity(), 0, "nothing else is started before it");
+    let mut ended = [next(&mut runner), next(&mut runner)];
+    ended.sort_by_key(|it| it.0);
+    assert_eq!(ended, [ok(0, "a\n"), ok(1, "b\n")]);
+    assert_eq!(next(&mut runner), ok(2, "held\n"));
+    assert!(runner.capacity() > 0);
+}
+
+#[test]
+fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
+    let mut runner = short_of_processes(0);
+    let error = runner.start(JobId(0), &Command { line: b"echo".into(), console: false }).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(11));
+    REFUSALS.set(1000);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "echo a");
+    start(&mut runner, 1, "echo held");
+    assert_eq!(next(&mut runner), ok(0, "a\n"));
+    assert_eq!(runner.wait(None).unwrap_err().raw_os_error(), Some(11));
+}
+
+#[test]
+fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
+    REFUSALS.set(1000);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "true");
+    start(&mut runner, 1, "echo held");
+    let mut jobs = runner.abort();
+    jobs.sort_unstable();
+    assert_eq!(jobs, [JobId(0), JobId(1)]);
+}

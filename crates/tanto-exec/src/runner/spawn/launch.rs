@@ -1,0 +1,71 @@
+//! How a command becomes a process: directly, or through the shell. Does not know jobs.
+
+use std::io;
+
+use tanto_sys::process::{Child, Environment, Launcher, Program, Status, Words};
+use tanto_sys::signals;
+
+use super::words;
+use crate::job::{Command, Exit};
+
+/// Starts commands as `/bin/sh -c` would run them.
+pub(super) struct Starter {
+    launcher: Launcher,
+    /// Commands may go without the shell.
+    direct: bool,
+    words: Words,
+    /// Does the shell say so, and exit, when a signal has ended its command? Else the signal ends it too.
+    outlives: Option<bool>,
+}
+
+/// A command that was started.
+pub(super) struct Started {
+    pub(super) child: Child,
+    /// Without the shell.
+    pub(super) direct: bool,
+}
+
+impl Starter {
+    pub(super) fn new(environment: Environment) -> Starter {
+        let direct = words::shell_adds_nothing(&environment);
+        Starter { launcher: Launcher::new(environment), direct, words: Words::default(), outlives: None }
+    }
+
+    /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words
+    /// tell why. So is a command on the console, where the shell too hears what is typed.
+    pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
+        let shell = Program::Shell(&command.line);
+        if command.console {
+            return Ok(Started { child: self.launcher.console(shell)?, direct: false });
+        }
+        if self.direct
+            && words::split(&command.line, &mut self.words)
+            && let Ok(child) = self.launcher.piped(Program::Words(&self.words))
+        {
+            return Ok(Started { child, direct: true });
+        }
+        Ok(Started { child: self.launcher.piped(shell)?, direct: false })
+    }
+
+    /// How a shell would have ended whose command a signal has ended, after adding to the output what it says of it.
+    pub(super) fn death(&mut self, signal: i32, dumped: bool, output: &mut Vec<u8>) -> Exit {
+        if !*self.outlives.get_or_insert_with(|| outlives_its_command(&mut self.launcher)) {
+            return super::exit(Status::Killed { signal, dumped });
+        }
+        if !signals::is_silent(signal) {
+            output.extend_from_slice(&signals::description(signal));
+            output.extend_from_slice(if dumped { b" (core dumped)\n" } else { b"\n" });
+        }
+        Exit::Code(128 + signal)
+    }
+}
+
+/// dash does; bash becomes its command, if it has but one.
+fn outlives_its_command(launcher: &mut Launcher) -> bool {
+    const KILLED: Status = Status::Code(128 + 9);
+    let probe = launcher.piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));
+    probe.and_then(|mut child| child.wait()).is_ok_and(|ended| ended.status == KILLED)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What children find in their environment. Does not know what they read of it.
+
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::ptr::null;
+
+/// Names and values, as the system wants them.
+#[derive(Debug)]
+pub struct Environment {
+    /// `NAME=value` each.
+    strings: Vec<CString>,
+    /// To each of them, and a null pointer.
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Environment {
+    /// This process's, as it is now, with these names set. A name or value with a NUL byte is left out. `PWD` is what
+    /// a shell would hand on: the directory that we are in.
+    pub fn ours_and(extra: &[(OsString, OsString)]) -> Environment {
+        let directory = directory().map(|directory| (OsString::from("PWD"), directory));
+        let extra = || directory.iter().chain(extra);
+        let is_extra = |name: &OsStr| extra().any(|(n, _)| n == name);
+        let ours = env::vars_os().filter(|(name, _)| !is_extra(name));
+        let strings: Vec<CString> = ours.chain(extra().cloned()).filter_map(string).collect();
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([null()]).collect();
+        Environment { strings, pointers }
+    }
+
+    /// All names with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.strings.iter().filter_map(|string| {
+            let string = string.to_bytes();
+            // A name may begin with the sign, as it does for the environment of the runtime.
+            let end = 1 + string.get(1..)?.iter().position(|&b| b == b'=')?;
+            Some((&string[..end], &string[end + 1..]))
+        })
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|(its, _)| *its == name).map(|(_, value)| value)
+    }
+
+    /// As `exec` wants it; lives no longer than the environment.
+    pub(super) fn pointers(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+fn string((name, value): (OsString, OsString)) -> Option<CString> {
+    let mut string = name.into_vec();
+    string.push(b'=');
+    string.extend_from_slice(value.as_bytes());
+    CString::new(string).ok()
+}
+
+/// The directory that we are in: under the name that `PWD` gives it, if that is right (it may go through links).
+fn directory() -> Option<OsString> {
+    let told = env::var_os("PWD").filter(|told| told.as_bytes().starts_with(b"/") && is_here(told));
+    told.or_else(|| env::current_dir().ok().map(OsString::from))
+}
+
+fn is_here(path: &OsStr) -> bool {
+    match (fs::metadata(path), fs::metadata(".")) {
+        (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
+        _ => false,
+    }
+}

@@ -1,0 +1,271 @@
+//! The start of a process. Does not know what becomes of it.
+//!
+//! A child shares our memory, and we stand still, until it has become another program (`vfork`): what it costs does not
+//! depend on how much memory we have. It is what `posix_spawn` does; but that asks for a stack each time, and for the
+//! action of each signal and sets it, which took 35 of the 850 us that it takes to run `/bin/true`.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::null;
+
+use super::{Child, Environment};
+use crate::error::refused;
+use crate::signals;
+
+/// What a child becomes.
+#[derive(Clone, Copy, Debug)]
+pub enum Program<'a> {
+    /// `/bin/sh -c` with this line.
+    Shell(&'a [u8]),
+    /// The program that the first word names, with all of them as its arguments. Where the name has no slash, it is
+    /// looked for in the `PATH` of the child's environment.
+    Words(&'a Words),
+}
+
+/// A command in words.
+#[derive(Default, Debug)]
+pub struct Words {
+    /// Each with a NUL behind it, but for the last until it is ended.
+    bytes: Vec<u8>,
+    /// Where each begins.
+    starts: Vec<usize>,
+}
+
+impl Words {
+    /// Forgets them all.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.starts.clear();
+    }
+
+    /// Begins a word.
+    pub fn begin(&mut self) {
+        self.starts.push(self.bytes.len());
+    }
+
+    /// Adds to the word that was begun; not a NUL.
+    pub fn push(&mut self, byte: u8) {
+        assert!(byte != 0 && !self.starts.is_empty(), "a word is begun, and a NUL would end it");
+        self.bytes.push(byte);
+    }
+
+    /// Ends the word that was begun.
+    pub fn end(&mut self) {
+        self.bytes.push(0);
+    }
+
+    /// The ended words.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.starts.iter().map(|&start| self.word(start).to_bytes())
+    }
+
+    fn word(&self, start: usize) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes[start..]).expect("the word was ended")
+    }
+}
+
+/// Starts processes; holds what all of them need.
+#[derive(Debug)]
+pub struct Launcher {
+    environment: Environment,
+    /// The directories of `PATH`, each with a slash behind it; nothing for the one that we are in.
+    directories: Vec<Vec<u8>>,
+    stack: Box<[u128]>,
+    /// A pipe whose descriptors are not below this is too many.
+    most_descriptors: RawFd,
+}
+
+/// For a child, until it is another program: it calls a handful of functions, and a signal may come. Of such units as
+/// a stack is aligned to.
+const STACK: usize = (64 << 10) / size_of::<u128>();
+
+impl Launcher {
+    /// For children with this environment.
+    pub fn new(environment: Environment) -> Launcher {
+        let directory = |directory: &[u8]| match directory {
+            b"" => Vec::new(),
+            other => [other, b"/"].concat(),
+        };
+        let directories =
+            environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
+        let most_descriptors = most_descriptors();
+        Launcher { environment, directories, stack: vec![0; STACK].into(), most_descriptors }
+    }
+
+    /// What the children find in their environment.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
+    pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
+        let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;
+        if writer.as_raw_fd() >= self.most_descriptors {
+            return Err(refused("pipe", None, io::Error::from_raw_os_error(libc::EMFILE)));
+        }
+        let pid = self.launch(program, Some(writer.as_raw_fd()))?;
+        Ok(Child { pid, grouped: true, output: Some(reader), exit: None, ended: None })
+    }
+
+    /// Starts a program with our own input, output and process group: what is typed at the terminal, Ctrl-C included,
+    /// reaches it too.
+    pub fn console(&mut self, program: Program<'_>) -> io::Result<Child> {
+        let pid = self.launch(program, None)?;
+        Ok(Child { pid, grouped: false, output: None, exit: None, ended: None })
+    }
+
+    fn launch(&mut self, program: Program<'_>, output: Option<RawFd>) -> io::Result<libc::pid_t> {
+        match program {
+            Program::Shell(line) => {
+                let (shell, line) = (c"/bin/sh", CString::new(line)?);
+                let arguments = [shell.as_ptr(), c"-c".as_ptr(), line.as_ptr(), null()];
+                self.become_one_of(&[shell.as_ptr(), null()], &arguments, output)
+            }
+            Program::Words(words) => {
+                let name = words.iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+                let paths = self.paths_of(name);
+                let pointers: Vec<_> = paths.iter().map(|path| path.as_ptr()).chain([null()]).collect();
+                let words = words.starts.iter().map(|&start| words.word(start).as_ptr());
+                let arguments: Vec<_> = words.chain([null()]).collect();
+                self.become_one_of(&pointers, &arguments, output)
+            }
+        }
+    }
+
+    /// Where a program of this name may be.
+    fn paths_of(&self, name: &[u8]) -> Vec<CString> {
+        let nowhere = [Vec::new()];
+        let directories = if name.contains(&b'/') { &nowhere[..] } else { &self.directories[..] };
+        // There is no NUL in what was in an environment, nor in a word.
+        directories.iter().filter_map(|directory| CString::new([directory, name].concat()).ok()).collect()
+    }
+
+    /// A child becomes the first of these programs that is there. Both lists end with a null pointer.
+    fn become_one_of(
+        &mut self,
+        paths: &[*const c_char],
+        arguments: &[*const c_char],
+        output: Option<RawFd>,
+    ) -> io::Result<libc::pid_t> {
+        let mut orders = Orders {
+            paths: paths.as_ptr(),
+            arguments: arguments.as_ptr(),
+            environment: self.environment.pointers(),
+            output: output.unwrap_or(-1),
+            pipe_action: if signals::pipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
+            signals: no_signals(),
+            error: 0,
+        };
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
+        // SAFETY: the child runs on a stack that nobody else uses, and reads `orders` and what it points to, all of
+        // which outlive the call: we stand still until the child is another program or gone. Meanwhile no handler of
+        // ours runs in it: all signals wait.
+        let pid = unsafe {
+            let mut all = no_signals();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut orders.signals);
+            let pid = libc::clone(child, top, flags, (&raw mut orders).cast());
+            let error = if pid < 0 { *libc::__errno_location() } else { (&raw const orders.error).read_volatile() };
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
+            if error == 0 { Ok(pid) } else { Err((pid, error)) }
+        };
+        pid.map_err(|(pid, error)| {
+            if pid > 0 {
+                // SAFETY: it is our child, and ends without doing anything; null asks for no status.
+                unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            }
+            refused("posix_spawn", None, io::Error::from_raw_os_error(error))
+        })
+    }
+}
+
+/// Some are left for whoever opens files while children run.
+fn most_descriptors() -> RawFd {
+    const OTHERS: u64 = 32;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a place for the answer.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => RawFd::try_from(limit.rlim_cur - OTHERS.min(limit.rlim_cur / 4)).unwrap_or(RawFd::MAX),
+        _ => RawFd::MAX,
+    }
+}
+
+/// What a child is to do, and why it could not.
+struct Orders {
+    paths: *const *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    /// Where its output goes; below 0: where ours does.
+    output: RawFd,
+    /// What a broken pipe does to it. Rust's runtime ignores the signal, and `exec` would hand that on.
+    pipe_action: libc::sighandler_t,
+    /// Those that are blocked in it.
+    signals: libc::sigset_t,
+    error: c_int,
+}
+
+fn no_signals() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// The child, in our memory: it only makes calls to the system.
+extern "C" fn child(orders: *mut c_void) -> c_int {
+    let orders = orders.cast::<Orders>();
+    // SAFETY: whoever made us waits, and all that the orders point to is there; `_exit` runs nothing of the parent's.
+    unsafe {
+        let error = obey(&*orders);
+        (&raw mut (*orders).error).write_volatile(error);
+        libc::_exit(127)
+    }
+}
+
+/// Comes back only with an error.
+///
+/// # Safety
+/// To be called in a child, with lists that end with a null pointer.
+unsafe fn obey(orders: &Orders) -> c_int {
+    // SAFETY: calls to the system, with pointers that are valid by what the caller promises.
+    unsafe {
+        if orders.output >= 0 && !redirect(orders.output) {
+            return *libc::__errno_location();
+        }
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = orders.pipe_action;
+        libc::sigaction(libc::SIGPIPE, &raw const action, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
+        let mut path = orders.paths;
+        while !(*path).is_null() {
+            libc::execve(*path, orders.arguments, orders.environment);
+            let error = *libc::__errno_location();
+            if error != libc::ENOENT && error != libc::ENOTDIR {
+                return error;
+            }
+            path = path.add(1);
+        }
+    }
+    libc::ENOENT
+}
+
+/// A group of its own, input from nowhere, output and errors into this descriptor, which closes itself at `exec`.
+///
+/// # Safety
+/// To be called in a child.
+unsafe fn redirect(output: RawFd) -> bool {
+    // SAFETY: calls to the system; the path ends with a NUL.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        libc::setpgid(0, 0) == 0
+            && nothing >= 0
+            && libc::dup2(nothing, 0) >= 0
+            && libc::dup2(output, 1) >= 0
+            && libc::dup2(output, 2) >= 0
+    }
+}
