@@ -74,6 +74,16 @@ pub enum Event<'a> {
         /// What it used.
         usage: Usage,
     },
+    /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
+    /// `BuildFinished`.
+    Skipped {
+        /// Which job.
+        job: JobId,
+        /// The files that it would have made, in the order of its declaration.
+        outputs: &'a [Vec<u8>],
+        /// The failed job: the first that it waits for, itself or through others.
+        because: JobId,
+    },
     /// Nothing happened but that time went by; comes only to a view that asks for it (`View::tick`).
     Tick {
         /// What time it is.

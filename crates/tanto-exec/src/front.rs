@@ -62,6 +62,9 @@ pub trait Front {
     /// All that may start has been started: writes what it has kept back of the jobs that are done.
     fn flush(&mut self) -> Result<(), Fatal>;
 
+    /// The files that the job makes, for a view to show.
+    fn outputs(&self, job: JobId) -> Vec<Vec<u8>>;
+
     /// The build stops while this job runs; its processes are gone.
     fn abandon(&mut self, job: JobId, view: &mut dyn View);
 }

@@ -8,7 +8,7 @@ use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
 use crate::job::{About, Completion, Exit, JobId};
 use crate::runner::{Runner, Woken};
-use crate::schedule::{Next, Schedule};
+use crate::schedule::{Blocked, Next, Schedule};
 
 /// How a build ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +80,9 @@ impl Run<'_> {
             it.abandon_running();
         }
         let flushed = it.run.front.flush();
+        if it.failures > 0 {
+            it.tell_skipped();
+        }
         it.run.view.event(Event::BuildFinished { at_ms: it.run.clock.now_ms() });
         it.run.view.flush();
         match (verdict, flushed) {
@@ -202,6 +205,13 @@ impl Loop<'_> {
     fn abandon_running(&mut self) {
         for job in self.run.runner.abort() {
             self.run.front.abandon(job, self.run.view);
+        }
+    }
+
+    fn tell_skipped(&mut self) {
+        for Blocked { job, because } in self.run.schedule.blocked() {
+            let outputs = self.run.front.outputs(job);
+            self.run.view.event(Event::Skipped { job, outputs: &outputs, because });
         }
     }
 

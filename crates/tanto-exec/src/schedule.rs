@@ -1,6 +1,7 @@
 //! The scheduler: a pure state machine over jobs and pools. It has no clock, no lock and no I/O, so that a list of
 //! completions replays it exactly. It does not know what a job does.
 
+mod blocked;
 mod order;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,7 @@ use std::collections::BTreeSet;
 use crate::cost::Cost;
 use crate::job::JobId;
 
+pub use self::blocked::Blocked;
 pub use self::order::Order;
 
 /// A pool of one schedule; pool 0 is unlimited.

@@ -28,6 +28,10 @@ impl Front for Commands {
         Ok(())
     }
 
+    fn outputs(&self, _job: JobId) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
 }
 

@@ -134,7 +134,7 @@ impl<'a, 't> Builder<'a, 't> {
         let about = About {
             command: line.clone(),
             description: graph.binding(edge, b"description", Escape::Shell)?,
-            outputs: it.outs.iter().map(|&out| graph.path(out).to_vec()).collect(),
+            outputs: self.outputs(job),
             console: it.pool == PoolId::CONSOLE,
             why: self.scan.explanations.about(it.outs),
             after: Vec::new(),
@@ -408,6 +408,11 @@ impl Front for Builder<'_, '_> {
 
     fn flush(&mut self) -> std::result::Result<(), Fatal> {
         Ok(())
+    }
+
+    fn outputs(&self, job: JobId) -> Vec<Vec<u8>> {
+        let graph = &self.scan.graph;
+        graph.edge(self.plan.edge(job)).outs.iter().map(|&out| graph.path(out).to_vec()).collect()
     }
 
     fn abandon(&mut self, job: JobId, view: &mut dyn View) {

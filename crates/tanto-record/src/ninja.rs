@@ -169,7 +169,7 @@ impl View for NinjaView {
                 self.line.on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
-            Event::Grouped { .. } | Event::Tick { .. } => {}
+            Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
         }
         if !self.building {
             self.line.settle();

@@ -82,6 +82,16 @@ fn a_failure_stops_what_is_behind_it() {
 }
 
 #[test]
+fn what_waits_for_a_failure_is_told_as_skipped() {
+    let text =
+        "build a: fail in\nbuild g: phony a\nbuild b | b2: make g\nbuild other: make in\nbuild late: make other\n";
+    let mut world = World::new(text, &["in"]);
+    let built = world.try_build("b late").expect("begins");
+    // `late` did not start either, but for another reason: nothing more was started.
+    assert_eq!((built.commands.len(), built.skipped), (2, vec!["b b2 <- 2".to_owned()]));
+}
+
+#[test]
 fn after_the_last_allowed_failure_nothing_is_started() {
     let pool = "\n  pool = one\n";
     let text = format!("pool one\n  depth = 1\nbuild a: fail in{pool}build b: make in{pool}build all: phony a b\n");

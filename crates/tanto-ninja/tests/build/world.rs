@@ -48,6 +48,8 @@ pub struct Built {
     pub total: i64,
     /// Why, as `-d explain` says it.
     pub why: Vec<String>,
+    /// What was not started because of a failure: `outputs <- number of the job that failed`.
+    pub skipped: Vec<String>,
     /// What was known of all files and edges before anything was run.
     pub known: String,
 }
@@ -56,6 +58,7 @@ pub struct Built {
 struct Counter {
     total: i64,
     why: Vec<String>,
+    skipped: Vec<String>,
 }
 
 impl View for Counter {
@@ -65,6 +68,10 @@ impl View for Counter {
             Event::Unplanned { .. } => self.total -= 1,
             Event::Started { about, .. } => {
                 self.why.extend(about.why.iter().map(|why| String::from_utf8_lossy(why).into_owned()));
+            }
+            Event::Skipped { outputs, because, .. } => {
+                let outputs = String::from_utf8_lossy(&outputs.join(&b' ')).into_owned();
+                self.skipped.push(format!("{outputs} <- {}", because.0));
             }
             _ => {}
         }
@@ -188,7 +195,7 @@ impl World {
         };
         builder.tidy();
         let commands = runner.started().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        Ok(Built { verdict, commands, total: view.total, why: view.why, known })
+        Ok(Built { verdict, commands, total: view.total, why: view.why, skipped: view.skipped, known })
     }
 
     /// Builds targets, which must go well; says which commands ran.
