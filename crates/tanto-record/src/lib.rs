@@ -5,6 +5,8 @@ mod elide;
 mod eta;
 pub mod format;
 mod line;
+pub mod live;
 pub mod ninja;
 mod progress;
+mod said;
 pub mod terminal;

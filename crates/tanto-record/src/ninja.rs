@@ -6,9 +6,10 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Exit, JobId};
 
 use crate::ansi;
-use crate::format::{BadFormat, Format};
+use crate::format::Format;
 use crate::line::Line;
 use crate::progress::Progress;
+use crate::said;
 use crate::terminal::Terminal;
 
 #[cfg(test)]
@@ -64,12 +65,6 @@ impl NinjaView {
         }
     }
 
-    /// Complains of a format that cannot be shown, if it is to be shown at all. To be called when there is
-    /// something to run, before the first command: ninja does not look at the format earlier.
-    pub fn check_format(&self) -> Result<(), BadFormat> {
-        if self.verbosity == Verbosity::Quiet { Ok(()) } else { self.format.check() }
-    }
-
     fn started(&mut self, about: &About, at_ms: i64) {
         self.progress.started(at_ms);
         if about.console || self.line.terminal().smart {
@@ -89,7 +84,8 @@ impl NinjaView {
         }
         self.progress.ended();
         if !exit.success() {
-            self.failed(about, exit);
+            let text = said::failure(about, exit, self.line.terminal().color);
+            self.line.on_new_line(&text);
         }
         if !output.is_empty() {
             self.output(output);
@@ -101,7 +97,7 @@ impl NinjaView {
             self.line.on_new_line(b"");
         }
         for why in &about.why {
-            self.line.error(&self.message(" explain: ", why));
+            self.line.error(&said::message(self.program, Level::Explain, why));
         }
         if self.verbosity == Verbosity::Quiet {
             return;
@@ -110,19 +106,6 @@ impl NinjaView {
         let text = if is_brief { &about.description } else { &about.command };
         let line = self.format.line(&mut self.progress, text);
         self.line.status(&line);
-    }
-
-    fn failed(&mut self, about: &About, exit: Exit) {
-        let (red, plain) = if self.line.terminal().color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
-        let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
-        for output in &about.outputs {
-            text.extend_from_slice(output);
-            text.push(b' ');
-        }
-        text.push(b'\n');
-        text.extend_from_slice(&about.command);
-        text.push(b'\n');
-        self.line.on_new_line(&text);
     }
 
     fn output(&mut self, output: &[u8]) {
@@ -134,19 +117,15 @@ impl NinjaView {
     }
 
     fn notice(&mut self, level: Level, text: &[u8]) {
+        let text = said::message(self.program, level, text);
         match level {
-            Level::Info => self.line.raw(&self.message(": ", text)),
-            Level::Warning => self.line.error(&self.message(": warning: ", text)),
-            Level::Error => self.line.error(&self.message(": error: ", text)),
+            Level::Info => self.line.raw(&text),
+            Level::Warning | Level::Error => self.line.error(&text),
             Level::Explain => {
                 self.line.on_new_line(b"");
-                self.line.error(&self.message(" explain: ", text));
+                self.line.error(&text);
             }
         }
-    }
-
-    fn message(&self, kind: &str, text: &[u8]) -> Vec<u8> {
-        [self.program.as_bytes(), kind.as_bytes(), text, b"\n"].concat()
     }
 }
 

@@ -80,6 +80,11 @@ impl Progress {
         self.running = 0;
     }
 
+    /// Time goes by, and nothing happens.
+    pub(crate) fn time_is(&mut self, at_ms: i64) {
+        self.time_ms = at_ms;
+    }
+
     pub(crate) fn started(&mut self, at_ms: i64) {
         self.started += 1;
         self.running += 1;

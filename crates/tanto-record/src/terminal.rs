@@ -8,13 +8,15 @@ pub struct Terminal {
     pub smart: bool,
     /// Colour sequences are wanted.
     pub color: bool,
+    /// Text is UTF-8, and there are glyphs for more than letters.
+    pub unicode: bool,
     /// The width in columns at this moment; `None` where it is not known.
     pub columns: Box<dyn Fn() -> Option<usize>>,
 }
 
 impl Terminal {
     /// Judges by the environment that `lookup` reads, as ninja does: `TERM`, `NO_COLOR`, `CLICOLOR_FORCE` and
-    /// `FORCE_COLOR`, the last being the strongest.
+    /// `FORCE_COLOR`, the last being the strongest. What text is made of, the locale says: `LC_ALL`, `LC_CTYPE`, `LANG`.
     pub fn detect(
         is_terminal: bool,
         lookup: impl Fn(&str) -> Option<OsString>,
@@ -23,8 +25,16 @@ impl Terminal {
         let smart = is_terminal && lookup("TERM").is_some_and(|term| term != "dumb");
         let is_on = |name| lookup(name).is_some_and(|value| value != "0");
         let color = is_on("FORCE_COLOR") || (!is_on("NO_COLOR") && (smart || is_on("CLICOLOR_FORCE")));
-        Terminal { smart, color, columns }
+        let unicode = is_utf8(&lookup) && lookup("TERM").is_none_or(|term| term != "linux");
+        Terminal { smart, color, unicode, columns }
     }
+}
+
+/// Is text in this environment UTF-8? The first variable that is not empty says so.
+fn is_utf8(lookup: &impl Fn(&str) -> Option<OsString>) -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| lookup(name)).find(|value| !value.is_empty());
+    let locale = said.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
 #[cfg(test)]
@@ -44,6 +54,19 @@ mod tests {
         assert_eq!(detect(true, &[("TERM", "dumb")]), (false, false));
         assert_eq!(detect(true, &[]), (false, false));
         assert_eq!(detect(false, &[("TERM", "xterm")]), (false, false));
+    }
+
+    #[test]
+    fn the_locale_says_what_text_is() {
+        let detect = |environment: &[(&str, &str)]| {
+            let lookup = |name: &str| environment.iter().find(|pair| pair.0 == name).map(|pair| OsString::from(pair.1));
+            Terminal::detect(true, lookup, Box::new(|| None)).unicode
+        };
+        assert!(detect(&[("LANG", "de_DE.UTF-8")]));
+        assert!(detect(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
+        assert!(!detect(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
+        assert!(!detect(&[]));
+        assert!(!detect(&[("LANG", "de_DE.UTF-8"), ("TERM", "linux")]));
     }
 
     #[test]

@@ -11,10 +11,15 @@ pub fn is_terminal(fd: impl AsFd) -> bool {
 
 /// The terminal's width in columns; none if it is no terminal or does not know.
 pub fn columns(fd: impl AsFd) -> Option<usize> {
+    size(fd).map(|size| size.0).filter(|&columns| columns != 0)
+}
+
+/// The terminal's columns and rows, each 0 if it does not know; none if it is no terminal.
+pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ writes one `winsize`, and `size` is one.
     let rc = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    (rc == 0 && size.ws_col != 0).then_some(usize::from(size.ws_col))
+    (rc == 0).then_some((usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
 /// How a terminal treats what is typed and shown: echo, lines, special keys.
@@ -61,6 +66,7 @@ mod tests {
     fn a_terminal_has_columns() {
         let (_main, side) = pty(93);
         assert!(is_terminal(&side));
+        assert_eq!(size(&side), Some((93, 10)));
         assert_eq!(columns(&side), Some(93));
         assert_eq!(columns(&pty(0).1), None);
     }
@@ -70,5 +76,6 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(!is_terminal(&file));
         assert_eq!(columns(&file), None);
+        assert_eq!(size(&file), None);
     }
 }

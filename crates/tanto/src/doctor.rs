@@ -16,7 +16,7 @@ use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
-use crate::settings::layer::{ConfigFile, Jobs, Origin, Said, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Origin, Said, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
 
@@ -69,6 +69,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("max-load", load(settings.max_load.value), from(settings.max_load.origin)),
         Row("verbosity", verbosity(settings.verbosity.value).into(), from(settings.verbosity.origin)),
         Row("status", status(&settings.status), from(settings.status.origin)),
+        Row("format", shown(settings.format.value).into(), from(settings.format.origin)),
         Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
@@ -129,6 +130,14 @@ fn verbosity(verbosity: Verbosity) -> &'static str {
         Verbosity::Quiet => "quiet",
         Verbosity::Normal => "normal",
         Verbosity::Verbose => "verbose",
+    }
+}
+
+fn shown(shown: Shown) -> &'static str {
+    match shown {
+        Shown::Auto => "live on a terminal (under the name ninja: plain)",
+        Shown::Live => "live",
+        Shown::Plain => "plain",
     }
 }
 
@@ -258,11 +267,12 @@ mod tests {
             "max-load|no limit|default",
             "verbosity|quiet|TANTO_FLAGS",
             "status|\"%p \"|NINJA_STATUS",
+            "format|live on a terminal (under the name ninja: plain)|default",
             "log-version|7|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
         ];
-        assert_eq!(out[2..10], expected);
+        assert_eq!(out[2..11], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

@@ -17,7 +17,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{Jobs, Origin, StatusFormat};
+use crate::settings::layer::{Jobs, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -43,6 +43,10 @@ pub struct Options {
     pub verbosity: Verbosity,
     /// What stands before each description.
     pub status: StatusFormat,
+    /// It is the user's own.
+    pub own_status: bool,
+    /// What the build shows.
+    pub format: Shown,
     /// What `-d` switched on.
     pub debug: Debug,
     /// `-w phonycycle=err`
@@ -94,7 +98,9 @@ impl Options {
             max_load: Some(settings.max_load.value).filter(|load| *load > 0.0 && load.is_finite()),
             dry_run: low.dry_run,
             verbosity: settings.verbosity.value,
+            own_status: settings.status.origin != Origin::Default,
             status: settings.status.value,
+            format: settings.format.value,
             debug: low.debug,
             phony_cycle_is_error: low.phony_cycle_is_error.unwrap_or(false),
             log_version: settings.log_version.value,

@@ -23,7 +23,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
-use crate::settings::layer::{ConfigFile, Jobs, Layer, Origin, Said, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Layer, Origin, Said, Shown, StatusFormat};
 
 /// The variable that holds flags.
 pub const FLAGS_VARIABLE: &str = "TANTO_FLAGS";
@@ -55,6 +55,8 @@ pub struct Settings {
     pub status: Said<StatusFormat>,
     /// The version of a new `.ninja_log`.
     pub log_version: Said<u32>,
+    /// What a build shows.
+    pub format: Said<Shown>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -78,6 +80,7 @@ impl Settings {
                 origin: Origin::Default,
             }),
             log_version: or(layer.log_version, 7),
+            format: or(layer.format, Shown::Auto),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
         }

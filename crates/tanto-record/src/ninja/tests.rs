@@ -394,14 +394,6 @@ fn formats() {
 }
 
 #[test]
-fn a_bad_format_matters_only_where_it_is_shown() {
-    let check =
-        |verbosity| Build::with(Where::Pipe, verbosity, Format::ninja_status(b"%z"), &[], &[]).view.check_format();
-    assert_eq!(check(Verbosity::Quiet), Ok(()));
-    assert_eq!(check(Verbosity::Normal), Err(BadFormat(b"unknown placeholder '%z' in $NINJA_STATUS".to_vec())));
-}
-
-#[test]
 fn lines_are_cut_to_the_terminal() {
     let long = [job("a", "true", "0123456789012345678901234567890123456789 end")];
     for (columns, line) in [(10, "/... end"), (20, "/1] 01...56789 end")] {

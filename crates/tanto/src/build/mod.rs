@@ -22,12 +22,13 @@ use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
-use tanto_record::ninja::{NinjaView, Verbosity};
+use tanto_record::ninja::Verbosity;
 
 use crate::build::logs::Logs;
 use crate::build::snapshot::Doubts;
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
+use crate::build::view::Shown;
 use crate::flags::Options;
 
 /// A manifest that is still dirty after so many rebuilds will always be.
@@ -41,7 +42,7 @@ type Step<T> = Result<T, End>;
 /// What lasts from the first round to the last.
 pub struct Invocation<'o> {
     options: &'o Options,
-    view: NinjaView,
+    view: Shown,
     clock: RealClock,
     stats: Stats,
     /// Held from the first round that writes.

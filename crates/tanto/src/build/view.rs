@@ -1,34 +1,122 @@
-//! Which view a run has: today, ninja's status lines on standard output. Does not know what is shown.
+//! Which view a run has on standard output: ninja's status lines, or a live region. Does not know what is shown.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
-use tanto_record::format::Format;
-use tanto_record::ninja::{Config, NinjaView};
+use tanto_exec::event::{Event, View};
+use tanto_record::format::{BadFormat, Format};
+use tanto_record::live::{self, LiveView};
+use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
 use tanto_sys::{cpu, terminal};
 
 use crate::flags::Options;
 use crate::flags::door::Door;
-use crate::settings::layer::StatusFormat;
+use crate::settings::layer::{self, StatusFormat};
+
+/// What the user sees of a run.
+pub struct Shown {
+    view: Box<dyn View>,
+    format: Result<(), BadFormat>,
+}
+
+impl Shown {
+    /// Complains of a status format that cannot be shown, if it is to be shown at all. To be called when there is
+    /// something to run, before the first command: ninja does not look at the format earlier.
+    pub fn check_format(&self) -> Result<(), BadFormat> {
+        self.format.clone()
+    }
+}
+
+impl View for Shown {
+    fn event(&mut self, event: Event<'_>) {
+        self.view.event(event);
+    }
+
+    fn flush(&mut self) {
+        self.view.flush();
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        self.view.tick()
+    }
+}
 
 /// The view that the options ask for. An error is a format that makes no sense.
-pub fn of(options: &Options) -> Result<NinjaView, Vec<u8>> {
+pub fn of(options: &Options) -> Result<Shown, Vec<u8>> {
     let format = match &options.status {
         StatusFormat::Percent(text) => Format::ninja_status(text),
         StatusFormat::Variables(text) => Format::status(text).map_err(|bad| bad.0)?,
     };
-    let config = Config {
+    let checked = checked(&format, options.verbosity);
+    let columns = Box::new(|| terminal::columns(io::stdout()));
+    let terminal = Terminal::detect(io::stdout().is_terminal(), |name| std::env::var_os(name), columns);
+    let own_file = if terminal.smart && wants_live(options) { standard_output() } else { None };
+    let view: Box<dyn View> = match own_file {
+        Some(out) => Box::new(live(options, format, &terminal, out)),
+        None => Box::new(plain(options, format, terminal)),
+    };
+    Ok(Shown { view, format: checked })
+}
+
+fn checked(format: &Format, verbosity: Verbosity) -> Result<(), BadFormat> {
+    if verbosity == Verbosity::Quiet { Ok(()) } else { format.check() }
+}
+
+/// Where lines that are written over would show less than was asked for, ninja's are printed.
+fn wants_live(options: &Options) -> bool {
+    let wanted = match options.format {
+        layer::Shown::Auto => options.door == Door::Tanto,
+        layer::Shown::Live => true,
+        layer::Shown::Plain => false,
+    };
+    wanted && options.verbosity == Verbosity::Normal && !options.dry_run && !options.debug.explain
+}
+
+/// Standard output as a file of our own: Rust's own would write a frame in two pieces.
+fn standard_output() -> Option<File> {
+    io::stdout().as_fd().try_clone_to_owned().ok().map(File::from)
+}
+
+fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
+    let config = ninja::Config {
         program: options.door.name(),
         verbosity: options.verbosity,
         format,
         parallelism: options.jobs.limit(cpu::count),
     };
-    let columns = Box::new(|| terminal::columns(io::stdout()));
-    let terminal = Terminal::detect(io::stdout().is_terminal(), |name| std::env::var_os(name), columns);
-    Ok(NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr())))
+    NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
+}
+
+fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> LiveView {
+    let config = live::Config {
+        program: options.door.name(),
+        format,
+        own_format: options.own_status,
+        parallelism: options.jobs.limit(cpu::count),
+        color: terminal.color,
+        unicode: terminal.unicode,
+        size: Box::new(|| terminal::size(io::stdout())),
+        log: None,
+    };
+    LiveView::new(config, Box::new(out), Box::new(io::stderr()))
 }
 
 /// Says `ninja: fatal: TEXT`; that nobody hears it is no error.
 pub fn fatal(door: Door, text: &[u8]) {
     let _ = io::stderr().write_all(&[door.name().as_bytes(), b": fatal: ", text, b"\n"].concat());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_format_matters_only_where_it_is_shown() {
+        let check = |verbosity| checked(&Format::ninja_status(b"%z"), verbosity);
+        assert_eq!(check(Verbosity::Quiet), Ok(()));
+        assert_eq!(check(Verbosity::Normal), Err(BadFormat(b"unknown placeholder '%z' in $NINJA_STATUS".to_vec())));
+    }
 }

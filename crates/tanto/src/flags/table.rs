@@ -36,6 +36,8 @@ pub enum Id {
     Warning,
     /// `--log-version`
     LogVersion,
+    /// `--format`
+    Format,
 }
 
 /// Where a flag may be given.
@@ -176,6 +178,9 @@ pub const DEBUG_MODES: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp"]
 
 /// `-w`'s flags that are not deprecated.
 pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
+
+/// `--format`'s values.
+pub const FORMATS: &[&str] = &["auto", "live", "plain"];
 
 /// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them.
 pub static FLAGS: &[Flag] = &[
@@ -347,5 +352,18 @@ pub static FLAGS: &[Flag] = &[
         note: " [default=7]",
         more: "For a build directory that an older ninja goes on with: ninja up to 1.11 reads version 5, 1.12 reads \
                6. A log that is there keeps its version. `TANTO_LOG_VERSION` says the same.",
+    },
+    Flag {
+        id: Id::Format,
+        short: None,
+        long: Some("format"),
+        value: Some(Value { name: "NAME", shape: Shape::OneOf(FORMATS), expected: "auto, live or plain" }),
+        reach: Reach::Setting("format"),
+        group: Group::Own,
+        doc: "what a build shows: auto, live or plain",
+        note: " [default=auto]",
+        more: "`live` keeps a bar and the commands that run at the bottom of the terminal, and sums up what failed. \
+               `plain` prints ninja's lines; so does `live` where the output is no terminal, and with `-v`, `--quiet`, \
+               `-n` or `-d explain`. `auto` is `live`, or under the name `ninja` `plain`.",
     },
 ];

@@ -79,6 +79,17 @@ pub enum StatusFormat {
     Variables(Vec<u8>),
 }
 
+/// What a build shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// What suits the door.
+    Auto,
+    /// A live region, where there is a terminal.
+    Live,
+    /// ninja's lines.
+    Plain,
+}
+
 /// What one source says; `None` where it says nothing.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Layer {
@@ -94,6 +105,8 @@ pub struct Layer {
     pub status: Option<Said<StatusFormat>>,
     /// `--log-version`
     pub log_version: Option<Said<u32>>,
+    /// `--format`
+    pub format: Option<Said<Shown>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -111,6 +124,7 @@ impl Layer {
             Id::Verbose => put(&mut self.verbosity, switch(value, Verbosity::Verbose), origin),
             Id::Status => put(&mut self.status, Some(StatusFormat::Variables(value.to_vec())), origin),
             Id::LogVersion => put(&mut self.log_version, log_version(value), origin),
+            Id::Format => put(&mut self.format, shown(value), origin),
             _ => false,
         }
     }
@@ -134,6 +148,7 @@ impl Layer {
             verbosity: self.verbosity.or(below.verbosity),
             status: self.status.or(below.status),
             log_version: self.log_version.or(below.log_version),
+            format: self.format.or(below.format),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
         }
@@ -173,6 +188,15 @@ fn log_version(value: &[u8]) -> Option<u32> {
         b"5" => Some(5),
         b"6" => Some(6),
         b"7" => Some(7),
+        _ => None,
+    }
+}
+
+fn shown(value: &[u8]) -> Option<Shown> {
+    match value {
+        b"auto" => Some(Shown::Auto),
+        b"live" => Some(Shown::Live),
+        b"plain" => Some(Shown::Plain),
         _ => None,
     }
 }

@@ -1,0 +1,369 @@
+//! What `tanto build` shows on a terminal: a few rows at the bottom that are written over and over, and above them what
+//! is to stay: failures, what commands print, messages. Does not know how commands run, or why.
+
+mod outlook;
+mod pace;
+mod page;
+mod region;
+mod row;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::io::Write;
+use std::time::Duration;
+
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{About, Exit, JobId};
+
+use crate::format::Format;
+use crate::progress::Progress;
+use crate::{ansi, said};
+use outlook::{Outlook, Work};
+use pace::Pace;
+use page::{Job, Sheet, Whole};
+use region::Region;
+use summary::Failures;
+
+/// Frames are at least so far apart, in milliseconds; what goes above them waits for the next one, so that the terminal
+/// is written to no more often. A build that is shorter shows none.
+const FRAME_MS: i64 = 100;
+/// A terminal that does not know its size is taken to have so many columns and rows.
+const USUAL_SIZE: (usize, usize) = (80, 24);
+
+/// The size of the terminal in columns and rows at this moment, if it can be had; 0 for what it does not know.
+pub type Size = Box<dyn Fn() -> Option<(usize, usize)>>;
+
+/// What the user asked for, and what the terminal can do.
+pub struct Config {
+    /// What stands before each message: the name that the program goes by.
+    pub program: &'static str,
+    /// What stands before the description of a command that printed something, or failed.
+    pub format: Format,
+    /// The format is the user's own: it stands beside the bar too, in place of our numbers.
+    pub own_format: bool,
+    /// How many commands run at a time at most.
+    pub parallelism: usize,
+    /// Colours are wanted.
+    pub color: bool,
+    /// The terminal shows Unicode.
+    pub unicode: bool,
+    /// How large the terminal is.
+    pub size: Size,
+    /// The file that has all that commands printed, to be named when some failed.
+    pub log: Option<Vec<u8>>,
+}
+
+/// The live view of a terminal.
+pub struct LiveView {
+    config: Config,
+    /// The numbers of `config.format`.
+    progress: Progress,
+    region: Region,
+    err: Box<dyn Write>,
+    is_building: bool,
+    build: Build,
+    now_ms: i64,
+    next_frame_ms: i64,
+    size: (usize, usize),
+}
+
+/// One build of those that a run may have: that of the manifest itself comes before the other.
+struct Build {
+    begun_ms: i64,
+    total: usize,
+    finished: usize,
+    work: Work,
+    pace: Pace,
+    /// The longest time that a command took last time, if that is known of any.
+    longest_ms: Option<i64>,
+    /// In the order of their start.
+    running: Vec<Running>,
+    console: Console,
+    failures: Failures,
+    /// The bar never goes back while the plan is the same.
+    done: f64,
+    slow: Slow,
+}
+
+struct Running {
+    job: JobId,
+    start_ms: i64,
+    text: String,
+}
+
+/// Who has the terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Console {
+    Ours,
+    /// This job is about to get it: the next `flush` hands it over.
+    Promised(JobId),
+    Given(JobId),
+}
+
+/// Numbers that change once in a second, so that they can be read.
+#[derive(Default)]
+struct Slow {
+    second: Option<i64>,
+    rate: f64,
+    left_ms: Option<i64>,
+}
+
+impl Build {
+    fn new(unicode: bool) -> Build {
+        Build {
+            begun_ms: 0,
+            total: 0,
+            finished: 0,
+            work: Work::default(),
+            pace: Pace::default(),
+            longest_ms: None,
+            running: Vec::new(),
+            console: Console::Ours,
+            failures: Failures::new(unicode),
+            done: 0.0,
+            slow: Slow::default(),
+        }
+    }
+
+    fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
+        self.total += 1;
+        self.done = 0.0;
+        self.longest_ms = self.longest_ms.max(expected_ms);
+        self.work.planned(job, expected_ms);
+    }
+
+    fn unplanned(&mut self, job: JobId) {
+        self.total -= 1;
+        self.work.unplanned(job);
+    }
+
+    fn finished(&mut self, job: JobId, start_ms: i64, end_ms: i64) {
+        self.finished += 1;
+        self.work.finished(job, end_ms - start_ms);
+        self.pace.ended(end_ms - self.begun_ms);
+        self.running.retain(|it| it.job != job);
+    }
+
+    fn outlook(&mut self, now_ms: i64, parallelism: usize) -> Outlook {
+        let passed_ms = now_ms - self.begun_ms;
+        let running = self.running.iter().map(|it| (it.job, now_ms - it.start_ms));
+        let outlook = self.work.outlook(passed_ms, running, parallelism);
+        self.done = self.done.max(outlook.done);
+        let second = Some(passed_ms / 1000);
+        if self.slow.second != second {
+            self.slow = Slow { second, rate: self.pace.rate(passed_ms), left_ms: outlook.left_ms };
+        }
+        Outlook { done: self.done, left_ms: self.slow.left_ms }
+    }
+}
+
+impl LiveView {
+    /// A view on a terminal, and on standard error. `out` should hold nothing back, or a frame is written in pieces.
+    pub fn new(config: Config, out: Box<dyn Write>, err: Box<dyn Write>) -> LiveView {
+        LiveView {
+            progress: Progress::new(config.parallelism),
+            region: Region::new(out),
+            err,
+            is_building: false,
+            build: Build::new(config.unicode),
+            now_ms: 0,
+            next_frame_ms: 0,
+            size: USUAL_SIZE,
+            config,
+        }
+    }
+
+    fn started(&mut self, job: JobId, about: &About, at_ms: i64) {
+        self.now_ms = at_ms;
+        self.progress.started(at_ms);
+        let shown = if about.description.is_empty() { &about.command } else { &about.description };
+        let text = text::clean(shown, self.config.unicode);
+        self.build.work.started(job);
+        self.build.running.push(Running { job, start_ms: at_ms, text });
+        if about.console {
+            self.status(about);
+            self.build.console = Console::Promised(job);
+        }
+    }
+
+    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
+        let (start_ms, end_ms) = times_ms;
+        self.now_ms = end_ms;
+        self.progress.finished(job, start_ms, end_ms);
+        self.build.finished(job, start_ms, end_ms);
+        let has_text = !exit.success() || !output.is_empty();
+        match self.build.console {
+            Console::Promised(owner) | Console::Given(owner) if owner == job => self.take_console_back(),
+            _ if has_text => self.status(about),
+            _ => {}
+        }
+        self.progress.ended();
+        if !exit.success() {
+            self.build.failures.failed(job, about, exit);
+            self.region.above(&said::failure(about, exit, self.config.color));
+        }
+        if !output.is_empty() {
+            self.output(output);
+        }
+    }
+
+    fn take_console_back(&mut self) {
+        self.build.console = Console::Ours;
+        self.region.others_wrote();
+    }
+
+    /// The line of a command that has something to say, as ninja shows it.
+    fn status(&mut self, about: &About) {
+        let text = if about.description.is_empty() { &about.command } else { &about.description };
+        let line = text::clean(&self.config.format.line(&mut self.progress, text), self.config.unicode);
+        let dots = if self.config.unicode { "…" } else { "..." };
+        self.region.above(text::fit(&line, self.size.0.saturating_sub(1), dots).as_bytes());
+    }
+
+    fn output(&mut self, output: &[u8]) {
+        if !self.config.color {
+            return self.region.above(&ansi::strip(output));
+        }
+        self.region.above(output);
+        if output.contains(&0x1b) {
+            self.region.plain();
+        }
+    }
+
+    fn notice(&mut self, level: Level, text: &[u8]) {
+        let text = said::message(self.config.program, level, text);
+        if level == Level::Info {
+            return self.region.above(&text);
+        }
+        if self.build.console == Console::Ours {
+            self.clear();
+        }
+        let _ = self.err.write_all(&text);
+    }
+
+    fn build_finished(&mut self, at_ms: i64) {
+        self.now_ms = at_ms;
+        if self.build.console != Console::Ours {
+            self.take_console_back();
+        }
+        self.is_building = false;
+        let build = std::mem::replace(&mut self.build, Build::new(self.config.unicode));
+        if build.failures.count() > 0 {
+            self.region.above(build.failures.text(build.finished, build.total, self.config.color).as_bytes());
+            if let Some(log) = &self.config.log {
+                self.region.above(&[b"  full log: ", &log[..]].concat());
+            }
+        } else if build.finished == build.total && build.finished > 0 {
+            let commands = if build.total == 1 { "command" } else { "commands" };
+            let took = text::span(at_ms - build.begun_ms);
+            let text = format!("done: {} {commands} in {took}.", build.total);
+            self.notice(Level::Info, text.as_bytes());
+        }
+    }
+
+    fn terminal_size(&self) -> (usize, usize) {
+        let (columns, rows) = (self.config.size)().unwrap_or_default();
+        (if columns == 0 { USUAL_SIZE.0 } else { columns }, if rows == 0 { USUAL_SIZE.1 } else { rows })
+    }
+
+    fn clear(&mut self) {
+        let width = self.terminal_size().0;
+        self.region.clear(width);
+    }
+
+    fn frame(&mut self) {
+        let size = self.terminal_size();
+        let anew = std::mem::replace(&mut self.size, size) != size;
+        let Config { color, unicode, .. } = self.config;
+        let sheet = Sheet { columns: size.0, rows: size.1, color, unicode };
+        let rows = self.rows(sheet);
+        self.region.draw(rows, size.0, anew);
+        self.next_frame_ms = self.now_ms + FRAME_MS;
+    }
+
+    fn rows(&mut self, sheet: Sheet) -> Vec<String> {
+        let outlook = self.build.outlook(self.now_ms, self.config.parallelism);
+        let status = self.config.own_format.then(|| {
+            self.progress.time_is(self.now_ms);
+            text::clean(&self.config.format.line(&mut self.progress, b""), sheet.unicode)
+        });
+        let build = &self.build;
+        let whole = Whole {
+            finished: build.finished,
+            total: build.total,
+            failed: build.failures.count(),
+            rate: build.slow.rate,
+            passed_ms: self.now_ms - build.begun_ms,
+            outlook,
+            status: status.as_deref().map(str::trim),
+        };
+        let room = sheet.room();
+        let shown = if build.running.len() > room { room.saturating_sub(1) } else { build.running.len() };
+        let hidden = if room > 0 { build.running.len() - shown } else { 0 };
+        let jobs: Vec<Job<'_>> = build.running.iter().take(shown).map(|it| self.job(it)).collect();
+        let mut rows = vec![page::head(sheet, &whole)];
+        rows.extend(page::jobs(sheet, &jobs, hidden, build.longest_ms));
+        rows
+    }
+
+    fn job<'a>(&'a self, it: &'a Running) -> Job<'a> {
+        Job { for_ms: self.now_ms - it.start_ms, expected_ms: self.build.work.expected(it.job), text: &it.text }
+    }
+}
+
+impl View for LiveView {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Planned { job, expected_ms } => {
+                self.progress.planned(job, expected_ms);
+                self.build.planned(job, expected_ms);
+            }
+            Event::Unplanned { job, .. } => {
+                self.progress.unplanned(job);
+                self.build.unplanned(job);
+            }
+            Event::BuildStarted { at_ms } => {
+                self.is_building = true;
+                self.progress.build_started();
+                self.build.begun_ms = at_ms;
+                (self.now_ms, self.next_frame_ms) = (at_ms, at_ms + FRAME_MS);
+                self.size = self.terminal_size();
+            }
+            Event::Started { job, about, at_ms } => self.started(job, about, at_ms),
+            Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {
+                self.finished(job, about, (start_ms, end_ms), exit, output);
+            }
+            Event::Skipped { outputs, because, .. } => self.build.failures.skipped(outputs, because),
+            Event::BuildFinished { at_ms } => self.build_finished(at_ms),
+            Event::Notice { level, text } => self.notice(level, text),
+            Event::Tick { at_ms } => {
+                self.now_ms = at_ms;
+                self.flush();
+            }
+            Event::Grouped { .. } => {}
+        }
+        if !self.is_building {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        match self.build.console {
+            Console::Given(_) => {}
+            Console::Promised(job) => {
+                self.build.console = Console::Given(job);
+                self.clear();
+            }
+            Console::Ours if !self.is_building => self.clear(),
+            Console::Ours if self.now_ms >= self.next_frame_ms => self.frame(),
+            Console::Ours => {}
+        }
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        let has_console = self.build.console == Console::Ours;
+        (self.is_building && has_console).then(|| Duration::from_millis(FRAME_MS as u64))
+    }
+}

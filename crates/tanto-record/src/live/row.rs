@@ -1,0 +1,63 @@
+//! One row of the screen while it is written: its bytes, and the columns that they take. Does not know what it says.
+
+use super::text;
+
+/// How a piece of text looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    /// As any text.
+    Plain,
+    /// Of less weight.
+    Faint,
+    /// What is done.
+    Done,
+    /// Something takes long.
+    Late,
+    /// Something failed.
+    Bad,
+}
+
+impl Look {
+    fn code(self) -> &'static str {
+        match self {
+            Look::Plain => "",
+            Look::Faint => "\x1b[2m",
+            Look::Done => "\x1b[32m",
+            Look::Late => "\x1b[33m",
+            Look::Bad => "\x1b[1;31m",
+        }
+    }
+}
+
+/// A row.
+pub(super) struct Row {
+    bytes: String,
+    columns: usize,
+    color: bool,
+}
+
+impl Row {
+    pub(super) fn new(color: bool) -> Row {
+        Row { bytes: String::new(), columns: 0, color }
+    }
+
+    /// Appends text that has no control characters.
+    pub(super) fn push(&mut self, look: Look, piece: &str) {
+        self.columns += text::columns(piece);
+        if self.color && look != Look::Plain && !piece.is_empty() {
+            self.bytes.push_str(look.code());
+            self.bytes.push_str(piece);
+            self.bytes.push_str("\x1b[0m");
+        } else {
+            self.bytes.push_str(piece);
+        }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(super) fn into_bytes(self) -> String {
+        self.bytes
+    }
+}

@@ -1,0 +1,96 @@
+//! What is said at a build's end: what failed, and what is missing because of it. Does not know how it looked meanwhile.
+
+use std::fmt::Write;
+
+use tanto_exec::job::{About, Exit, JobId};
+
+use super::text;
+
+/// At most so many failures are named.
+const MOST_FAILURES: usize = 20;
+/// At most so many that were skipped because of one failure are named.
+const MOST_SKIPPED: usize = 3;
+
+struct Failure {
+    job: JobId,
+    name: String,
+    how: String,
+    /// The first few, by what they make.
+    skipped: Vec<String>,
+    skipped_more: usize,
+}
+
+/// The failures of a build.
+pub(super) struct Failures {
+    unicode: bool,
+    all: Vec<Failure>,
+}
+
+impl Failures {
+    pub(super) fn new(unicode: bool) -> Failures {
+        Failures { unicode, all: Vec::new() }
+    }
+
+    pub(super) fn failed(&mut self, job: JobId, about: &About, exit: Exit) {
+        let name = self.name(&about.outputs);
+        self.all.push(Failure { job, name, how: how(exit), skipped: Vec::new(), skipped_more: 0 });
+    }
+
+    pub(super) fn skipped(&mut self, outputs: &[Vec<u8>], because: JobId) {
+        let name = self.name(outputs);
+        let Some(failure) = self.all.iter_mut().find(|failure| failure.job == because) else { return };
+        if failure.skipped.len() < MOST_SKIPPED {
+            failure.skipped.push(name);
+        } else {
+            failure.skipped_more += 1;
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    fn name(&self, outputs: &[Vec<u8>]) -> String {
+        let first = outputs.first().map(|path| text::clean(path, self.unicode)).unwrap_or_default();
+        match outputs.len() {
+            0 | 1 => first,
+            more => format!("{first} (and {} more)", more - 1),
+        }
+    }
+
+    /// The failures of `total` commands, of which so many ended.
+    pub(super) fn text(&self, finished: usize, total: usize, color: bool) -> String {
+        let (red, plain) = if color { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+        let mut out = format!("\n{red}{} of {total} failed{plain}", self.all.len());
+        if finished < total {
+            put(&mut out, format_args!(", {} not built", total - finished));
+        }
+        out.push('\n');
+        for failure in self.all.iter().take(MOST_FAILURES) {
+            put(&mut out, format_args!("  {}: {}\n", failure.name, failure.how));
+            let mut skipped = failure.skipped.join(", ");
+            if failure.skipped_more > 0 {
+                put(&mut skipped, format_args!(" and {} more", failure.skipped_more));
+            }
+            if !skipped.is_empty() {
+                put(&mut out, format_args!("    not built because of it: {skipped}\n"));
+            }
+        }
+        if self.all.len() > MOST_FAILURES {
+            put(&mut out, format_args!("  and {} more\n", self.all.len() - MOST_FAILURES));
+        }
+        out
+    }
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a string takes everything");
+}
+
+fn how(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("code {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+        Exit::Dumped(signal) => format!("signal {signal}, core dumped"),
+    }
+}

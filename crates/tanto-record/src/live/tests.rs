@@ -1,0 +1,395 @@
+//! Event streams on a clock that the tests turn, and what a terminal shows of them.
+
+mod random;
+mod screen;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tanto_exec::job::Usage;
+
+use super::*;
+use screen::{Habit, Screen};
+
+/// The terminal, for the view and for commands that write there themselves.
+#[derive(Clone)]
+struct Terminal(Rc<RefCell<Screen>>);
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How a test differs from the usual one.
+#[derive(Clone)]
+struct Setup {
+    size: (usize, usize),
+    habit: Habit,
+    color: bool,
+    unicode: bool,
+    status: Option<&'static str>,
+    log: Option<&'static str>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { size: (60, 24), habit: Habit::Reflows, color: false, unicode: true, status: None, log: None }
+    }
+}
+
+fn wide() -> Setup {
+    Setup { size: (200, 24), ..Setup::default() }
+}
+
+/// A build: its jobs are numbered from 0, and named by the test.
+struct Scene {
+    view: LiveView,
+    terminal: Terminal,
+    jobs: Vec<About>,
+    started_ms: Vec<i64>,
+    now_ms: i64,
+    pictures: String,
+}
+
+impl Scene {
+    /// Each job with what it took last time; 0: it never ran.
+    fn new(setup: Setup, jobs: &[(&str, i64)]) -> Scene {
+        let terminal = Terminal(Rc::new(RefCell::new(Screen::new(setup.size.0, setup.size.1, setup.habit))));
+        let screen = terminal.clone();
+        let config = Config {
+            program: "tanto",
+            format: setup.status.map_or_else(Format::default, |text| Format::ninja_status(text.as_bytes())),
+            own_format: setup.status.is_some(),
+            parallelism: 4,
+            color: setup.color,
+            unicode: setup.unicode,
+            size: Box::new(move || Some(screen.0.borrow().size())),
+            log: setup.log.map(Into::into),
+        };
+        let mut view = LiveView::new(config, Box::new(terminal.clone()), Box::new(terminal.clone()));
+        for (job, &(_, expected_ms)) in (0..).map(JobId).zip(jobs) {
+            view.event(Event::Planned { job, expected_ms: Some(expected_ms).filter(|&ms| ms > 0) });
+        }
+        let about = |name: &str| About {
+            command: format!("cc {name}").into(),
+            description: name.into(),
+            outputs: vec![name.split(' ').next_back().unwrap_or_default().into()],
+            ..About::default()
+        };
+        let started_ms = vec![0; jobs.len()];
+        let jobs = jobs.iter().map(|job| about(job.0)).collect();
+        let mut scene = Scene { view, terminal, jobs, started_ms, now_ms: 0, pictures: String::new() };
+        scene.view.event(Event::BuildStarted { at_ms: 0 });
+        scene
+    }
+
+    /// What the loop does before it waits.
+    fn wait(&mut self) -> &mut Scene {
+        self.view.flush();
+        self
+    }
+
+    fn start(&mut self, jobs: &[u32]) -> &mut Scene {
+        for &job in jobs {
+            let about = &self.jobs[job as usize];
+            self.started_ms[job as usize] = self.now_ms;
+            self.view.event(Event::Started { job: JobId(job), about, at_ms: self.now_ms });
+            if about.console {
+                self.view.flush();
+            }
+        }
+        self.wait()
+    }
+
+    fn end(&mut self, job: u32, exit: Exit, output: &str) -> &mut Scene {
+        let at = job as usize;
+        self.view.event(Event::Finished {
+            job: JobId(job),
+            about: &self.jobs[at],
+            start_ms: self.started_ms[at],
+            end_ms: self.now_ms,
+            exit,
+            output: output.as_bytes(),
+            usage: Usage::default(),
+        });
+        self.wait()
+    }
+
+    fn succeed(&mut self, jobs: &[u32]) -> &mut Scene {
+        for &job in jobs {
+            self.end(job, Exit::Code(0), "");
+        }
+        self
+    }
+
+    fn skip(&mut self, job: u32, because: u32) -> &mut Scene {
+        let outputs = &self.jobs[job as usize].outputs;
+        self.view.event(Event::Skipped { job: JobId(job), outputs, because: JobId(because) });
+        self
+    }
+
+    /// Time goes by, as the loop tells of it.
+    fn pass(&mut self, ms: i64) -> &mut Scene {
+        let until = self.now_ms + ms;
+        while self.now_ms < until {
+            self.now_ms = (self.now_ms + FRAME_MS).min(until);
+            if self.view.tick().is_some() {
+                self.view.event(Event::Tick { at_ms: self.now_ms });
+            }
+        }
+        self
+    }
+
+    fn finish(&mut self) -> &mut Scene {
+        self.view.event(Event::BuildFinished { at_ms: self.now_ms });
+        self
+    }
+
+    fn notice(&mut self, level: Level, text: &str) -> &mut Scene {
+        self.view.event(Event::Notice { level, text: text.as_bytes() });
+        self.wait()
+    }
+
+    /// A command with the console writes.
+    fn child(&mut self, text: &str) -> &mut Scene {
+        self.terminal.0.borrow_mut().write(text.as_bytes());
+        self
+    }
+
+    fn resize(&mut self, columns: usize, rows: usize) -> &mut Scene {
+        self.terminal.0.borrow_mut().resize(columns, rows);
+        self
+    }
+
+    fn writes(&self) -> usize {
+        self.terminal.0.borrow().writes
+    }
+
+    /// Keeps a picture of what is shown.
+    fn picture(&mut self, what: &str) -> &mut Scene {
+        let screen = self.terminal.0.borrow();
+        let columns = screen.size().0;
+        let edge = "=".repeat(columns.saturating_sub(what.chars().count() + 4));
+        self.pictures.push_str(&format!("== {what} {edge}\n{}\n", screen.shown()));
+        drop(screen);
+        self
+    }
+
+    /// Compares the pictures with those in the file of that name; `TANTO_ACCEPT=1` writes it.
+    #[track_caller]
+    fn as_in(&self, name: &str) {
+        let path = format!("{}/src/live/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("TANTO_ACCEPT").is_some() {
+            std::fs::write(&path, &self.pictures).expect("the file can be written");
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(self.pictures == expected, "not as in {path}:\n{}", self.pictures);
+    }
+}
+
+/// Objects of three kinds, each with what it took last time, and what needs them.
+const JOBS: [(&str, i64); 6] = [
+    ("CXX src/parser/lexer.o", 4000),
+    ("CXX src/parser/grammar_tables_that_a_generator_has_written.o", 12_000),
+    ("CXX src/ui/目録/表示.o", 2000),
+    ("CXX src/main.o", 0),
+    ("AR libparser.a", 700),
+    ("LINK app", 65_000),
+];
+
+const BAD: Exit = Exit::Code(1);
+
+#[test]
+fn a_build_that_goes_well() {
+    for (setup, name) in [(Setup::default(), "well-60"), (wide(), "well-200")] {
+        let mut scene = Scene::new(setup, &JOBS);
+        scene.start(&[0, 1, 2, 3]).picture("nothing is shown of what is over at once");
+        scene.pass(100).picture("the first frame");
+        scene.pass(2400).succeed(&[2]).pass(500).picture("one has ended");
+        scene.end(0, Exit::Code(0), "lexer.cc:3: warning: unused\n").pass(100).picture("one had something to say");
+        scene.pass(9000).succeed(&[3, 1]).start(&[4]).pass(1000).picture("late in the build");
+        scene.succeed(&[4]).start(&[5]).pass(130_000).picture("the last one is late");
+        scene.succeed(&[5]).finish().picture("the end");
+        scene.as_in(name);
+    }
+}
+
+#[test]
+fn failures_stay_above_and_are_summed_up() {
+    let setup = Setup { log: Some(".tanto/sessions/1"), ..Setup::default() };
+    let mut scene = Scene::new(setup, &JOBS);
+    scene.start(&[0, 1, 2, 3]).pass(1000);
+    scene.end(2, BAD, "error: 表示 was not declared").pass(100).picture("a failure in the middle");
+    scene.pass(1000).end(0, Exit::Code(0), "note: nothing\n").pass(100).picture("others go on");
+    scene.end(1, Exit::Signal(9), "").succeed(&[3]);
+    scene.skip(4, 1).skip(5, 1).finish().notice(Level::Info, "build stopped: subcommands failed.").picture("the end");
+    scene.as_in("failures");
+}
+
+#[test]
+fn many_failures_are_counted() {
+    let names: Vec<String> = (0..30).map(|at| format!("CXX {at}.o")).collect();
+    let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut scene = Scene::new(Setup { size: (60, 100), ..Setup::default() }, &jobs);
+    scene.start(&(0..24).collect::<Vec<_>>());
+    for job in 0..22 {
+        scene.end(job, BAD, "");
+    }
+    for job in 24..30 {
+        scene.skip(job, 0);
+    }
+    scene.pass(100).terminal.0.borrow_mut().resize(60, 32);
+    scene.finish().picture("the end").as_in("many-failures");
+}
+
+#[test]
+fn more_jobs_than_rows() {
+    let names: Vec<String> = (0..40).map(|at| format!("CXX {at}.o")).collect();
+    let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut scene = Scene::new(Setup::default(), &jobs);
+    scene.start(&(0..40).collect::<Vec<_>>()).pass(1000).picture("24 rows");
+    scene.succeed(&[0, 1]).pass(1000).picture("the next ones move up");
+    for rows in [60, 8, 5, 4, 3, 2, 1] {
+        scene.resize(60, rows).pass(100).picture(&format!("{rows} rows"));
+    }
+    scene.as_in("many-jobs");
+}
+
+#[test]
+fn any_width_will_do() {
+    let mut scene = Scene::new(Setup { size: (100, 24), ..Setup::default() }, &JOBS);
+    scene.start(&[0, 1, 2, 3]).pass(1000).end(2, BAD, "error\n").pass(2000);
+    for columns in [100, 80, 60, 50, 40, 30, 20, 10, 5, 2] {
+        scene.resize(columns, 24).pass(100).picture(&format!("{columns}"));
+    }
+    scene.as_in("widths");
+}
+
+#[test]
+fn a_window_changes_between_frames() {
+    for (habit, name) in [(Habit::Reflows, "resized-reflow"), (Habit::Cuts, "resized-cut")] {
+        let mut scene = Scene::new(Setup { size: (80, 12), habit, ..Setup::default() }, &JOBS);
+        scene.start(&[0, 1, 2, 3]).pass(1000).end(0, Exit::Code(0), "said\n").pass(100).picture("before");
+        scene.resize(40, 12).picture("narrower, before the next frame").pass(100).picture("narrower");
+        scene.resize(70, 5).pass(100).picture("wider and lower");
+        scene.resize(70, 12).pass(100).picture("higher").finish().picture("the end");
+        scene.as_in(name);
+    }
+}
+
+#[test]
+fn the_console_belongs_to_one_command() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    scene.jobs[3].console = true;
+    scene.start(&[0, 1]).pass(1000).picture("before").start(&[3]).picture("the region is gone");
+    assert_eq!(scene.view.tick(), None, "nothing to do while the terminal is another's");
+    scene.child("What is your name? ").end(0, Exit::Code(0), "kept back\n").pass(1000).picture("it asks");
+    scene.succeed(&[3]).pass(100).picture("afterwards");
+    scene.succeed(&[1]).finish().picture("the end");
+    scene.as_in("console");
+}
+
+#[test]
+fn a_console_that_is_interrupted_or_fails() {
+    let mut scene = Scene::new(Setup::default(), &JOBS[..4]);
+    scene.jobs[3].console = true;
+    scene.start(&[0, 3]).child("1\n2\n3").finish().notice(Level::Info, "build stopped: interrupted by user.");
+    scene.picture("interrupted");
+    let mut other = Scene::new(Setup::default(), &JOBS[..4]);
+    other.jobs[3].console = true;
+    other.start(&[0, 3]).child("1\n2\n").pass(1000).end(3, BAD, "").pass(100).picture("failed");
+    scene.pictures.push_str(&other.pictures);
+    scene.as_in("console-ends");
+}
+
+#[test]
+fn messages_stay() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    scene
+        .start(&[0, 1])
+        .pass(1000)
+        .notice(Level::Warning, "odd")
+        .notice(Level::Info, "so")
+        .pass(100)
+        .picture("while it runs");
+    scene.finish().notice(Level::Error, "wrong").picture("after it").as_in("messages");
+}
+
+#[test]
+fn the_users_own_status_goes_beside_the_bar() {
+    let setup = Setup { status: Some("[%r running, %f of %t, %e s] "), ..Setup::default() };
+    let mut scene = Scene::new(setup, &JOBS);
+    scene
+        .start(&[0, 1])
+        .pass(1500)
+        .picture("of its own")
+        .end(0, Exit::Code(0), "said\n")
+        .pass(100)
+        .picture("and above");
+    scene.as_in("own-status");
+}
+
+#[test]
+fn a_terminal_of_letters_only() {
+    let mut scene = Scene::new(Setup { unicode: false, ..Setup::default() }, &JOBS);
+    scene.start(&[0, 1, 2]).pass(3000).end(0, BAD, "").pass(100).picture("no Unicode").as_in("ascii");
+}
+
+#[test]
+fn colours_are_few() {
+    let mut scene = Scene::new(Setup { color: true, ..Setup::default() }, &JOBS);
+    scene.start(&[0, 1]).pass(2000).end(0, BAD, "\x1b[1mbold\n").pass(10_500);
+    scene.view.now_ms += 30_000;
+    let rows = scene.view.rows(Sheet { columns: 60, rows: 24, color: true, unicode: true });
+    scene.pictures = rows.join("\n").replace('\x1b', "ESC") + "\n";
+    scene.as_in("colours");
+}
+
+#[test]
+fn only_what_changes_is_written() {
+    let mut scene = Scene::new(Setup::default(), &[("CXX a.o", 60_000), ("CXX b.o", 0)]);
+    scene.start(&[0]).pass(100);
+    let first = scene.writes();
+    assert_eq!(first, 1, "one write for a frame");
+    scene.wait().wait().pass(800);
+    assert_eq!(scene.writes(), first, "nothing to say before the second is full");
+    scene.pass(200);
+    assert_eq!(scene.writes(), first + 1);
+    scene.succeed(&[0]).start(&[1]);
+    assert_eq!(scene.writes(), first + 1, "frames are apart");
+    scene.end(1, BAD, "said\n");
+    assert_eq!(scene.writes(), first + 1, "output waits for its frame");
+    scene.pass(100);
+    assert_eq!(scene.writes(), first + 2, "and goes with it");
+}
+
+#[test]
+fn frames_come_however_busy_the_loop_is() {
+    let names: Vec<String> = (0..200).map(|at| format!("{at}.o")).collect();
+    let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut scene = Scene::new(Setup::default(), &jobs);
+    for job in 0..200 {
+        // No tick ever: something ends every 10 ms.
+        scene.start(&[job]);
+        scene.now_ms += 10;
+        scene.succeed(&[job]);
+    }
+    assert!((15..25).contains(&scene.writes()), "{} frames in 2 s", scene.writes());
+}
+
+#[test]
+fn another_build_begins_anew() {
+    let mut scene = Scene::new(Setup::default(), &JOBS[..2]);
+    scene.view.event(Event::Unplanned { job: JobId(1), expected_ms: Some(12_000) });
+    scene.start(&[0]).pass(2000).succeed(&[0]).finish();
+    scene.view.event(Event::Planned { job: JobId(0), expected_ms: None });
+    scene.view.event(Event::Planned { job: JobId(1), expected_ms: None });
+    scene.view.event(Event::BuildStarted { at_ms: scene.now_ms });
+    scene.start(&[1]).pass(1000).picture("of two").as_in("another");
+}
