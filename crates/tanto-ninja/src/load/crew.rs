@@ -164,6 +164,7 @@ impl<'c> Crew<'c> {
     }
 
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let _alarm = Alarm(self);
         let mut desk = Desk::new(self.interner);
         while let Some(task) = self.next() {
             match task {
@@ -249,6 +250,19 @@ impl<'c> Crew<'c> {
             let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
             state.threads += usize::from(started.is_ok());
             state.most_threads = state.most_threads.max(state.threads);
+        }
+    }
+}
+
+/// Where a panic unwinds, in tests: what this thread was doing will never be done, so that nobody must wait for it.
+struct Alarm<'a, 'c>(&'a Crew<'c>);
+
+impl Drop for Alarm<'_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut state = self.0.lock();
+            state.busy = state.busy.saturating_sub(1);
+            self.0.news.notify_all();
         }
     }
 }

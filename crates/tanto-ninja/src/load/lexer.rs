@@ -385,7 +385,8 @@ impl<'t> Lexer<'t> {
             text.extend_from_slice(DOTS);
             caret += DOTS.len();
         }
-        let shown = &line[left_out..];
+        // The file may have been changed since the place was found.
+        let shown = line.get(left_out..).unwrap_or_default();
         text.extend_from_slice(&shown[..shown.len().min(SHOWN_COLUMNS)]);
         if shown.len() >= SHOWN_COLUMNS {
             text.extend_from_slice(DOTS);

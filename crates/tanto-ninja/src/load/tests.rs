@@ -1,6 +1,7 @@
 //! Tests of the loader: graphs from manifests in memory, and errors.
 
 mod alike;
+mod change;
 mod picture;
 
 use std::collections::BTreeMap;
