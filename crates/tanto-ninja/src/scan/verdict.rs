@@ -115,11 +115,15 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
 
     /// Which edges are clean, if these are good.
     fn settle(&self, good: &mut [bool], nodes: &[NodeId]) -> Vec<bool> {
-        if self.cone.stale.is_empty() && good.iter().all(|good| *good) {
+        let graph = self.facts.graph;
+        let mut validations = self.cone.validated.iter().flat_map(|&edge| graph.edge(edge).validations);
+        if self.cone.stale.is_empty()
+            && good.iter().all(|good| *good)
+            && !validations.any(|&node| self.is_missing(node))
+        {
             return good.to_vec();
         }
         let (clean, soiled) = self.spread(good, nodes);
-        let graph = self.facts.graph;
         let is_soiled = |&node: &NodeId| soiled.has(node.index()) || self.is_missing(node);
         if !self.cone.validated.iter().any(|&edge| graph.edge(edge).validations.iter().any(is_soiled)) {
             return clean;

@@ -59,6 +59,77 @@ fn what_no_walk_has_looked_at_is_asked_for_again() {
 }
 
 #[test]
+fn a_depfile_that_no_walk_has_used_is_read_again() {
+    let mut disk = VirtualDisk::new();
+    let rule = "rule cc\n  command = c\n  depfile = $out.d\n";
+    disk.put("build.ninja", &format!("{rule}build a: cc s\nbuild b: cc s\n"));
+    ["a", "b", "s", "h", "h0"].iter().for_each(|path| disk.put(path, ""));
+    disk.put("a.d", "a: h0");
+    disk.put("b.d", "b: h0");
+    let files = disk.clone();
+    let arena = Arena::new();
+    let mut graph = load::load(&arena, &files, b"build.ninja", LoadOptions::default(), &mut |_| {}).unwrap();
+    let h = graph.intern(b"h");
+    let outs = [&b"a"[..], b"b"].map(|path| graph.lookup(path).unwrap());
+    let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    scan.look_ahead = ALWAYS;
+    scan.look_ahead(&outs);
+    scan.end_look_ahead();
+    files.put("a.d", "a: h");
+    files.delete("b.d");
+    let read = outs.map(|out| {
+        scan.recompute(out).unwrap();
+        scan.dirtying_ins(scan.graph.in_edge(out).unwrap()).count()
+    });
+    assert_eq!(read, [2, 1]);
+    assert!(scan.mtime(h) != 0);
+}
+
+/// The same is known after a look ahead as without one.
+fn assert_same_known(text: &str, sources: &[&str], change: impl Fn(&mut World)) -> String {
+    let [known, expected] = [ALWAYS, NEVER].map(|look_ahead| {
+        let mut world = World::new(text, sources);
+        world.look_ahead = look_ahead;
+        world.build("all");
+        change(&mut world);
+        world.try_build("all").expect("begins").known
+    });
+    assert_eq!(known, expected);
+    known
+}
+
+#[test]
+fn what_a_depfile_names_is_seen_beside_a_void_record() {
+    let text = format!(
+        "{RULES}build obj: logged s\n  header = h\nbuild old: dep s\n  header = h2\nbuild all: phony obj old\n"
+    );
+    let known = assert_same_known(&text, &["s", "h", "h2"], |world| world.touch("obj"));
+    let h2 = known.lines().find(|line| line.starts_with("h2 ")).expect("a line for each file");
+    assert!(!h2.starts_with("h2 false 0"), "{h2}");
+}
+
+#[test]
+fn a_validation_that_is_missing_is_told_of() {
+    let text = "build a: make s |@ gone\nbuild b: make s2\nbuild all: phony a b\n";
+    for change in [|_: &mut World| {}, |world: &mut World| world.touch("s2")] {
+        let known = assert_same_known(text, &["s", "s2"], change);
+        assert!(known.contains("gone true 0 gone has no in-edge and is missing"), "{known}");
+    }
+}
+
+#[test]
+fn a_validation_that_cannot_be_asked_for_is_an_error() {
+    let dir = Scratch::new("ahead");
+    dir.write("there", "");
+    let manifest = format!("build all: phony {}/there |@ {}\n", dir.text(), "x".repeat(300));
+    for look_ahead in [NEVER, ALWAYS] {
+        let told = walk(&mut RealDisk, &manifest, &[], look_ahead);
+        assert!(told.contains("File name too long"), "{look_ahead:?}: {told}");
+    }
+}
+
+#[test]
 fn headers_that_no_manifest_tells_of_are_made_first() {
     for depth in (2..12).chain([30]) {
         let mut text = RULES.to_owned();
