@@ -5,14 +5,15 @@
 use tanto_sys::stat::UNKNOWN;
 use tanto_sys::threads::Threads;
 
-use crate::graph::{Known, NodeId};
+use crate::graph::{EdgeId, Known, NodeId};
 use crate::log::{BuildLog, DepsLog};
 
 use super::Scan;
 use super::cone::{Cone, More};
 use super::depfiles::read_ahead;
-use super::headers::{Found, Headers, Lookup};
+use super::headers::{Found, Headers, Lookup, WORTH_A_THREAD};
 use super::measure::Facts;
+use super::slices::pieces;
 use super::state::{Edges, Files};
 use super::verdict::{Court, Verdict, date_groups};
 
@@ -82,6 +83,8 @@ impl Scan<'_, '_> {
             if !(verdict.any_void && outlook.reaches_further) {
                 outlook.pass_by(&verdict, &self.ahead, files, edges);
             }
+        } else {
+            outlook.hash_commands(log, files, threads);
         }
     }
 
@@ -146,6 +149,16 @@ impl<'s, 't> Outlook<'s, 't> {
             files.set_mtime(group, 0);
         }
         verdict
+    }
+
+    /// Hashes the commands that the walk may ask for.
+    fn hash_commands(&self, log: &BuildLog, files: &Files, threads: Threads) {
+        let facts = Facts { graph: self.graph, log, files };
+        let is_asked = |edge: EdgeId| self.graph.edge(edge).outs.iter().all(|&out| files.exists(out));
+        pieces(threads, WORTH_A_THREAD, self.cone.edges.len(), |first, same| {
+            let edges = self.cone.edges[first..].iter();
+            facts.compare_commands(edges.map(|&edge| is_asked(edge).then_some(edge)), same);
+        });
     }
 
     /// Walks past the clean edges: what is known of them, and of files, is what it would be after a walk.

@@ -31,8 +31,17 @@ build last: link out
 
 /// A tree that was built whole, after which `change` came, looked at with these hashes known.
 fn look<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&Scan<'_, '_>) -> R) -> R {
+    look_with(MANIFEST, change, known, ask)
+}
+
+fn look_with<R>(
+    manifest: &str,
+    change: impl FnOnce(&mut VirtualDisk),
+    known: &[u64],
+    ask: impl FnOnce(&Scan<'_, '_>) -> R,
+) -> R {
     let mut disk = VirtualDisk::new();
-    disk.put("build.ninja", MANIFEST);
+    disk.put("build.ninja", manifest);
     ["h.in", "a.c", "b.c", "c.c", "s", "h", "h2"].iter().for_each(|source| disk.put(source, ""));
     disk.put("c.o.d", "c.o: c.c h2 ./made.h");
     disk.tick();
@@ -123,4 +132,16 @@ fn hashes_are_kept_and_used() {
     assert_eq!(passed_with(|_| {}, &wrong), "made.h a.o b.o c.o group ");
     wrong[5] = 0;
     assert_eq!(hashes(&wrong), found);
+}
+
+#[test]
+fn with_a_dyndep_file_to_come_commands_are_hashed_all_the_same() {
+    let manifest = MANIFEST.replace("link group c.o\n", "link group c.o || dd\n  dyndep = dd\n");
+    let hashed = |scan: &Scan<'_, '_>| {
+        let is_hashed = |edge| u8::from(scan.graph.known_command_hash(edge, 7).is_some());
+        scan.graph.edge_ids().map(is_hashed).collect::<Vec<_>>()
+    };
+    assert_eq!(look_with(&manifest, |disk| disk.put("dd", ""), &[], hashed), [1, 1, 1, 1, 0, 1, 1]);
+    // What is missing is made whatever its command was.
+    assert_eq!(look_with(&manifest, |disk| disk.delete("b.o"), &[], hashed), [1, 1, 0, 1, 0, 1, 1]);
 }
