@@ -1,5 +1,5 @@
 //! Tanto under the name `ninja` beside the referee: the same tree, the same changes, the same answers. It knows
-//! nothing of Tanto's insides.
+//! nothing of Tanto's insides, but for `harness/alike.rs`, which looks at each tree with one thread and with several.
 //!
 //! - `TANTO_REFEREE`: ninja 1.13.2. Without it nothing here runs, and one line says so.
 //! - `TANTO_NINJA_1_11`: ninja 1.11.1, for logs of version 5.

@@ -3,6 +3,7 @@
 use super::answers::Answer;
 use super::case::{Played, Run, Seen};
 use super::process::Ended;
+use super::programs::TANTO;
 use super::side::Side;
 use super::tree::Tree;
 
@@ -28,7 +29,7 @@ fn seen(referee: &Side, want: &Seen, subject: &Side, got: &Seen) -> Vec<String> 
 
 fn answer(referee: &Side, want: &Answer, subject: &Side, got: &Answer) -> Option<String> {
     let mut faults = ended(&want.run, referee, &want.ended, subject, &got.ended);
-    if let (Some(changed), true) = (&got.changed, subject.name() == "tanto") {
+    if let (Some(changed), true) = (&got.changed, subject.name() == TANTO) {
         // The referee standing in for Tanto opens its logs even to answer.
         if std::env::var_os("TANTO_SUBJECT").is_none() {
             faults.push(format!("it changed the tree:\n{changed}"));

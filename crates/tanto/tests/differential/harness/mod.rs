@@ -1,5 +1,6 @@
 //! What every case stands on: two fresh trees, one per program, and a comparison of all that can be seen.
 
+mod alike;
 mod answers;
 mod case;
 mod compare;

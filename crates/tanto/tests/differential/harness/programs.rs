@@ -22,10 +22,13 @@ pub fn programs() -> Option<(Program, Program)> {
     Some((Program { name: "referee", path: path.into() }, tanto()))
 }
 
+/// What messages call the subject.
+pub const TANTO: &str = "tanto";
+
 /// The subject: Tanto, unless `TANTO_SUBJECT` says otherwise.
 pub fn tanto() -> Program {
     let path = std::env::var_os("TANTO_SUBJECT").unwrap_or_else(|| env!("CARGO_BIN_EXE_tanto").into());
-    Program { name: "tanto", path: path.into() }
+    Program { name: TANTO, path: path.into() }
 }
 
 /// Past the capture of the test harness, and only the first time.

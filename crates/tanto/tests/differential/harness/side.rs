@@ -37,6 +37,8 @@ pub struct Side {
     pub root: PathBuf,
     /// The program did what none should: there is nothing to compare with.
     pub astray: bool,
+    /// `TANTO_THREADS`, where a run does not say otherwise.
+    pub threads: Option<&'static str>,
     running: Option<Running>,
     kept: Vec<fs::File>,
 }
@@ -50,6 +52,7 @@ impl Side {
             root: base.join("t"),
             base,
             astray: false,
+            threads: None,
             running: None,
             kept: Vec::new(),
         };
@@ -135,6 +138,7 @@ impl Side {
         command.env("PATH", path).env("B", self.base.join("b")).env("HOME", self.base.join("home"));
         // The whole suite may be run with snapshots, however small its trees are.
         command.envs(std::env::var_os("TANTO_SNAPSHOT").map(|policy| ("TANTO_SNAPSHOT", policy)));
+        command.envs(self.threads.map(|threads| ("TANTO_THREADS", threads)));
         command.env("LC_ALL", "C").env("TERM", "xterm").env("SHELL", "/bin/sh").envs(run.env.iter().cloned());
         command
     }

@@ -1,0 +1,166 @@
+//! What Tanto's parts make of a tree with one thread, and with eight that share even the least. This alone of the
+//! harness knows Tanto's insides: in trees as small as those of the cases the program itself would start no thread.
+
+use std::io;
+use std::path::Path;
+
+use tanto_ninja::builddir;
+use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, Source};
+use tanto_ninja::error::Error;
+use tanto_ninja::explain::Explanations;
+use tanto_ninja::graph::{Arena, Graph, NodeId};
+use tanto_ninja::load::{Grain, LoadOptions, load};
+use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::scan::{LookAhead, Scan};
+use tanto_ninja::targets::default_nodes;
+use tanto_ninja::tools::{self, Context};
+use tanto_sys::threads::Threads;
+
+/// A few bytes are a part, and worth a thread.
+const FINE: Grain = Grain { part: 16, worth_a_thread: 1, threads: Some(8), bold: true };
+
+/// Tools that show all of a graph.
+const TOOLS: [(&str, &[&str]); 3] = [("targets", &["all"]), ("commands", &[]), ("query", &["@"])];
+
+/// The manifest of this tree says the same, and the same is dirty, however many threads look at it.
+pub fn check(root: &Path, flags: &[String]) {
+    let named = flags.iter().position(|flag| flag == "-f").and_then(|at| flags.get(at + 1));
+    let manifest = named.map_or("build.ninja", String::as_str);
+    if !root.join(manifest).is_file() {
+        return;
+    }
+    let told = |threads: usize| told(root, manifest, Threads::AtMost(threads.try_into().expect("not 0")));
+    let (one, eight) = (told(1), told(8));
+    // A command that was left behind may still be changing the tree.
+    if one != eight && one == told(1) {
+        panic!("{}: 1 thread:\n{one}8 threads:\n{eight}", root.display());
+    }
+}
+
+fn told(root: &Path, manifest: &str, threads: Threads) -> String {
+    let mut told = String::new();
+    if let Err(error) = tell(root, manifest.as_bytes(), threads, &mut told) {
+        told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii());
+    }
+    told
+}
+
+fn tell(root: &Path, manifest: &[u8], threads: Threads, told: &mut String) -> Result<(), Error> {
+    let (arena, mut disk) = (Arena::new(), Below(root));
+    let options = LoadOptions { phony_cycle_is_error: false, threads, grain: FINE };
+    let mut graph = load(&arena, &disk, manifest, options, &mut |text| {
+        *told += &format!("warning: {}\n", text.escape_ascii());
+    })?;
+    scan(&mut graph, &mut disk, threads, told)?;
+    // Tools load dyndep files: they get a graph of their own.
+    let arena = Arena::new();
+    let mut graph = load(&arena, &disk, manifest, options, &mut |_| {})?;
+    for (name, args) in TOOLS {
+        run_tool(name, args, &mut graph, &mut disk, threads, told)?;
+    }
+    Ok(())
+}
+
+fn run_tool(
+    name: &str,
+    args: &[&str],
+    graph: &mut Graph<'_>,
+    disk: &mut Below<'_>,
+    threads: Threads,
+    told: &mut String,
+) -> Result<(), Error> {
+    let outputs =
+        || graph.node_ids().filter(|&node| graph.in_edge(node).is_some()).map(|node| graph.path(node).to_vec());
+    let mut args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+    if args.iter().any(|arg| arg == b"@") {
+        args = outputs().collect();
+        // Their numbers are nobody's business.
+        args.sort_unstable();
+    }
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut context = Context {
+        graph,
+        build_log: &BuildLog::in_memory(7),
+        deps_log: &DepsLog::in_memory(),
+        disk,
+        options: &tools::Options { threads, ..tools::Options::default() },
+        out: &mut out,
+        err: &mut err,
+        take_turn: &mut |_| false,
+    };
+    let ended = tools::find(name.as_bytes())?.run(&mut context, &args).expect("memory can be written to");
+    *told += &format!("-t {name}: {ended:?}\n{}{}", out.escape_ascii(), err.escape_ascii()).replace("\\n", "\n");
+    Ok(())
+}
+
+/// What is known of all files and edges before a build of the default targets, by path.
+fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: Threads, told: &mut String) -> Result<(), Error> {
+    let logs = |name| disk.at(&builddir::join(builddir::of(graph), name));
+    let [build, deps] = [logs(".ninja_log"), logs(".ninja_deps")];
+    let (mut log, warning) = BuildLog::load(&build, 7, graph, threads)?;
+    let (mut deps_log, warned) = DepsLog::load(&deps, graph, threads)?;
+    *told += &format!("warnings: {warning:?} {warned:?}\n");
+    let targets = default_nodes(graph)?;
+    let mut scan = Scan::new(graph, disk, &mut log, &mut deps_log, Explanations::new(true));
+    scan.look_ahead = LookAhead { threads, least: 0 };
+    scan.look_ahead(&targets);
+    let walked = targets.iter().try_for_each(|&target| scan.recompute(target).map(|_| ()));
+    scan.end_look_ahead();
+    // What was known when an error was met does not matter.
+    walked?;
+    let mut lines: Vec<String> = scan.graph.node_ids().map(|node| about(&scan, node)).collect();
+    lines.sort_unstable();
+    told.extend(lines);
+    Ok(())
+}
+
+fn about(scan: &Scan<'_, '_>, node: NodeId) -> String {
+    let edge = scan.graph.in_edge(node).map(|edge| (scan.outputs_ready(edge), scan.deps_missing(edge)));
+    let why = scan.explanations.about(&[node]).concat();
+    let (dirty, mtime, path) = (scan.is_dirty(node), scan.mtime(node), scan.graph.path(node).escape_ascii());
+    format!("{path}: dirty {dirty}, {mtime}, ready and unknown {edge:?}, {}\n", why.escape_ascii())
+}
+
+/// The files below a directory, to be read only: the tests of a process share the current one.
+struct Below<'a>(&'a Path);
+
+impl Below<'_> {
+    fn at(&self, path: &[u8]) -> Vec<u8> {
+        if path.starts_with(b"/") {
+            path.to_vec()
+        } else {
+            [self.0.as_os_str().as_encoded_bytes(), b"/", path].concat()
+        }
+    }
+}
+
+impl Disk for Below<'_> {
+    fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
+        RealDisk.mtime(&self.at(path))
+    }
+
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
+        let paths: Vec<Vec<u8>> = (0..found.len()).map(|number| self.at(path(number))).collect();
+        RealDisk.mtimes(&|number| &paths[number], found, threads);
+    }
+
+    fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        RealDisk.read(&self.at(path))
+    }
+
+    fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
+        RealDisk.open(&self.at(path), limit)
+    }
+
+    fn write(&mut self, _: &[u8], _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn make_parents(&mut self, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn remove(&mut self, _: &[u8]) -> io::Result<bool> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
