@@ -126,11 +126,15 @@ impl Part {
     /// The bytes of these items; none if they are not all there.
     #[inline]
     fn bytes<T>(&self, items: Range<usize>) -> &[u8] {
-        let at = |item: usize| item.checked_mul(size_of::<T>()).and_then(|at| self.range.start.checked_add(at));
-        match (at(items.start), at(items.end)) {
-            (Some(start), Some(end)) if end <= self.range.end => self.blocks.bytes(start..end),
-            _ => self.blocks.refuse(),
+        let Range { start, end } = items;
+        if start > end || end > self.range.len() / size_of::<T>() {
+            return self.blocks.refuse();
         }
+        if start == end {
+            return &[];
+        }
+        let at = |item: usize| self.range.start + item * size_of::<T>();
+        self.blocks.covered(at(start)..at(end))
     }
 }
 

@@ -97,7 +97,7 @@ impl Blocks {
         if !self.holds(&range) {
             return self.refuse();
         }
-        if range.is_empty() || self.is_checked(&range) || self.check(&range) { &self.map[range] } else { &[] }
+        if range.is_empty() { &[] } else { self.covered(range) }
     }
 
     /// Checks all that was not touched yet, on so many threads if there is enough to do. Is all of it good?
@@ -126,6 +126,18 @@ impl Blocks {
         self.map.get(at).into_iter().for_each(prefetch::to_read);
     }
 
+    /// As `bytes`, for a range that is covered and not empty.
+    #[inline]
+    pub(super) fn covered(&self, range: Range<usize>) -> &[u8] {
+        if self.is_checked(&range) || self.check(&range) { &self.map[range] } else { &[] }
+    }
+
+    /// Gives back the memory of what was read so far. To read it again costs less than the first time: it has been
+    /// checked.
+    pub fn release(&self) {
+        self.map.release(0..self.map.len());
+    }
+
     /// Are these bytes covered?
     pub(super) fn holds(&self, range: &Range<usize>) -> bool {
         self.covered.start <= range.start && range.start <= range.end && range.end <= self.covered.end
@@ -146,7 +158,11 @@ impl Blocks {
 
     #[inline]
     fn is_checked(&self, range: &Range<usize>) -> bool {
-        self.checked[self.numbers(range)].iter().all(|checked| checked.load(Ordering::Relaxed))
+        let numbers = self.numbers(range);
+        // Nearly all that is asked for lies in one block.
+        self.checked[numbers.start].load(Ordering::Relaxed)
+            && (numbers.end == numbers.start + 1
+                || numbers.skip(1).all(|number| self.checked[number].load(Ordering::Relaxed)))
     }
 
     /// Checks what is not checked yet. Is it good?

@@ -53,6 +53,33 @@ fn no_owned_row_answers_for_what_it_lacks() {
 }
 
 #[test]
+fn what_was_given_back_can_be_read_again() {
+    let scratch = Scratch::new("flat");
+    let content = content(2 * BLOCK);
+    let blocks = mapped(&scratch, &content, sums(&content));
+    let slab = Slab::<u8>::mapped(&blocks, 64..content.len());
+    for _ in 0..2 {
+        assert_eq!(slab.slice(BLOCK - 9..BLOCK + 9), &content[64 + BLOCK - 9..64 + BLOCK + 9]);
+        blocks.release();
+    }
+    assert!(!blocks.is_damaged());
+}
+
+#[test]
+fn no_mapped_row_has_a_place_behind_its_end() {
+    let scratch = Scratch::new("flat");
+    let content = content(BLOCK);
+    for (items, is_there) in [(0..0, true), (7..7, true), (5..7, true), (6..8, false), (8..8, false)] {
+        let blocks = mapped(&scratch, &content, sums(&content));
+        let slab = Slab::<u16>::mapped(&blocks, 64..64 + 14);
+        assert_eq!(
+            (slab.slice(items.clone()).len(), !blocks.is_damaged()),
+            (if is_there { items.len() } else { 0 }, is_there)
+        );
+    }
+}
+
+#[test]
 fn a_mapped_row_is_the_file() {
     let scratch = Scratch::new("flat");
     let content = content(3 * BLOCK + 12);

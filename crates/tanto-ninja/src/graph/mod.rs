@@ -240,6 +240,11 @@ impl<'t> Known<'t> {
         self.base.blocks.as_ref().is_none_or(|blocks| blocks.check_all(1))
     }
 
+    /// Gives back the memory of what was read of the graph's snapshot, if it has one; it may be read again.
+    pub(crate) fn release(&self) {
+        self.base.blocks.iter().for_each(|blocks| blocks.release());
+    }
+
     /// The node of a canonical path, if it has one.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
         self.lookup_base(path).or_else(|| self.lookup_joined(path))

@@ -125,6 +125,11 @@ impl DepsLog {
         self.records.get(output)
     }
 
+    /// Gives back the memory of what was read so far; it may be read again.
+    pub fn release(&self) {
+        self.records.bytes().release();
+    }
+
     /// Every path of the log, in the order of the file (which is that of `-t deps`).
     pub fn nodes(&self) -> &[NodeId] {
         self.records.nodes()

@@ -68,6 +68,13 @@ impl Image {
         }
     }
 
+    /// Gives back the memory of what was read so far; it may be read again.
+    pub(super) fn release(&self) {
+        if let Content::Mapped(map) = &*self.first {
+            map.release(0..map.len());
+        }
+    }
+
     /// Both parts.
     pub(super) fn parts(&self) -> [&[u8]; 2] {
         [&self.first[..self.sound], &self.then]

@@ -64,12 +64,16 @@ impl Scan<'_, '_> {
             self.read_ahead.extend(unread);
         };
         let graph: &Known<'_> = graph;
+        // Records are walked once, as a rule, and what tells where files are is not what was looked at so far.
+        graph.release();
+        deps_log.release();
         let nodes = outlook.unknown(files);
         if nodes.len() < least {
             return;
         }
         let mut mtimes = vec![0; nodes.len()];
         disk.mtimes(&|number| graph.path_with_nul(nodes[number]), &mut mtimes, threads);
+        graph.release();
         for (&node, mtime) in nodes.iter().zip(mtimes) {
             // Where that is an error the walk meets it again, in its own order.
             if mtime != UNKNOWN {
