@@ -12,6 +12,7 @@ use super::Text;
 use super::base::{PoolId, RuleId, ScopeId};
 use super::index::{self, Index};
 use super::late::Span;
+use super::texts::{self, Texts};
 use crate::bindings::is_reserved;
 use crate::flat::{Blocks, Slab};
 use crate::log::hash::rapid as hash;
@@ -92,7 +93,7 @@ pub(crate) struct Env {
     by_rule: Index,
     pools: Slab<Pool>,
     names: Slab<u8>,
-    text: Slab<u8>,
+    text: Texts,
     /// Some scope sets a variable that a rule may have too (`restat = 1` for a whole file).
     sets_reserved: bool,
 }
@@ -106,8 +107,8 @@ impl Env {
     /// How many rows the scopes consist of.
     pub(crate) const ROWS: usize = 9;
 
-    /// All rows, as bytes.
-    pub(crate) fn rows(&self) -> [&[u8]; Env::ROWS] {
+    /// All rows but the last, as bytes.
+    pub(crate) fn rows(&self) -> [&[u8]; Env::ROWS - 1] {
         [
             cast_slice(self.parents.all()),
             cast_slice(self.variables.all()),
@@ -117,8 +118,12 @@ impl Env {
             cast_slice(self.by_rule.slots()),
             cast_slice(self.pools.all()),
             self.names.all(),
-            self.text.all(),
         ]
+    }
+
+    /// The last row, in pieces.
+    pub(crate) fn texts(&self) -> Vec<&[u8]> {
+        self.text.all()
     }
 
     /// The scopes whose rows lie in a file, in the order of `rows`.
@@ -133,7 +138,7 @@ impl Env {
             by_rule: Index::mapped(blocks, by_rule),
             pools: Slab::mapped(blocks, pools),
             names: Slab::mapped(blocks, names),
-            text: Slab::mapped(blocks, text),
+            text: Texts::mapped(blocks, text),
             sets_reserved,
         }
     }
@@ -186,8 +191,7 @@ impl Env {
     pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
         let values = self.values_in(scope, name)?;
         let value = values[..values.partition_point(|value| value.place <= place)].last()?;
-        let at = value.at as usize;
-        Some(self.text.slice(at..at.saturating_add(value.len as usize)))
+        Some(self.text.get(value.at, value.len as usize))
     }
 
     fn values_in(&self, scope: ScopeId, name: &[u8]) -> Option<&[Value]> {
@@ -279,7 +283,7 @@ pub(crate) struct Builder {
     by_rule: index::Builder,
     pools: Vec<Pool>,
     names: Vec<u8>,
-    text: Vec<u8>,
+    text: texts::Builder,
     sets_reserved: bool,
 }
 
@@ -296,19 +300,13 @@ impl Builder {
             by_rule: index::Builder::default(),
             pools: Vec::new(),
             names: Vec::new(),
-            text: Vec::new(),
+            text: texts::Builder::default(),
             sets_reserved: false,
         };
         new.add_rule(ScopeId::TOP, b"phony", 0, RuleBody::default());
         new.add_pool(b"", 0, 0);
         new.add_pool(b"console", 1, 0);
         new
-    }
-
-    /// There will be values of so many bytes.
-    pub(crate) fn expect(&mut self, bytes: usize) {
-        self.text.reserve(bytes);
-        tanto_sys::memory::huge_pages(&self.text);
     }
 
     fn own(&self, text: Own) -> &[u8] {
@@ -339,20 +337,33 @@ impl Builder {
     pub(crate) fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&[u8]> {
         let id = self.scopes(scope).find_map(|scope| self.find_variable(scope, name))?;
         let (_, value) = self.values[self.last[id as usize] as usize];
-        Some(&self.text[value.at as usize..value.at as usize + value.len as usize])
+        Some(self.text.get(value.at, value.len as usize))
     }
 
-    /// Sets a variable at a place.
+    /// Sets a variable at a place to what is copied.
     pub(crate) fn set(&mut self, scope: ScopeId, name: &[u8], value: &[u8], place: u32) {
+        let at = self.text.copy(value);
+        self.set_to(scope, name, Value { at, len: value.len() as u32, place });
+    }
+
+    /// Takes text in which values lie; says where it begins.
+    pub(crate) fn add_text(&mut self, text: &Arc<Vec<u8>>) -> u64 {
+        self.text.add(text)
+    }
+
+    /// Sets a variable at a place to what lies in such text.
+    pub(crate) fn set_part(&mut self, scope: ScopeId, name: &[u8], at: u64, len: u32, place: u32) {
+        self.set_to(scope, name, Value { at, len, place });
+    }
+
+    fn set_to(&mut self, scope: ScopeId, name: &[u8], value: Value) {
         self.sets_reserved |= is_reserved(name);
         let id = match self.find_variable(scope, name) {
             Some(id) => id,
             None => self.add_variable(scope, name),
         };
-        let at = self.text.len() as u64;
-        self.text.extend_from_slice(value);
         self.last[id as usize] = self.values.len() as u32;
-        self.values.push((id, Value { at, len: value.len() as u32, place }));
+        self.values.push((id, value));
         self.variables[id as usize].count += 1;
     }
 
@@ -422,7 +433,7 @@ impl Builder {
             by_rule: self.by_rule.finish(),
             pools: self.pools.into(),
             names: self.names.into(),
-            text: self.text.into(),
+            text: self.text.finish(),
             sets_reserved: self.sets_reserved,
         }
     }
@@ -437,6 +448,7 @@ impl Builder {
         let mut sorted = vec![Value::default(); self.values.len()];
         for &(id, value) in &self.values {
             let variable = &mut self.variables[id as usize];
+            let value = Value { at: self.text.settled(value.at), ..value };
             sorted[(variable.first + variable.count) as usize] = value;
             variable.count += 1;
         }

@@ -7,6 +7,7 @@ pub(crate) mod env;
 pub(crate) mod hashes;
 pub(crate) mod index;
 pub(crate) mod late;
+pub(crate) mod texts;
 
 use std::cell::OnceCell;
 

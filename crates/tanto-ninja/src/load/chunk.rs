@@ -3,6 +3,7 @@
 //! file is included at all.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::edge::{self, Raws};
 use super::lexer::{Lexer, Raw, Token};
@@ -28,7 +29,9 @@ pub(super) struct Chunk {
     /// Paths that have variables in them, or are not canonical.
     pub(super) late: Vec<LatePath>,
     /// What later passes need of the text: names, values, late paths. The manifest's own is given back.
-    pub(super) kept: Vec<u8>,
+    pub(super) kept: Arc<Vec<u8>>,
+    /// Where that is among the values of variables, once it is.
+    pub(super) home: Option<u64>,
     /// All statements but `build`.
     pub(super) events: Vec<Event>,
     /// Where a statement begins that cannot be read; nothing behind it was.
@@ -40,11 +43,11 @@ pub(super) struct Chunk {
 impl Chunk {
     /// Forgets everything but the room it had.
     fn clear(&mut self) {
-        let Chunk { edges, ids, late, kept, events, broken, nul } = self;
+        // What was kept is not here yet.
+        let Chunk { edges, ids, late, kept: _, home: _, events, broken, nul } = self;
         edges.clear();
         ids.clear();
         late.clear();
-        kept.clear();
         events.clear();
         (*broken, *nul) = (None, None);
     }
@@ -119,11 +122,13 @@ pub(super) struct Desk<'i> {
     writer: Writer<'i>,
     /// Room that has grown with the parts before: what was found is copied from it, in its true size.
     chunk: Chunk,
+    /// What is being kept.
+    kept: Vec<u8>,
 }
 
 impl<'i> Desk<'i> {
     pub(super) fn new(interner: &'i Interner) -> Self {
-        Desk { writer: interner.writer(), chunk: Chunk::default() }
+        Desk { writer: interner.writer(), chunk: Chunk::default(), kept: Vec::new() }
     }
 
     /// Reads `part` of the file `file`; it begins and ends where a statement does.
@@ -131,9 +136,9 @@ impl<'i> Desk<'i> {
         self.chunk.clear();
         Reader::read(file, text, part, self);
         // The text is most of it, and too much to copy: the next part gets new room, of about the same size.
-        let room = Vec::with_capacity(self.chunk.kept.len() + self.chunk.kept.len() / 4);
-        let kept = std::mem::replace(&mut self.chunk.kept, room);
-        Chunk { kept, ..self.chunk.clone() }
+        let room = Vec::with_capacity(self.kept.len() + self.kept.len() / 4);
+        let kept = std::mem::replace(&mut self.kept, room);
+        Chunk { kept: Arc::new(kept), ..self.chunk.clone() }
     }
 }
 
@@ -143,6 +148,7 @@ struct Reader<'t, 'd, 'i> {
     file: u32,
     writer: &'d mut Writer<'i>,
     chunk: &'d mut Chunk,
+    kept: &'d mut Vec<u8>,
     raws: Raws<'t>,
     /// The names of the edge's own variables.
     own: Vec<&'t [u8]>,
@@ -157,13 +163,14 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         // All of it passes by once before it is read: so it comes from memory at full speed.
         let nul = memchr::memchr(0, &text[part.clone()]).map(|length| part.start + length);
         let lexer = Lexer::of_part(b"", text, part.start..nul.unwrap_or(part.end));
-        let Desk { writer, chunk } = desk;
+        let Desk { writer, chunk, kept } = desk;
         chunk.nul = nul.map(|at| at as u32);
         let mut reader = Reader {
             lexer,
             file,
             writer,
             chunk,
+            kept,
             raws: Raws::default(),
             own: Vec::new(),
             last_rule: 0..0,
@@ -197,16 +204,15 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     }
 
     fn keep(&mut self, text: &[u8]) -> Part {
-        let kept = &mut self.chunk.kept;
-        let start = kept.len() as u32;
-        kept.extend_from_slice(text);
-        start..kept.len() as u32
+        let start = self.kept.len() as u32;
+        self.kept.extend_from_slice(text);
+        start..self.kept.len() as u32
     }
 
     /// Keeps a rule's name, unless it is that of the last rule.
     fn keep_rule(&mut self, name: &[u8]) -> Part {
         let last = self.last_rule.clone();
-        if self.chunk.kept[last.start as usize..last.end as usize] != *name {
+        if self.kept[last.start as usize..last.end as usize] != *name {
             self.last_rule = self.keep(name);
         }
         self.last_rule.clone()

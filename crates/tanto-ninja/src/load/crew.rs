@@ -129,12 +129,6 @@ impl<'c> Crew<'c> {
         self.state().files[number].as_mut().expect("it was read")
     }
 
-    /// So much text, in bytes, has been kept.
-    pub(super) fn kept(&mut self) -> usize {
-        let chunks = self.state().files.iter().flatten().flat_map(|file| &file.chunks);
-        chunks.map(|chunk| chunk.kept.len()).sum()
-    }
-
     /// So many threads were worth their cost.
     pub(super) fn threads(&mut self) -> usize {
         self.state().most_threads.max(1)

@@ -86,7 +86,6 @@ struct Frame {
 /// Goes through the file `top` and all that it includes.
 pub(super) fn order(crew: &mut Crew<'_>, top: usize) -> Order {
     let mut walk = Walk { crew, out: Order::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
-    walk.out.env.expect(walk.crew.kept());
     walk.out.stop = walk.run().err();
     walk.out
 }
@@ -131,7 +130,8 @@ impl Walk<'_, '_> {
             text.include_end(at)?;
         }
         while frame.chunk < parts {
-            let chunk = std::mem::take(&mut self.file(frame.file).chunks[frame.chunk]);
+            let mut chunk = std::mem::take(&mut self.file(frame.file).chunks[frame.chunk]);
+            self.take_values(&mut chunk);
             let ends_file = chunk.nul.is_some();
             let found = self.chunk(frame, &text, &chunk);
             self.file(frame.file).chunks[frame.chunk] = chunk;
@@ -144,6 +144,14 @@ impl Walk<'_, '_> {
             *frame = Frame { chunk: frame.chunk + 1, ..Frame::new(frame.file, frame.scope) };
         }
         Ok(None)
+    }
+
+    /// Takes the text of a chunk in which values lie.
+    fn take_values(&mut self, chunk: &mut Chunk) {
+        let sets = |event: &Event| matches!(event.what, What::Variable { plain: true, .. });
+        if chunk.home.is_none() && chunk.events.iter().any(sets) {
+            chunk.home = Some(self.out.env.add_text(&chunk.kept));
+        }
     }
 
     fn chunk(&mut self, frame: &mut Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
@@ -200,8 +208,8 @@ impl Walk<'_, '_> {
         place: u32,
     ) -> Result<()> {
         let (name, raw) = (chunk.text(name), chunk.text(value));
-        if plain && name != b"ninja_required_version" {
-            self.out.env.set(scope, name, raw, place);
+        if let Some(home) = chunk.home.filter(|_| plain && name != b"ninja_required_version") {
+            self.out.env.set_part(scope, name, home + u64::from(value.start), value.len() as u32, place);
             return Ok(());
         }
         let (mut lexer, _) = text.statement(event.at);

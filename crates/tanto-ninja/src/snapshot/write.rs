@@ -109,6 +109,8 @@ impl Rows {
 /// What a section consists of.
 enum Content<'c> {
     Bytes(&'c [u8]),
+    /// Side by side.
+    Pieces(Vec<&'c [u8]>),
     /// The text of paths.
     Text(&'c Relaid<'c>),
 }
@@ -117,6 +119,7 @@ impl Content<'_> {
     fn len(&self) -> usize {
         match self {
             Content::Bytes(bytes) => bytes.len(),
+            Content::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
             Content::Text(paths) => paths.words() * size_of::<u64>(),
         }
     }
@@ -125,6 +128,7 @@ impl Content<'_> {
     fn fill(&self, from: usize, out: &mut [u8]) {
         match self {
             Content::Bytes(bytes) => out.copy_from_slice(&bytes[from..from + out.len()]),
+            Content::Pieces(pieces) => fill_from(pieces, from, out),
             Content::Text(paths) => paths.fill(from / size_of::<u64>(), bytemuck::cast_slice_mut(out)),
         }
     }
@@ -146,8 +150,20 @@ fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows, parts: &'
         Content::Bytes(cast_slice(&rows.hashes)),
     ];
     let rows = parts.rows().into_iter().chain(base.env.rows());
-    let mut all = own.into_iter().chain(rows.map(Content::Bytes));
+    let mut all = own.into_iter().chain(rows.map(Content::Bytes)).chain([Content::Pieces(base.env.texts())]);
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
+}
+
+/// Copies what begins at byte `from` of pieces that lie side by side.
+fn fill_from(pieces: &[&[u8]], from: usize, mut out: &mut [u8]) {
+    let mut skipped = from;
+    for piece in pieces {
+        let rest = &piece[skipped.min(piece.len())..];
+        skipped -= piece.len() - rest.len();
+        let (room, behind) = out.split_at_mut(rest.len().min(out.len()));
+        room.copy_from_slice(&rest[..room.len()]);
+        out = behind;
+    }
 }
 
 fn ranges(sections: &[Content<'_>; SECTIONS]) -> Ranges {

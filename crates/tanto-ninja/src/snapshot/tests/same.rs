@@ -52,5 +52,6 @@ fn edge_of(graph: &Graph<'_>, id: EdgeId) -> String {
 pub(super) fn assert_same(one: &Graph<'_>, other: &Graph<'_>) {
     assert_eq!(all_of(one), all_of(other));
     assert_eq!(one.base.env.rows(), other.base.env.rows());
+    assert_eq!(one.base.env.texts().concat(), other.base.env.texts().concat());
     assert_eq!(one.rule_name(RuleId::PHONY), other.rule_name(RuleId::PHONY));
 }
