@@ -1,0 +1,221 @@
+"""`tanto build` on a real terminal: what tmux shows of it. Each command waits for a file, so that no test depends on how
+fast the machine is. Prints a line for each test.
+
+usage: live.py TANTO"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MANIFEST = """
+rule cc
+  command = until [ -e go.$n ]; do sleep 0.05; done; touch $out
+  description = CC $out
+rule say
+  command = until [ -e go.$n ]; do sleep 0.05; done; echo said by $out; touch $out
+  description = SAY $out
+rule bad
+  command = until [ -e go.$n ]; do sleep 0.05; done; echo error: 表示; false
+  description = CC $out
+rule ask
+  command = read answer; echo "you said $$answer"; touch $out
+  description = ASK
+  pool = console
+build a.o: cc
+  n = 1
+build 目録/b.o: cc
+  n = 2
+build said: say
+  n = 3
+build bad.o: bad
+  n = 4
+build long_%(long)s.o: cc
+  n = 5
+build answer: ask said
+build all: phony a.o 目録/b.o said long_%(long)s.o answer
+build app: cc bad.o a.o
+  n = 6
+default all
+""" % {"long": "name_" * 12}
+
+
+class Failed(Exception):
+    pass
+
+
+class Terminal:
+    """A shell in a directory of its own, in a window of tmux."""
+
+    def __init__(self, tanto, columns, rows):
+        self.dir = tempfile.TemporaryDirectory(prefix="tanto-live-")
+        self.path = Path(self.dir.name)
+        (self.path / "build.ninja").write_text(MANIFEST)
+        self.socket = str(self.path / "tmux")
+        shell = "env -i PATH=$PATH LC_ALL=C.UTF-8 TERM=screen PS1='$ ' bash --norc --noprofile"
+        self.tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(self.path), shell)
+        self.until(lambda: self.shown().startswith("$"), "a prompt")
+        self.type(f"tanto() {{ {tanto} \"$@\"; }}; clear")
+
+    def tmux(self, *args):
+        command = ["tmux", "-u", "-f", "/dev/null", "-S", self.socket, *args]
+        done = subprocess.run(command, env={**os.environ, "LC_ALL": "C.UTF-8"}, capture_output=True, timeout=30)
+        if done.returncode:
+            raise Failed(f"{command}: {done.stderr.decode()}")
+        return done.stdout.decode()
+
+    def type(self, text, enter=True):
+        self.tmux("send-keys", "-l", text)
+        if enter:
+            self.tmux("send-keys", "Enter")
+
+    def key(self, name):
+        self.tmux("send-keys", name)
+
+    def shown(self):
+        return self.tmux("capture-pane", "-p").rstrip()
+
+    def resize(self, columns, rows):
+        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def go(self, number):
+        (self.path / f"go.{number}").touch()
+
+    def until(self, holds, what):
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            if holds():
+                return
+            time.sleep(0.05)
+        raise Failed(f"waited for {what}; there is:\n{self.shown()}")
+
+    def until_shown(self, *texts):
+        self.until(lambda: all(text in self.shown() for text in texts), f"{texts}")
+
+    def until_gone(self, text):
+        self.until(lambda: text not in self.shown(), f"{text!r} to go")
+
+    def close(self):
+        for number in range(1, 7):
+            self.go(number)
+        self.tmux("kill-server")
+        self.dir.cleanup()
+
+
+def bars(shown):
+    """The rows that begin with a bar."""
+    return [line for line in shown.splitlines() if line[1:2] in ("━", "─", "╸")]
+
+
+def is_drawn(shown, columns, rows):
+    """One bar, below it a row for each of four jobs or for as many as go into half of the screen, and nothing else."""
+    lines = shown.splitlines()
+    region = lines[lines.index(bars(shown)[0]):] if bars(shown) else []
+    is_whole = len(bars(shown)) == 1 and len(region) == 1 + min(4, rows // 2 - 1)
+    return is_whole and all(line.startswith("     ") and len(line) < columns for line in region[1:])
+
+
+def expect(holds, what, terminal):
+    if not holds:
+        raise Failed(f"{what}; there is:\n{terminal.shown()}")
+
+
+def well(terminal):
+    """A build from its beginning to its end, with a command that has the console."""
+    terminal.type("tanto build -j8")
+    terminal.until_shown("0/5", "CC a.o", "目録/b.o", "SAY said")
+    expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
+    terminal.go(3)
+    terminal.until_shown("said by said", "ASK")
+    terminal.until(lambda: not bars(terminal.shown()), "the region to go")
+    terminal.type("me")
+    terminal.until_shown("you said me")
+    terminal.until(lambda: len(bars(terminal.shown())) == 1, "the region to come back")
+    for number in (1, 2, 5):
+        terminal.go(number)
+    terminal.until_shown("tanto: done: 5 commands")
+    expect(not bars(terminal.shown()), "the region is still there", terminal)
+
+
+def fails(terminal):
+    """A failure stays above, and is summed up."""
+    terminal.type("tanto build -k0 app 目録/b.o")
+    terminal.until_shown("0/4", "CC bad.o")
+    terminal.go(4)
+    terminal.until_shown("FAILED: [code=1] bad.o", "error: 表示", "1 failed", "CC a.o")
+    lines = terminal.shown().splitlines()
+    expect(lines.index("error: 表示") < lines.index(bars(terminal.shown())[0]), "not above", terminal)
+    terminal.go(1)
+    terminal.go(2)
+    terminal.until_shown("1 of 4 failed, 1 not built", "  bad.o: code 1", "    not built because of it: app")
+    expect(not bars(terminal.shown()), "the region is still there", terminal)
+
+
+def resized(terminal):
+    """The window changes while the build runs."""
+    terminal.type("for i in $(seq 40); do echo line $i; done; tanto build -j8")
+    terminal.until_shown("CC a.o", "CC long")
+    for columns, rows in ((40, 30), (120, 12), (61, 24), (200, 40), (30, 6), (80, 24)):
+        terminal.resize(columns, rows)
+        terminal.until(lambda: is_drawn(terminal.shown(), columns, rows), f"a region for {columns} columns, {rows} rows")
+    interrupt(terminal)
+
+
+def interrupted(terminal):
+    """Ctrl-C leaves a clean screen."""
+    terminal.type("tanto build -j8")
+    terminal.until_shown("0/5", "SAY said")
+    interrupt(terminal)
+
+
+def interrupt(terminal):
+    terminal.key("C-c")
+    terminal.until(lambda: terminal.shown().endswith("tanto: build stopped: interrupted by user.\n$"), "the end")
+    expect(not bars(terminal.shown()) and "SAY" not in terminal.shown(), "the region is still there", terminal)
+
+
+def halted(terminal):
+    """Ctrl-Z takes the region away, and fg brings it back."""
+    terminal.type("tanto build -j8")
+    terminal.until_shown("0/5", "SAY said")
+    terminal.key("C-z")
+    terminal.until_shown("Stopped")
+    expect(not bars(terminal.shown()) and "SAY" not in terminal.shown(), "the region is still there", terminal)
+    terminal.type("fg")
+    terminal.until_shown("0/5", "SAY said")
+    expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
+    interrupt(terminal)
+
+
+def plain(terminal):
+    """Where ninja's lines are asked for, or there is no terminal, there is no region."""
+    for number in (1, 2, 3, 5):
+        terminal.go(number)
+    (terminal.path / "answer").touch()
+    terminal.type("tanto build --format=plain a.o; tanto build said | cat; TERM=dumb tanto build 目録/b.o")
+    terminal.until_shown("[1/1] CC a.o", "[1/1] SAY said\nsaid by said", "[1/1] CC '目録/b.o'\n$")
+
+
+def main():
+    tanto = os.path.abspath(sys.argv[1])
+    bad = 0
+    for size in ((60, 24), (200, 50)):
+        for test in (well, fails, resized, interrupted, halted, plain):
+            terminal = Terminal(tanto, *size)
+            name = f"{test.__name__} at {size[0]} columns"
+            try:
+                test(terminal)
+                print("ok", name, flush=True)
+            except (Failed, subprocess.TimeoutExpired) as error:
+                print("not ok", name, flush=True)
+                print(error)
+                bad += 1
+            finally:
+                terminal.close()
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
