@@ -10,6 +10,7 @@ pub mod clock;
 pub mod cpu;
 pub mod error;
 pub mod file;
+pub mod halt;
 pub mod identity;
 pub mod lock;
 pub mod map;

@@ -22,6 +22,13 @@ pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
     (rc == 0).then_some((usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
+/// Is another process group in the terminal's foreground? Not so where it is not the terminal that controls us.
+pub fn is_anothers(fd: impl AsFd) -> bool {
+    // SAFETY: neither call touches memory of ours.
+    let (owner, own) = unsafe { (libc::tcgetpgrp(fd.as_fd().as_raw_fd()), libc::getpgrp()) };
+    owner != -1 && owner != own
+}
+
 /// How a terminal treats what is typed and shown: echo, lines, special keys.
 #[derive(Clone, Copy)]
 pub struct Settings(libc::termios);
@@ -67,6 +74,7 @@ mod tests {
         let (_main, side) = pty(93);
         assert!(is_terminal(&side));
         assert_eq!(size(&side), Some((93, 10)));
+        assert!(!is_anothers(&side), "it controls nobody");
         assert_eq!(columns(&side), Some(93));
         assert_eq!(columns(&pty(0).1), None);
     }

@@ -51,6 +51,8 @@ pub struct Config {
     pub unicode: bool,
     /// How large the terminal is.
     pub size: Size,
+    /// Somebody else has the terminal's foreground at this moment: only what stays is written.
+    pub in_background: Box<dyn Fn() -> bool>,
     /// The file that has all that commands printed, to be named when some failed.
     pub log: Option<Vec<u8>>,
 }
@@ -175,6 +177,12 @@ impl LiveView {
         }
     }
 
+    /// Takes the rows away, because the program is about to be halted; they come back with the next frame.
+    pub fn hide(&mut self) {
+        self.clear();
+        self.region.others_wrote();
+    }
+
     fn started(&mut self, job: JobId, about: &About, at_ms: i64) {
         self.now_ms = at_ms;
         self.progress.started(at_ms);
@@ -278,8 +286,12 @@ impl LiveView {
         let anew = std::mem::replace(&mut self.size, size) != size;
         let Config { color, unicode, .. } = self.config;
         let sheet = Sheet { columns: size.0, rows: size.1, color, unicode };
-        let rows = self.rows(sheet);
-        self.region.draw(rows, size.0, anew);
+        if (self.config.in_background)() {
+            self.region.clear(size.0);
+        } else {
+            let rows = self.rows(sheet);
+            self.region.draw(rows, size.0, anew);
+        }
         self.next_frame_ms = self.now_ms + FRAME_MS;
     }
 

@@ -3,7 +3,7 @@
 mod random;
 mod screen;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use tanto_exec::job::Usage;
@@ -54,6 +54,7 @@ struct Scene {
     jobs: Vec<About>,
     started_ms: Vec<i64>,
     now_ms: i64,
+    in_background: Rc<Cell<bool>>,
     pictures: String,
 }
 
@@ -62,6 +63,8 @@ impl Scene {
     fn new(setup: Setup, jobs: &[(&str, i64)]) -> Scene {
         let terminal = Terminal(Rc::new(RefCell::new(Screen::new(setup.size.0, setup.size.1, setup.habit))));
         let screen = terminal.clone();
+        let in_background = Rc::new(Cell::new(false));
+        let background = in_background.clone();
         let config = Config {
             program: "tanto",
             format: setup.status.map_or_else(Format::default, |text| Format::ninja_status(text.as_bytes())),
@@ -70,6 +73,7 @@ impl Scene {
             color: setup.color,
             unicode: setup.unicode,
             size: Box::new(move || Some(screen.0.borrow().size())),
+            in_background: Box::new(move || background.get()),
             log: setup.log.map(Into::into),
         };
         let mut view = LiveView::new(config, Box::new(terminal.clone()), Box::new(terminal.clone()));
@@ -84,7 +88,7 @@ impl Scene {
         };
         let started_ms = vec![0; jobs.len()];
         let jobs = jobs.iter().map(|job| about(job.0)).collect();
-        let mut scene = Scene { view, terminal, jobs, started_ms, now_ms: 0, pictures: String::new() };
+        let mut scene = Scene { view, terminal, jobs, started_ms, now_ms: 0, in_background, pictures: String::new() };
         scene.view.event(Event::BuildStarted { at_ms: 0 });
         scene
     }
@@ -306,6 +310,16 @@ fn a_console_that_is_interrupted_or_fails() {
     other.start(&[0, 3]).child("1\n2\n").pass(1000).end(3, BAD, "").pass(100).picture("failed");
     scene.pictures.push_str(&other.pictures);
     scene.as_in("console-ends");
+}
+
+#[test]
+fn a_halt_and_what_comes_after() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    scene.start(&[0, 1]).pass(1000).view.hide();
+    scene.picture("halted").child("$ bg\n$ vi").in_background.set(true);
+    scene.pass(1000).end(0, Exit::Code(0), "said\n").pass(500).picture("in the background");
+    scene.in_background.set(false);
+    scene.pass(500).picture("in the foreground again").as_in("halt");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tanto_record::format::{BadFormat, Format};
 use tanto_record::live::{self, LiveView};
 use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
+use tanto_sys::halt::Halts;
 use tanto_sys::{cpu, terminal};
 
 use crate::flags::Options;
@@ -41,6 +42,43 @@ impl View for Shown {
 
     fn tick(&self) -> Option<Duration> {
         self.view.tick()
+    }
+}
+
+/// The live view, which is taken off the screen when the terminal asks for a halt.
+struct Live {
+    view: LiveView,
+    /// Listened to while the screen is ours (where that can be): a command that has it halts with us.
+    halts: Option<Option<Halts>>,
+}
+
+impl View for Live {
+    fn event(&mut self, event: Event<'_>) {
+        self.view.event(event);
+        self.halt_if_asked();
+    }
+
+    fn flush(&mut self) {
+        self.view.flush();
+        self.halt_if_asked();
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        self.view.tick()
+    }
+}
+
+impl Live {
+    fn halt_if_asked(&mut self) {
+        if self.view.tick().is_none() {
+            self.halts = None;
+            return;
+        }
+        let halts = self.halts.get_or_insert_with(Halts::listen);
+        if let Some(halts) = halts.as_ref().filter(|halts| halts.came()) {
+            self.view.hide();
+            halts.halt();
+        }
     }
 }
 
@@ -90,7 +128,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
 }
 
-fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> LiveView {
+fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Live {
     let config = live::Config {
         program: options.door.name(),
         format,
@@ -99,9 +137,10 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         color: terminal.color,
         unicode: terminal.unicode,
         size: Box::new(|| terminal::size(io::stdout())),
+        in_background: Box::new(|| terminal::is_anothers(io::stdout())),
         log: None,
     };
-    LiveView::new(config, Box::new(out), Box::new(io::stderr()))
+    Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None }
 }
 
 /// Says `ninja: fatal: TEXT`; that nobody hears it is no error.
