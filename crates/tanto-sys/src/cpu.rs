@@ -3,6 +3,8 @@
 use std::fs;
 use std::mem::MaybeUninit;
 
+use crate::cgroup::find::{Tree, directory};
+
 /// Processors that this process may use: those of its affinity mask, or fewer where a control group's quota pays
 /// for fewer whole ones (that may be 0). Reads four files; not for the path that runs nothing.
 pub fn count() -> usize {
@@ -47,77 +49,21 @@ fn online() -> i64 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
-/// Whole processors that the control group's quota pays for; version 2 goes before version 1.
+/// Whole processors that the control group's quota pays for; version 2 goes before version 1, whose group is the one
+/// that limits processors.
 fn group_quota() -> Option<i64> {
     let groups = lossy("/proc/self/cgroup")?;
     let mounts = lossy("/proc/self/mountinfo")?;
-    if let Some(dir) = directory(&groups, &mounts, Version::Two) {
+    if let Some(dir) = directory(&groups, &mounts, Tree::Unified) {
         return quota_of_v2(&lossy(&format!("{dir}/cpu.max"))?);
     }
-    let dir = directory(&groups, &mounts, Version::One)?;
+    let dir = directory(&groups, &mounts, Tree::Of("cpu"))?;
     let file = |name| lossy(&format!("{dir}/cpu.cfs_{name}_us"));
     quota_of_v1(&file("quota")?, &file("period")?)
 }
 
 fn lossy(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-/// Where this process's group of that version lies. A version 1 group is the one that limits processors.
-fn directory(groups: &str, mounts: &str, version: Version) -> Option<String> {
-    let group = group_name(groups, version)?;
-    mounts.lines().filter_map(Mount::parse).find_map(|mount| mount.directory_of(group, version))
-}
-
-/// From lines `number:subsystem,subsystem:/name`; version 2's is `0::/name`.
-fn group_name(groups: &str, version: Version) -> Option<&str> {
-    groups.lines().find_map(|line| {
-        let (number, rest) = line.split_once(':')?;
-        let (subsystems, name) = rest.split_once(':')?;
-        let found = match version {
-            Version::One => subsystems.split(',').any(|s| s == "cpu"),
-            Version::Two => subsystems.is_empty() && number == "0",
-        };
-        found.then_some(name)
-    })
-}
-
-/// What we want of a line of `mountinfo`.
-struct Mount<'a> {
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    /// Six fields, any number of optional ones, a dash, three fields.
-    fn parse(line: &'a str) -> Option<Mount<'a>> {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let dash = 6 + fields.get(6..)?.iter().position(|&f| f == "-")?;
-        let [kind, _source, options] = fields[dash + 1..] else { return None };
-        Some(Mount { root: fields[3], point: fields[4], kind, options })
-    }
-
-    fn directory_of(&self, group: &str, version: Version) -> Option<String> {
-        match version {
-            Version::Two if self.kind == "cgroup2" => {
-                Some(format!("{}{}", self.point, if group == "/" { "" } else { group }))
-            }
-            Version::One if self.kind == "cgroup" && self.options.split(',').any(|o| o == "cpu") => {
-                let below = group.strip_prefix(self.root)?;
-                let outside = below == ".." || below.starts_with("../");
-                (!outside).then(|| format!("{}/{below}", self.point))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// `quota period` in microseconds, or `max period`.
@@ -137,10 +83,6 @@ fn quota_of_v1(quota: &str, period: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const V1: &str = "12:cpuset:/x\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n";
-    const V1_MOUNT: &str =
-        "30 25 0:26 /docker /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
-
     #[test]
     fn there_is_a_processor() {
         assert!(affinity().unwrap() > 0 && online() > 0);
@@ -153,24 +95,6 @@ mod tests {
         let before = waits();
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(waits() > before);
-    }
-
-    #[test]
-    fn version_2_group_is_below_its_mount() {
-        let mounts = "25 30 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup rw\n";
-        let at = |groups| directory(groups, mounts, Version::Two);
-        assert_eq!(at("0::/\n").as_deref(), Some("/sys/fs/cgroup"));
-        assert_eq!(at("1:cpu:/x\n0::/a/b\n").as_deref(), Some("/sys/fs/cgroup/a/b"));
-        assert_eq!(at(V1), None);
-    }
-
-    #[test]
-    fn version_1_group_is_translated_by_the_mount_root() {
-        let at = |groups, mounts| directory(groups, mounts, Version::One);
-        assert_eq!(at(V1, V1_MOUNT).as_deref(), Some("/sys/fs/cgroup/cpu,cpuacct//abc"));
-        assert_eq!(at("4:cpu:/other\n", V1_MOUNT), None);
-        assert_eq!(at(V1, "30 25 0:26 /docker /x rw - cgroup cgroup rw,memory\n"), None);
-        assert_eq!(at(V1, "garbage\n30 25 0:26 /docker /x rw - cgroup\n\n"), None);
     }
 
     #[test]

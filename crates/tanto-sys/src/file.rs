@@ -36,6 +36,13 @@ pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) ->
     Ok(f(buffer.as_ptr().cast()))
 }
 
+/// Asks whether we may write there; an error says why not.
+pub fn may_write(path: &[u8]) -> io::Result<()> {
+    // SAFETY: `with_c_path` gives a path with its end.
+    let rc = with_c_path(path, |path| unsafe { libc::faccessat(libc::AT_FDCWD, path, libc::W_OK, libc::AT_EACCESS) })?;
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The longest file that `read` takes, in bytes: thousands of times what a compiler writes about one command.
 const LONGEST: u64 = 1 << 30;
 

@@ -1,20 +1,36 @@
 //! Which process is which, beyond the reuse of numbers. Does not know why one asks.
 
 use std::fmt;
-use std::fs;
+
+use crate::procs::look;
 
 /// A process: its number, and when it was started (clock ticks since the machine's start), which tells it from a
 /// later one with the same number. Written as `number.ticks`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Process {
     pid: u32,
     started: u64,
 }
 
 impl Process {
+    /// The process with this number that was started then.
+    pub(crate) fn known(pid: u32, started: u64) -> Process {
+        Process { pid, started }
+    }
+
+    /// Its number.
+    pub fn pid(self) -> u32 {
+        self.pid
+    }
+
+    /// When it was started, in clock ticks since the machine's start.
+    pub fn started(self) -> u64 {
+        self.started
+    }
+
     /// This process; none where `/proc` is not to be read.
     pub fn own() -> Option<Process> {
-        Some(read(std::process::id())?.process)
+        Some(look(std::process::id())?.process)
     }
 
     /// Reads what `Display` wrote.
@@ -27,7 +43,7 @@ impl Process {
     /// cannot be followed.
     pub fn is_ancestor(self) -> bool {
         let mut pid = std::process::id();
-        while let Some(parent) = read(pid).and_then(|stat| read(stat.parent)) {
+        while let Some(parent) = look(pid).and_then(|it| look(it.parent)) {
             if parent.process == self {
                 return true;
             }
@@ -43,42 +59,13 @@ impl fmt::Display for Process {
     }
 }
 
-struct Stat {
-    process: Process,
-    parent: u32,
-}
-
-/// What `/proc/PID/stat` says; none for process 0, the parent of the first.
-fn read(pid: u32) -> Option<Stat> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse(pid, &stat)
-}
-
-/// Fields 4 and 22. The second is the program's name in parentheses, which may contain anything.
-fn parse(pid: u32, stat: &[u8]) -> Option<Stat> {
-    let name_end = stat.iter().rposition(|&b| b == b')')?;
-    let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-    let parent = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Stat { process: Process { pid, started }, parent })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_counted_after_the_name() {
-        let stat = b"7 (a) b) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 991 8 9";
-        let it = parse(7, stat).unwrap();
-        assert_eq!((it.parent, it.process.started), (3, 991));
-        assert!(parse(7, b"7 (a) S 3").is_none());
-        assert!(parse(7, b"").is_none());
-    }
-
-    #[test]
     fn a_parent_is_an_ancestor_and_a_namesake_is_not() {
-        let parent = read(std::os::unix::process::parent_id()).unwrap().process;
+        let parent = look(std::os::unix::process::parent_id()).unwrap().process;
         assert!(parent.is_ancestor());
         let later = Process { started: parent.started + 1, ..parent };
         assert!(!later.is_ancestor());

@@ -6,6 +6,7 @@
 compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
 
 pub mod bytes;
+pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod error;
@@ -19,6 +20,8 @@ pub mod plain;
 pub mod poll;
 pub mod prefetch;
 pub mod process;
+pub mod procs;
+pub mod reaper;
 pub mod signals;
 pub mod stat;
 pub mod terminal;

@@ -1,0 +1,202 @@
+//! Control groups: where this process stands, and groups of our own below it. Does not know what is put into them.
+//!
+//! Version 2 has one tree in which the kernel keeps members and counts processor time everywhere, and memory where
+//! that was switched on from above. Version 1 has a tree for each thing that is counted. A hybrid machine counts in
+//! version 1's trees and keeps a bare version 2 beside them.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::file;
+
+pub(crate) mod find;
+
+pub use find::{Home, Layout};
+
+/// A group of our own; taken away when dropped, if nobody is in it any more.
+#[derive(Debug)]
+pub struct Group {
+    /// Its directory in version 2's tree.
+    unified: PathBuf,
+    /// In version 1's tree for memory.
+    memory: Option<PathBuf>,
+    /// What has to be undone above it.
+    opened: Option<Opened>,
+}
+
+/// A place that was made to count memory for the groups below it; for that we went into a group of our own.
+#[derive(Debug)]
+struct Opened {
+    above: PathBuf,
+    ours: PathBuf,
+}
+
+/// What a group's processes have used, those included that are gone.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// Processor time in microseconds.
+    pub cpu_us: u64,
+    /// Memory that they hold now in KiB, without what files could be read from again; none if nobody counts.
+    pub memory_kib: Option<u64>,
+    /// Read from disks, in bytes; none if nobody counts.
+    pub read_bytes: Option<u64>,
+    /// Written to disks, in bytes; none if nobody counts.
+    pub written_bytes: Option<u64>,
+}
+
+const MEMBERS: &str = "cgroup.procs";
+const SWITCHES: &str = "cgroup.subtree_control";
+
+impl Group {
+    /// A new group below the one that this process is in. Where that may be, memory is counted for the groups within.
+    /// To be called while no child of ours runs: for the counting we must be alone.
+    pub fn below(home: &Home, name: &str) -> io::Result<Group> {
+        let above = home.unified().ok_or(io::ErrorKind::Unsupported)?;
+        let unified = make(above, name)?;
+        let memory = home.memory().and_then(|above| make(above, name).ok());
+        let opened = match memory {
+            Some(_) => None,
+            None => open(above, &unified, "memory"),
+        };
+        Ok(Group { unified, memory, opened })
+    }
+
+    /// A new group within this one, which itself has no processes.
+    pub fn within(&self, name: &str) -> io::Result<Group> {
+        let unified = make(&self.unified, name)?;
+        let memory = self.memory.as_deref().and_then(|above| make(above, name).ok());
+        Ok(Group { unified, memory, opened: None })
+    }
+
+    /// Puts a process into it; those that it has started already stay where they are.
+    pub fn add(&self, pid: u32) -> io::Result<()> {
+        if let Some(memory) = &self.memory {
+            write(&memory.join(MEMBERS), &pid.to_string())?;
+        }
+        write(&self.unified.join(MEMBERS), &pid.to_string())
+    }
+
+    /// The numbers of its processes, zombies not among them.
+    pub fn members(&self) -> io::Result<Vec<u32>> {
+        members(&self.unified)
+    }
+
+    /// Kills all of its processes at once. An error where the kernel cannot (before Linux 5.14).
+    pub fn kill(&self) -> io::Result<()> {
+        write(&self.unified.join("cgroup.kill"), "1")
+    }
+
+    /// What its processes have used.
+    pub fn used(&self) -> Used {
+        let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+        let memory = text(self.memory.as_deref().unwrap_or(&self.unified), "memory.stat");
+        let io = text(&self.unified, "io.stat");
+        Used {
+            cpu_us: value(&text(&self.unified, "cpu.stat"), "usage_usec").unwrap_or(0),
+            memory_kib: held(&memory),
+            read_bytes: total(&io, "rbytes="),
+            written_bytes: total(&io, "wbytes="),
+        }
+    }
+
+    /// Is memory counted for the groups within?
+    pub fn counts_memory(&self) -> bool {
+        self.memory.is_some() || self.opened.is_some()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(opened) = &self.opened {
+            opened.close();
+        }
+        let _ = fs::remove_dir(&self.unified);
+        if let Some(memory) = &self.memory {
+            let _ = fs::remove_dir(memory);
+        }
+    }
+}
+
+impl Opened {
+    fn close(&self) {
+        let _ = write(&self.above.join(SWITCHES), "-memory");
+        let _ = write(&self.above.join(MEMBERS), "0");
+        let _ = fs::remove_dir(&self.ours);
+    }
+}
+
+/// Switches the counting on for what is below `group`, which lies in `above`. A place that counts for those below it
+/// has no processes of its own: only if we are alone there can we go out of its way.
+fn open(above: &Path, group: &Path, what: &str) -> Option<Opened> {
+    if !could_open(above, what) {
+        return None;
+    }
+    let ours = make(group, "tanto").ok()?;
+    let opened = Opened { above: above.to_owned(), ours };
+    let switch = format!("+{what}");
+    let done = write(&opened.ours.join(MEMBERS), "0")
+        .and_then(|()| write(&above.join(SWITCHES), &switch))
+        .and_then(|()| write(&group.join(SWITCHES), &switch));
+    if done.is_err() {
+        opened.close();
+        return None;
+    }
+    Some(opened)
+}
+
+fn could_open(above: &Path, what: &str) -> bool {
+    let offered = fs::read_to_string(above.join("cgroup.controllers")).unwrap_or_default();
+    let alone = members(above).is_ok_and(|members| members == [std::process::id()]);
+    alone && offered.split_ascii_whitespace().any(|one| one == what) && is_ours(above).is_ok()
+}
+
+/// Makes a group; one that a killed process with our number left is as good as new.
+fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
+    let dir = above.join(name);
+    match fs::create_dir(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(crate::error::refused("mkdir", Some(dir.as_os_str().as_encoded_bytes()), error))
+        }
+        _ => Ok(dir),
+    }
+}
+
+/// These files take each value whole, in one call.
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    let blame = |error| crate::error::refused("write", Some(path.as_os_str().as_encoded_bytes()), error);
+    OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes())).map_err(blame)
+}
+
+fn members(dir: &Path) -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string(dir.join(MEMBERS))?;
+    // A process of another namespace is shown as 0.
+    Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid != 0).collect())
+}
+
+/// From lines `name number`.
+fn value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// What no file holds too, in KiB: version 2 calls it `anon`, version 1 `rss`; `shmem` is that of files in memory.
+fn held(stat: &str) -> Option<u64> {
+    let anonymous = value(stat, "anon").or_else(|| value(stat, "rss"))?;
+    Some((anonymous + value(stat, "shmem").unwrap_or(0)) / 1024)
+}
+
+/// From lines `device name=number name=number`; none if there are none.
+fn total(text: &str, name: &str) -> Option<u64> {
+    let numbers = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+    numbers.reduce(u64::saturating_add)
+}
+
+/// May we make groups in this directory and put processes there?
+fn is_ours(dir: &Path) -> io::Result<()> {
+    let here = dir.as_os_str().as_encoded_bytes();
+    file::may_write(here)?;
+    file::may_write(&[here, b"/", MEMBERS.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! The processes of this machine, as `/proc` shows them. Does not know whose they are.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+
+use crate::identity::Process;
+
+/// A process as it was at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// Which.
+    pub process: Process,
+    /// The number of the one above it.
+    pub parent: u32,
+    /// Its process group.
+    pub group: u32,
+    /// What it does, as the kernel's letter: `R`uns, `S`leeps, waits for a `D`isk, is s`T`opped, is a `Z`ombie.
+    pub state: u8,
+    /// Threads that it has.
+    pub threads: u32,
+    /// Processor time of it and of those children that it has waited for, in microseconds; counted in hundredths of
+    /// a second.
+    pub cpu_us: u64,
+    /// Memory that it holds now, in KiB; pages that it shares count in full.
+    pub rss_kib: u64,
+    /// The program's name, at most 15 bytes.
+    pub name: Vec<u8>,
+}
+
+impl Look {
+    /// Has it ended, and only nobody has asked how?
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// Was it stopped by a signal or a debugger?
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+}
+
+/// Longer command lines are cut; each is for the eye.
+const LONGEST_LINE: u64 = 4096;
+/// What one process may have of environment that is looked through.
+const LARGEST_ENVIRONMENT: u64 = 4 << 20;
+
+/// What this process is like now; none if there is none.
+pub fn look(pid: u32) -> Option<Look> {
+    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// All processes that we may see, in no order. Those that come and go meanwhile may be missing.
+pub fn all() -> io::Result<Vec<Look>> {
+    Ok(numbers("/proc")?.into_iter().filter_map(look).collect())
+}
+
+/// The names in this directory that are numbers.
+fn numbers(dir: &str) -> io::Result<Vec<u32>> {
+    let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(names.collect())
+}
+
+/// The fields are counted after the name, which stands in parentheses and may contain anything.
+fn parse(pid: u32, stat: &[u8]) -> Option<Look> {
+    let (begins, ends) = (stat.iter().position(|&b| b == b'(')?, stat.iter().rposition(|&b| b == b')')?);
+    let fields: Vec<&str> = std::str::from_utf8(&stat[ends + 1..]).ok()?.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let small = |at: usize| fields.get(at)?.parse::<u32>().ok();
+    let ticks = (11..=14).map(|at| number(at).unwrap_or(0)).fold(0, u64::saturating_add);
+    Some(Look {
+        process: Process::known(pid, number(19)?),
+        parent: small(1)?,
+        group: small(2).unwrap_or(0),
+        state: *fields.first()?.as_bytes().first()?,
+        threads: small(17).unwrap_or(1),
+        cpu_us: ticks.saturating_mul(MICROSECONDS_PER_TICK),
+        rss_kib: number(21).unwrap_or(0).saturating_mul(page_kib()),
+        name: stat.get(begins + 1..ends)?.to_vec(),
+    })
+}
+
+/// Linux counts a hundred ticks a second in all that users see, whatever it counts inside.
+const MICROSECONDS_PER_TICK: u64 = 10_000;
+
+fn page_kib() -> u64 {
+    // SAFETY: reads no memory of ours.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096) / 1024
+}
+
+/// The children of a process with so many threads; none if there is no such process, or the kernel does not list
+/// them (`CONFIG_PROC_CHILDREN`).
+pub fn children(pid: u32, threads: u32) -> Option<Vec<u32>> {
+    if threads <= 1 {
+        return listed(pid, pid);
+    }
+    let threads = numbers(&format!("/proc/{pid}/task")).ok()?;
+    Some(threads.into_iter().filter_map(|thread| listed(pid, thread)).flatten().collect())
+}
+
+fn listed(pid: u32, thread: u32) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()?;
+    Some(text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect())
+}
+
+/// Does the kernel list a process's children? If not, a tree is found by a look at all processes.
+pub fn lists_children() -> bool {
+    let own = std::process::id();
+    listed(own, own).is_some()
+}
+
+/// These processes and all below them, each before those below it, with how far below it is. One that ends meanwhile
+/// may be missing, with those below it.
+pub fn trees(roots: &[u32]) -> Vec<(u32, Look)> {
+    let mut found = Vec::new();
+    if lists_children() {
+        let mut ahead: Vec<(u32, u32)> = roots.iter().rev().map(|&pid| (0, pid)).collect();
+        while let Some((depth, pid)) = ahead.pop() {
+            let Some(look) = look(pid) else { continue };
+            let below = children(pid, look.threads).unwrap_or_default();
+            ahead.extend(below.into_iter().rev().map(|pid| (depth + 1, pid)));
+            found.push((depth, look));
+            if found.len() >= MOST_PROCESSES {
+                break;
+            }
+        }
+        return found;
+    }
+    let all = all().unwrap_or_default();
+    for &root in roots {
+        collect(&all, root, 0, &mut found);
+    }
+    found
+}
+
+/// A tree that is larger is cut: whoever looks must not take longer than what is looked at.
+const MOST_PROCESSES: usize = 1 << 16;
+
+fn collect(all: &[Look], root: u32, depth: u32, found: &mut Vec<(u32, Look)>) {
+    let Some(look) = all.iter().find(|look| look.process.pid() == root) else { return };
+    found.push((depth, look.clone()));
+    for child in all.iter().filter(|look| look.parent == root) {
+        // Numbers may be taken again while we look, so that there could be a ring.
+        if depth < 1000 && found.len() < MOST_PROCESSES {
+            collect(all, child.process.pid(), depth + 1, found);
+        }
+    }
+}
+
+/// The words of its command line with blanks between; none for one that has ended or belongs to the kernel.
+pub fn command_line(pid: u32) -> Option<Vec<u8>> {
+    let mut line = begin_of(pid, "cmdline", LONGEST_LINE)?;
+    while line.last() == Some(&0) {
+        line.pop();
+    }
+    line.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    Some(line).filter(|line| !line.is_empty())
+}
+
+/// The directory that it is in, if we may know it.
+pub fn directory(pid: u32) -> Option<Vec<u8>> {
+    Some(fs::read_link(format!("/proc/{pid}/cwd")).ok()?.into_os_string().into_vec())
+}
+
+/// Bytes that it has written so far, wherever to, if we may know it.
+pub fn written(pid: u32) -> Option<u64> {
+    let text = String::from_utf8(begin_of(pid, "io", 4096)?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
+}
+
+/// Was it started with this `NAME=value` in its environment? False if we may not know.
+pub fn was_given(pid: u32, setting: &[u8]) -> bool {
+    begin_of(pid, "environ", LARGEST_ENVIRONMENT)
+        .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|one| one == setting))
+}
+
+fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(format!("/proc/{pid}/{file}")).ok()?.take(most).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// Sends a signal to this process and to no later one with its number. False if it is gone.
+pub fn signal(process: Process, signal: i32) -> io::Result<bool> {
+    let (handle, pid) = (handle(process.pid()), raw(process.pid()));
+    // The handle was there before: if the process is the right one now, the handle is its.
+    if !look(process.pid()).is_some_and(|look| look.process == process) {
+        return Ok(false);
+    }
+    let rc = match &handle {
+        Some(handle) => send(handle, signal),
+        // Before Linux 5.3.
+        // SAFETY: touches no memory of ours.
+        None => i64::from(unsafe { libc::kill(pid, signal) }),
+    };
+    if rc == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
+}
+
+fn raw(pid: u32) -> libc::pid_t {
+    libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit")
+}
+
+/// A descriptor that means this process, whatever becomes of its number.
+fn handle(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, raw(pid), 0) };
+    let Ok(fd @ 0..) = RawFd::try_from(fd) else { return None };
+    // SAFETY: the call succeeded, so `fd` is open and ours alone.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn send(handle: &OwnedFd, signal: i32) -> i64 {
+    use std::os::fd::AsRawFd;
+    let nothing = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open; no information goes with the signal.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal, nothing, 0) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Adopting orphans: a property of the whole process, so that these tests are a program of their own.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use tanto_sys::{procs, reaper};
+
+#[test]
+fn an_orphan_comes_to_us_and_can_be_reaped() {
+    let mut reaper = reaper::Reaper::begin().unwrap();
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut text = String::new();
+    shell.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    shell.wait().unwrap();
+    let orphan: u32 = text.trim().parse().unwrap();
+    assert!(reaper.children().unwrap().contains(&orphan), "known at once when the parent was waited for");
+    let look = procs::look(orphan).unwrap();
+    assert_eq!(look.parent, std::process::id());
+    assert!(!reaper::reap(orphan), "it lives");
+    procs::signal(look.process, 9).unwrap();
+    while !reaper::reap(orphan) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!reaper.children().unwrap().contains(&orphan));
+    assert!(reaper::reap(orphan), "no child of ours");
+}
