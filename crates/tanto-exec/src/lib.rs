@@ -7,6 +7,7 @@ pub mod cost;
 pub mod event;
 pub mod front;
 pub mod job;
+pub mod monitor;
 pub mod run;
 pub mod runner;
 pub mod schedule;

@@ -23,6 +23,8 @@ pub struct Look {
     /// Processor time of it and of those children that it has waited for, in microseconds; counted in hundredths of
     /// a second.
     pub cpu_us: u64,
+    /// Page faults of those children that it has waited for: each has some.
+    pub waited_faults: u64,
     /// Memory that it holds now, in KiB; pages that it shares count in full.
     pub rss_kib: u64,
     /// The program's name, at most 15 bytes.
@@ -76,6 +78,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Look> {
         state: *fields.first()?.as_bytes().first()?,
         threads: small(17).unwrap_or(1),
         cpu_us: ticks.saturating_mul(MICROSECONDS_PER_TICK),
+        waited_faults: number(8).unwrap_or(0).saturating_add(number(10).unwrap_or(0)),
         rss_kib: number(21).unwrap_or(0).saturating_mul(page_kib()),
         name: stat.get(begins + 1..ends)?.to_vec(),
     })
@@ -169,10 +172,11 @@ pub fn written(pid: u32) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
-/// Was it started with this `NAME=value` in its environment? False if we may not know.
-pub fn was_given(pid: u32, setting: &[u8]) -> bool {
-    begin_of(pid, "environ", LARGEST_ENVIRONMENT)
-        .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|one| one == setting))
+/// The value that this name had in the environment that it was started with, if we may know it.
+pub fn given(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
+    let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;
+    let value = |one: &[u8]| Some(one.strip_prefix(name)?.strip_prefix(b"=")?.to_vec());
+    environment.split(|&byte| byte == 0).find_map(value)
 }
 
 fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
@@ -185,7 +189,7 @@ fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
 pub fn signal(process: Process, signal: i32) -> io::Result<bool> {
     let (handle, pid) = (handle(process.pid()), raw(process.pid()));
     // The handle was there before: if the process is the right one now, the handle is its.
-    if !look(process.pid()).is_some_and(|look| look.process == process) {
+    if look(process.pid()).is_none_or(|look| look.process != process) {
         return Ok(false);
     }
     let rc = match &handle {

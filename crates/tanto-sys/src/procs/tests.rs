@@ -37,6 +37,7 @@ fn fields_are_counted_after_the_name() {
     assert_eq!((look.parent, look.group, look.threads), (3, 5, 4));
     assert_eq!(look.process, Process::known(7, 991));
     assert_eq!((look.cpu_us, look.rss_kib), (1_510_000, 25 * page_kib()));
+    assert_eq!(look.waited_faults, 2 + 4);
     assert_eq!(look.name, b"a) b");
     assert!(look.is_stopped() && !look.is_gone());
     for bad in [&b""[..], b"7 (a", b"7 (a) ", b"7 (a) S 3", b")7(", b"7 (a) S x 5 7 0 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"]
@@ -79,8 +80,8 @@ fn a_process_is_known_by_its_words() {
     assert!(words.starts_with(b"/bin/sh -c cd /; echo"), "{}", String::from_utf8_lossy(&words));
     assert_eq!(directory(held.pid()).unwrap(), b"/");
     assert!(written(held.pid()).is_none_or(|bytes| bytes >= 6));
-    assert!(was_given(held.pid(), b"MARK=yes"));
-    assert!(!was_given(held.pid(), b"MARK=ye") && !was_given(held.pid(), b"MARK"));
+    assert_eq!(given(held.pid(), b"MARK").unwrap(), b"yes");
+    assert_eq!((given(held.pid(), b"MAR"), given(held.pid(), b"MARK=")), (None, None));
     held.end();
 }
 

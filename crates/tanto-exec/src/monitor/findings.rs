@@ -1,0 +1,133 @@
+//! What watching a job's processes has brought, for whoever tells the user. Does not know how it was found.
+
+use std::fmt;
+
+/// Why a job was ended. Times are in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// For so long it had started no process, used no processor time and printed nothing.
+    Hung {
+        /// How long.
+        after_ms: i64,
+    },
+    /// It ran for so long.
+    TooLong {
+        /// How long.
+        after_ms: i64,
+    },
+}
+
+impl Why {
+    /// What a job that was ended for this is said to have exited with; the second is that of `timeout`.
+    pub fn code(self) -> i32 {
+        match self {
+            Why::Hung { .. } => 123,
+            Why::TooLong { .. } => 124,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Why::Hung { after_ms } => {
+                write!(f, "hung: no new process, no processor time and no output for {}", Length(after_ms))
+            }
+            Why::TooLong { after_ms } => write!(f, "not done after {}", Length(after_ms)),
+        }
+    }
+}
+
+/// A process of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Its number.
+    pub pid: u32,
+    /// How far it is below the first of its tree.
+    pub depth: u32,
+    /// What it did, as the kernel's letter: `R`, `S`, `D`, `T`, `Z`, ...
+    pub state: u8,
+    /// Processor time in milliseconds, of it and of those that it has waited for.
+    pub cpu_ms: u64,
+    /// Memory in KiB.
+    pub memory_kib: u64,
+    /// Its command line, or the program's name.
+    pub line: Vec<u8>,
+    /// The directory that it is in, if that is known.
+    pub directory: Option<Vec<u8>>,
+}
+
+/// A job that was ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stopped {
+    /// Why.
+    pub why: Why,
+    /// Its processes when that was found, each before those below it.
+    pub processes: Vec<Seen>,
+    /// They did not end when they were asked to.
+    pub killed: bool,
+}
+
+/// All that is to be told of a job that has ended.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Findings {
+    /// It was ended.
+    pub stopped: Option<Stopped>,
+    /// Processes of it that live on.
+    pub left: Vec<Seen>,
+    /// Those were killed.
+    pub left_killed: bool,
+}
+
+/// How much a job has at a moment while it runs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Processes.
+    pub processes: u32,
+    /// Processor time of them and of those that they have waited for, in milliseconds.
+    pub cpu_ms: u64,
+    /// Memory in KiB; pages that they share count for each, where no control group counts them.
+    pub memory_kib: u64,
+}
+
+/// As people write lengths of time: `90s` is `1m30s`, `1500ms` is `1.5s`.
+struct Length(i64);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, rest) = (self.0 / 1000, self.0 % 1000);
+        let (hours, minutes, within) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        match (within, rest) {
+            (0, 0) if seconds > 0 => Ok(()),
+            (_, 0) => write!(f, "{within}s"),
+            _ => write!(f, "{}s", format!("{within}.{rest:03}").trim_end_matches('0')),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_short() {
+        let cases = [(0, "0s"), (1, "0.001s"), (1500, "1.5s"), (90_000, "1m30s"), (600_000, "10m"), (7_200_000, "2h")];
+        for (ms, text) in cases {
+            assert_eq!(Length(ms).to_string(), text);
+        }
+        assert_eq!(Length(3_600_000 + 1_250).to_string(), "1h1.25s");
+    }
+
+    #[test]
+    fn whys_are_words() {
+        assert_eq!(Why::TooLong { after_ms: 7_200_000 }.to_string(), "not done after 2h");
+        assert!(Why::Hung { after_ms: 600_000 }.to_string().ends_with("no output for 10m"));
+        assert_ne!(Why::Hung { after_ms: 1 }.code(), Why::TooLong { after_ms: 1 }.code());
+    }
+}

@@ -1,0 +1,244 @@
+//! Watches the processes of jobs: when one is looked at, when it is said to hang, how it is ended. A pure state machine:
+//! it is told what was seen and what time it is, and knows no clock, no process and no job's meaning.
+
+pub mod findings;
+#[cfg(test)]
+mod tests;
+mod trees;
+pub mod watcher;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tanto_sys::identity::Process;
+
+use crate::job::JobId;
+use crate::monitor::findings::Why;
+
+/// What a job may take. Times are in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// It hangs after so long without a new process, processor time and output.
+    pub hang_ms: Option<i64>,
+    /// It is ended after so long, whatever it does.
+    pub total_ms: Option<i64>,
+    /// How long its processes have to end themselves when they are told to, and again when they are killed.
+    pub grace_ms: i64,
+    /// It is looked at even where there is no hang to find.
+    pub looks: bool,
+}
+
+/// What was seen of a job's processes at one moment.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// All of them, in ascending order.
+    pub processes: Vec<Process>,
+    /// Processor time of them and of those that they have waited for, in microseconds.
+    pub cpu_us: u64,
+    /// Bytes that they have written, wherever to, as far as that is known.
+    pub written: u64,
+    /// Changes whenever one of them has waited for another one.
+    pub waited: u64,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Look at its processes, and tell `saw`.
+    Look(JobId),
+    /// Ask all of its processes to end.
+    Terminate(JobId, Why),
+    /// Kill all of its processes.
+    Kill(JobId),
+    /// Even killing did not end it (a process that a disk or a network keeps): go on without it.
+    Abandon(JobId),
+}
+
+/// How far its end has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Runs,
+    Terminated,
+    Killed,
+    /// Nothing more will be done.
+    Abandoned,
+}
+
+struct Watched {
+    stage: Stage,
+    /// When the next thing is due, as it stands in the list; none: nothing more.
+    due_ms: Option<i64>,
+    /// When it is ended whatever it does.
+    ends_ms: Option<i64>,
+    next_look_ms: Option<i64>,
+    /// Between the last look and the next one.
+    gap_ms: i64,
+    looked_ms: i64,
+    last: Option<Sample>,
+    /// How long nothing has happened, as far as looks have shown.
+    idle_ms: i64,
+    /// It has printed something since the last look.
+    wrote: bool,
+}
+
+/// The jobs that run, and what is due when.
+pub struct Monitor {
+    limits: Limits,
+    jobs: BTreeMap<JobId, Watched>,
+    due: BTreeSet<(i64, JobId)>,
+}
+
+/// A job that ends sooner is never looked at.
+const FIRST_LOOK_MS: i64 = 100;
+/// The gaps between looks double, up to this.
+const LONGEST_GAP_MS: i64 = 5_000;
+/// Looks in the time after which a job hangs.
+const LOOKS_PER_HANG: i64 = 4;
+/// Of a thousand microseconds, so many of processor time count as none: a program that only waits looks at the clock
+/// now and then.
+const IDLE_PER_MILLE: u64 = 2;
+
+impl Monitor {
+    /// With nothing to watch yet.
+    pub fn new(limits: Limits) -> Monitor {
+        Monitor { limits, jobs: BTreeMap::new(), due: BTreeSet::new() }
+    }
+
+    /// The job has started.
+    pub fn started(&mut self, job: JobId, now_ms: i64) {
+        let looks = self.limits.looks || self.limits.hang_ms.is_some();
+        let watched = Watched {
+            stage: Stage::Runs,
+            due_ms: None,
+            ends_ms: self.limits.total_ms.map(|total| now_ms.saturating_add(total)),
+            next_look_ms: looks.then(|| now_ms + self.shortened(FIRST_LOOK_MS, 0)),
+            gap_ms: FIRST_LOOK_MS,
+            looked_ms: now_ms,
+            last: None,
+            idle_ms: 0,
+            wrote: false,
+        };
+        self.jobs.insert(job, watched);
+        self.schedule(job);
+    }
+
+    /// The job has printed something.
+    pub fn wrote(&mut self, job: JobId) {
+        if let Some(it) = self.jobs.get_mut(&job) {
+            it.wrote = true;
+        }
+    }
+
+    /// The job has ended; nothing more is said of it.
+    pub fn ended(&mut self, job: JobId) {
+        if let Some(due) = self.jobs.remove(&job).and_then(|it| it.due_ms) {
+            self.due.remove(&(due, job));
+        }
+    }
+
+    /// When `next` will have something to do.
+    pub fn due_ms(&self) -> Option<i64> {
+        self.due.first().map(|&(due, _)| due)
+    }
+
+    /// What is to be done now, one thing at a time; none: nothing before `due_ms`. A look that is asked for has to be
+    /// answered before the next call.
+    pub fn next(&mut self, now_ms: i64) -> Option<Act> {
+        let &(due, job) = self.due.first()?;
+        if due > now_ms {
+            return None;
+        }
+        let it = self.jobs.get_mut(&job)?;
+        let act = match it.stage {
+            Stage::Runs if it.ends_ms.is_some_and(|end| end <= now_ms) => {
+                let after_ms = self.limits.total_ms.unwrap_or(0);
+                return Some(self.terminate(job, now_ms, Why::TooLong { after_ms }));
+            }
+            // Not before the next millisecond, should nobody answer.
+            Stage::Runs => {
+                it.next_look_ms = Some(now_ms + 1);
+                Act::Look(job)
+            }
+            Stage::Terminated => {
+                self.enter(job, Stage::Killed, now_ms);
+                return Some(Act::Kill(job));
+            }
+            Stage::Killed | Stage::Abandoned => {
+                self.enter(job, Stage::Abandoned, now_ms);
+                return Some(Act::Abandon(job));
+            }
+        };
+        self.schedule(job);
+        Some(act)
+    }
+
+    /// What a look at the job's processes has shown. If it hangs, what is to be done is returned.
+    pub fn saw(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Act> {
+        let limits = self.limits;
+        let it = self.jobs.get_mut(&job).filter(|it| it.stage == Stage::Runs)?;
+        let gap_ms = now_ms - it.looked_ms;
+        it.idle_ms = match it.is_active(&sample, gap_ms) {
+            true => 0,
+            // Whoever was stopped together with us (or slept while the machine did) had no time either.
+            false => it.idle_ms + gap_ms.min(2 * it.gap_ms),
+        };
+        it.wrote = false;
+        it.looked_ms = now_ms;
+        let (idle_ms, doubled) = (it.idle_ms, if it.last.is_some() { 2 * it.gap_ms } else { it.gap_ms });
+        it.last = Some(sample);
+        if let Some(after_ms) = limits.hang_ms.filter(|&hang| idle_ms >= hang) {
+            return Some(self.terminate(job, now_ms, Why::Hung { after_ms }));
+        }
+        let gap_ms = self.shortened(doubled, idle_ms);
+        let it = self.jobs.get_mut(&job)?;
+        it.gap_ms = gap_ms;
+        it.next_look_ms = Some(now_ms + gap_ms);
+        self.schedule(job);
+        None
+    }
+
+    /// A gap after which a job that has done nothing for so long is looked at: not so long that a hang is found late.
+    fn shortened(&self, gap_ms: i64, idle_ms: i64) -> i64 {
+        let Some(hang_ms) = self.limits.hang_ms else { return gap_ms.min(LONGEST_GAP_MS) };
+        let left_ms = hang_ms - idle_ms;
+        gap_ms.min(LONGEST_GAP_MS).min(hang_ms / LOOKS_PER_HANG).min(left_ms).max(1)
+    }
+
+    fn terminate(&mut self, job: JobId, now_ms: i64, why: Why) -> Act {
+        self.enter(job, Stage::Terminated, now_ms);
+        Act::Terminate(job, why)
+    }
+
+    /// The one place where a job comes nearer to its end.
+    fn enter(&mut self, job: JobId, stage: Stage, now_ms: i64) {
+        let grace_ms = self.limits.grace_ms;
+        if let Some(it) = self.jobs.get_mut(&job) {
+            it.stage = stage;
+            it.ends_ms = (stage != Stage::Abandoned).then(|| now_ms.saturating_add(grace_ms));
+            it.next_look_ms = None;
+        }
+        self.schedule(job);
+    }
+
+    fn schedule(&mut self, job: JobId) {
+        let Some(it) = self.jobs.get_mut(&job) else { return };
+        if let Some(due) = it.due_ms {
+            self.due.remove(&(due, job));
+        }
+        it.due_ms = it.ends_ms.into_iter().chain(it.next_look_ms).min();
+        if let Some(due) = it.due_ms {
+            self.due.insert((due, job));
+        }
+    }
+}
+
+impl Watched {
+    /// Has it done anything since the last look? A process that is gone counts: who waited for it may go on now.
+    fn is_active(&self, now: &Sample, gap_ms: i64) -> bool {
+        let Some(before) = &self.last else { return true };
+        let idle_us = gap_ms.unsigned_abs() * IDLE_PER_MILLE;
+        self.wrote
+            || now.processes != before.processes
+            || (now.written, now.waited) != (before.written, before.waited)
+            || now.cpu_us.abs_diff(before.cpu_us) > idle_us
+    }
+}

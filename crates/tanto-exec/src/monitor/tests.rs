@@ -1,0 +1,185 @@
+//! The monitor on made-up jobs and a made-up clock.
+
+use super::*;
+use tanto_testing::{Random, seeds};
+
+const JOB: JobId = JobId(3);
+const HANG: i64 = 60_000;
+
+fn limits() -> Limits {
+    Limits { hang_ms: Some(HANG), total_ms: None, grace_ms: 10_000, looks: false }
+}
+
+fn process(number: u64) -> Process {
+    Process::parse(format!("{}.{}", 1 + number % 1000, number).as_bytes()).unwrap()
+}
+
+/// A job whose processes do something at some moments.
+#[derive(Default)]
+struct Job {
+    sample: Sample,
+    /// Moments, in ascending order.
+    acts: Vec<i64>,
+    /// How many of them have come.
+    done: usize,
+    /// Processor time that a program takes that only waits, in thousandths of a thousandth of the time.
+    idle_per_million: u64,
+}
+
+impl Job {
+    /// What it has done up to now.
+    fn live(&mut self, now_ms: i64, random: &mut Random, monitor: &mut Monitor) {
+        while let Some(&at) = self.acts.get(self.done).filter(|&&at| at <= now_ms) {
+            self.done += 1;
+            match random.below(5) {
+                0 => self.sample.processes.push(process(2000 + at.unsigned_abs())),
+                1 if self.sample.processes.len() > 1 => {
+                    self.sample.processes.pop();
+                    self.sample.waited += 200;
+                }
+                2 => self.sample.cpu_us += 20_000,
+                3 => self.sample.written += 1,
+                _ => monitor.wrote(JOB),
+            }
+        }
+    }
+
+    fn seen(&self, now_ms: i64) -> Sample {
+        let waiting_us = now_ms.unsigned_abs() * self.idle_per_million / 1000;
+        Sample { cpu_us: self.sample.cpu_us + waiting_us, ..self.sample.clone() }
+    }
+}
+
+/// Answers all looks until there is something to do to the job, or `until` is reached; says what and when.
+fn run(monitor: &mut Monitor, job: &mut Job, random: &mut Random, until: i64) -> Option<(Act, i64)> {
+    while let Some(now_ms) = monitor.due_ms().filter(|&due| due <= until) {
+        job.live(now_ms, random, monitor);
+        while let Some(act) = monitor.next(now_ms) {
+            let more = match act {
+                Act::Look(id) => monitor.saw(id, now_ms, job.seen(now_ms)),
+                act => Some(act),
+            };
+            if let Some(act) = more {
+                return Some((act, now_ms));
+            }
+        }
+        assert!(monitor.due_ms().is_none_or(|due| due > now_ms), "nothing is left to do now");
+    }
+    None
+}
+
+#[test]
+fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
+    for seed in seeds(300) {
+        let mut random = Random::new(seed);
+        let mut at = 0;
+        let mut acts = Vec::new();
+        while random.chance(95) {
+            at += random.below(HANG as usize * 5 / 4) as i64;
+            acts.push(at);
+        }
+        let idle_per_million = random.below(1500) as u64;
+        let mut job = Job { acts: acts.clone(), idle_per_million, ..Job::default() };
+        job.sample.processes.push(process(1));
+        let mut monitor = Monitor::new(limits());
+        monitor.started(JOB, 0);
+        let (act, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
+        assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: HANG }), "seed {seed}");
+        let last = acts.iter().copied().filter(|&act| act <= when).max().unwrap_or(0);
+        assert!(when - last >= HANG, "seed {seed}: ended at {when}, active at {last}");
+        assert!(when - last <= HANG + LONGEST_GAP_MS, "seed {seed}: ended at {when}, active at {last}");
+    }
+}
+
+#[test]
+fn a_job_that_ends_in_time_is_never_looked_at() {
+    let mut monitor = Monitor::new(limits());
+    monitor.started(JOB, 50);
+    assert_eq!(monitor.due_ms(), Some(150));
+    assert_eq!(monitor.next(149), None);
+    monitor.ended(JOB);
+    assert_eq!(monitor.due_ms(), None);
+    assert_eq!(monitor.next(1 << 40), None);
+}
+
+#[test]
+fn looks_grow_rare() {
+    let mut monitor = Monitor::new(Limits { hang_ms: None, looks: true, ..limits() });
+    monitor.started(JOB, 0);
+    let mut looks = Vec::new();
+    while let Some(now_ms) = monitor.due_ms().filter(|&due| due < 20_000) {
+        assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
+        assert_eq!(monitor.saw(JOB, now_ms, Sample::default()), None);
+        looks.push(now_ms);
+    }
+    assert_eq!(looks, [100, 200, 400, 800, 1600, 3200, 6400, 11_400, 16_400]);
+}
+
+#[test]
+fn a_look_that_nobody_answers_is_no_busy_loop() {
+    let mut monitor = Monitor::new(limits());
+    monitor.started(JOB, 0);
+    assert_eq!(monitor.next(100), Some(Act::Look(JOB)));
+    assert_eq!(monitor.next(100), None);
+    assert_eq!(monitor.due_ms(), Some(101));
+}
+
+#[test]
+fn without_limits_nothing_is_ever_due() {
+    let mut monitor = Monitor::new(Limits { hang_ms: None, total_ms: None, grace_ms: 1, looks: false });
+    monitor.started(JOB, 0);
+    assert_eq!(monitor.due_ms(), None);
+}
+
+#[test]
+fn an_end_comes_in_steps() {
+    let mut monitor = Monitor::new(Limits { hang_ms: None, total_ms: Some(1000), ..limits() });
+    monitor.started(JOB, 5);
+    assert_eq!(monitor.next(1004), None);
+    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, Why::TooLong { after_ms: 1000 })));
+    assert_eq!(monitor.saw(JOB, 1006, Sample::default()), None, "it is being ended already");
+    assert_eq!((monitor.next(1006), monitor.due_ms()), (None, Some(11_005)));
+    assert_eq!(monitor.next(11_005), Some(Act::Kill(JOB)));
+    assert_eq!((monitor.next(21_004), monitor.next(21_005)), (None, Some(Act::Abandon(JOB))));
+    assert_eq!((monitor.next(1 << 40), monitor.due_ms()), (None, None));
+    monitor.ended(JOB);
+}
+
+#[test]
+fn time_that_nobody_watched_is_not_held_against_a_job() {
+    let mut monitor = Monitor::new(limits());
+    let (mut job, mut random) = (Job::default(), Random::new(1));
+    monitor.started(JOB, 0);
+    assert_eq!(run(&mut monitor, &mut job, &mut random, HANG / 2), None);
+    // We are stopped for a day, and the job with us.
+    let day = 86_400_000;
+    assert_eq!(monitor.next(day), Some(Act::Look(JOB)));
+    assert_eq!(monitor.saw(JOB, day, job.seen(day)), None);
+    let (_, when) = run(&mut monitor, &mut job, &mut random, 2 * day).unwrap();
+    assert!(when > day + HANG / 4 && when < day + HANG, "{when}");
+}
+
+#[test]
+fn jobs_do_not_wait_for_each_other() {
+    let mut monitor = Monitor::new(limits());
+    for number in 0..50 {
+        monitor.started(JobId(number), i64::from(number));
+    }
+    let mut seen = Vec::new();
+    while let Some(Act::Look(job)) = monitor.next(149) {
+        seen.push(job.0);
+        monitor.saw(job, 149, Sample::default());
+    }
+    assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    (0..50).for_each(|number| monitor.ended(JobId(number)));
+    assert_eq!(monitor.due_ms(), None);
+}
+
+#[test]
+fn a_short_patience_shortens_the_looks() {
+    let mut monitor = Monitor::new(Limits { hang_ms: Some(40), ..limits() });
+    monitor.started(JOB, 0);
+    let (act, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
+    assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: 40 }));
+    assert!((40..=60).contains(&when), "{when}");
+}

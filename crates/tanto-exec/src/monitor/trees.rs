@@ -1,0 +1,212 @@
+//! Which processes belong to which job, and how they are told to end. Does not know why they are.
+//!
+//! A job's are its first process and all below it. One that has lost its parent comes to us; it belongs to the job in
+//! whose process group it is, or whose mark it has in its environment.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tanto_sys::identity::Process;
+use tanto_sys::procs::{self, Look};
+use tanto_sys::reaper::{self, Reaper};
+
+use super::Sample;
+use super::findings::{Load, Seen};
+use crate::job::JobId;
+
+/// The variable in a job's environment by which its processes are known.
+pub(super) const MARK: &str = "TANTO_JOB";
+
+/// All processes below us.
+pub(super) struct Trees {
+    reaper: Reaper,
+    /// What all marks of ours begin with.
+    ours: String,
+    /// The jobs' first processes, which somebody else waits for.
+    firsts: BTreeMap<u32, JobId>,
+    /// Those that lost their parents. Their numbers stay theirs: only we could free them.
+    orphans: BTreeMap<u32, Whose>,
+}
+
+/// Whose an orphan is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Job(JobId),
+    /// Some job's.
+    Unknown,
+    /// It was there before.
+    Nobodys,
+}
+
+/// How many have marked jobs in this process.
+static MARKERS: AtomicU32 = AtomicU32::new(0);
+
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+const SIGCONT: i32 = 18;
+
+impl Trees {
+    pub(super) fn new() -> io::Result<Trees> {
+        let reaper = Reaper::begin()?;
+        let own = Process::own().ok_or(io::ErrorKind::Unsupported)?;
+        let ours = format!("{own}.{}.", MARKERS.fetch_add(1, Ordering::Relaxed));
+        let mut trees = Trees { reaper, ours, firsts: BTreeMap::new(), orphans: BTreeMap::new() };
+        let before = trees.reaper.children()?;
+        trees.orphans = before.into_iter().map(|pid| (pid, Whose::Nobodys)).collect();
+        Ok(trees)
+    }
+
+    pub(super) fn mark(&self, job: JobId) -> String {
+        format!("{}{}", self.ours, job.0)
+    }
+
+    pub(super) fn started(&mut self, job: JobId, pid: u32) {
+        self.firsts.insert(pid, job);
+    }
+
+    /// The job's first process is gone, and was waited for.
+    pub(super) fn ended(&mut self, job: JobId) {
+        self.firsts.retain(|_, its| *its != job);
+    }
+
+    /// Finds out who has lost their parents since the last call, and takes note of those that have ended.
+    pub(super) fn adopt(&mut self) {
+        let Ok(children) = self.reaper.children() else { return };
+        for pid in children {
+            let is_nobodys = self.orphans.get(&pid) == Some(&Whose::Nobodys);
+            if is_nobodys || self.firsts.contains_key(&pid) {
+                continue;
+            }
+            if reaper::reap(pid) {
+                self.orphans.remove(&pid);
+            } else if !self.orphans.contains_key(&pid) {
+                let whose = self.job_of(pid).map_or(Whose::Unknown, Whose::Job);
+                self.orphans.insert(pid, whose);
+            }
+        }
+    }
+
+    fn job_of(&self, pid: u32) -> Option<JobId> {
+        let group = procs::look(pid)?.group;
+        let by_group = self.firsts.get(&group).copied();
+        by_group.or_else(|| {
+            let mark = String::from_utf8(procs::given(pid, MARK.as_bytes())?).ok()?;
+            mark.strip_prefix(&self.ours)?.parse().ok().map(JobId)
+        })
+    }
+
+    /// The orphans of a job that has ended; those that nobody can tell the job of are its, if no other job runs.
+    pub(super) fn left_by(&mut self, job: JobId) -> Vec<u32> {
+        self.adopt();
+        let alone = self.firsts.values().all(|its| *its == job);
+        for whose in self.orphans.values_mut().filter(|whose| **whose == Whose::Unknown && alone) {
+            *whose = Whose::Job(job);
+        }
+        self.orphans_of(job).collect()
+    }
+
+    /// Is there a process of a job that has ended?
+    pub(super) fn has_left(&mut self) -> bool {
+        !self.left().is_empty()
+    }
+
+    /// The processes of jobs that have ended.
+    pub(super) fn left(&mut self) -> BTreeMap<JobId, Vec<u32>> {
+        self.adopt();
+        let mut left: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
+        for (&pid, &whose) in &self.orphans {
+            if let Whose::Job(job) = whose
+                && !self.firsts.values().any(|its| *its == job)
+            {
+                left.entry(job).or_default().push(pid);
+            }
+        }
+        left
+    }
+
+    fn orphans_of(&self, job: JobId) -> impl Iterator<Item = u32> {
+        self.orphans.iter().filter(move |(_, whose)| **whose == Whose::Job(job)).map(|(&pid, _)| pid)
+    }
+
+    /// The job's processes, each before those below it, with how far below the first of their tree they are.
+    pub(super) fn of(&mut self, job: JobId) -> Vec<(u32, Look)> {
+        self.adopt();
+        let first = self.firsts.iter().find(|(_, its)| **its == job).map(|(&pid, _)| pid);
+        let roots: Vec<u32> = first.into_iter().chain(self.orphans_of(job)).collect();
+        procs::trees(&roots)
+    }
+
+    /// Asks all processes of the job to end; those that are stopped go on, for they could not hear it.
+    pub(super) fn terminate(&mut self, job: JobId) {
+        for (_, look) in self.of(job) {
+            // Whoever is gone, or somebody else's, need not or cannot be told.
+            let _ = procs::signal(look.process, SIGTERM);
+            if look.is_stopped() {
+                let _ = procs::signal(look.process, SIGCONT);
+            }
+        }
+    }
+
+    /// Kills all processes of the job. What they start meanwhile is found by looking again: one that was killed
+    /// starts nothing more.
+    pub(super) fn kill(&mut self, job: JobId) {
+        let mut told = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            let known = told.len();
+            for (_, look) in self.of(job) {
+                if !look.is_gone() && !told.contains(&look.process) {
+                    let _ = procs::signal(look.process, SIGKILL);
+                    told.push(look.process);
+                }
+            }
+            if told.len() == known {
+                break;
+            }
+        }
+    }
+}
+
+/// Each round kills all that were there when it began: who outlives so many multiplies faster than we can look.
+const MOST_ROUNDS: usize = 100;
+
+/// What the monitor wants to know of these processes. What they write is asked for only if it is `wanted`.
+pub(super) fn sample(tree: &[(u32, Look)], wanted: bool) -> Sample {
+    let mut processes: Vec<Process> = tree.iter().map(|(_, look)| look.process).collect();
+    processes.sort_unstable();
+    let sum = |of: fn(&Look) -> u64| tree.iter().map(|(_, look)| of(look)).fold(0, u64::wrapping_add);
+    let written = |look: &Look| if wanted { procs::written(look.process.pid()).unwrap_or(0) } else { 0 };
+    Sample {
+        processes,
+        cpu_us: sum(|look| look.cpu_us),
+        written: tree.iter().map(|(_, look)| written(look)).fold(0, u64::wrapping_add),
+        waited: sum(|look| look.waited_faults),
+    }
+}
+
+/// How much these processes have.
+pub(super) fn load(tree: &[(u32, Look)]) -> Load {
+    let living = || tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone());
+    Load {
+        processes: u32::try_from(living().count()).unwrap_or(u32::MAX),
+        cpu_ms: living().map(|look| look.cpu_us / 1000).sum(),
+        memory_kib: living().map(|look| look.rss_kib).sum(),
+    }
+}
+
+/// These processes as a user wants to see them.
+pub(super) fn seen(tree: &[(u32, Look)]) -> Vec<Seen> {
+    let one = |(depth, look): &(u32, Look)| {
+        let pid = look.process.pid();
+        Seen {
+            pid,
+            depth: *depth,
+            state: look.state,
+            cpu_ms: look.cpu_us / 1000,
+            memory_kib: look.rss_kib,
+            line: procs::command_line(pid).unwrap_or_else(|| look.name.clone()),
+            directory: procs::directory(pid),
+        }
+    };
+    tree.iter().map(one).collect()
+}

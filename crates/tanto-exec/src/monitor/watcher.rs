@@ -1,0 +1,176 @@
+//! The monitor on real processes: looks at them when it is time, and tells them to end. Does not know who runs them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tanto_sys::procs;
+
+use super::findings::{Findings, Load, Seen, Stopped, Why};
+use super::trees::{self, Trees};
+use super::{Act, Limits, Monitor};
+use crate::job::JobId;
+
+/// What becomes of processes that outlive their job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leftovers {
+    /// Nobody looks for them.
+    Ignore,
+    /// They are told of.
+    Report,
+    /// They are killed, and told of.
+    Kill,
+}
+
+/// What is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How long jobs may take.
+    pub limits: Limits,
+    /// What becomes of what they leave.
+    pub leftovers: Leftovers,
+}
+
+/// What a runner hears while a job runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// A look at its processes.
+    Load(JobId, Load),
+    /// It does not end even though it was killed: the runner is to go on without it, and to say `ended`.
+    Abandoned(JobId),
+}
+
+/// Watches the jobs of one runner.
+pub struct Watcher {
+    begun: Instant,
+    leftovers: Leftovers,
+    /// A view wants to hear of looks.
+    tells_loads: bool,
+    /// What jobs write shows whether they hang.
+    wants_written: bool,
+    monitor: Monitor,
+    trees: Trees,
+    stopped: BTreeMap<JobId, Stopped>,
+}
+
+/// How long one that has outlived its job may take to end without anybody's being told.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
+impl Watcher {
+    /// With no job yet. From now on all processes below us that lose their parents come to us.
+    pub fn new(options: Options) -> io::Result<Watcher> {
+        Ok(Watcher {
+            begun: Instant::now(),
+            leftovers: options.leftovers,
+            tells_loads: options.limits.looks,
+            wants_written: options.limits.hang_ms.is_some(),
+            monitor: Monitor::new(options.limits),
+            trees: Trees::new()?,
+            stopped: BTreeMap::new(),
+        })
+    }
+
+    /// What the job is to find in its environment, so that its processes can be told from others': name and value.
+    pub fn mark(&self, job: JobId) -> (&'static str, String) {
+        (trees::MARK, self.trees.mark(job))
+    }
+
+    /// The job runs; this is its first process, which the runner waits for.
+    pub fn started(&mut self, job: JobId, pid: u32) {
+        self.trees.started(job, pid);
+        self.monitor.started(job, self.now_ms());
+    }
+
+    /// The job has printed something.
+    pub fn wrote(&mut self, job: JobId) {
+        self.monitor.wrote(job);
+    }
+
+    /// In how much time `attend` will have something to do.
+    pub fn patience(&self) -> Option<Duration> {
+        let due = self.monitor.due_ms()?;
+        Some(Duration::from_millis((due - self.now_ms()).max(0).unsigned_abs()))
+    }
+
+    /// Does what is due; comes back with what there is to tell, or with nothing when nothing is due any more.
+    pub fn attend(&mut self) -> Option<Note> {
+        while let Some(act) = self.monitor.next(self.now_ms()) {
+            if let Some(note) = self.do_it(act) {
+                return Some(note);
+            }
+        }
+        None
+    }
+
+    /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
+    pub fn ended(&mut self, job: JobId) -> Option<Box<Findings>> {
+        self.monitor.ended(job);
+        let stopped = self.stopped.remove(&job);
+        let left =
+            if stopped.is_some() || self.leftovers != Leftovers::Ignore { self.trees.left_by(job) } else { Vec::new() };
+        self.trees.ended(job);
+        if stopped.is_none() && left.is_empty() {
+            return None;
+        }
+        let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
+        let left = trees::seen(&procs::trees(&left));
+        if left_killed {
+            self.trees.kill(job);
+        }
+        // Of a job that was ended, its processes have been told already.
+        let left = if stopped.is_some() { Vec::new() } else { left };
+        Some(Box::new(Findings { stopped, left, left_killed }))
+    }
+
+    /// What jobs that have ended have left and is still there, by job; to be called when no job runs any more. What is
+    /// about to end gets a moment for it.
+    pub fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {
+        if self.leftovers == Leftovers::Ignore {
+            return Vec::new();
+        }
+        let until = Instant::now() + LAST_MOMENT;
+        while self.trees.has_left() && Instant::now() < until {
+            std::thread::sleep(LAST_MOMENT / 20);
+        }
+        let left = self.trees.left();
+        left.into_iter().map(|(job, pids)| (job, trees::seen(&procs::trees(&pids)))).collect()
+    }
+
+    /// Why the job is being ended, if it is.
+    pub fn why(&self, job: JobId) -> Option<Why> {
+        self.stopped.get(&job).map(|stopped| stopped.why)
+    }
+
+    fn do_it(&mut self, act: Act) -> Option<Note> {
+        match act {
+            Act::Look(job) => self.look(job),
+            Act::Terminate(job, why) => {
+                let processes = trees::seen(&self.trees.of(job));
+                self.stopped.insert(job, Stopped { why, processes, killed: false });
+                self.trees.terminate(job);
+                None
+            }
+            Act::Kill(job) => {
+                if let Some(stopped) = self.stopped.get_mut(&job) {
+                    stopped.killed = true;
+                }
+                self.trees.kill(job);
+                None
+            }
+            Act::Abandon(job) => Some(Note::Abandoned(job)),
+        }
+    }
+
+    fn look(&mut self, job: JobId) -> Option<Note> {
+        let tree = self.trees.of(job);
+        let sample = trees::sample(&tree, self.wants_written);
+        if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
+            return self.do_it(act);
+        }
+        self.tells_loads.then(|| Note::Load(job, trees::load(&tree)))
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}

@@ -1,0 +1,238 @@
+//! The monitor on real processes. What has lost its parents comes to the whole program, so that these tests are one
+//! of their own, and run one after the other.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tanto_exec::job::JobId;
+use tanto_exec::monitor::Limits;
+use tanto_exec::monitor::findings::{Findings, Why};
+use tanto_exec::monitor::watcher::{Leftovers, Note, Options, Watcher};
+use tanto_sys::procs;
+
+/// Long enough for a test never to meet it, in milliseconds.
+const NEVER: i64 = 3_600_000;
+const LIMITS: Limits = Limits { hang_ms: None, total_ms: None, grace_ms: NEVER, looks: false };
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A watcher and its jobs, alone in this program.
+struct Watch {
+    watcher: Watcher,
+    children: Vec<(JobId, Child)>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Watch {
+    fn new(limits: Limits, leftovers: Leftovers) -> Watch {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Watch { watcher: Watcher::new(Options { limits, leftovers }).unwrap(), children: Vec::new(), _alone: alone }
+    }
+
+    /// Starts a shell's line that waits for the other end of its input wherever it reads. It runs once it has said so.
+    fn start(&mut self, number: u32, line: &str) -> ChildStdin {
+        let job = JobId(number);
+        let (name, mark) = self.watcher.mark(job);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", line]).env(name, mark).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        self.watcher.started(job, child.id());
+        let input = child.stdin.take().unwrap();
+        self.children.push((job, child));
+        input
+    }
+
+    /// Reads one byte of what the job says.
+    fn hear(&mut self, number: u32) {
+        let (_, child) = self.children.iter_mut().find(|(job, _)| job.0 == number).unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    }
+
+    /// Watches until the job has ended by itself or by the watcher.
+    fn end(&mut self, number: u32) -> Option<Findings> {
+        let at = self.children.iter().position(|(job, _)| job.0 == number).unwrap();
+        let (job, mut child) = self.children.remove(at);
+        for _ in 0..60_000 {
+            if child.try_wait().unwrap().is_some() || self.watcher.attend() == Some(Note::Abandoned(job)) {
+                return self.watcher.ended(job).map(|findings| *findings);
+            }
+            let most = Duration::from_millis(1);
+            std::thread::sleep(self.watcher.patience().unwrap_or(most).min(most));
+        }
+        panic!("job {number} does not end");
+    }
+
+    /// The living processes that bear the mark of a job.
+    fn marked(&self, number: u32) -> Vec<u32> {
+        let (name, mark) = self.watcher.mark(JobId(number));
+        let has_mark = |pid: u32| procs::given(pid, name.as_bytes()).is_some_and(|its| its == mark.as_bytes());
+        let all = procs::all().unwrap();
+        let living = all.iter().filter(|look| !look.is_gone()).map(|look| look.process.pid());
+        living.filter(|&pid| has_mark(pid)).collect()
+    }
+
+    fn await_nobody(&self, number: u32) {
+        for _ in 0..60_000 {
+            if self.marked(number).is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{:?} live on", self.marked(number));
+    }
+
+    fn kill_marked(&self, number: u32) {
+        for pid in self.marked(number) {
+            procs::look(pid).map(|look| procs::signal(look.process, 9));
+        }
+        self.await_nobody(number);
+    }
+}
+
+/// Hangs soon.
+fn hang() -> Limits {
+    Limits { hang_ms: Some(500), ..LIMITS }
+}
+
+fn line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+#[test]
+fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
+    let mut watch = Watch::new(hang(), Leftovers::Ignore);
+    let _input = watch.start(1, "cd /; sleep 1000 & sleep 1001");
+    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    assert_eq!(stopped.why, Why::Hung { after_ms: 500 });
+    assert!(!stopped.killed);
+    let lines: Vec<String> = stopped.processes.iter().map(|seen| line(&seen.line)).collect();
+    assert_eq!(&lines[1..], ["sleep 1000", "sleep 1001"]);
+    assert_eq!(stopped.processes.iter().map(|seen| seen.depth).collect::<Vec<_>>(), [0, 1, 1]);
+    assert_eq!(stopped.processes[2].directory.as_deref(), Some(&b"/"[..]));
+    watch.await_nobody(1);
+}
+
+#[test]
+fn who_does_not_listen_is_killed() {
+    let mut watch = Watch::new(Limits { grace_ms: 100, ..hang() }, Leftovers::Ignore);
+    let _input = watch.start(1, "trap '' TERM; sleep 1000 & sleep 1001; sleep 1002");
+    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    assert!(stopped.killed);
+    watch.await_nobody(1);
+}
+
+#[test]
+fn a_stopped_tree_hangs_and_can_be_asked_to_end() {
+    let mut watch = Watch::new(hang(), Leftovers::Ignore);
+    let _input = watch.start(1, "sleep 1000 & kill -STOP $! $$");
+    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    assert!(!stopped.killed && stopped.processes.iter().all(|seen| seen.state == b'T'), "{stopped:?}");
+    watch.await_nobody(1);
+}
+
+#[test]
+fn a_zombie_does_nothing_and_is_shown() {
+    let mut watch = Watch::new(hang(), Leftovers::Ignore);
+    let _input = watch.start(1, "sleep 0 & exec sleep 1000");
+    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    assert_eq!(stopped.processes.iter().map(|seen| seen.state).collect::<Vec<_>>(), b"SZ");
+    watch.await_nobody(1);
+}
+
+#[test]
+fn a_time_limit_ends_the_busy() {
+    let mut watch = Watch::new(Limits { total_ms: Some(300), ..LIMITS }, Leftovers::Ignore);
+    let _input = watch.start(1, "while :; do :; done");
+    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    assert_eq!(stopped.why, Why::TooLong { after_ms: 300 });
+}
+
+#[test]
+fn who_multiplies_is_killed_to_the_last() {
+    let limits = Limits { total_ms: Some(300), grace_ms: 100, ..LIMITS };
+    let mut watch = Watch::new(limits, Leftovers::Ignore);
+    let storm = "trap '' TERM; grow() { sleep 0.02; (setsid sleep 1000 </dev/null >/dev/null 2>&1 &); grow & sleep 1000; }; grow";
+    let _input = watch.start(1, storm);
+    assert!(watch.end(1).unwrap().stopped.unwrap().killed);
+    watch.await_nobody(1);
+}
+
+#[test]
+fn a_daemon_is_told_of_and_lives() {
+    let mut watch = Watch::new(LIMITS, Leftovers::Report);
+    watch.start(1, "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) ");
+    let findings = watch.end(1).unwrap();
+    assert!(findings.stopped.is_none() && !findings.left_killed && !findings.left.is_empty());
+    watch.start(2, "(setsid sleep 0 </dev/null >/dev/null 2>&1 &)");
+    assert!(watch.end(2).is_none_or(|findings| findings.stopped.is_none()));
+    watch.await_nobody(2);
+    let left = watch.watcher.left();
+    let [(JobId(1), processes)] = &left[..] else { panic!("{left:?}") };
+    assert_eq!(processes.iter().map(|seen| line(&seen.line)).collect::<Vec<_>>(), ["sleep 1000"]);
+    watch.kill_marked(1);
+    assert_eq!(watch.watcher.left(), []);
+}
+
+#[test]
+fn leftovers_are_killed_if_that_is_asked_for() {
+    let mut watch = Watch::new(LIMITS, Leftovers::Kill);
+    watch.start(1, "(setsid sh -c 'trap \"\" TERM; sleep 1000; :' </dev/null >/dev/null 2>&1 &) ");
+    let findings = watch.end(1).unwrap();
+    assert!(findings.left_killed && !findings.left.is_empty());
+    watch.await_nobody(1);
+}
+
+#[test]
+fn who_hides_its_mark_is_found_when_no_other_job_runs() {
+    let mut watch = Watch::new(LIMITS, Leftovers::Kill);
+    let input = watch.start(1, "(env -i setsid sleep 1003 </dev/null >/dev/null 2>&1 &) ; echo; read x");
+    watch.hear(1);
+    let has_exec = |look: &procs::Look| procs::command_line(look.process.pid()).is_some_and(|its| its == b"sleep 1003");
+    let process = loop {
+        if let Some(look) = procs::all().unwrap().into_iter().find(has_exec) {
+            break look.process;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(procs::given(process.pid(), b"TANTO_JOB"), None);
+    drop(input);
+    let left = watch.end(1).unwrap().left;
+    assert_eq!(left.iter().map(|seen| seen.pid).collect::<Vec<_>>(), [process.pid()]);
+    while procs::look(process.pid()).is_some_and(|look| look.process == process && !look.is_gone()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn jobs_that_run_keep_what_is_theirs() {
+    let mut watch = Watch::new(LIMITS, Leftovers::Kill);
+    let input = watch.start(1, "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) ; echo; read x");
+    watch.hear(1);
+    watch.start(2, "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &) ");
+    let left = watch.end(2).unwrap().left;
+    assert!(left.len() == 1 && line(&left[0].line).ends_with("sleep 1001"), "{left:?}");
+    watch.await_nobody(2);
+    assert_eq!(watch.marked(1).len(), 2);
+    drop(input);
+    assert_eq!(watch.end(1).unwrap().left.len(), 1);
+    watch.await_nobody(1);
+}
+
+#[test]
+fn looks_tell_how_much_a_job_has() {
+    let mut watch = Watch::new(Limits { looks: true, ..LIMITS }, Leftovers::Ignore);
+    let input = watch.start(1, "sleep 1000 & read x; kill $!");
+    let load = loop {
+        match watch.watcher.attend() {
+            Some(Note::Load(JobId(1), load)) if load.processes == 2 => break load,
+            Some(Note::Load(..)) | None => std::thread::sleep(Duration::from_millis(1)),
+            Some(other) => panic!("{other:?}"),
+        }
+    };
+    assert!(load.memory_kib > 0);
+    drop(input);
+    assert_eq!(watch.end(1), None);
+}
