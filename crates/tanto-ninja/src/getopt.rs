@@ -11,6 +11,11 @@ pub trait Flag: Sized + 'static {
 
     /// A value follows it.
     fn takes_value(&self) -> bool;
+
+    /// An abbreviation means it only if no other flag's name begins so: it came after the others.
+    fn gives_way(&self) -> bool {
+        false
+    }
 }
 
 /// A command line being taken apart.
@@ -144,7 +149,9 @@ fn find_long<F: Flag>(known: &'static [F], name: &[u8], text: &[u8]) -> Result<&
     if let Some((flag, _)) = named().find(|(_, long)| long.as_bytes() == name) {
         return Ok(flag);
     }
-    let meant = || named().filter(|(_, long)| long.as_bytes().starts_with(name));
+    let begin = || named().filter(|(_, long)| long.as_bytes().starts_with(name));
+    let all_give_way = begin().all(|(flag, _)| flag.gives_way());
+    let meant = || begin().filter(|(flag, _)| all_give_way || !flag.gives_way());
     let mut first_two = meant();
     match (first_two.next(), first_two.next()) {
         (Some((flag, _)), None) => Ok(flag),
@@ -162,6 +169,9 @@ mod tests {
 
     struct Small(Option<u8>, Option<&'static str>, bool);
 
+    /// What gives way in these tests.
+    const YOUNGER: &[&str] = &["dusk", "later"];
+
     impl Flag for Small {
         fn letter(&self) -> Option<u8> {
             self.0
@@ -174,6 +184,10 @@ mod tests {
         fn takes_value(&self) -> bool {
             self.2
         }
+
+        fn gives_way(&self) -> bool {
+            self.1.is_some_and(|name| YOUNGER.contains(&name))
+        }
     }
 
     static KNOWN: &[Small] = &[
@@ -182,6 +196,8 @@ mod tests {
         Small(Some(b'x'), None, false),
         Small(None, Some("print"), false),
         Small(None, Some("dark"), false),
+        Small(None, Some("dusk"), false),
+        Small(None, Some("later"), false),
     ];
 
     /// Each flag with its value, then the operands.
@@ -224,6 +240,13 @@ mod tests {
         assert_eq!(ok("--de=: --print --print0"), "delimiter=: print= print0= []");
         assert_eq!(ok("--delimiter -x"), "delimiter=-x []");
         assert_eq!(bad("--d=1"), "option '--d=1' is ambiguous; possibilities: '--delimiter' '--dark'");
+    }
+
+    #[test]
+    fn what_came_later_takes_no_abbreviation_away() {
+        assert_eq!(ok("--da --du --dusk --l"), "dark= dusk= dusk= later= []");
+        static TWO: &[Small] = &[Small(None, Some("dark"), false), Small(None, Some("dusk"), false)];
+        assert_eq!(read(TWO, "--d", false).unwrap(), "dark= []");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod format;
 mod line;
 pub mod live;
 pub mod ninja;
+pub mod processes;
 mod progress;
 mod said;
 pub mod terminal;

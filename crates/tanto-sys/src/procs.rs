@@ -209,8 +209,9 @@ fn raw(pid: u32) -> libc::pid_t {
     libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit")
 }
 
-/// A descriptor that means this process, whatever becomes of its number.
-fn handle(pid: u32) -> Option<OwnedFd> {
+/// A descriptor that means this process, whatever becomes of its number, and is readable once it has ended. None if
+/// there is no such process, or before Linux 5.3.
+pub fn handle(pid: u32) -> Option<OwnedFd> {
     // SAFETY: touches no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, raw(pid), 0) };
     let Ok(fd @ 0..) = RawFd::try_from(fd) else { return None };

@@ -9,6 +9,13 @@ pub fn is_terminal(fd: impl AsFd) -> bool {
     fd.as_fd().is_terminal()
 }
 
+/// Does what is typed at our terminal, Ctrl-C included, come to our process group? False if we have none.
+pub fn is_foreground() -> bool {
+    let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
+    // SAFETY: both calls take and give numbers only.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
+}
+
 /// The terminal's width in columns; none if it is no terminal or does not know.
 pub fn columns(fd: impl AsFd) -> Option<usize> {
     size(fd).map(|size| size.0).filter(|&columns| columns != 0)

@@ -4,8 +4,9 @@
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
+use crate::flags::table::{FLAGS, Flag, RUN_FLAGS};
 use crate::settings::Surroundings;
-use crate::{bench, completions, doctor, help, man};
+use crate::{bench, completions, doctor, help, man, run};
 
 /// A subcommand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +19,6 @@ pub struct Command {
     pub doc: &'static str,
     /// Everything else there is to say, in paragraphs.
     pub more: &'static str,
-    /// It takes the flags of the table.
-    pub flags: bool,
 }
 
 /// All that a user may type.
@@ -31,7 +30,16 @@ pub static COMMANDS: &[Command] = &[
         more: "Reads build.ninja of the current directory (or of the one that -C names), and runs the commands that \
                are needed to bring the targets up to date. Without targets it is those that the file's default \
                statements name.",
-        flags: true,
+    },
+    Command {
+        name: "run",
+        args: "[options] [--] command [arguments...]",
+        doc: "run a command, and end it if it hangs",
+        more: "Watches the command and all processes below it. What it prints is passed on; a stream that is a terminal \
+               it keeps. If it hangs, or takes too long, its processes are asked to end and after ten seconds killed, \
+               and what hung is shown: the last lines that it printed, and the tree of its processes. The exit code \
+               is the command's, or 128 and the number of the signal that killed it; 123 if it hung, 124 if it took \
+               too long, 125 if Tanto itself failed, 126 if the command could not be run, 127 if there is none.",
     },
     Command {
         name: "doctor",
@@ -40,7 +48,6 @@ pub static COMMANDS: &[Command] = &[
         more: "Takes the options of `tanto build`, and shows what they and the other sources come to: each setting's \
                value and who said it, the log of the build directory, the processors of this machine, a jobserver, \
                and whether the `ninja` that other programs find is this one.",
-        flags: true,
     },
     Command {
         name: "bench",
@@ -51,16 +58,18 @@ pub static COMMANDS: &[Command] = &[
                missing and for directories. `read` reads the files in PATH, or the beginnings of the file PATH, by \
                `read`, by `pread` in pieces and by `mmap`, and shows what a GB costs in files of each size. Both \
                name the fastest, and what Tanto itself does. Nothing is written.",
-        flags: false,
     },
-    Command {
-        name: "help",
-        args: "[command]",
-        doc: "tell more of a command",
-        more: "Without a command, lists them.",
-        flags: false,
-    },
+    Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];
+
+/// The flags of this command.
+pub fn flags_of(command: &Command) -> &'static [Flag] {
+    match command.name {
+        "build" | "doctor" => FLAGS,
+        "run" => RUN_FLAGS,
+        _ => &[],
+    }
+}
 
 /// The command of this name.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
@@ -68,13 +77,14 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// Runs a command line that is no build.
-pub fn run(args: &[Vec<u8>]) -> Stop {
+pub fn obey(args: &[Vec<u8>]) -> Stop {
     let Some((name, rest)) = args.split_first() else {
         return Stop { out: Vec::new(), err: help::overview().into_bytes(), code: 1 };
     };
     match name.as_slice() {
         b"bench" => bench::run(rest),
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),
+        b"run" => run::run(rest),
         b"help" | b"-h" | b"--help" => help_on(rest),
         b"--version" | b"-V" => Stop::printed(format!("{}\n", Door::Tanto.version()), 0),
         b"generate" => generate(rest),

@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use tanto_exec::monitor::findings::Length;
+use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
@@ -71,6 +73,9 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("status", status(&settings.status), from(settings.status.origin)),
         Row("format", shown(settings.format.value).into(), from(settings.format.origin)),
         Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
+        Row("hang-timeout", time(settings.hang_timeout.value), from(settings.hang_timeout.origin)),
+        Row("timeout", time(settings.timeout.value), from(settings.timeout.origin)),
+        Row("leftovers", leftovers(settings.leftovers.value).into(), from(settings.leftovers.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
     ];
@@ -106,6 +111,18 @@ fn threads(threads: Threads) -> Vec<u8> {
     match threads {
         Threads::Fitting => "as many as fit".into(),
         Threads::AtMost(most) => most.to_string().into(),
+    }
+}
+
+fn time(limit_ms: Option<i64>) -> Vec<u8> {
+    limit_ms.map_or("no limit".into(), |ms| Length(ms).to_string().into())
+}
+
+fn leftovers(leftovers: Leftovers) -> &'static str {
+    match leftovers {
+        Leftovers::Ignore => "ignore",
+        Leftovers::Report => "report",
+        Leftovers::Kill => "kill",
     }
 }
 

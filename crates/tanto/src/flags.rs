@@ -8,6 +8,7 @@ pub mod number;
 pub mod stop;
 pub mod table;
 
+use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
@@ -53,6 +54,12 @@ pub struct Options {
     pub phony_cycle_is_error: bool,
     /// The version of a new `.ninja_log`: 5, 6 or 7.
     pub log_version: u32,
+    /// After how many milliseconds without a sign of life a command is ended.
+    pub hang_timeout: Option<i64>,
+    /// After how many milliseconds a command is ended.
+    pub timeout: Option<i64>,
+    /// What becomes of processes that outlive their command.
+    pub leftovers: Leftovers,
     /// How many threads of our own there may be.
     pub threads: Threads,
     /// When snapshots are used.
@@ -104,6 +111,9 @@ impl Options {
             debug: low.debug,
             phony_cycle_is_error: low.phony_cycle_is_error.unwrap_or(false),
             log_version: settings.log_version.value,
+            hang_timeout: settings.hang_timeout.value,
+            timeout: settings.timeout.value,
+            leftovers: settings.leftovers.value,
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
             tool: low.tool,

@@ -1,6 +1,6 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
-use crate::commands::{COMMANDS, Command};
+use crate::commands::{self, COMMANDS, Command};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::settings::{Settings, layer::Layer};
@@ -39,15 +39,17 @@ pub fn overview() -> String {
 pub fn topic(command: &Command) -> String {
     let mut text = format!("usage: tanto {} {}\n\n", command.name, command.args);
     text += &paragraph(command.more, 0);
-    if command.name == "build" {
+    if command.name == "build" || command.name == "run" {
         text += "\noptions:\n";
-        text.extend(FLAGS.iter().map(in_full));
+        let is_build = command.name == "build";
+        text.extend(commands::flags_of(command).iter().map(|flag| in_full(flag, is_build)));
     }
     text
 }
 
-fn in_full(flag: &Flag) -> String {
-    let key = flag.key().map(|key| format!("In config files: {key}.")).unwrap_or_default();
+/// `with_key`: config files have a say in it.
+fn in_full(flag: &Flag, with_key: bool) -> String {
+    let key = flag.key().filter(|_| with_key).map(|key| format!("In config files: {key}.")).unwrap_or_default();
     let note = noted(flag, Door::Tanto).replace('\n', "; ");
     let doc = format!("{}{note}. {} {key}", capital(flag.doc), flag.more);
     format!("\n  {}\n{}", flag.label(), paragraph(&doc, 6))

@@ -8,6 +8,7 @@ mod doctor;
 mod flags;
 mod help;
 mod man;
+mod run;
 mod settings;
 
 use std::ffi::OsString;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
 fn command(args: &[Vec<u8>]) -> ExitCode {
     match args.split_first() {
         Some((name, rest)) if name == b"build" => build(Door::Tanto, b"tanto build", rest),
-        _ => commands::run(args).exit(),
+        _ => commands::obey(args).exit(),
     }
 }
 

@@ -14,6 +14,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
@@ -57,6 +58,12 @@ pub struct Settings {
     pub log_version: Said<u32>,
     /// What a build shows.
     pub format: Said<Shown>,
+    /// After how many milliseconds without a sign of life a command is ended, if at all.
+    pub hang_timeout: Said<Option<i64>>,
+    /// After how many milliseconds a command is ended, if at all.
+    pub timeout: Said<Option<i64>>,
+    /// What becomes of processes that outlive their command.
+    pub leftovers: Said<Leftovers>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -66,9 +73,9 @@ pub struct Settings {
 impl Settings {
     /// What the sources say, over this door's defaults. This is the place where defaults are.
     pub fn of(layer: Layer, door: Door) -> Self {
-        let jobs = match door {
-            Door::Ninja => Jobs::ProcessorsAndMore,
-            Door::Tanto => Jobs::Processors,
+        let (jobs, leftovers) = match door {
+            Door::Ninja => (Jobs::ProcessorsAndMore, Leftovers::Ignore),
+            Door::Tanto => (Jobs::Processors, Leftovers::Report),
         };
         Settings {
             jobs: or(layer.jobs, jobs),
@@ -81,6 +88,9 @@ impl Settings {
             }),
             log_version: or(layer.log_version, 7),
             format: or(layer.format, Shown::Auto),
+            hang_timeout: or(layer.hang_timeout, None),
+            timeout: or(layer.timeout, None),
+            leftovers: or(layer.leftovers, leftovers),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
         }

@@ -90,8 +90,8 @@ pub struct Load {
     pub memory_kib: u64,
 }
 
-/// As people write lengths of time: `90s` is `1m30s`, `1500ms` is `1.5s`.
-struct Length(i64);
+/// Milliseconds as people write lengths of time: 90,000 is `1m30s`, 1,500 is `1.5s`.
+pub struct Length(pub i64);
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

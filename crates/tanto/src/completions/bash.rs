@@ -2,13 +2,15 @@
 
 use crate::commands::COMMANDS;
 use crate::completions::{all_spellings, spellings, tool_names};
-use crate::flags::table::{FLAGS, Flag, Shape};
+use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
 pub fn script() -> String {
     let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     let values: String = FLAGS.iter().filter_map(value_case).collect();
+    let run_flags: Vec<String> = RUN_FLAGS.iter().flat_map(spellings).collect();
     FRAME
+        .replace("@RUN_FLAGS@", &run_flags.join(" "))
         .replace("@COMMANDS@", &commands.join(" "))
         .replace("@FLAGS@", &(all_spellings().join(" ") + " "))
         .replace("@VALUES@", &values)
@@ -41,12 +43,20 @@ _tanto_flags() {
     esac
 }
 
+_tanto_run() {
+    case $cur in
+        -*) mapfile -t COMPREPLY < <(compgen -W '@RUN_FLAGS@' -- "$cur") ;;
+        *) mapfile -t COMPREPLY < <(compgen -c -f -- "$cur") ;;
+    esac
+}
+
 _tanto() {
     local cur=${COMP_WORDS[COMP_CWORD]}
     COMPREPLY=()
     case $COMP_CWORD:${COMP_WORDS[1]} in
         1:* | 2:help) mapfile -t COMPREPLY < <(compgen -W '@COMMANDS@' -- "$cur") ;;
         *:build | *:doctor) _tanto_flags ;;
+        *:run) _tanto_run ;;
         2:bench) mapfile -t COMPREPLY < <(compgen -W 'read stat' -- "$cur") ;;
         3:bench) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac

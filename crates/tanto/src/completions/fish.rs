@@ -1,14 +1,12 @@
 //! The completion script for fish.
 
-use crate::commands::COMMANDS;
+use crate::commands::{COMMANDS, flags_of};
 use crate::completions::tool_names;
-use crate::flags::table::{FLAGS, Flag, Shape};
+use crate::flags::table::{Flag, Shape};
 
 /// The whole script.
 pub fn script() -> String {
     let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-    let with_flags: Vec<&str> = COMMANDS.iter().filter(|command| command.flags).map(|command| command.name).collect();
-    let condition = format!("__fish_seen_subcommand_from {}", with_flags.join(" "));
     let mut script = HEAD.to_owned();
     for command in COMMANDS {
         let first = format!("not __fish_seen_subcommand_from {}", names.join(" "));
@@ -16,7 +14,11 @@ pub fn script() -> String {
     }
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from help' -a '{}'\n", names.join(" "));
     script += "complete -c tanto -n '__fish_seen_subcommand_from bench' -a 'read stat (__fish_complete_path)'\n";
-    script.extend(FLAGS.iter().map(|flag| line(flag, &condition)));
+    for command in COMMANDS {
+        let condition = format!("__fish_seen_subcommand_from {}", command.name);
+        script.extend(flags_of(command).iter().map(|flag| line(flag, &condition)));
+    }
+    script += "complete -c tanto -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'\n";
     script + "complete -c tanto -n '__fish_seen_subcommand_from build' -a '(__tanto_targets)'\n"
 }
 

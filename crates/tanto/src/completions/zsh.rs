@@ -2,13 +2,14 @@
 
 use crate::commands::{COMMANDS, Command};
 use crate::completions::{spellings, tool_names};
-use crate::flags::table::{FLAGS, Flag, Shape};
+use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
 pub fn script() -> String {
     let commands: String = COMMANDS.iter().map(describe).collect();
     let flags: String = FLAGS.iter().flat_map(specs).collect();
-    FRAME.replace("@COMMANDS@", &commands).replace("@FLAGS@", &flags)
+    let run_flags: String = RUN_FLAGS.iter().flat_map(specs).collect();
+    FRAME.replace("@COMMANDS@", &commands).replace("@RUN_FLAGS@", &run_flags).replace("@FLAGS@", &flags)
 }
 
 const FRAME: &str = r#"#compdef tanto
@@ -48,6 +49,11 @@ _tanto() {
             shift words
             ((CURRENT--))
             _tanto_flags ;;
+        run)
+            shift words
+            ((CURRENT--))
+            _arguments -S -A '-*' \
+@RUN_FLAGS@                '*:::command:_normal' ;;
         help) ((CURRENT == 3)) && _tanto_commands ;;
         bench)
             case $CURRENT in

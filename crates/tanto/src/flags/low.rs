@@ -97,6 +97,7 @@ impl Reader<'_> {
             Id::Status | Id::Jobs | Id::KeepGoing | Id::MaxLoad | Id::LogVersion | Id::Format => {
                 self.say(low, flag, value)?
             }
+            Id::HangTimeout | Id::Timeout | Id::Leftovers => self.say(low, flag, value)?,
         }
         Ok(())
     }
@@ -122,7 +123,7 @@ fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, Halt> {
 }
 
 /// What ninja says of a wrong value; our own flags say what they expect.
-fn wrong_value(flag: &Flag) -> Vec<u8> {
+pub fn wrong_value(flag: &Flag) -> Vec<u8> {
     match flag.id {
         Id::Jobs => "invalid -j parameter".into(),
         Id::KeepGoing => "-k parameter not numeric; did you mean -k 0?".into(),

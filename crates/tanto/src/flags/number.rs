@@ -23,6 +23,31 @@ pub fn real_prefix(text: &[u8]) -> Option<f64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
+/// A length of time in milliseconds: numbers with `d`, `h`, `m`, `s` or `ms` behind them, one after the other, or one
+/// number alone for seconds. Parts of a millisecond are dropped. None for what is none, or is longer than a century.
+pub fn milliseconds(text: &[u8]) -> Option<i64> {
+    const CENTURY: f64 = 100.0 * 366.0 * 86_400_000.0;
+    let (mut sum, mut rest) = (0.0, text);
+    while !rest.is_empty() || text.is_empty() {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+        let number: f64 = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+        let letters = rest[digits..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        let factor = match &rest[digits..digits + letters] {
+            b"d" => 86_400_000.0,
+            b"h" => 3_600_000.0,
+            b"m" => 60_000.0,
+            b"s" => 1000.0,
+            b"ms" => 1.0,
+            b"" if digits == text.len() => 1000.0,
+            _ => return None,
+        };
+        sum += number * factor;
+        rest = &rest[digits + letters..];
+    }
+    // It is no less than 0, and what is under a century fits.
+    (sum <= CENTURY).then_some(sum as i64)
+}
+
 trait TrimC {
     fn trim_ascii_start_c(&self) -> &[u8];
 }
@@ -83,6 +108,17 @@ mod tests {
         assert_eq!(integer(b"99999999999999999999"), Some(i64::MAX));
         for bad in [&b" "[..], b"4 ", b"x", b"-", b"+-4", b"0x4", b"4x"] {
             assert_eq!(integer(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_have_units() {
+        let known = [("5", 5000), ("0", 0), ("1.5", 1500), ("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250)];
+        for (text, ms) in known.into_iter().chain([("2d", 172_800_000), (".5s", 500), ("1m30", -1)]) {
+            assert_eq!(milliseconds(text.as_bytes()), Some(ms).filter(|&ms| ms >= 0), "{text}");
+        }
+        for bad in ["", "m", "-5", "5 m", "5x", "1..2", ".", "1e3", "99999999999999999999999d", "nan", "inf"] {
+            assert_eq!(milliseconds(bad.as_bytes()), None, "{bad}");
         }
     }
 

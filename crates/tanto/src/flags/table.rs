@@ -38,6 +38,12 @@ pub enum Id {
     LogVersion,
     /// `--format`
     Format,
+    /// `--hang-timeout`
+    HangTimeout,
+    /// `--timeout`
+    Timeout,
+    /// `--leftovers`
+    Leftovers,
 }
 
 /// Where a flag may be given.
@@ -156,6 +162,10 @@ impl getopt::Flag for Flag {
     fn takes_value(&self) -> bool {
         self.value.is_some()
     }
+
+    fn gives_way(&self) -> bool {
+        self.group == Group::Own
+    }
 }
 
 /// The flag with this id.
@@ -181,6 +191,52 @@ pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
 
 /// `--format`'s values.
 pub const FORMATS: &[&str] = &["auto", "live", "plain"];
+/// `--leftovers`' words.
+pub const LEFTOVERS: &[&str] = &["ignore", "report", "kill"];
+
+const TIME: &str = "a time such as 90s or 1h30m, 0 for none";
+
+const HANG_TIMEOUT: Flag = Flag {
+    id: Id::HangTimeout,
+    short: None,
+    long: Some("hang-timeout"),
+    value: free("TIME", TIME),
+    reach: Reach::Setting("hang-timeout"),
+    group: Group::Own,
+    doc: "end a command that does nothing for TIME",
+    note: "",
+    more: "It does nothing if none of its processes starts another one, ends, uses the processor or writes anything, and \
+           it prints nothing. All its processes are asked to end, and after ten seconds killed; then it has failed, \
+           with exit code 123. Off by default.",
+};
+
+const TIMEOUT: Flag = Flag {
+    id: Id::Timeout,
+    short: None,
+    long: Some("timeout"),
+    value: free("TIME", TIME),
+    reach: Reach::Setting("timeout"),
+    group: Group::Own,
+    doc: "end a command that is not done after TIME",
+    note: "",
+    more: "As with `--hang-timeout`, but whatever it does; the exit code is 124. Off by default.",
+};
+
+const LEFT: Flag = Flag {
+    id: Id::Leftovers,
+    short: None,
+    long: Some("leftovers"),
+    value: Some(Value { name: "WHAT", shape: Shape::OneOf(LEFTOVERS), expected: "ignore, report or kill" }),
+    reach: Reach::Setting("leftovers"),
+    group: Group::Own,
+    doc: "ignore, report or kill processes that outlive their command",
+    note: "",
+    more: "Under the name `ninja` the default is `ignore`, else `report`: what is still there at the end is named. \
+           Compiler caches and the like start servers that are meant to stay.",
+};
+
+/// Those of `tanto run`.
+pub static RUN_FLAGS: &[Flag] = &[HANG_TIMEOUT, TIMEOUT, LEFT];
 
 /// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them.
 pub static FLAGS: &[Flag] = &[
@@ -366,4 +422,7 @@ pub static FLAGS: &[Flag] = &[
                `plain` prints ninja's lines; so does `live` where the output is no terminal, and with `-v`, `--quiet`, \
                `-n` or `-d explain`. `auto` is `live`, or under the name `ninja` `plain`.",
     },
+    HANG_TIMEOUT,
+    TIMEOUT,
+    LEFT,
 ];

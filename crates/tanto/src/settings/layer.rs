@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::threads::Threads;
@@ -107,6 +108,12 @@ pub struct Layer {
     pub log_version: Option<Said<u32>>,
     /// `--format`
     pub format: Option<Said<Shown>>,
+    /// `--hang-timeout` in milliseconds; none for no limit.
+    pub hang_timeout: Option<Said<Option<i64>>>,
+    /// `--timeout` in milliseconds; none for no limit.
+    pub timeout: Option<Said<Option<i64>>>,
+    /// `--leftovers`
+    pub leftovers: Option<Said<Leftovers>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -125,6 +132,9 @@ impl Layer {
             Id::Status => put(&mut self.status, Some(StatusFormat::Variables(value.to_vec())), origin),
             Id::LogVersion => put(&mut self.log_version, log_version(value), origin),
             Id::Format => put(&mut self.format, shown(value), origin),
+            Id::HangTimeout => put(&mut self.hang_timeout, time(value), origin),
+            Id::Timeout => put(&mut self.timeout, time(value), origin),
+            Id::Leftovers => put(&mut self.leftovers, leftovers(value), origin),
             _ => false,
         }
     }
@@ -149,6 +159,9 @@ impl Layer {
             status: self.status.or(below.status),
             log_version: self.log_version.or(below.log_version),
             format: self.format.or(below.format),
+            hang_timeout: self.hang_timeout.or(below.hang_timeout),
+            timeout: self.timeout.or(below.timeout),
+            leftovers: self.leftovers.or(below.leftovers),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
         }
@@ -197,6 +210,16 @@ fn shown(value: &[u8]) -> Option<Shown> {
         b"auto" => Some(Shown::Auto),
         b"live" => Some(Shown::Live),
         b"plain" => Some(Shown::Plain),
+/// No time at all is no limit.
+fn time(value: &[u8]) -> Option<Option<i64>> {
+    Some(Some(number::milliseconds(value)?).filter(|&ms| ms > 0))
+}
+
+fn leftovers(value: &[u8]) -> Option<Leftovers> {
+    match value {
+        b"ignore" => Some(Leftovers::Ignore),
+        b"report" => Some(Leftovers::Report),
+        b"kill" => Some(Leftovers::Kill),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, re
 
 mod master;
 mod recovery;
+mod run;
 mod snapshots;
 mod terminal;
 mod threads;
