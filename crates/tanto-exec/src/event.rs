@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::job::{About, Exit, JobId, Usage};
+use crate::monitor::findings::{Load, Seen, Stopped};
 
 /// How loud a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +84,35 @@ pub enum Event<'a> {
         outputs: &'a [Vec<u8>],
         /// The failed job: the first that it waits for, itself or through others.
         because: JobId,
+    },
+    /// A look at the processes of a command that runs.
+    Looked {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at_ms: i64,
+        /// What they have.
+        load: Load,
+    },
+    /// A command was ended because it hung or took too long; comes after its end was told.
+    Stopped {
+        /// Which job.
+        job: JobId,
+        /// What it is.
+        about: &'a About,
+        /// Why, and which processes it had.
+        stopped: &'a Stopped,
+    },
+    /// Processes have outlived their command.
+    Left {
+        /// Which job.
+        job: JobId,
+        /// What it is.
+        about: &'a About,
+        /// The processes.
+        processes: &'a [Seen],
+        /// They were killed. Else they are still there at the end of the build.
+        killed: bool,
     },
     /// Nothing happened but that time went by; comes only to a view that asks for it (`View::tick`).
     Tick {

@@ -1,5 +1,7 @@
 //! What is run, and what became of it. Does not know why it is run.
 
+use crate::monitor::findings::Findings;
+
 /// A job of one build: a dense number, in the order in which jobs were added to the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobId(pub u32);
@@ -96,4 +98,6 @@ pub struct Completion {
     pub output: Vec<u8>,
     /// What it used.
     pub usage: Usage,
+    /// What watching its processes has brought, if there is anything to tell.
+    pub findings: Option<Box<Findings>>,
 }

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
 use crate::job::{About, Completion, Exit, JobId};
+use crate::monitor::findings::Findings;
 use crate::runner::{Runner, Woken};
 use crate::schedule::{Blocked, Next, Schedule};
 
@@ -68,13 +69,15 @@ struct Loop<'a> {
     failures: usize,
     /// Exit code of the last failure.
     code: i32,
+    /// Jobs that have ended and had left processes then.
+    leavers: BTreeMap<JobId, About>,
 }
 
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn to_end(self) -> Verdict {
         self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms() });
-        let mut it = Loop { run: self, running: BTreeMap::new(), failures: 0, code: 0 };
+        let mut it = Loop { run: self, running: BTreeMap::new(), failures: 0, code: 0, leavers: BTreeMap::new() };
         let verdict = it.turn_until_stop();
         if !it.running.is_empty() {
             it.abandon_running();
@@ -82,6 +85,9 @@ impl Run<'_> {
         let flushed = it.run.front.flush();
         if it.failures > 0 {
             it.tell_skipped();
+        }
+        if !it.leavers.is_empty() {
+            it.tell_left();
         }
         it.run.view.event(Event::BuildFinished { at_ms: it.run.clock.now_ms() });
         it.run.view.flush();
@@ -119,6 +125,10 @@ impl Loop<'_> {
             Ok(Woken::Completed(completion)) => self.complete(completion),
             Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
             Ok(Woken::MayStart) => Ok(Step::GoOn),
+            Ok(Woken::Looked(job, load)) => {
+                self.run.view.event(Event::Looked { job, at_ms: self.run.clock.now_ms(), load });
+                Ok(Step::GoOn)
+            }
             Ok(Woken::Nothing) => {
                 self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
                 Ok(Step::GoOn)
@@ -185,7 +195,32 @@ impl Loop<'_> {
         };
         self.run.front.finish(job, ending, self.run.schedule, self.run.view)?;
         self.leave(job, exit);
+        if let Some(findings) = completion.findings {
+            self.tell_findings(job, about, &findings);
+        }
         Ok(Step::GoOn)
+    }
+
+    fn tell_findings(&mut self, job: JobId, about: About, findings: &Findings) {
+        if let Some(stopped) = &findings.stopped {
+            self.run.view.event(Event::Stopped { job, about: &about, stopped });
+        }
+        match findings.left.as_slice() {
+            [] => {}
+            processes if findings.left_killed => {
+                self.run.view.event(Event::Left { job, about: &about, processes, killed: true });
+            }
+            // Many are about to end: only those are told of that are still there at the end.
+            _ => drop(self.leavers.insert(job, about)),
+        }
+    }
+
+    fn tell_left(&mut self) {
+        for (job, processes) in self.run.runner.left() {
+            if let Some(about) = self.leavers.get(&job) {
+                self.run.view.event(Event::Left { job, about, processes: &processes, killed: false });
+            }
+        }
     }
 
     fn leave(&mut self, job: JobId, exit: Exit) {

@@ -148,7 +148,15 @@ impl View for NinjaView {
                 self.line.on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
-            Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
+            Event::Stopped { about, stopped, .. } => {
+                let text = said::stopped(self.program, about, stopped);
+                self.line.on_new_line(&text);
+            }
+            Event::Left { about, processes, killed, .. } => {
+                let text = said::left(self.program, about, processes, killed);
+                self.line.on_new_line(&text);
+            }
+            Event::Looked { .. } | Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
         }
         if !self.building {
             self.line.settle();

@@ -2,6 +2,9 @@
 
 use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit};
+use tanto_exec::monitor::findings::{Seen, Stopped};
+
+use crate::processes;
 
 /// A job failed: what it should have made, and its command. ninja's bytes.
 pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
@@ -15,6 +18,24 @@ pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
     text.extend_from_slice(&about.command);
     text.push(b'\n');
     text
+}
+
+/// A job was ended because it hung or took too long.
+pub(crate) fn stopped(program: &str, about: &About, stopped: &Stopped) -> Vec<u8> {
+    processes::stopped(&[program.as_bytes(), b": '", name(about), b"'"].concat(), stopped)
+}
+
+/// Processes have outlived their job.
+pub(crate) fn left(program: &str, about: &About, left: &[Seen], killed: bool) -> Vec<u8> {
+    let what = if killed { "' left processes behind, which were killed:" } else { "' left processes behind:" };
+    let mut text = message(program, Level::Warning, &[b"'", name(about), what.as_bytes()].concat());
+    text.extend(processes::tree(left));
+    text
+}
+
+/// What a job is called.
+fn name(about: &About) -> &[u8] {
+    about.outputs.first().unwrap_or(&about.command)
 }
 
 /// A message of the program of that name.

@@ -259,7 +259,7 @@ mod tests {
         dir.write(".tanto/config", "# ours\njobs = 0\n");
         dir.write(".ninja_log", "# ninja log v5\n1\t2\t3\tout\tabc\n");
         let place = dir.text();
-        let args = ["-C", place, "-k", "0", "target"].map(Vec::from);
+        let args = ["-C", place, "-k", "0", "--hang-timeout=90s", "target"].map(Vec::from);
         let around = Surroundings {
             flags: Some("--quiet -w dupbuild=err".into()),
             ninja_status: Some("%p ".into()),
@@ -286,10 +286,13 @@ mod tests {
             "status|\"%p \"|NINJA_STATUS",
             "format|live on a terminal (under the name ninja: plain)|default",
             "log-version|7|default",
+            "hang-timeout|1m30s|command line",
+            "timeout|no limit|default",
+            "leftovers|report|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
         ];
-        assert_eq!(out[2..11], expected);
+        assert_eq!(out[2..14], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Seen};
 use tanto_exec::monitor::watcher::{Leftovers, Options, Watcher};
+use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_ninja::getopt::Getopt;
 use tanto_record::processes;
 
@@ -21,9 +21,6 @@ use crate::flags::table::RUN_FLAGS;
 use crate::run::command::{Ended, Running};
 use crate::settings::layer::{Layer, Origin};
 use crate::{commands, help};
-
-/// How long processes have to end themselves when they are asked to.
-pub const GRACE_MS: i64 = 10_000;
 
 /// What Tanto exits with if it cannot do its own part, as `timeout` and `env` do.
 const OWN_FAILURE: u8 = 125;

@@ -14,6 +14,9 @@ use tanto_sys::identity::Process;
 use crate::job::JobId;
 use crate::monitor::findings::Why;
 
+/// How long processes usually have to end themselves when they are asked to, in milliseconds.
+pub const GRACE_MS: i64 = 10_000;
+
 /// What a job may take. Times are in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

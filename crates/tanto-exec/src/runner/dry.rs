@@ -27,7 +27,8 @@ impl Runner for DryRunner {
 
     fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
         let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
-        let completion = Completion { job, exit: Exit::Code(0), output: Vec::new(), usage: Usage::default() };
+        let completion =
+            Completion { job, exit: Exit::Code(0), output: Vec::new(), usage: Usage::default(), findings: None };
         Ok(Woken::Completed(completion))
     }
 

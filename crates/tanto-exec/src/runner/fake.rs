@@ -85,7 +85,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
         }
         match self.running.pop_front() {
             Some((job, Effect::Ends { exit, output })) => {
-                Ok(Woken::Completed(Completion { job, exit, output, usage: Usage::default() }))
+                Ok(Woken::Completed(Completion { job, exit, output, usage: Usage::default(), findings: None }))
             }
             other => unreachable!("{other:?} does not run"),
         }
@@ -113,7 +113,8 @@ mod tests {
         assert_eq!(runner.capacity(), 0);
         for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
             let usage = Usage::default();
-            let expected = Completion { job: JobId(job), exit: Exit::Code(code), output: output.to_vec(), usage };
+            let expected =
+                Completion { job: JobId(job), exit: Exit::Code(code), output: output.to_vec(), usage, findings: None };
             assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));
         }
         assert_eq!(runner.started(), [b"a", b"b"]);

@@ -10,6 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::job::{Command, Completion, JobId};
+use crate::monitor::findings::{Load, Seen};
 
 /// What a runner's wait brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub enum Woken {
     Completed(Completion),
     /// The user (or a supervisor) asked for an end by this signal.
     Interrupted(i32),
+    /// A look at the processes of a job that runs.
+    Looked(JobId, Load),
     /// Nothing ended, but more may be started now (a job token came free).
     MayStart,
     /// Nothing happened in the time that was given.
@@ -38,6 +41,11 @@ pub trait Runner {
 
     /// Waits until something happens, or this time is over (none: without end). Not called while no command runs.
     fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Woken>;
+
+    /// The processes that jobs have left and that are still there, by job. Asked for when no command runs any more.
+    fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {
+        Vec::new()
+    }
 
     /// Hands the signal that interrupted the build, if one did, on to every running command, and waits until all
     /// have ended; says which they were. Nothing more is started after it.

@@ -17,6 +17,8 @@ use self::launch::{Started, Starter};
 use super::jobserver::{Client, Slot};
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::monitor::findings::{self, Why};
+use crate::monitor::watcher::{self, Note, Watcher};
 
 mod launch;
 mod words;
@@ -32,6 +34,8 @@ pub struct Options {
     pub jobserver: Option<Client>,
     /// What the commands find in their environment besides what we found in ours.
     pub environment: Vec<(OsString, OsString)>,
+    /// How their processes are watched, if they are.
+    pub watch: Option<watcher::Options>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -84,6 +88,7 @@ pub struct SpawnRunner {
     held: Option<Held>,
     /// Ended, but not yet told.
     finished: VecDeque<Completion>,
+    watcher: Option<Watcher>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
 }
@@ -116,6 +121,7 @@ impl SpawnRunner {
             running: Vec::new(),
             held: None,
             finished: VecDeque::new(),
+            watcher: options.watch.map(Watcher::new).transpose()?,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
         })
@@ -137,7 +143,8 @@ impl SpawnRunner {
     fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
         let blind = self.watches[first_task..].iter().any(Watch::is_nothing).then_some(LOOK_EVERY);
-        poll::wait(&mut self.watches, most.into_iter().chain(blind).min())?;
+        let until_look = self.watcher.as_ref().and_then(Watcher::patience);
+        poll::wait(&mut self.watches, most.into_iter().chain(blind).chain(until_look).min())?;
         // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
         if self.watches[0].ready() || self.endings.came() {
             return Ok(Seen::Ending);
@@ -166,7 +173,12 @@ impl SpawnRunner {
         for at in first_task..self.watches.len() {
             let watch = self.watches[at];
             let moved = watch.ready() || watch.is_nothing();
-            match if moved { self.running[index].advance(&mut self.buffer)? } else { None } {
+            let (job, length) = (self.running[index].job, self.running[index].output.len());
+            let ended = if moved { self.running[index].advance(&mut self.buffer)? } else { None };
+            if let Some(watcher) = self.watcher.as_mut().filter(|_| self.running[index].output.len() > length) {
+                watcher.wrote(job);
+            }
+            match ended {
                 Some(ended) => self.finish(index, ended),
                 None => index += 1,
             }
@@ -177,22 +189,53 @@ impl SpawnRunner {
     fn finish(&mut self, index: usize, ended: Ended) {
         let mut task = self.running.remove(index);
         let usage = usage(&ended);
-        let exit = match ended.status {
-            Status::Killed { signal, dumped } if task.direct => self.starter.death(signal, dumped, &mut task.output),
-            status => exit(status),
+        let why = self.watcher.as_ref().and_then(|watcher| watcher.why(task.job));
+        let exit = match (why, ended.status) {
+            (Some(why), _) => Exit::Code(why.code()),
+            (None, Status::Killed { signal, dumped }) if task.direct => {
+                self.starter.death(signal, dumped, &mut task.output)
+            }
+            (None, status) => exit(status),
         };
-        if !matches!(exit, Exit::Code(_)) {
+        if why.is_some() || !matches!(exit, Exit::Code(_)) {
             task.restore_terminal();
         }
-        self.finished.push_back(Completion { job: task.job, exit, output: task.output, usage });
-        self.release(task.slot);
+        self.tell(task, exit, usage);
+    }
+
+    fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
+        let Task { job, output, slot, .. } = task;
+        let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
+        self.finished.push_back(Completion { job, exit, output, usage, findings });
+        self.release(slot);
+    }
+
+    /// Does what watching asks for, and goes on without a command that nothing can end.
+    fn attend(&mut self) -> Option<Woken> {
+        match self.watcher.as_mut()?.attend()? {
+            Note::Load(job, load) => Some(Woken::Looked(job, load)),
+            Note::Abandoned(job) => {
+                let index = self.running.iter().position(|task| task.job == job)?;
+                let task = self.running.remove(index);
+                let why = self.watcher.as_ref().and_then(|watcher| watcher.why(job));
+                self.tell(task, Exit::Code(why.map_or(1, Why::code)), Usage::default());
+                None
+            }
+        }
     }
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn start_in(&mut self, slot: Option<Slot>, job: JobId, command: Command) -> Result<(), (io::Error, Option<Slot>)> {
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
+        if let Some(watcher) = &self.watcher {
+            let (name, mark) = watcher.mark(job);
+            self.starter.set(name, &mark);
+        }
         match (self.machine.start)(&mut self.starter, &command) {
             Ok(Started { child, direct }) => {
+                if let Some(watcher) = &mut self.watcher {
+                    watcher.started(job, child.pid());
+                }
                 self.running.push(Task { job, child, direct, output: Vec::new(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
@@ -267,10 +310,17 @@ impl Runner for SpawnRunner {
                 Seen::FreeSlot if self.finished.is_empty() => return Ok(Woken::MayStart),
                 Seen::FreeSlot | Seen::Tasks => {}
             }
+            if let Some(woken) = self.attend() {
+                return Ok(woken);
+            }
             if self.finished.is_empty() && left.is_some_and(|left| left.is_zero()) {
                 return Ok(Woken::Nothing);
             }
         }
+    }
+
+    fn left(&mut self) -> Vec<(JobId, Vec<findings::Seen>)> {
+        self.watcher.as_mut().map(Watcher::left).unwrap_or_default()
     }
 
     fn abort(&mut self) -> Vec<JobId> {

@@ -354,7 +354,13 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.flush();
             }
-            Event::Grouped { .. } => {}
+            Event::Stopped { about, stopped, .. } => {
+                self.region.above(&said::stopped(self.config.program, about, stopped));
+            }
+            Event::Left { about, processes, killed, .. } => {
+                self.region.above(&said::left(self.config.program, about, processes, killed));
+            }
+            Event::Looked { .. } | Event::Grouped { .. } => {}
         }
         if !self.is_building {
             self.flush();

@@ -44,6 +44,20 @@ impl Environment {
         self.iter().find(|(its, _)| *its == name).map(|(_, value)| value)
     }
 
+    /// Gives a name another value, for children that are started from now on. A value with a NUL byte is not taken.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let Ok(string) = CString::new(format!("{name}={value}")) else { return };
+        let is_its = |it: &CString| it.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest[..1] == *b"=");
+        let at = self.strings.iter().position(is_its).unwrap_or(self.strings.len());
+        if at == self.strings.len() {
+            self.pointers.insert(at, null());
+            self.strings.push(string);
+        } else {
+            self.strings[at] = string;
+        }
+        self.pointers[at] = self.strings[at].as_ptr();
+    }
+
     /// As `exec` wants it; lives no longer than the environment.
     pub(super) fn pointers(&self) -> *const *const libc::c_char {
         self.pointers.as_ptr()

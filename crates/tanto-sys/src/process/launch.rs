@@ -99,6 +99,11 @@ impl Launcher {
         &self.environment
     }
 
+    /// Gives a name in it another value; not `PATH`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.set(name, value);
+    }
+
     /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
     pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
         let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;

@@ -187,3 +187,21 @@ fn the_directory_is_named() {
     );
     assert_eq!(run("printenv PWD").0, run_words(&mut plain(), &["printenv", "PWD"]).unwrap().0);
 }
+
+#[test]
+fn a_name_can_have_another_value_for_each_child() {
+    let mut launcher = Launcher::new(Environment::ours_and(&[("A".into(), "1".into())]));
+    let said = |launcher: &mut Launcher| {
+        let mut child = launcher.piped(Program::Shell(b"echo $A $AB")).unwrap();
+        let mut text = [0; 64];
+        let length = child.read_output(&mut text).unwrap();
+        child.wait().unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert_eq!(said(&mut launcher), "1\n");
+    launcher.set("AB", "2");
+    assert_eq!(said(&mut launcher), "1 2\n");
+    launcher.set("A", "3");
+    launcher.set("AB", "x\0y");
+    assert_eq!(said(&mut launcher), "3 2\n");
+}

@@ -2,6 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use tanto_exec::monitor::watcher::{self, Leftovers};
+use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
@@ -16,6 +18,9 @@ use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::ninja::Verbosity;
 use tanto_sys::signals::Endings;
+
+use crate::flags::Options;
+use crate::flags::door::Door;
 
 use super::{End, Invocation, Step, turn};
 
@@ -155,13 +160,22 @@ impl Invocation<'_> {
         Endings::listen().map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
+    /// How commands are watched. Under the name `ninja` only if that is asked for.
+    fn watch(&self) -> Option<watcher::Options> {
+        let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
+        let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: door == Door::Tanto };
+        let wanted = limits.looks || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
+        wanted.then_some(watcher::Options { limits, leftovers })
+    }
+
     fn spawn_runner(&mut self, parallelism: usize, jobserver: Option<jobserver::Client>) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         if let Some(turn) = &mut self.turn {
             turn.sign();
         }
         let environment = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value)).into_iter().collect();
-        let options = spawn::Options { parallelism, max_load: self.options.max_load, jobserver, environment };
+        let max_load = self.options.max_load;
+        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch() };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 

@@ -5,7 +5,7 @@ use crate::flags::table::{FLAGS, Group};
 use crate::settings::layer::Jobs;
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
-use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::{Bad, Getopt};
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|&word| word.into()).collect()
@@ -53,14 +53,21 @@ fn the_table_is_sound() {
     }
 }
 
-/// `ninja --verb` must go on meaning what it means to ninja.
+/// `ninja --h` must go on meaning what it means to ninja.
 #[test]
 fn our_long_flags_take_no_abbreviation_from_ninjas() {
-    let first = |own: bool| {
-        let longs = FLAGS.iter().filter(move |flag| (flag.group == Group::Own) == own).filter_map(|flag| flag.long);
-        longs.map(|long| long.as_bytes()[0]).collect::<HashSet<u8>>()
-    };
-    assert!(first(true).is_disjoint(&first(false)));
+    let ninjas = || FLAGS.iter().filter(|flag| flag.group != Group::Own).filter_map(|flag| Some((flag, flag.long?)));
+    for (flag, long) in ninjas() {
+        for begin in (1..=long.len()).map(|length| &long[..length]) {
+            let args = [format!("--{begin}=x").into_bytes()];
+            let found = Getopt::new(FLAGS, &args, false).flag();
+            match ninjas().filter(|(_, long)| long.starts_with(begin)).count() {
+                1 if flag.value.is_some() => assert_eq!(found.map(|it| it.map(|it| it.0)), Ok(Some(flag)), "{begin}"),
+                1 => assert!(found.is_err_and(|bad| bad.0.ends_with(b"doesn't allow an argument")), "{begin}"),
+                _ => assert!(found.is_err_and(|bad| !bad.0.windows(4).any(|four| four == b"hang")), "{begin}"),
+            }
+        }
+    }
 }
 
 #[test]

@@ -210,6 +210,10 @@ fn shown(value: &[u8]) -> Option<Shown> {
         b"auto" => Some(Shown::Auto),
         b"live" => Some(Shown::Live),
         b"plain" => Some(Shown::Plain),
+        _ => None,
+    }
+}
+
 /// No time at all is no limit.
 fn time(value: &[u8]) -> Option<Option<i64>> {
     Some(Some(number::milliseconds(value)?).filter(|&ms| ms > 0))

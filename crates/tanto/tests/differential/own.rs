@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, remove_dir, tanto};
 
 mod master;
+mod monitor;
 mod recovery;
 mod run;
 mod snapshots;

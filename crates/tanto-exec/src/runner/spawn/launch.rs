@@ -31,6 +31,11 @@ impl Starter {
         Starter { launcher: Launcher::new(environment), direct, words: Words::default(), outlives: None }
     }
 
+    /// From now on commands find this in their environment.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.launcher.set(name, value);
+    }
+
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words
     /// tell why. So is a command on the console, where the shell too hears what is typed.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
