@@ -125,6 +125,19 @@ impl<'t> Known<'t> {
         Ok(hash)
     }
 
+    /// As `command_hash`, for whoever has the command's text at hand.
+    pub(crate) fn hash_of(&self, edge: EdgeId, line: &[u8], kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
+        if self.plainly_set(edge, b"rspfile_content") != Some(false) {
+            return self.command_hash(edge, kind, make);
+        }
+        let known = self.known_command_hash(edge, kind);
+        let hash = known.unwrap_or_else(|| make(line));
+        if known.is_none() {
+            self.note_command_hash(edge, kind, hash);
+        }
+        Ok(hash)
+    }
+
     /// The hash of this kind of the edge's command, if it is known.
     pub(crate) fn known_command_hash(&self, edge: EdgeId, kind: u32) -> Option<u64> {
         // A command may name `restat`, of which a dyndep file says what it is in this run alone.

@@ -1,6 +1,8 @@
 //! Ninja's side of the run loop: what an edge's job needs before it runs, and what its end means for the logs and
 //! for the rest of the plan. Does not know how a command is run, nor who looks on.
 
+use std::fs::File;
+
 use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
@@ -34,6 +36,8 @@ pub struct Options {
 struct Active {
     /// The file system's clock at its start; 0 if that could not be had.
     start: Mtime,
+    /// The kind of its command's hash, and the hash.
+    hash: (u32, u64),
     /// What its depfile, or its output, said it read.
     discovered: Vec<NodeId>,
 }
@@ -47,8 +51,9 @@ pub struct Builder<'a, 't> {
     plan: Plan<'a>,
     options: Options,
     active: Map<JobId, Active>,
-    /// A file that is written at each start, to read the file system's clock.
+    /// A file that is touched at each start, to read the file system's clock.
     clock_file: Vec<u8>,
+    clock: Option<File>,
     clock_used: bool,
 }
 
@@ -63,6 +68,7 @@ impl<'a, 't> Builder<'a, 't> {
             options,
             active: Map::default(),
             clock_file,
+            clock: None,
             clock_used: false,
         }
     }
@@ -111,6 +117,7 @@ impl<'a, 't> Builder<'a, 't> {
 
     /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.
     pub fn tidy(&mut self) {
+        self.clock = None;
         if std::mem::take(&mut self.clock_used) {
             // Should it stay behind, nothing is lost: it is empty, and the next build's again.
             let _ = self.scan.disk.remove(&self.clock_file);
@@ -123,14 +130,18 @@ impl<'a, 't> Builder<'a, 't> {
         if graph.edge(edge).is_phony() {
             return Ok(Start::Nothing(About::default()));
         }
+        // A build within this one finds in the logs what was done before it.
+        self.flush_logs()?;
+        let graph = &self.scan.graph;
         if graph.flag(edge, b"generator")? {
             self.scan.log.close(graph)?;
         }
         let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
-        self.active.insert(job, Active { start, discovered: Vec::new() });
         let graph = &self.scan.graph;
         let it = graph.edge(edge);
         let line = graph.binding(edge, b"command", Escape::Shell)?;
+        let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &line)? };
+        self.active.insert(job, Active { start, hash, discovered: Vec::new() });
         let about = About {
             command: line.clone(),
             description: graph.binding(edge, b"description", Escape::Shell)?,
@@ -140,6 +151,13 @@ impl<'a, 't> Builder<'a, 't> {
             after: Vec::new(),
         };
         Ok(Start::Run(Command { line, console: about.console }, about))
+    }
+
+    /// The hash of a command, and its kind.
+    fn hash(&self, edge: EdgeId, line: &[u8]) -> Result<(u32, u64)> {
+        let log = &self.scan.log;
+        let hash = self.scan.graph.hash_of(edge, line, log.hash_kind(), |command| log.hash_command(command))?;
+        Ok((log.hash_kind(), hash))
     }
 
     /// Makes directories and the response file; says what the file system's clock showed.
@@ -170,14 +188,10 @@ impl<'a, 't> Builder<'a, 't> {
         self.scan.disk.make_parents(path).map_err(Error::from)
     }
 
-    /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
-    /// server's). 0 if it cannot be had.
+    /// The file system's clock; 0 if that cannot be had.
     fn file_system_now(&mut self) -> Mtime {
         self.clock_used = true;
-        match self.scan.disk.write(&self.clock_file, b"") {
-            Ok(()) => self.scan.disk.mtime(&self.clock_file).unwrap_or(0),
-            Err(_) => 0,
-        }
+        self.scan.disk.now(&self.clock_file, &mut self.clock).unwrap_or(0)
     }
 
     /// Reads what the command discovered. An error makes the command fail.
@@ -231,8 +245,8 @@ impl<'a, 't> Builder<'a, 't> {
             return Ok(());
         }
         self.remove_rspfile(edge)?;
-        self.record(edge, times, mtime)?;
-        if self.scan.graph.flag(edge, b"deps")? { self.record_deps(edge, &active.discovered) } else { Ok(()) }
+        self.record(edge, times, mtime, active.hash)?;
+        if self.scan.graph.flag(edge, b"deps")? { self.record_deps(edge, active.discovered) } else { Ok(()) }
     }
 
     /// The mtime that the log is to hold: when the command started, or of what it made where that is later. With
@@ -292,6 +306,8 @@ impl<'a, 't> Builder<'a, 't> {
         if files.is_empty() {
             return Ok(());
         }
+        // What is dirty now may depend on what the logs say of this build.
+        self.flush_logs()?;
         // All of them before the plan looks at any: a walk that met the next one would load it behind its back.
         let mut updates = Vec::new();
         for &file in &files {
@@ -319,22 +335,34 @@ impl<'a, 't> Builder<'a, 't> {
         Ok(())
     }
 
-    fn record(&mut self, edge: EdgeId, (start_ms, end_ms): (i64, i64), mtime: Mtime) -> Result<()> {
+    /// Notes that the command has made its outputs. The log has it with the next flush.
+    fn record(&mut self, edge: EdgeId, times: (i64, i64), mtime: Mtime, (kind, hash): (u32, u64)) -> Result<()> {
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
-        let log = &self.scan.log;
-        let command_hash = self.scan.graph.command_hash(edge, log.hash_kind(), |command| log.hash_command(command))?;
-        let entry = Entry { command_hash, start_ms: clip(start_ms), end_ms: clip(end_ms), mtime };
         let graph = &self.scan.graph;
-        self.scan.log.record(graph, graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry)
+        let log = &mut self.scan.log;
+        // A step of this build may have put a log of another version in the place of ours.
+        let command_hash = match kind == log.hash_kind() {
+            true => hash,
+            false => graph.command_hash(edge, log.hash_kind(), |command| log.hash_command(command))?,
+        };
+        let entry = Entry { command_hash, start_ms: clip(times.0), end_ms: clip(times.1), mtime };
+        log.note(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry);
+        Ok(())
     }
 
     /// One record for each output, with the output's own mtime: a newer output voids it.
-    fn record_deps(&mut self, edge: EdgeId, ins: &[NodeId]) -> Result<()> {
+    fn record_deps(&mut self, edge: EdgeId, ins: Vec<NodeId>) -> Result<()> {
         for &out in self.scan.graph.edge(edge).outs {
             let mtime = self.stat(out)?;
-            self.scan.deps_log.record(self.scan.graph, out, mtime, ins)?;
+            self.scan.deps_log.note(out, mtime, ins.clone());
         }
         Ok(())
+    }
+
+    /// Writes what was noted of the jobs that are done.
+    fn flush_logs(&mut self) -> Result<()> {
+        let build = self.scan.log.flush(self.scan.graph);
+        build.and(self.scan.deps_log.flush(self.scan.graph))
     }
 
     /// Removes what an interrupted command may have half written.
@@ -407,7 +435,7 @@ impl Front for Builder<'_, '_> {
     }
 
     fn flush(&mut self) -> std::result::Result<(), Fatal> {
-        Ok(())
+        self.flush_logs().map_err(fatal)
     }
 
     fn outputs(&self, job: JobId) -> Vec<Vec<u8>> {

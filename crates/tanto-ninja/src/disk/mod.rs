@@ -1,5 +1,6 @@
 //! The files a build sees: the real ones, or those of a test. Does not know what they mean.
 
+use std::fs::File;
 use std::io;
 
 use tanto_sys::file;
@@ -38,6 +39,13 @@ pub trait Disk: Sync {
     }
     /// Creates or replaces the file.
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
+    /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
+    /// server's). The file at `path` shows it, and is made if need be; `open` keeps what makes the next call cheaper.
+    fn now(&mut self, path: &[u8], open: &mut Option<File>) -> io::Result<Mtime> {
+        *open = None;
+        self.write(path, b"")?;
+        self.mtime(path)
+    }
     /// Makes the directories above `path`.
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()>;
     /// Removes the file; false if there was none.

@@ -1,5 +1,6 @@
 //! The machine's file system. Does not know what the files mean.
 
+use std::fs::File;
 use std::io;
 
 use tanto_sys::threads::Threads;
@@ -30,6 +31,14 @@ impl Disk for RealDisk {
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
         file::write(path, content)
+    }
+
+    fn now(&mut self, path: &[u8], open: &mut Option<File>) -> io::Result<Mtime> {
+        if let Some(now) = open.as_ref().and_then(|file| stat::touch(file).ok()) {
+            return Ok(now);
+        }
+        let file = open.insert(File::create(file::path(path))?);
+        stat::touch(file)
     }
 
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()> {

@@ -27,6 +27,8 @@ pub struct BuildLog {
     status: Status,
     /// `open` was called: what is recorded goes into the file.
     writes: bool,
+    /// Noted, and not yet in the file.
+    notes: Vec<(Vec<u8>, Entry)>,
 }
 
 /// What loading found.
@@ -41,7 +43,13 @@ enum Status {
 impl BuildLog {
     /// An empty log without a file.
     pub fn in_memory(version: u32) -> Self {
-        BuildLog { entries: Entries::new(version, 0), file: None, status: Status::Missing, writes: false }
+        BuildLog {
+            entries: Entries::new(version, 0),
+            file: None,
+            status: Status::Missing,
+            writes: false,
+            notes: Vec::new(),
+        }
     }
 
     /// Is there no log at `path`, or one of a version that is read? Looks at its beginning alone.
@@ -70,7 +78,7 @@ impl BuildLog {
             Some(Header::TooOld) => (Status::Foreign, Some("build log version is too old; starting over")),
             Some(Header::TooNew) => (Status::Foreign, Some("build log version is too new; starting over")),
         };
-        let log = BuildLog { entries, file: Some(file), status, writes: false };
+        let log = BuildLog { entries, file: Some(file), status, writes: false, notes: Vec::new() };
         Ok((log, warning.map(Into::into)))
     }
 
@@ -99,7 +107,13 @@ impl BuildLog {
         let index = Index { version, lines: lines as usize, nodes: nodes as usize, last, side, made };
         let entries = Entries::resume(text, seal.length(), index, graph, shares);
         let is_torn = entries.text().is_torn();
-        (!is_torn).then_some(BuildLog { entries, file: Some(file), status: Status::Sound, writes: false })
+        (!is_torn).then_some(BuildLog {
+            entries,
+            file: Some(file),
+            status: Status::Sound,
+            writes: false,
+            notes: Vec::new(),
+        })
     }
 
     /// Is there a file, of ours or not?
@@ -173,14 +187,28 @@ impl BuildLog {
         Ok(())
     }
 
-    /// Notes for each of the outputs that a command has made it. It is in the file when this returns.
+    /// Notes for each of the outputs that a command has made it. The log does not know it before the next `flush`.
+    pub fn note<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) {
+        self.notes.extend(outputs.into_iter().map(|output| (output.to_vec(), entry)));
+    }
+
+    /// Writes what was noted. Where that cannot be, all of it stays noted.
+    pub fn flush(&mut self, graph: &Known<'_>) -> Result<()> {
+        if self.notes.is_empty() {
+            return Ok(());
+        }
+        self.append(graph).map_err(prefixed(b"Error writing to build log: "))
+    }
+
+    /// As `note`, but it is in the file when this returns.
     pub fn record<'a>(
         &mut self,
         graph: &Known<'_>,
         outputs: impl IntoIterator<Item = &'a [u8]>,
         entry: Entry,
     ) -> Result<()> {
-        self.append(graph, outputs, entry).map_err(prefixed(b"Error writing to build log: "))
+        self.note(outputs, entry);
+        self.flush(graph)
     }
 
     /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
@@ -189,8 +217,7 @@ impl BuildLog {
         if !self.writes || self.entries.len() > 0 {
             return Ok(());
         }
-        let nothing = Entry { command_hash: 0, start_ms: 0, end_ms: 0, mtime: 0 };
-        self.append(graph, [], nothing).map_err(prefixed(b"Error writing to build log: "))
+        self.append(graph).map_err(prefixed(b"Error writing to build log: "))
     }
 
     /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
@@ -220,24 +247,20 @@ impl BuildLog {
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
-    fn append<'a>(
-        &mut self,
-        graph: &Known<'_>,
-        outputs: impl IntoIterator<Item = &'a [u8]>,
-        entry: Entry,
-    ) -> Result<()> {
-        let BuildLog { entries, file, writes, .. } = self;
+    fn append(&mut self, graph: &Known<'_>) -> Result<()> {
+        let BuildLog { entries, file, writes, notes, .. } = self;
         let draft = match file {
             Some(file) if *writes => {
                 let mut locked = file.lock()?;
                 catch_up(entries, &mut locked, graph)?;
-                let draft = entries.draft(outputs, entry);
+                let draft = entries.draft(notes);
                 locked.append(entries.len(), &draft.text)?;
                 draft
             }
-            _ => entries.draft(outputs, entry),
+            _ => entries.draft(notes),
         };
         entries.commit(draft, graph);
+        notes.clear();
         Ok(())
     }
 

@@ -25,6 +25,15 @@ pub struct DepsLog {
     status: Status,
     /// `open` was called: what is recorded goes into the file.
     writes: bool,
+    /// Noted, and not yet in the file.
+    notes: Vec<Note>,
+}
+
+/// What a command said it read.
+struct Note {
+    output: NodeId,
+    mtime: Mtime,
+    ins: Vec<NodeId>,
 }
 
 /// What loading found.
@@ -41,7 +50,7 @@ enum Status {
 impl DepsLog {
     /// An empty log without a file.
     pub fn in_memory() -> Self {
-        DepsLog { records: Records::default(), file: None, status: Status::Missing, writes: false }
+        DepsLog { records: Records::default(), file: None, status: Status::Missing, writes: false, notes: Vec::new() }
     }
 
     /// Is there no log at `path`, or one of the version that is read? Looks at its beginning alone.
@@ -74,7 +83,7 @@ impl DepsLog {
             Some(Verdict::Foreign) => (Status::Foreign, Some("bad deps log signature or version; starting over")),
             Some(Verdict::Ancient) => (Status::Foreign, Some("deps log version change; rebuilding")),
         };
-        (DepsLog { records, file: Some(file), status, writes: false }, warning.map(Into::into))
+        (DepsLog { records, file: Some(file), status, writes: false, notes: Vec::new() }, warning.map(Into::into))
     }
 
     /// What is known of the log now, to be kept. None if there is no file with such a log.
@@ -156,15 +165,25 @@ impl DepsLog {
         Ok(())
     }
 
-    /// Notes that the command which made `output`, now of this mtime, read `ins`. Writes nothing if the log says so
-    /// already; else it is in the file when this returns. What other processes wrote may add nodes to the graph.
+    /// Notes that the command which made `output`, now of this mtime, read `ins`. The log does not know it before the
+    /// next `flush`.
+    pub fn note(&mut self, output: NodeId, mtime: Mtime, ins: Vec<NodeId>) {
+        self.notes.push(Note { output, mtime, ins });
+    }
+
+    /// Writes what was noted and the log does not say already. What other processes wrote may add nodes to the graph.
+    pub fn flush(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        let notes = std::mem::take(&mut self.notes);
+        if notes.is_empty() {
+            return Ok(());
+        }
+        self.append(graph, &notes).map_err(prefixed(b"Error writing to deps log: "))
+    }
+
+    /// As `note`, but it is in the file when this returns.
     pub fn record(&mut self, graph: &mut Graph<'_>, output: NodeId, mtime: Mtime, ins: &[NodeId]) -> Result<()> {
-        let draft = |records: &mut Records, graph: &Graph<'_>| {
-            // As ninja words its own limit.
-            let too_long = |TooLong| Error::from("Numerical result out of range");
-            records.draft(graph, output, mtime, ins).map_err(too_long)
-        };
-        self.append(graph, draft).map_err(prefixed(b"Error writing to deps log: "))
+        self.note(output, mtime, ins.to_vec());
+        self.flush(graph)
     }
 
     /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
@@ -173,7 +192,7 @@ impl DepsLog {
         if !self.writes || self.records.len() > 0 {
             return Ok(());
         }
-        self.append(graph, |records, _| Ok(records.draft_header())).map_err(prefixed(b"Error writing to deps log: "))
+        self.append(graph, &[]).map_err(prefixed(b"Error writing to deps log: "))
     }
 
     /// `-t recompact`: rewrites the log without the outputs that no `deps` edge makes. Does nothing without a log.
@@ -186,29 +205,26 @@ impl DepsLog {
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
-    fn append<'t>(
-        &mut self,
-        graph: &mut Graph<'t>,
-        draft: impl FnOnce(&mut Records, &Graph<'t>) -> Result<Draft>,
-    ) -> Result<()> {
+    /// Appends these, as far as it can, or else the header alone. The error is the first one.
+    fn append(&mut self, graph: &mut Graph<'_>, notes: &[Note]) -> Result<()> {
         let DepsLog { records, file, writes, .. } = self;
-        let draft = match file {
-            Some(file) if *writes => {
-                let mut locked = file.lock()?;
-                catch_up(records, &mut locked, graph)?;
-                let draft = draft(records, graph)?;
-                if !draft.bytes.is_empty()
-                    && let Err(error) = locked.append(records.len(), &draft.bytes)
-                {
-                    records.roll_back(&draft);
-                    return Err(error.into());
-                }
-                draft
-            }
-            _ => draft(records, graph)?,
+        let mut locked = match file {
+            Some(file) if *writes => Some(file.lock()?),
+            _ => None,
         };
-        records.commit(draft);
-        Ok(())
+        if let Some(locked) = &mut locked {
+            catch_up(records, locked, graph)?;
+        }
+        if notes.is_empty() {
+            let header = records.draft_header();
+            return put(records, &mut locked, header);
+        }
+        let mut done = Ok(());
+        for note in notes {
+            let put = note.draft(records, graph).and_then(|draft| put(records, &mut locked, draft));
+            done = done.and(put);
+        }
+        done
     }
 
     fn mend(&mut self, graph: &mut Graph<'_>) -> Result<()> {
@@ -245,6 +261,27 @@ impl DepsLog {
         }
         Ok(())
     }
+}
+
+impl Note {
+    fn draft(&self, records: &mut Records, graph: &Graph<'_>) -> Result<Draft> {
+        // As ninja words its own limit.
+        let too_long = |TooLong| Error::from("Numerical result out of range");
+        records.draft(graph, self.output, self.mtime, &self.ins).map_err(too_long)
+    }
+}
+
+/// Puts a draft into the file, if there is one, and then among the records.
+fn put(records: &mut Records, locked: &mut Option<Locked<'_>>, draft: Draft) -> Result<()> {
+    if let Some(locked) = locked
+        && !draft.bytes.is_empty()
+        && let Err(error) = locked.append(records.len(), &draft.bytes)
+    {
+        records.roll_back(&draft);
+        return Err(error.into());
+    }
+    records.commit(draft);
+    Ok(())
 }
 
 /// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.

@@ -170,15 +170,15 @@ impl Entries {
         })
     }
 
-    /// Draws up the lines for `outputs`, and the header if there is no text yet; changes nothing.
-    pub(super) fn draft<'a>(&self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) -> Draft<'a> {
+    /// Draws up the lines for these outputs, and the header if there is no text yet; changes nothing.
+    pub(super) fn draft<'a>(&self, notes: &'a [(Vec<u8>, Entry)]) -> Draft<'a> {
         let mut draft = Draft { text: Vec::new(), lines: Vec::new() };
         if self.text.len() == 0 {
             draft.text.extend_from_slice(&line::header(self.version));
         }
-        for output in outputs {
+        for (output, entry) in notes {
             draft.lines.push((output, draft.text.len()));
-            line::write(&mut draft.text, output, &entry);
+            line::write(&mut draft.text, output, entry);
         }
         draft
     }

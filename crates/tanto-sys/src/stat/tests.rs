@@ -117,3 +117,14 @@ fn many_are_as_one_by_one() {
         }
     }
 }
+
+#[test]
+fn touching_tells_the_time_of_the_file_system() {
+    let dir = Scratch::new("touch");
+    let path = dir.at("file");
+    let file = File::create(&path).unwrap();
+    file.set_modified(UNIX_EPOCH).unwrap();
+    let first = touch(&file).unwrap();
+    assert_eq!(first, mtime(path.as_os_str().as_encoded_bytes()).unwrap());
+    assert!(first > 1_000_000_000_000_000_000 && touch(&file).unwrap() >= first);
+}

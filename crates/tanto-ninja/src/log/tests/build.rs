@@ -317,6 +317,31 @@ fn a_full_disk_is_reported_and_leaves_whole_lines() {
 }
 
 #[test]
+fn notes_are_in_the_file_after_the_next_flush() {
+    let space = Space::new();
+    let mut log = open(&space);
+    let note = |log: &mut Process, outputs: &[&'static str], number| {
+        log.log.note(outputs.iter().map(|output| output.as_bytes()), entry(number));
+    };
+    note(&mut log, &["a", "b"], 1);
+    note(&mut log, &["c"], 2);
+    assert_eq!((space.bytes(), log.lookup(b"a")), (None, None));
+    limit_writes(Some(30));
+    log.log.flush(&log.graph).expect_err("a full disk");
+    limit_writes(None);
+    assert_eq!(space.bytes().as_deref(), Some(b"".as_slice()));
+    note(&mut log, &["d"], 3);
+    log.log.flush(&log.graph).expect("there is room again");
+    for log in [&mut load(&space), &mut log] {
+        let found = [b"a", b"b", b"c", b"d"].map(|output| log.lookup(output));
+        assert_eq!(found, [1, 1, 2, 3].map(|number| Some(entry(number))));
+    }
+    let written = space.bytes();
+    log.log.flush(&log.graph).expect("nothing to do");
+    assert_eq!(space.bytes(), written);
+}
+
+#[test]
 fn a_full_device_is_reported() {
     let space = Space::new();
     let mut log = open(&space);

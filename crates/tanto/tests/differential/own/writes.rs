@@ -119,3 +119,20 @@ fn what_lies_in_the_lock_s_place_is_no_obstacle() {
     in_it(&|lock| link("nowhere", lock));
     in_it(&|lock| assert!(Command::new("mkfifo").arg(lock).status().expect("mkfifo").success()));
 }
+
+#[test]
+fn a_command_finds_in_the_logs_what_was_done_before_it() {
+    alone(|side| {
+        let text = "rule look\n  command = cp .ninja_log $out; cp .ninja_deps $out.deps\n";
+        let looks: String = (0..9).map(|n| format!("build look{n}: look a b\n")).collect();
+        files(side, &[("build.ninja", &format!("{TEXT}{text}{looks}")), ("in", ""), ("h", "")]);
+        good(side, "-j9");
+        for n in 0..9 {
+            let read = |name: String| std::fs::read(side.root.join(name)).expect("a copy");
+            let (seen, deps) = (read(format!("look{n}")), read(format!("look{n}.deps")));
+            let seen = String::from_utf8(seen).expect("a log");
+            assert!(seen.contains("\ta\t") && seen.contains("\tb\t"), "look{n}: {seen}");
+            assert!(deps.windows(2).any(|bytes| bytes == b"h\0"), "look{n}");
+        }
+    });
+}
