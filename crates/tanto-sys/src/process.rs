@@ -10,7 +10,7 @@ mod environment;
 mod launch;
 
 pub use environment::Environment;
-pub use launch::{Launcher, Program, Words};
+pub use launch::{Launcher, Program, Words, most_descriptors};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

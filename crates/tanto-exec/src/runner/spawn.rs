@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use tanto_sys::cpu;
 use tanto_sys::error::is_shortage;
 use tanto_sys::poll::{self, Watch};
-use tanto_sys::process::{Child, Ended, Environment, Status};
+use tanto_sys::process::{self, Child, Ended, Environment, Status};
 use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
@@ -84,6 +84,9 @@ pub struct SpawnRunner {
     interrupted_by: Option<i32>,
     /// In the order of their start.
     running: Vec<Task>,
+    /// Descriptors are getting scarce: nothing more is started before something has ended.
+    crowded: bool,
+    most_descriptors: RawFd,
     /// Counts as one that runs; until it does, no other is started.
     held: Option<Held>,
     /// Ended, but not yet told.
@@ -119,6 +122,8 @@ impl SpawnRunner {
             endings: Endings::listen()?,
             interrupted_by: None,
             running: Vec::new(),
+            crowded: false,
+            most_descriptors: process::most_descriptors(),
             held: None,
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
@@ -136,7 +141,11 @@ impl SpawnRunner {
             // A float that does not fit is the nearest that does; below 0 that is 0.
             room = room.min((max_load - (self.machine.load)()) as usize);
         }
-        if self.running.is_empty() { room.max(1) } else { room }
+        match self.running.is_empty() {
+            true => room.max(1),
+            false if self.crowded => 0,
+            false => room,
+        }
     }
 
     /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
@@ -205,6 +214,7 @@ impl SpawnRunner {
 
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
         let Task { job, output, slot, .. } = task;
+        self.crowded = false;
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.finished.push_back(Completion { job, exit, output, usage, findings });
         self.release(slot);
@@ -236,6 +246,7 @@ impl SpawnRunner {
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid());
                 }
+                self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
                 self.running.push(Task { job, child, direct, output: Vec::new(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {

@@ -73,8 +73,6 @@ pub struct Launcher {
     /// The directories of `PATH`, each with a slash behind it; nothing for the one that we are in.
     directories: Vec<Vec<u8>>,
     stack: Box<[u128]>,
-    /// A pipe whose descriptors are not below this is too many.
-    most_descriptors: RawFd,
 }
 
 /// For a child, until it is another program: it calls a handful of functions, and a signal may come. Of such units as
@@ -90,8 +88,7 @@ impl Launcher {
         };
         let directories =
             environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
-        let most_descriptors = most_descriptors();
-        Launcher { environment, directories, stack: vec![0; STACK].into(), most_descriptors }
+        Launcher { environment, directories, stack: vec![0; STACK].into() }
     }
 
     /// What the children find in their environment.
@@ -107,9 +104,6 @@ impl Launcher {
     /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
     pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
         let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;
-        if writer.as_raw_fd() >= self.most_descriptors {
-            return Err(refused("pipe", None, io::Error::from_raw_os_error(libc::EMFILE)));
-        }
         let pid = self.launch(program, Some(writer.as_raw_fd()))?;
         Ok(Child { pid, grouped: true, output: Some(reader), exit: None, ended: None })
     }
@@ -187,8 +181,8 @@ impl Launcher {
     }
 }
 
-/// Some are left for whoever opens files while children run.
-fn most_descriptors() -> RawFd {
+/// The number of descriptors that children may take: some are left for whoever opens files meanwhile.
+pub fn most_descriptors() -> RawFd {
     const OTHERS: u64 = 32;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a place for the answer.

@@ -317,6 +317,19 @@ fn short_of_processes(most: usize) -> SpawnRunner {
 thread_local!(static REFUSALS: std::cell::Cell<i32> = const { std::cell::Cell::new(0) });
 
 #[test]
+fn some_descriptors_are_left() {
+    let mut runner = runner();
+    runner.most_descriptors = 0;
+    assert!(runner.capacity() > 1);
+    for job in 0..2 {
+        start(&mut runner, job, "true");
+        assert_eq!(runner.capacity(), 0);
+        next(&mut runner);
+        assert!(runner.capacity() > 1);
+    }
+}
+
+#[test]
 fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
     REFUSALS.set(2);
     let mut runner = short_of_processes(1);
