@@ -163,9 +163,9 @@ pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, longest_ms: Op
     rows
 }
 
-/// Rounded up: "of 0s" would say nothing.
+/// Rounded, but "of 0s" would say nothing.
 fn past(ms: i64) -> String {
-    format!(" of {}", text::span(ms.saturating_add(999)))
+    format!(" of {}", text::span(ms.saturating_add(500).max(1000)))
 }
 
 fn job_row(sheet: Sheet, job: &Job<'_>, past_columns: usize) -> String {
