@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::{ansi, said};
 use outlook::{Outlook, Work};
 use pace::Pace;
-use page::{Job, Sheet, Whole};
+use page::{Job, Known, Sheet, Whole};
 use region::Region;
 use summary::Failures;
 
@@ -78,8 +78,7 @@ struct Build {
     finished: usize,
     work: Work,
     pace: Pace,
-    /// The longest time that a command took last time, if that is known of any.
-    longest_ms: Option<i64>,
+    known: Known,
     /// In the order of their start.
     running: Vec<Running>,
     console: Console,
@@ -92,6 +91,8 @@ struct Build {
 struct Running {
     job: JobId,
     start_ms: i64,
+    /// What its processes had when somebody last looked.
+    memory_kib: Option<u64>,
     text: String,
 }
 
@@ -120,7 +121,7 @@ impl Build {
             finished: 0,
             work: Work::default(),
             pace: Pace::default(),
-            longest_ms: None,
+            known: Known::default(),
             running: Vec::new(),
             console: Console::Ours,
             failures: Failures::new(unicode),
@@ -132,7 +133,7 @@ impl Build {
     fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
         self.total += 1;
         self.done = 0.0;
-        self.longest_ms = self.longest_ms.max(expected_ms);
+        self.known.longest_ms = self.known.longest_ms.max(expected_ms);
         self.work.planned(job, expected_ms);
     }
 
@@ -146,6 +147,13 @@ impl Build {
         self.work.finished(job, end_ms - start_ms);
         self.pace.ended(end_ms - self.begun_ms);
         self.running.retain(|it| it.job != job);
+    }
+
+    fn looked(&mut self, job: JobId, memory_kib: u64) {
+        self.known.memory = true;
+        if let Some(running) = self.running.iter_mut().find(|it| it.job == job) {
+            running.memory_kib = Some(memory_kib);
+        }
     }
 
     fn outlook(&mut self, now_ms: i64, parallelism: usize) -> Outlook {
@@ -189,7 +197,7 @@ impl LiveView {
         let shown = if about.description.is_empty() { &about.command } else { &about.description };
         let text = text::clean(shown, self.config.unicode);
         self.build.work.started(job);
-        self.build.running.push(Running { job, start_ms: at_ms, text });
+        self.build.running.push(Running { job, start_ms: at_ms, memory_kib: None, text });
         if about.console {
             self.status(about);
             self.build.console = Console::Promised(job);
@@ -316,12 +324,17 @@ impl LiveView {
         let hidden = if room > 0 { build.running.len() - shown } else { 0 };
         let jobs: Vec<Job<'_>> = build.running.iter().take(shown).map(|it| self.job(it)).collect();
         let mut rows = vec![page::head(sheet, &whole)];
-        rows.extend(page::jobs(sheet, &jobs, hidden, build.longest_ms));
+        rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
         rows
     }
 
     fn job<'a>(&'a self, it: &'a Running) -> Job<'a> {
-        Job { for_ms: self.now_ms - it.start_ms, expected_ms: self.build.work.expected(it.job), text: &it.text }
+        Job {
+            for_ms: self.now_ms - it.start_ms,
+            expected_ms: self.build.work.expected(it.job),
+            memory_kib: it.memory_kib,
+            text: &it.text,
+        }
     }
 }
 
@@ -360,7 +373,11 @@ impl View for LiveView {
             Event::Left { about, processes, killed, .. } => {
                 self.region.above(&said::left(self.config.program, about, processes, killed));
             }
-            Event::Looked { .. } | Event::Grouped { .. } => {}
+            Event::Looked { job, at_ms, load } => {
+                self.now_ms = at_ms;
+                self.build.looked(job, load.memory_kib);
+            }
+            Event::Grouped { .. } => {}
         }
         if !self.is_building {
             self.flush();

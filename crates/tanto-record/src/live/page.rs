@@ -11,6 +11,9 @@ const MOST_JOBS: usize = 12;
 const BAR: std::ops::RangeInclusive<usize> = 10..=40;
 /// The columns of a command's time, with what stands before it.
 const TIME: usize = 7;
+/// The columns of its memory, with the space before it; in narrower windows the text needs them.
+const MEMORY: usize = 7;
+const LEAST_FOR_MEMORY: usize = 50;
 /// So long past the expected time, and twice it, a command is late; in milliseconds.
 const LATE_MS: i64 = 5000;
 
@@ -40,6 +43,7 @@ pub(super) struct Whole<'a> {
 pub(super) struct Job<'a> {
     pub(super) for_ms: i64,
     pub(super) expected_ms: Option<i64>,
+    pub(super) memory_kib: Option<u64>,
     pub(super) text: &'a str,
 }
 
@@ -149,14 +153,30 @@ fn push_bar(sheet: Sheet, row: &mut Row, width: usize, done: f64) {
     row.push(Look::Faint, &rest.repeat(width - full - usize::from(is_half)));
 }
 
-/// A row for each of `jobs`, and one that counts those that are not among them. `longest_ms` is the longest time that
-/// one of the build's commands took last time, if that is known of any: then there is a column for it.
-pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, longest_ms: Option<i64>) -> Vec<String> {
-    let past = longest_ms.map_or(0, |ms| past(ms).len());
-    let mut rows: Vec<String> = jobs.iter().map(|job| job_row(sheet, job, past)).collect();
+/// What stands before the text of each command, beside the time that it has run.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    /// The longest time that one of the build's commands took last time, if that is known of any.
+    pub(super) longest_ms: Option<i64>,
+    /// Somebody looks at the memory of commands.
+    pub(super) memory: bool,
+}
+
+/// How wide the columns are, each with the space before it.
+#[derive(Clone, Copy)]
+struct Widths {
+    past: usize,
+    memory: usize,
+}
+
+/// A row for each of `jobs`, and one that counts those that are not among them.
+pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) -> Vec<String> {
+    let memory = if known.memory && sheet.columns >= LEAST_FOR_MEMORY { MEMORY } else { 0 };
+    let widths = Widths { past: known.longest_ms.map_or(0, |ms| past(ms).len()), memory };
+    let mut rows: Vec<String> = jobs.iter().map(|job| job_row(sheet, job, widths)).collect();
     if hidden > 0 {
         let mut row = sheet.row();
-        let text = format!("{:width$}and {hidden} more", "", width = TIME + past + 2);
+        let text = format!("{:width$}and {hidden} more", "", width = TIME + widths.past + widths.memory + 2);
         row.push(Look::Faint, &text::fit(&text, sheet.width(), sheet.dots()));
         rows.push(row.into_bytes());
     }
@@ -168,12 +188,16 @@ fn past(ms: i64) -> String {
     format!(" of {}", text::span(ms.saturating_add(500).max(1000)))
 }
 
-fn job_row(sheet: Sheet, job: &Job<'_>, past_columns: usize) -> String {
+fn job_row(sheet: Sheet, job: &Job<'_>, widths: Widths) -> String {
     let mut row = sheet.row();
     let is_late = |ms: i64| job.for_ms > ms.saturating_mul(2) && job.for_ms - ms > LATE_MS;
     let look = if job.expected_ms.is_some_and(is_late) { Look::Late } else { Look::Plain };
     row.push(look, &format!("{:>TIME$}", text::span(job.for_ms)));
-    row.push(Look::Faint, &format!("{:<past_columns$}", job.expected_ms.map(past).unwrap_or_default()));
+    row.push(Look::Faint, &format!("{:<width$}", job.expected_ms.map(past).unwrap_or_default(), width = widths.past));
+    if widths.memory > 0 {
+        let memory = job.memory_kib.map(text::memory).unwrap_or_default();
+        row.push(Look::Faint, &format!("{memory:>width$}", width = widths.memory));
+    }
     row.push(Look::Plain, "  ");
     let room = sheet.width().saturating_sub(row.columns());
     row.push(Look::Plain, &text::fit(job.text, room, sheet.dots()));

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use tanto_exec::job::Usage;
+use tanto_exec::monitor::findings::Load;
 
 use super::*;
 use screen::{Habit, Screen};
@@ -150,6 +151,13 @@ impl Scene {
         self
     }
 
+    /// Somebody looks at the job's processes.
+    fn look(&mut self, job: u32, memory_kib: u64) -> &mut Scene {
+        let load = Load { memory_kib, ..Load::default() };
+        self.view.event(Event::Looked { job: JobId(job), at_ms: self.now_ms, load });
+        self.wait()
+    }
+
     fn finish(&mut self) -> &mut Scene {
         self.view.event(Event::BuildFinished { at_ms: self.now_ms });
         self
@@ -263,6 +271,14 @@ fn more_jobs_than_rows() {
         scene.resize(60, rows).pass(100).picture(&format!("{rows} rows"));
     }
     scene.as_in("many-jobs");
+}
+
+#[test]
+fn memory_is_shown_once_it_is_known() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    scene.start(&[0, 1, 2]).pass(100).picture("nobody has looked");
+    scene.look(1, 1_400_000).look(0, 87_000).pass(100).picture("at two of three");
+    scene.resize(45, 24).pass(100).picture("there is no place for it").as_in("memory");
 }
 
 #[test]

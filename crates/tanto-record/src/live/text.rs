@@ -59,6 +59,16 @@ pub(super) fn span(ms: i64) -> String {
     }
 }
 
+/// An amount of memory in at most five columns: `87M`, `1.4G`.
+pub(super) fn memory(kib: u64) -> String {
+    let mib = kib.div_ceil(1024);
+    match mib {
+        0..1000 => format!("{mib}M"),
+        1000..102_400 => format!("{:.1}G", mib as f64 / 1024.0),
+        _ => format!("{}G", mib / 1024),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +106,14 @@ mod tests {
             assert!(columns(&shown) <= most);
         }
         assert_eq!(fit("abcdefgh", 7, "..."), "ab...gh");
+    }
+
+    #[test]
+    fn amounts_of_memory_are_short() {
+        let cases = [(0, "0M"), (1, "1M"), (999 << 10, "999M"), (1000 << 10, "1.0G"), (1_500 << 10, "1.5G")];
+        for (kib, expected) in [&cases[..], &[(99 << 20, "99.0G"), (100 << 20, "100G"), (1 << 32, "4096G")]].concat() {
+            assert_eq!(memory(kib), expected);
+        }
     }
 
     #[test]
