@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::monitor::findings::Length;
 use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::runner::spawn::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::cpu;
+use tanto_sys::process::Environment;
 use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
@@ -170,6 +172,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("its .ninja_log", log(dir)),
         row("its config", presence(Some(settings::build_file(dir)))),
         row("your config", presence(around.user_file())),
+        row("commands have a shell", shell()),
         row("processors", cpu::count().to_string().into()),
         row("jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
@@ -197,6 +200,13 @@ fn log(dir: Option<&[u8]>) -> Vec<u8> {
             [b"version ", version].concat()
         }
         _ => "no log of ninja's".into(),
+    }
+}
+
+fn shell() -> Vec<u8> {
+    match wants_the_shell(&Environment::ours_and(&[])) {
+        Some(name) => [b"all of them, because of ", name, b" in the environment"].concat(),
+        None => b"if they need one".to_vec(),
     }
 }
 

@@ -23,6 +23,8 @@ use crate::monitor::watcher::{self, Note, Watcher};
 mod launch;
 mod words;
 
+pub use self::words::wants_the_shell;
+
 /// How much may run at a time, and where.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -164,6 +166,7 @@ impl SpawnRunner {
     }
 
     /// Lists what to wait for: the endings, the jobserver if it could help, each command. Says where those begin.
+    /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));

@@ -105,7 +105,7 @@ fn output_that_is_large_or_odd() {
 
 #[test]
 fn output_of_a_grandchild_that_lives_on() {
-    let text = "rule r\n  command = (barrier late; echo late; touch late) & echo early; touch $out\nbuild a: r\n";
+    let text = "rule r\n  command = echo early; (barrier late; echo late; touch late) & touch $out\nbuild a: r\n";
     Case::manifest(text).start("").wait_for("late").open("late").end().check();
 }
 

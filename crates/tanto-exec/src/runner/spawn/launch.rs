@@ -27,7 +27,7 @@ pub(super) struct Started {
 
 impl Starter {
     pub(super) fn new(environment: Environment) -> Starter {
-        let direct = words::shell_adds_nothing(&environment);
+        let direct = words::wants_the_shell(&environment).is_none();
         Starter { launcher: Launcher::new(environment), direct, words: Words::default(), outlives: None }
     }
 

@@ -21,15 +21,18 @@ pub(super) fn split(line: &[u8], words: &mut Words) -> bool {
     split && words.iter().next().is_some_and(names_program)
 }
 
-/// Would a shell in this environment do nothing but run the words? Some variables make it do more, and some shells
-/// drop those whose names are none that a shell can use, among them the functions that bash exports.
-pub(super) fn shell_adds_nothing(environment: &Environment) -> bool {
-    let path = environment.get(b"PATH").is_some_and(|path| !path.contains(&b'%'));
-    path && environment.iter().all(|(name, value)| match name {
-        b"ENV" | b"BASH_ENV" | b"SHELLOPTS" | b"BASHOPTS" | b"EXECIGNORE" => false,
-        b"IFS" => value == b" \t\n",
-        _ => !name[0].is_ascii_digit() && name.iter().all(|&b| b == b'_' || b.is_ascii_alphanumeric()),
-    })
+/// The variable for which every command in this environment has a shell, if there is one. Some make a shell do more than
+/// run the words, and some shells drop those whose names are none that a shell can use, among them the functions that
+/// bash exports.
+pub fn wants_the_shell(environment: &Environment) -> Option<&[u8]> {
+    let path = environment.get(b"PATH");
+    let odd = environment.iter().find(|(name, value)| match *name {
+        b"ENV" | b"BASH_ENV" | b"SHELLOPTS" | b"BASHOPTS" | b"EXECIGNORE" => true,
+        b"IFS" => *value != b" \t\n",
+        b"PATH" => value.contains(&b'%'),
+        _ => name[0].is_ascii_digit() || !name.iter().all(|&b| b == b'_' || b.is_ascii_alphanumeric()),
+    });
+    odd.map(|(name, _)| name).or(if path.is_none() { Some(b"PATH") } else { None })
 }
 
 struct Splitter<'a> {

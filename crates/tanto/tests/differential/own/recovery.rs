@@ -216,3 +216,16 @@ fn an_unknown_kind_of_deps_is_an_error() {
         assert!(ended.text().contains("unknown deps type 'nope'"), "{}", ended.text());
     });
 }
+
+#[test]
+fn few_descriptors_are_enough_for_many_commands() {
+    alone(|side| {
+        let rule = "rule cc\n  command = sleep 0.01; cat $in > $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n";
+        let edges: String = (0..60).map(|n| format!("build o{n}: cc in\n")).collect();
+        files(side, &[("build.ninja", &format!("{rule}{edges}")), ("in", ""), ("h", "")]);
+        let ended = side.run(&Run::new("-j60").shell("ulimit -n 32;"));
+        assert_eq!(ended.code, 0, "{}", ended.text());
+        idle(side, "");
+        assert_eq!(DepsLog::parse(&std::fs::read(side.root.join(".ninja_deps")).expect("a log")).deps.len(), 60);
+    });
+}
