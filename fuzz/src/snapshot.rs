@@ -10,9 +10,10 @@ use tanto_ninja::explain::Explanations;
 use tanto_ninja::flat::{BLOCK, sum};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
-use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Snapshot;
+use tanto_sys::threads::Threads;
 
 const MANIFEST: &str = "ninja_required_version = 1.1
 pool p
@@ -51,6 +52,25 @@ impl Sound {
         self.dir.join("build.ninja").as_os_str().as_bytes().to_vec()
     }
 
+    fn log(&self, name: &str) -> Vec<u8> {
+        self.dir.join(name).as_os_str().as_bytes().to_vec()
+    }
+
+    /// Logs in which something is.
+    fn logs(&self, graph: &mut Graph<'_>) -> (BuildLog, DepsLog) {
+        let build = BuildLog::load(&self.log("log"), 7, graph, Threads::ONE);
+        let deps = DepsLog::load(&self.log("deps"), graph, Threads::ONE);
+        let ((mut build, _), (mut deps, _)) = (build.expect("it is none"), deps.expect("it is none"));
+        build.open(graph, &mut |_| false).expect("it can be written");
+        deps.open(graph).expect("it can be written");
+        let entry = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
+        build.record(graph, [b"out/a.o".as_slice(), b"lib", b"gone"], entry).expect("it can be written");
+        let out = graph.intern(b"out/a.o");
+        let headers = ["gen.h", "a.h", "/usr/include/b.h"].map(|path| graph.intern(path.as_bytes()));
+        deps.record(graph, out, 4, &headers).expect("it can be written");
+        (build, deps)
+    }
+
     fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.dir.as_os_str().as_bytes(), &self.manifest(), LoadOptions::default())
     }
@@ -66,8 +86,10 @@ impl Sound {
             let mut sound = Sound { file: PathBuf::new(), bytes: Vec::new(), dir };
             let arena = Arena::new();
             let graph = load(&arena, &RealDisk, &sound.manifest(), LoadOptions::default(), &mut |_| ());
-            let saving = sound.snapshot().of(&graph.expect("it is sound"), 0, true).expect("it is in a file");
-            saving.run(1).expect("a file can be written");
+            let mut graph = graph.expect("it is sound");
+            let (log, deps) = sound.logs(&mut graph);
+            let saving = sound.snapshot().of(&graph, 0, true).expect("it is in a file");
+            saving.with_logs(&graph, &log, &deps).run(1).expect("a file can be written");
             let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("it is there");
             sound.file = entries.next().and_then(Result::ok).expect("it is there").path();
             sound.bytes = std::fs::read(&sound.file).expect("it can be read");
@@ -120,13 +142,13 @@ pub fn run(input: &[u8], scratch: &Path) {
         assert!(matches!(opened, Ok(Some(_))), "a sound one is not used");
     }
     if let Ok(Some(mut graph)) = opened {
-        ask(&mut graph);
+        ask(&mut graph, sound, bytes == sound.bytes);
         assert!(bytes != sound.bytes || graph.is_sound());
     }
 }
 
 /// Asks for all that a build or a tool asks for.
-fn ask(graph: &mut Graph<'_>) {
+fn ask(graph: &mut Graph<'_>, sound: &Sound, is_sound: bool) {
     for node in graph.node_ids() {
         graph.lookup(graph.path(node));
         graph.dyndep_pending(node);
@@ -141,8 +163,20 @@ fn ask(graph: &mut Graph<'_>) {
         let _ = (graph.rule_name(edge.rule), graph.pool_depth(edge.pool));
     }
     graph.top_rules().iter().for_each(|rule| drop(graph.rule_text(*rule, b"command")));
+    let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, Threads::ONE));
+    let kept = graph.deps_parts();
+    let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, Threads::ONE));
+    assert!(!is_sound || (log.is_some() && deps.is_some()), "its logs are not known");
+    let mut log = log.unwrap_or_else(|| BuildLog::in_memory(7));
+    let mut deps = deps.map_or_else(DepsLog::in_memory, |(deps, _)| deps);
+    log.entries(graph).for_each(drop);
+    for &node in deps.nodes() {
+        graph.path(node);
+        let longest = deps.deps(node).iter().flat_map(|deps| deps.ins()).map(|node| graph.path(node).len()).max();
+        assert!(longest.unwrap_or(0) <= BLOCK);
+    }
     let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
-    let (mut disk, mut log, mut deps) = (VirtualDisk::new(), BuildLog::in_memory(7), DepsLog::in_memory());
+    let mut disk = VirtualDisk::new();
     let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(true));
     scan.look_ahead.least = 0;
     for node in nodes {

@@ -20,6 +20,8 @@ pub enum Start {
     Run(Command, About),
     /// Nothing to run: the job is done (ninja's phony). What views may show of it.
     Nothing(About),
+    /// It cannot be run, and has failed; the text says why.
+    Fail(About, Vec<u8>),
 }
 
 /// How a job left the schedule.

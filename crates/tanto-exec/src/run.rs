@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
-use crate::job::{About, Completion, Exit, JobId};
+use crate::job::{About, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::Findings;
 use crate::runner::{Runner, Woken};
 use crate::schedule::{Blocked, Next, Schedule};
@@ -138,10 +138,7 @@ impl Loop<'_> {
     }
 
     fn start_ready(&mut self) -> Result<(), Fatal> {
-        let may_start = self.failures < self.run.failures_allowed;
-        while self.run.schedule.has_passing()
-            || (may_start && self.run.schedule.has_next() && self.run.runner.capacity() > 0)
-        {
+        while self.run.schedule.has_passing() || self.may_start() {
             match self.run.schedule.hand_out() {
                 Some(Next::Pass(job)) => self.pass(job)?,
                 Some(Next::Start(job)) => self.start(job)?,
@@ -149,6 +146,11 @@ impl Loop<'_> {
             }
         }
         Ok(())
+    }
+
+    fn may_start(&mut self) -> bool {
+        let Run { schedule, runner, failures_allowed, .. } = &mut self.run;
+        self.failures < *failures_allowed && schedule.has_next() && runner.capacity() > 0
     }
 
     fn start(&mut self, job: JobId) -> Result<(), Fatal> {
@@ -167,6 +169,12 @@ impl Loop<'_> {
                 self.running.insert(job, Running { about, start_ms });
                 Ok(())
             }
+            Start::Fail(about, why) => {
+                self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
+                let completion =
+                    Completion { job, exit: Exit::Code(1), output: why, usage: Usage::default(), findings: None };
+                self.end(Running { about, start_ms }, &completion)
+            }
         }
     }
 
@@ -184,21 +192,27 @@ impl Loop<'_> {
         }
         let job = completion.job;
         self.run.front.judge(&mut completion)?;
-        let Running { about, start_ms } = self.take_running(job);
+        let running = self.take_running(job);
+        self.end(running, &completion)?;
+        Ok(Step::GoOn)
+    }
+
+    /// What was started has ended, as its front has judged it.
+    fn end(&mut self, Running { about, start_ms }: Running, completion: &Completion) -> Result<(), Fatal> {
         let end_ms = self.run.clock.now_ms();
-        let (exit, output) = (completion.exit, completion.output.as_slice());
+        let (job, exit, output) = (completion.job, completion.exit, completion.output.as_slice());
         let usage = completion.usage;
         self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output, usage });
         let ending = match exit.success() {
-            true => Ending::Succeeded { start_ms, end_ms, completion: &completion },
+            true => Ending::Succeeded { start_ms, end_ms, completion },
             false => Ending::Failed,
         };
         self.run.front.finish(job, ending, self.run.schedule, self.run.view)?;
         self.leave(job, exit);
-        if let Some(findings) = completion.findings {
-            self.tell_findings(job, about, &findings);
+        if let Some(findings) = &completion.findings {
+            self.tell_findings(job, about, findings);
         }
-        Ok(Step::GoOn)
+        Ok(())
     }
 
     fn tell_findings(&mut self, job: JobId, about: About, findings: &Findings) {

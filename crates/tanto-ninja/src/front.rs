@@ -15,7 +15,7 @@ use crate::builddir;
 use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Map, NodeId, PoolId};
+use crate::graph::{EdgeId, Known, Map, NodeId, PoolId};
 use crate::log::Entry;
 use crate::msvc;
 use crate::plan::{Plan, Walk};
@@ -40,6 +40,57 @@ struct Active {
     hash: (u32, u64),
     /// What its depfile, or its output, said it read.
     discovered: Vec<NodeId>,
+    /// Empty if it has none.
+    depfile: Vec<u8>,
+    /// Likewise.
+    rspfile: Vec<u8>,
+    deps: Deps,
+}
+
+/// What says what a command has read.
+struct Deps {
+    /// `gcc` or `msvc`; empty if nothing does.
+    kind: Vec<u8>,
+    /// What stands before a file's name in the output; for `msvc` alone.
+    prefix: Vec<u8>,
+}
+
+impl Deps {
+    fn of(graph: &Known<'_>, edge: EdgeId) -> Result<Deps> {
+        let kind = graph.binding(edge, b"deps", Escape::Shell)?;
+        let prefix = || graph.binding(edge, b"msvc_deps_prefix", Escape::Shell);
+        Ok(Deps { prefix: if kind == b"msvc" { prefix()? } else { Vec::new() }, kind })
+    }
+}
+
+/// What the manifest says of a command that is to be started.
+struct Words {
+    command: Vec<u8>,
+    description: Vec<u8>,
+    /// As `Active` has it.
+    hash: (u32, u64),
+    depfile: Vec<u8>,
+    rspfile: Vec<u8>,
+    rspfile_content: Vec<u8>,
+    generator: bool,
+    deps: Deps,
+}
+
+impl Words {
+    fn of(graph: &Known<'_>, edge: EdgeId) -> Result<Words> {
+        let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
+        let content = || graph.binding(edge, b"rspfile_content", Escape::Shell);
+        Ok(Words {
+            generator: graph.flag(edge, b"generator")?,
+            deps: Deps::of(graph, edge)?,
+            depfile: graph.binding(edge, b"depfile", Escape::None)?,
+            rspfile_content: if rspfile.is_empty() { Vec::new() } else { content()? },
+            rspfile,
+            command: graph.binding(edge, b"command", Escape::Shell)?,
+            hash: (0, 0),
+            description: graph.binding(edge, b"description", Escape::Shell)?,
+        })
+    }
 }
 
 /// A build of some targets.
@@ -132,25 +183,40 @@ impl<'a, 't> Builder<'a, 't> {
         }
         // A build within this one finds in the logs what was done before it.
         self.flush_logs()?;
-        let graph = &self.scan.graph;
-        if graph.flag(edge, b"generator")? {
-            self.scan.log.close(graph)?;
+        let words = match self.words(edge) {
+            // The manifest is not what it was: what to run is not known any more.
+            Err(error) if !error.fatal => {
+                return Ok(Start::Fail(self.about(job, Vec::new(), Vec::new()), error.text));
+            }
+            words => words?,
+        };
+        if words.generator {
+            self.scan.log.close(self.scan.graph)?;
         }
-        let start = if self.options.dry_run { 0 } else { self.prepare(edge)? };
-        let graph = &self.scan.graph;
-        let it = graph.edge(edge);
-        let line = graph.binding(edge, b"command", Escape::Shell)?;
-        let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &line)? };
-        self.active.insert(job, Active { start, hash, discovered: Vec::new() });
-        let about = About {
-            command: line.clone(),
-            description: graph.binding(edge, b"description", Escape::Shell)?,
+        let start = if self.options.dry_run { 0 } else { self.prepare(edge, &words)? };
+        let Words { command: line, description, hash, depfile, rspfile, deps, .. } = words;
+        self.active.insert(job, Active { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
+        let about = self.about(job, line.clone(), description);
+        Ok(Start::Run(Command { line, console: about.console }, about))
+    }
+
+    /// All that is needed of the manifest, now and when the command has ended: it may change meanwhile.
+    fn words(&self, edge: EdgeId) -> Result<Words> {
+        let words = Words::of(self.scan.graph, edge)?;
+        let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &words.command)? };
+        Ok(Words { hash, ..words })
+    }
+
+    fn about(&self, job: JobId, command: Vec<u8>, description: Vec<u8>) -> About {
+        let it = self.scan.graph.edge(self.plan.edge(job));
+        About {
+            command,
+            description,
             outputs: self.outputs(job),
             console: it.pool == PoolId::CONSOLE,
             why: self.scan.explanations.about(it.outs),
             after: Vec::new(),
-        };
-        Ok(Start::Run(Command { line, console: about.console }, about))
+        }
     }
 
     /// The hash of a command, and its kind.
@@ -161,7 +227,7 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     /// Makes directories and the response file; says what the file system's clock showed.
-    fn prepare(&mut self, edge: EdgeId) -> Result<Mtime> {
+    fn prepare(&mut self, edge: EdgeId, words: &Words) -> Result<Mtime> {
         let mut start = None;
         for &out in self.scan.graph.edge(edge).outs {
             let path = self.scan.graph.path(out);
@@ -170,15 +236,12 @@ impl<'a, 't> Builder<'a, 't> {
                 start = Some(self.file_system_now());
             }
         }
-        let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
-        if !depfile.is_empty() {
-            self.make_parents(&depfile)?;
+        if !words.depfile.is_empty() {
+            self.make_parents(&words.depfile)?;
         }
-        let rspfile = self.scan.graph.binding(edge, b"rspfile", Escape::None)?;
-        if !rspfile.is_empty() {
-            let content = self.scan.graph.binding(edge, b"rspfile_content", Escape::Shell)?;
-            let written = self.scan.disk.write(&rspfile, &content);
-            written.map_err(|error| Error::of(&[b"WriteFile(", &rspfile, b"): ", &os_text(&error)]))?;
+        if !words.rspfile.is_empty() {
+            let written = self.scan.disk.write(&words.rspfile, &words.rspfile_content);
+            written.map_err(|error| Error::of(&[b"WriteFile(", &words.rspfile, b"): ", &os_text(&error)]))?;
         }
         Ok(start.unwrap_or(0))
     }
@@ -195,21 +258,20 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     /// Reads what the command discovered. An error makes the command fail.
-    fn discover(&mut self, edge: EdgeId, output: &mut Vec<u8>) -> Result<Vec<NodeId>> {
-        let kind = self.scan.graph.binding(edge, b"deps", Escape::Shell)?;
-        match kind.as_slice() {
+    fn discover(&mut self, job: JobId, output: &mut Vec<u8>) -> Result<Vec<NodeId>> {
+        let Some(Active { deps, depfile, .. }) = self.active.get(&job) else { return Ok(Vec::new()) };
+        match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
-            b"msvc" => {
-                let prefix = self.scan.graph.binding(edge, b"msvc_deps_prefix", Escape::Shell)?;
-                Ok(self.scan.intern_all(&msvc::take_includes(output, &prefix)))
+            b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(output, &deps.prefix))),
+            b"gcc" => {
+                let path = depfile.clone();
+                self.read_depfile(&path)
             }
-            b"gcc" => self.read_depfile(edge),
             other => Err(Error::fatal(&[b"unknown deps type '", other, b"'"])),
         }
     }
 
-    fn read_depfile(&mut self, edge: EdgeId) -> Result<Vec<NodeId>> {
-        let path = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+    fn read_depfile(&mut self, path: &[u8]) -> Result<Vec<NodeId>> {
         if path.is_empty() {
             return Err("edge with deps=gcc but no depfile makes no sense".into());
         }
@@ -217,7 +279,7 @@ impl<'a, 't> Builder<'a, 't> {
             // One that is there is none of this run's.
             return Ok(Vec::new());
         }
-        let text = match self.scan.disk.read(&path) {
+        let text = match self.scan.disk.read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|error| Error::of(&[&os_text(&error)]))?,
         };
@@ -226,7 +288,7 @@ impl<'a, 't> Builder<'a, 't> {
         }
         let found = depfile::parse(&text)?;
         if !self.options.keep_depfile {
-            let removed = self.scan.disk.remove(&path);
+            let removed = self.scan.disk.remove(path);
             removed.map_err(|error| Error::of(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
         }
         Ok(self.scan.intern_all(&found.ins))
@@ -244,9 +306,9 @@ impl<'a, 't> Builder<'a, 't> {
         if self.options.dry_run {
             return Ok(());
         }
-        self.remove_rspfile(edge)?;
+        self.remove_rspfile(&active.rspfile);
         self.record(edge, times, mtime, active.hash)?;
-        if self.scan.graph.flag(edge, b"deps")? { self.record_deps(edge, active.discovered) } else { Ok(()) }
+        if active.deps.kind.is_empty() { Ok(()) } else { self.record_deps(edge, active.discovered) }
     }
 
     /// The mtime that the log is to hold: when the command started, or of what it made where that is later. With
@@ -326,13 +388,11 @@ impl<'a, 't> Builder<'a, 't> {
         }
     }
 
-    fn remove_rspfile(&mut self, edge: EdgeId) -> Result<()> {
-        let rspfile = self.scan.graph.binding(edge, b"rspfile", Escape::None)?;
+    fn remove_rspfile(&mut self, rspfile: &[u8]) {
         if !rspfile.is_empty() && !self.options.keep_rspfile {
             // It is only in the way; ninja does not mind either.
-            let _ = self.scan.disk.remove(&rspfile);
+            let _ = self.scan.disk.remove(rspfile);
         }
-        Ok(())
     }
 
     /// Notes that the command has made its outputs. The log has it with the next flush.
@@ -366,8 +426,7 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     /// Removes what an interrupted command may have half written.
-    fn remove_outputs(&mut self, edge: EdgeId, view: &mut dyn View) -> Result<()> {
-        let depfile = self.scan.graph.binding(edge, b"depfile", Escape::None)?;
+    fn remove_outputs(&mut self, edge: EdgeId, depfile: &[u8], view: &mut dyn View) {
         for &out in self.scan.graph.edge(edge).outs {
             let path = self.scan.graph.path(out);
             let changed = match self.stat(out) {
@@ -383,9 +442,8 @@ impl<'a, 't> Builder<'a, 't> {
             }
         }
         if !depfile.is_empty() {
-            let _ = self.scan.disk.remove(&depfile);
+            let _ = self.scan.disk.remove(depfile);
         }
-        Ok(())
     }
 }
 
@@ -395,8 +453,7 @@ impl Front for Builder<'_, '_> {
     }
 
     fn judge(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
-        let edge = self.plan.edge(completion.job);
-        match self.discover(edge, &mut completion.output) {
+        match self.discover(completion.job, &mut completion.output) {
             Ok(nodes) => {
                 if let Some(active) = self.active.get_mut(&completion.job) {
                     active.discovered = nodes;
@@ -445,11 +502,10 @@ impl Front for Builder<'_, '_> {
 
     fn abandon(&mut self, job: JobId, view: &mut dyn View) {
         let edge = self.plan.edge(job);
-        if self.active.remove(&job).is_some()
+        if let Some(active) = self.active.remove(&job)
             && !self.options.dry_run
-            && let Err(error) = self.remove_outputs(edge, view)
         {
-            view.event(Event::Notice { level: Level::Error, text: &error.text });
+            self.remove_outputs(edge, &active.depfile, view);
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod procs;
 pub mod reaper;
 pub mod signals;
 pub mod stat;
+pub mod sum;
 pub mod terminal;
 pub mod threads;
 pub mod tokens;

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::file::{path, with_c_path};
 
-pub use many::{mtimes, mtimes_by, mtimes_of};
+pub use many::{mtimes_by, mtimes_of};
 
 /// What a path leads to; links are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -120,7 +120,7 @@ impl Source {
 }
 
 /// Could the file be changed and have the same version?
-fn is_racy(version: Version, began: i64, file: &File) -> bool {
+pub(crate) fn is_racy(version: Version, began: i64, file: &File) -> bool {
     // The file system is asked only where its answer matters.
     version.is_racy(began, Clock::Theirs) && version.is_racy(began, Clock::of(file))
 }

@@ -181,6 +181,9 @@ pub(crate) struct Base {
     pub(crate) notices: Vec<Notice>,
     /// The snapshot that all this lies in, if it does.
     pub(crate) blocks: Option<Arc<Blocks>>,
+    /// So many bytes of manifests were read to tell that it is a picture of them, and need not be read again if it is
+    /// written again.
+    pub(crate) settled: u64,
     /// What that has of the logs.
     pub(crate) logs: KeptLogs,
 }
@@ -212,6 +215,7 @@ impl Default for Base {
             hashes: Hashes::default(),
             notices: Vec::new(),
             blocks: None,
+            settled: 0,
             logs: KeptLogs::default(),
         }
     }

@@ -1,17 +1,20 @@
 //! Late text: what the manifests say and hardly any build asks for (commands, above all) is left where it is, and read
 //! when it is needed. Does not know what the text means.
 
+mod open;
+
 use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 
-use tanto_sys::file::path;
 use tanto_sys::version::Version;
 
+use self::open::Open;
+use crate::digest;
 use crate::disk::State;
 use crate::error::{Error, Result};
+use crate::flat::Slab;
 
 tanto_sys::plain! {
     /// A part of a manifest.
@@ -32,6 +35,8 @@ pub(crate) struct Manifest {
     pub(crate) path: Vec<u8>,
     /// None for what is no regular file.
     pub(crate) state: Option<State>,
+    /// Those of its blocks, as they were when it was loaded.
+    pub(crate) sums: Slab<u64>,
     pub(crate) text: Text,
 }
 
@@ -40,17 +45,19 @@ pub(crate) enum Text {
     /// Here.
     Kept(Vec<u8>),
     /// In the file, as long as that is the same as it was.
-    OnDisk(OnceLock<Option<File>>),
+    OnDisk,
 }
 
 /// All manifests of a graph.
 #[derive(Default)]
-pub(crate) struct Manifests(pub(crate) Vec<Manifest>);
+pub(crate) struct Manifests {
+    pub(crate) list: Vec<Manifest>,
+    open: Open,
+}
 
 impl Manifests {
-    /// The path and the state of each, by number.
-    pub(crate) fn list(&self) -> impl Iterator<Item = (&[u8], &Option<State>)> {
-        self.0.iter().map(|manifest| (&manifest.path[..], &manifest.state))
+    pub(crate) fn new(list: Vec<Manifest>) -> Self {
+        Manifests { list, open: Open::default() }
     }
 
     /// The text of a span. An error if the manifest is not the one that was loaded.
@@ -58,8 +65,13 @@ impl Manifests {
         if span.len == 0 {
             return Ok(Cow::Borrowed(b""));
         }
-        let text = self.0.get(span.file as usize).and_then(|manifest| manifest.read(span));
-        text.ok_or_else(|| self.changed(span))
+        if let Some(Manifest { text: Text::Kept(text), .. }) = self.list.get(span.file as usize) {
+            return text.get(range(span)).map(Cow::Borrowed).ok_or_else(|| self.changed(span));
+        }
+        let mut text = Vec::new();
+        self.read_into(span, &mut text)?;
+        // Asked after the reading, so that a change before or during it is seen.
+        if self.is_unchanged(span.file) { Ok(Cow::Owned(text)) } else { Err(self.changed(span)) }
     }
 
     /// Appends the text of a span. It counts only if the manifest `is_unchanged` afterwards.
@@ -67,61 +79,118 @@ impl Manifests {
         if span.len == 0 {
             return Ok(());
         }
-        let read = self.0.get(span.file as usize).and_then(|manifest| manifest.read_into(span, text));
-        read.ok_or_else(|| self.changed(span))
+        self.try_read_into(span, text).ok_or_else(|| self.changed(span))
+    }
+
+    fn try_read_into(&self, span: Span, text: &mut Vec<u8>) -> Option<()> {
+        let manifest = self.list.get(span.file as usize)?;
+        if let Text::Kept(all) = &manifest.text {
+            text.extend_from_slice(all.get(range(span))?);
+            return Some(());
+        }
+        let file = self.open.get(span.file, &manifest.path)?;
+        manifest.append(&file, &range(span), text)
     }
 
     /// Is the manifest of this number the one that was loaded?
-    pub(crate) fn is_unchanged(&self, file: u32) -> bool {
-        self.0.get(file as usize).is_some_and(|manifest| manifest.is_unchanged().is_some())
+    pub(crate) fn is_unchanged(&self, number: u32) -> bool {
+        let Some(manifest) = self.list.get(number as usize) else { return false };
+        match &manifest.text {
+            Text::Kept(_) => true,
+            Text::OnDisk => {
+                let file = self.open.get(number, &manifest.path);
+                let now = file.and_then(|file| Version::of(&file).ok());
+                now.is_some() && now == manifest.state.map(|state| state.version)
+            }
+        }
     }
 
     fn changed(&self, span: Span) -> Error {
-        let path = self.0.get(span.file as usize).map_or(&b"?"[..], |manifest| &manifest.path);
+        let path = self.list.get(span.file as usize).map_or(&b"?"[..], |manifest| &manifest.path);
         Error::of(&[path, b": manifest changed during the build"])
     }
 }
 
 impl Manifest {
-    fn read(&self, span: Span) -> Option<Cow<'_, [u8]>> {
-        if let Text::Kept(text) = &self.text {
-            return text.get(range(span)).map(Cow::Borrowed);
-        }
-        let mut text = Vec::new();
-        self.read_into(span, &mut text)?;
-        // Asked after the reading, so that a change before or during it is seen.
-        self.is_unchanged()?;
-        Some(Cow::Owned(text))
-    }
-
-    fn read_into(&self, span: Span, text: &mut Vec<u8>) -> Option<()> {
-        if let Text::Kept(all) = &self.text {
-            text.extend_from_slice(all.get(range(span))?);
-            return Some(());
-        }
-        if u64::from(span.at) + u64::from(span.len) > self.state?.version.size {
+    /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.
+    fn append(&self, file: &File, wanted: &Range<usize>, text: &mut Vec<u8>) -> Option<()> {
+        let size = usize::try_from(self.state?.version.size).ok()?;
+        let blocks = wanted.start / digest::BLOCK..wanted.end.div_ceil(digest::BLOCK);
+        if wanted.end > size || blocks.end > self.sums.len() {
             return None;
         }
+        let whole = blocks.start * digest::BLOCK..(blocks.end * digest::BLOCK).min(size);
         let start = text.len();
-        text.resize(start + span.len as usize, 0);
-        self.file()?.read_exact_at(&mut text[start..], u64::from(span.at)).ok()
-    }
-
-    fn is_unchanged(&self) -> Option<()> {
-        match &self.text {
-            Text::Kept(_) => Some(()),
-            Text::OnDisk(_) => (Version::of(self.file()?).ok()? == self.state?.version).then_some(()),
+        text.resize(start + whole.len(), 0);
+        file.read_exact_at(&mut text[start..], whole.start as u64).ok()?;
+        if !digest::of_blocks(&text[start..]).eq(self.sums.slice(blocks).iter().copied()) {
+            return None;
         }
-    }
-
-    fn file(&self) -> Option<&File> {
-        match &self.text {
-            Text::Kept(_) => None,
-            Text::OnDisk(file) => file.get_or_init(|| File::open(path(&self.path)).ok()).as_ref(),
-        }
+        let skipped = wanted.start - whole.start;
+        text.copy_within(start + skipped..start + skipped + wanted.len(), start);
+        text.truncate(start + wanted.len());
+        Some(())
     }
 }
 
 fn range(span: Span) -> Range<usize> {
     span.at as usize..span.at as usize + span.len as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    /// One manifest with this text.
+    fn manifests(dir: &Scratch, text: &[u8]) -> Manifests {
+        dir.write("m", text);
+        let state = Some(State { version: Version::at(&dir.bytes("m")).unwrap(), digest: None });
+        let sums: Vec<u64> = digest::of_blocks(text).collect();
+        Manifests::new(vec![Manifest { path: dir.bytes("m"), state, sums: sums.into(), text: Text::OnDisk }])
+    }
+
+    #[test]
+    fn text_is_read_where_it_lies() {
+        let dir = Scratch::new("late");
+        let text: Vec<u8> = (0..3 * digest::BLOCK + 100).map(|at| (at % 251) as u8).collect();
+        let manifests = manifests(&dir, &text);
+        for (at, len) in [(0, 1), (0, 0), (4095, 2), (4096, 4096), (0, text.len()), (12_000, 388), (12_387, 1)] {
+            let span = Span { file: 0, at: at as u32, len: len as u32 };
+            assert_eq!(manifests.read(span).unwrap(), &text[at..at + len]);
+            let mut more = b"before".to_vec();
+            manifests.read_into(span, &mut more).unwrap();
+            assert_eq!(more, [b"before", &text[at..at + len]].concat());
+        }
+        for (file, at, len) in [(0, 12_388, 1), (0, 0, 12_389), (1, 0, 1), (0, u32::MAX, 1)] {
+            let error = manifests.read(Span { file, at, len }).unwrap_err().to_string();
+            assert!(error.ends_with(": manifest changed during the build"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_another_one_is_noticed_though_the_file_says_nothing() {
+        let dir = Scratch::new("late-changed");
+        let text = vec![b'x'; 3 * digest::BLOCK];
+        let mut other = text.clone();
+        other[5000] = b'y';
+        let mut manifests = manifests(&dir, &text);
+        dir.write("m", &other);
+        // As if both were written at the same moment.
+        let version = Version::at(&dir.bytes("m")).unwrap();
+        manifests.list[0].state = Some(State { version, digest: None });
+        let read = |at, len| manifests.read(Span { file: 0, at, len });
+        assert!(read(8000, 200).is_err());
+        assert!(read(0, 4096).is_ok() && read(8192, 10).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_another_one_is_noticed() {
+        let dir = Scratch::new("late-other");
+        let manifests = manifests(&dir, b"text");
+        assert!(manifests.is_unchanged(0) && !manifests.is_unchanged(1));
+        dir.write("m", "text and more");
+        assert!(!manifests.is_unchanged(0));
+        assert!(manifests.read(Span { file: 0, at: 0, len: 4 }).is_err());
+    }
 }

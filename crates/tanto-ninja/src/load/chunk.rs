@@ -5,10 +5,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tanto_sys::sum::{self, Sum};
+
 use super::edge::{self, Raws};
 use super::lexer::{Lexer, Raw, Token};
 use super::statement;
 use crate::bindings::reserved_bit;
+use crate::digest;
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::graph::base::{EdgeShape, HAS_BINDINGS};
@@ -38,17 +41,20 @@ pub(super) struct Chunk {
     pub(super) broken: Option<u32>,
     /// Where a NUL ends the file within this part.
     pub(super) nul: Option<u32>,
+    /// Those of the text's blocks that begin in this part.
+    pub(super) sums: Vec<u64>,
 }
 
 impl Chunk {
     /// Forgets everything but the room it had.
     fn clear(&mut self) {
         // What was kept is not here yet.
-        let Chunk { edges, ids, late, kept: _, home: _, events, broken, nul } = self;
+        let Chunk { edges, ids, late, kept: _, home: _, events, broken, nul, sums } = self;
         edges.clear();
         ids.clear();
         late.clear();
         events.clear();
+        sums.clear();
         (*broken, *nul) = (None, None);
     }
 
@@ -160,8 +166,9 @@ struct Reader<'t, 'd, 'i> {
 
 impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     fn read(file: u32, text: &'t [u8], part: Range<usize>, desk: &'d mut Desk<'i>) {
-        // All of it passes by once before it is read: so it comes from memory at full speed.
-        let nul = memchr::memchr(0, &text[part.clone()]).map(|length| part.start + length);
+        // All of it passes by once before it is read: so it comes from memory at full speed, and what is summed is not
+        // newer than what is read.
+        let nul = sum(text, part.clone(), &mut desk.chunk.sums);
         let lexer = Lexer::of_part(b"", text, part.start..nul.unwrap_or(part.end));
         let Desk { writer, chunk, kept } = desk;
         chunk.nul = nul.map(|at| at as u32);
@@ -325,6 +332,22 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
 /// The part of a rule's digest that its lines tell.
 pub(super) fn span(part: Range<usize>) -> Span {
     Span { file: 0, at: part.start as u32, len: (part.end - part.start) as u32 }
+}
+
+/// Adds the sums of the blocks that begin in a part of a text; says where the part's first NUL is.
+fn sum(text: &[u8], part: Range<usize>, sums: &mut Vec<u64>) -> Option<usize> {
+    let find = |range: Range<usize>| Some(range.start + memchr::memchr(0, &text[range])?);
+    let first = part.start.next_multiple_of(digest::BLOCK).min(part.end);
+    let mut nul = find(part.start..first);
+    for start in (first..part.end).step_by(digest::BLOCK) {
+        let end = start + digest::BLOCK;
+        let Sum { sum, has_nul } = sum::of(&text[start..end.min(text.len())]);
+        sums.push(sum);
+        if has_nul && nul.is_none() {
+            nul = find(start..end.min(part.end));
+        }
+    }
+    nul
 }
 
 /// Cuts a text into parts of about this length, in bytes, that begin where a statement does.

@@ -24,7 +24,7 @@ mod targets;
 pub(crate) mod tests;
 pub(crate) mod version;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tanto_sys::threads::Threads;
 
@@ -185,6 +185,7 @@ fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: 
         hashes: Hashes::default(),
         notices: Vec::new(),
         blocks: None,
+        settled: 0,
         logs: KeptLogs::default(),
     }
 }
@@ -196,12 +197,13 @@ fn manifests(files: Vec<File>) -> Manifests {
         let source = file.source.ok().and_then(Arc::into_inner);
         let state = source.as_ref().and_then(Source::state);
         let text = match source {
-            Some(source) if state.is_some() && (!keep || source.held() == 0) => Text::OnDisk(OnceLock::new()),
+            Some(source) if state.is_some() && (!keep || source.held() == 0) => Text::OnDisk,
             Some(source) => Text::Kept(source.into_text()),
             // Nothing points into it.
             None => Text::Kept(Vec::new()),
         };
-        Manifest { path: file.path, state, text }
+        let sums: Vec<u64> = file.chunks.iter().flat_map(|chunk| &chunk.sums).copied().collect();
+        Manifest { path: file.path, state, sums: sums.into(), text }
     };
-    Manifests(files.into_iter().map(manifest).collect())
+    Manifests::new(files.into_iter().map(manifest).collect())
 }

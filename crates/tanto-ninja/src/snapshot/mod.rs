@@ -11,6 +11,7 @@ mod order;
 mod place;
 mod read;
 mod table;
+mod texts;
 mod write;
 
 use std::io;
@@ -25,10 +26,10 @@ use self::logs::SeenLogs;
 use self::place::Place;
 use self::table::Record;
 use self::write::Picture;
-use crate::disk::State;
 use crate::error::{Error, Result};
 use crate::flat::Blocks;
 use crate::graph::base::Base;
+use crate::graph::late::Manifest;
 use crate::graph::{Arena, Graph};
 use crate::load::LoadOptions;
 use crate::log::{BuildLog, DepsLog};
@@ -38,7 +39,7 @@ const WORTH_KEEPING: u64 = 256 << 10;
 
 /// If the logs have so many bytes that a snapshot knows nothing of, it is written again. Smaller, it is written after
 /// builds that have not done much; larger, each run reads more.
-const WORTH_RENEWING: usize = 8 << 20;
+const WORTH_RENEWING: u64 = 8 << 20;
 
 /// When snapshots are used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -91,10 +92,11 @@ impl Snapshot {
     /// much; `unkept` says how many bytes of the logs that does not know.
     pub fn of<'t>(&self, graph: &Graph<'t>, unkept: usize, always: bool) -> Option<Saving<'t>> {
         let base = graph.base;
-        let lengths = base.manifests.list().map(|(_, state)| Some(state.as_ref()?.version.size));
+        let lengths = base.manifests.list.iter().map(|manifest| Some(manifest.state?.version.size));
         let length = lengths.sum::<Option<u64>>()?;
         let worth = always || length >= WORTH_KEEPING;
-        let lacks_much = base.hashes.have_grown(base.edge_count()) || unkept >= if always { 1 } else { WORTH_RENEWING };
+        let unkept_is_much = unkept as u64 >= if always { 1 } else { WORTH_RENEWING };
+        let lacks_much = base.hashes.have_grown(base.edge_count()) || unkept_is_much || base.settled >= WORTH_RENEWING;
         let is_new = base.blocks.is_none() || lacks_much;
         let logs = SeenLogs::default();
         let saving = || Saving { snapshot: self.clone(), base, logs, given_up: AtomicBool::new(false) };
@@ -125,7 +127,9 @@ impl<'t> Saving<'t> {
     /// may be written here is none.
     pub fn run(&self, threads: usize) -> Result<()> {
         let (Some(key), Some(manifests)) = (&self.snapshot.key, self.manifests()) else { return Ok(()) };
-        let picture = Picture { base: self.base, key, logs: &self.logs, manifests, threads, given_up: &self.given_up };
+        let Saving { base, logs, given_up, .. } = self;
+        let texts = texts::sums(&base.manifests);
+        let picture = Picture { base, key, logs, manifests, texts, threads, given_up };
         match self.snapshot.place.write(|file| picture.write(file)) {
             Err(error) if is_full(&error) => {
                 Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
@@ -136,8 +140,8 @@ impl<'t> Saving<'t> {
 
     /// Those that were loaded; None if one of them is not there any more.
     fn manifests(&self) -> Option<Vec<Record>> {
-        let record = |(path, state): (&[u8], &Option<State>)| Some(Record { path: path.into(), state: (*state)? });
-        self.base.manifests.list().map(record).map(|record| record.filter(Record::is_there)).collect()
+        let record = |manifest: &Manifest| Some(Record { path: manifest.path.clone(), state: manifest.state? });
+        self.base.manifests.list.iter().map(record).map(|record| record.filter(Record::is_there)).collect()
     }
 }
 

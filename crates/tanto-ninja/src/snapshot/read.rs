@@ -2,18 +2,20 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tanto_sys::file::path;
 use tanto_sys::map::Map;
 use tanto_sys::threads::{Threads, each};
-use tanto_sys::version::Version;
+use tanto_sys::version::{self, Version};
 
 use super::key::Key;
 use super::logs::KeptLogs;
 use super::table::{Ranges, Record, SECTIONS, Section, Table};
+use super::texts;
 use crate::bindings::Cache;
 use crate::digest;
+use crate::disk::is_racy;
 use crate::flat::{Blocks, Limit, Slab};
 use crate::graph::base::Base;
 use crate::graph::env::Env;
@@ -28,36 +30,48 @@ const WORTH_A_THREAD: usize = 64;
 /// The graph in a file, if that has this key and the manifests are those of which it was made.
 pub(super) fn read(file: &File, key: &Key, threads: Threads) -> Option<Base> {
     let map = Map::new(file, file.metadata().ok()?.len()).ok()?;
-    let (table, end) = Table::decode(&map)?;
-    let valid = !map.is_torn() && table.key == *key && are_unchanged(&table.manifests, threads);
-    if valid { base(map, table, end) } else { None }
+    let (mut table, end) = Table::decode(&map)?;
+    if map.is_torn() || table.key != *key {
+        return None;
+    }
+    let settled = check(&mut table.manifests, threads)?;
+    Some(Base { settled, ..base(map, table, end)? })
 }
 
-/// Does everybody who loads the manifests now get what was loaded then?
-fn are_unchanged(manifests: &[Record], threads: Threads) -> bool {
+/// Does everybody who loads the manifests now get what was loaded then? None if not. So many bytes had to be read to
+/// tell, and need not be again.
+fn check(manifests: &mut [Record], threads: Threads) -> Option<u64> {
     let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::cpu::count())).max(1);
-    let shares = manifests.chunks(manifests.len().div_ceil(crew).max(1)).collect();
-    each(crew, shares, |share: &[Record]| share.iter().all(Record::is_unchanged)).into_iter().all(|unchanged| unchanged)
+    let shares = manifests.chunks_mut(manifests.len().div_ceil(crew).max(1)).collect();
+    let check = |share: &mut [Record]| share.iter_mut().map(Record::check).sum::<Option<u64>>();
+    each(crew, shares, check).into_iter().sum()
 }
 
 impl Record {
-    /// Is it what it was when it was loaded?
-    fn is_unchanged(&self) -> bool {
+    /// Is it what it was when it was loaded? None if not; see `check`.
+    fn check(&mut self) -> Option<u64> {
+        if !self.is_there() {
+            return None;
+        }
+        let Some(digest) = self.state.digest else { return Some(0) };
+        let began = version::now();
+        let file = File::open(path(&self.path)).ok()?;
+        let map = Map::new(&file, self.state.version.size).ok()?;
         // Asked again after the reading: the text may have changed meanwhile.
-        let same_text = |digest| self.digest() == Some(digest) && self.is_there();
-        self.is_there() && self.state.digest.is_none_or(same_text)
+        if digest::of(&map) != digest || map.is_torn() || !self.is_there() {
+            return None;
+        }
+        if is_racy(self.state.version, began, &file) {
+            return Some(0);
+        }
+        // Whoever changes it from now on cannot leave it this version.
+        self.state.digest = None;
+        Some(self.state.version.size)
     }
 
     /// Is a file of that version there?
     pub(super) fn is_there(&self) -> bool {
         Version::at(&self.path).is_ok_and(|version| version == self.state.version)
-    }
-
-    fn digest(&self) -> Option<u64> {
-        let file = File::open(path(&self.path)).ok()?;
-        let map = Map::new(&file, self.state.version.size).ok()?;
-        let digest = digest::of(&map);
-        (!map.is_torn()).then_some(digest)
     }
 }
 
@@ -82,12 +96,13 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         dyndep_files: Slab::mapped(&blocks, range(Section::DyndepFiles)),
         defaults: Slab::mapped(&blocks, range(Section::Defaults)),
         env: Env::mapped(&blocks, env, sets_reserved),
-        manifests: Manifests(manifests.into_iter().map(Record::into_manifest).collect()),
+        manifests: self::manifests(manifests, range(Section::Sums), &blocks)?,
         rule_blocks: Cache::default(),
         hashes: Hashes::kept(Slab::mapped(&blocks, range(Section::Hashes)), hash_kind),
         notices,
         logs: KeptLogs::new(&blocks, facts, &ranges),
         blocks: Some(Arc::clone(&blocks)),
+        settled: 0,
     };
     let fits = base.paths.len() >= base.named() && base.edges.len() == base.texts.len();
     // The first node stands for what is missing in a damaged file.
@@ -117,8 +132,15 @@ fn limits(ranges: &Ranges) -> Vec<Limit> {
     ]
 }
 
-impl Record {
-    fn into_manifest(self) -> Manifest {
-        Manifest { path: self.path, state: Some(self.state), text: Text::OnDisk(OnceLock::new()) }
+fn manifests(records: Vec<Record>, sums: Range<usize>, blocks: &Arc<Blocks>) -> Option<Manifests> {
+    let total = records.iter().map(texts::blocks).try_fold(0, usize::checked_add)?;
+    if total.checked_mul(size_of::<u64>())? != sums.len() {
+        return None;
     }
+    let sums: Vec<_> = texts::shared_out(&records, sums.start, |range| Slab::mapped(blocks, range)).collect();
+    let manifest = |(record, sums): (Record, Slab<u64>)| {
+        let Record { path, state } = record;
+        Manifest { path, state: Some(state), sums, text: Text::OnDisk }
+    };
+    Some(Manifests::new(records.into_iter().zip(sums).map(manifest).collect()))
 }

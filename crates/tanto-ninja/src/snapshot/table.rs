@@ -13,7 +13,7 @@ use crate::graph::base::Notice;
 use crate::graph::env::Env;
 
 /// Rows of the graph besides those of its scopes.
-pub(super) const ROWS: usize = 17;
+pub(super) const ROWS: usize = 18;
 
 /// Sections begin at multiples of this: a line of the processor's cache.
 pub(super) const ALIGNMENT: usize = 64;
@@ -38,6 +38,8 @@ pub(super) enum Section {
     DepsNodes,
     DepsIds,
     DepsRecords,
+    /// Of the manifests' blocks.
+    Sums,
     /// The first row of the scopes.
     Env,
 }

@@ -40,6 +40,8 @@ pub(super) struct Picture<'p> {
     pub(super) key: &'p Key,
     pub(super) logs: &'p SeenLogs<'p>,
     pub(super) manifests: Vec<Record>,
+    /// The sums of their blocks.
+    pub(super) texts: Vec<u64>,
     pub(super) threads: usize,
     /// Nobody needs it any more.
     pub(super) given_up: &'p AtomicBool,
@@ -57,7 +59,7 @@ impl Picture<'_> {
         };
         let rows = Rows::new(base, &numbers);
         let parts = logs.parts(&numbers.new, numbers.named, numbers.order.len(), threads);
-        let sections = sections(base, &paths, &rows, &parts);
+        let sections = sections(base, &paths, &rows, &parts, &self.texts);
         let ranges = ranges(&sections);
         let end = ranges[SECTIONS - 1].end;
         let mut table = Table {
@@ -135,8 +137,14 @@ impl Content<'_> {
 }
 
 /// In the order of `Section`.
-fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows, parts: &'c Parts) -> [Content<'c>; SECTIONS] {
-    let own: [Content<'c>; ROWS - Parts::ROWS] = [
+fn sections<'c>(
+    base: &'c Base,
+    paths: &'c Relaid<'_>,
+    rows: &'c Rows,
+    parts: &'c Parts,
+    texts: &'c [u64],
+) -> [Content<'c>; SECTIONS] {
+    let own: [Content<'c>; ROWS - Parts::ROWS - 1] = [
         Content::Text(paths),
         Content::Bytes(cast_slice(paths.spans())),
         Content::Bytes(cast_slice(paths.index())),
@@ -149,7 +157,7 @@ fn sections<'c>(base: &'c Base, paths: &'c Relaid<'_>, rows: &'c Rows, parts: &'
         Content::Bytes(cast_slice(&rows.defaults)),
         Content::Bytes(cast_slice(&rows.hashes)),
     ];
-    let rows = parts.rows().into_iter().chain(base.env.rows());
+    let rows = parts.rows().into_iter().chain([cast_slice(texts)]).chain(base.env.rows());
     let mut all = own.into_iter().chain(rows.map(Content::Bytes)).chain([Content::Pieces(base.env.texts())]);
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
 }

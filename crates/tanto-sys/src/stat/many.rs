@@ -27,22 +27,21 @@ const WAITS_OF_A_PIECE: i64 = 4;
 /// took 4.5 to 6.2 s, 4 took 1.4 to 1.7 s, 16 took 0.8 to 1.0 s, 32 and 64 between 0.7 and 1.1 s.
 const MOST_THAT_WAIT: usize = 32;
 
-/// The mtime of each path, as `mtime` gives it; `None` where that is an error. There are as many threads as
-/// processors, and more for as long as calls wait for something else than a processor.
-pub fn mtimes(paths: &[&[u8]], threads: Threads) -> Vec<Option<i64>> {
-    let mut found = vec![None; paths.len()];
-    work_off(&mut found, threads, each(Way::BEST, paths));
-    found
-}
-
-/// As `mtimes`, but `path` gives each path with a NUL at its end (or its answer is an error), and an error is
-/// `UNKNOWN`. It costs less where neighbours in the list lie in the same directory or below it: where it is sorted.
+/// The mtime of each path, as `mtime` gives it; `UNKNOWN` where that is an error. `path` gives each path with a NUL at
+/// its end (or its answer is an error). There are as many threads as processors, and more for as long as calls wait for
+/// something else than a processor. It costs less where neighbours in the list lie in the same directory or below it:
+/// where it is sorted.
 pub fn mtimes_of<'p>(path: impl Fn(usize) -> &'p [u8] + Sync, found: &mut [i64], threads: Threads) {
-    work_off(found, threads, |first, found| subtree::ask(|index| path(first + index), found));
+    let first = match threads.limit(found.len() / WORTH_A_THREAD) {
+        0 | 1 => 1,
+        worth => worth.min(cpu::count()).max(1),
+    };
+    let ask = |first: usize, found: &mut [i64]| subtree::ask(|index| path(first + index), found);
+    Crew::new(found, PIECE, ask).work_off(first, threads.limit(first.max(MOST_THAT_WAIT)));
 }
 
-/// As `mtimes`, this way, and with so many threads (or one, for 0) whatever it costs; each has something to do where
-/// there is that much.
+/// As `mtimes_of`, but this way, where `None` is an error, and with so many threads (or one, for 0) whatever it costs;
+/// each has something to do where there is that much.
 pub fn mtimes_by(way: Way, paths: &[&[u8]], threads: usize) -> Vec<Option<i64>> {
     let mut found = vec![None; paths.len()];
     let piece = (paths.len() / threads.max(1)).clamp(1, PIECE);
@@ -57,14 +56,6 @@ fn each(way: Way, paths: &[&[u8]]) -> impl Fn(usize, &mut [Option<i64>]) {
             *found = way.stat(path).ok().map(|stat| stat.map_or(0, |stat| stat.mtime));
         }
     }
-}
-
-fn work_off<T: Send>(found: &mut [T], threads: Threads, ask: impl Fn(usize, &mut [T]) + Sync) {
-    let first = match threads.limit(found.len() / WORTH_A_THREAD) {
-        0 | 1 => 1,
-        worth => worth.min(cpu::count()).max(1),
-    };
-    Crew::new(found, PIECE, ask).work_off(first, threads.limit(first.max(MOST_THAT_WAIT)));
 }
 
 /// Places for answers, and threads that take piece after piece of them.

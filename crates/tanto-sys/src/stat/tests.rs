@@ -107,7 +107,6 @@ fn many_are_as_one_by_one() {
     let three = Threads::AtMost(3.try_into().unwrap());
     for count in [0, 1, 63, 64, 65, 511, 1025, 5000] {
         for threads in [Threads::ONE, three, Threads::Fitting] {
-            assert_eq!(mtimes(&paths[..count], threads), expected[..count]);
             let mut found = vec![-1; count];
             mtimes_of(|index| &ended[index], &mut found, threads);
             assert!(found.iter().zip(&expected).all(|(&found, &expected)| found == expected.unwrap_or(UNKNOWN)));

@@ -26,7 +26,7 @@ use crate::graph::{Arena, Graph};
 
 /// The state of a manifest that is in no file.
 fn any_state() -> State {
-    let version = Version { device: 1, inode: 2, size: 3, mtime_ns: 4, ctime_ns: 5, is_regular: true };
+    let version = Version { device: 1, inode: 2, size: 0, mtime_ns: 4, ctime_ns: 5, is_regular: true };
     State { version, digest: None }
 }
 
@@ -38,11 +38,11 @@ fn picture(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
 /// The same with logs.
 fn picture_with<'t>(graph: &Graph<'t>, logs: &SeenLogs<'t>, threads: usize) -> Vec<u8> {
     let scratch = Scratch::new("picture");
-    let record = |(path, _): (&[u8], _)| Record { path: path.into(), state: any_state() };
-    let manifests = graph.base.manifests.list().map(record).collect();
+    let record = |manifest: &Manifest| Record { path: manifest.path.clone(), state: any_state() };
+    let manifests = graph.base.manifests.list.iter().map(record).collect();
     let key = Key(b"key".to_vec());
     let given_up = &AtomicBool::new(false);
-    let picture = Picture { base: graph.base, key: &key, logs, manifests, threads, given_up };
+    let picture = Picture { base: graph.base, key: &key, logs, manifests, texts: Vec::new(), threads, given_up };
     assert!(picture.write(&File::create_new(scratch.at("file")).unwrap()).unwrap());
     std::fs::read(scratch.at("file")).unwrap()
 }
@@ -56,9 +56,10 @@ fn base(picture: &[u8], text: &Graph<'_>) -> Option<Base> {
     let base = read::base(map, table, end)?;
     let manifest = |manifest: &Manifest| {
         let Text::Kept(text) = &manifest.text else { panic!("it is in memory") };
-        Manifest { path: manifest.path.clone(), state: manifest.state, text: Text::Kept(text.clone()) }
+        let sums = manifest.sums.all().to_vec().into();
+        Manifest { path: manifest.path.clone(), state: manifest.state, sums, text: Text::Kept(text.clone()) }
     };
-    Some(Base { manifests: Manifests(text.base.manifests.0.iter().map(manifest).collect()), ..base })
+    Some(Base { manifests: Manifests::new(text.base.manifests.list.iter().map(manifest).collect()), ..base })
 }
 
 /// A graph that was loaded from text is the same after it has been a snapshot.

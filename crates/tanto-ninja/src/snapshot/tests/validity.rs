@@ -5,11 +5,15 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use tanto_sys::threads::Threads;
+use tanto_sys::version::Version;
 use tanto_testing::Scratch;
 
 use super::same::assert_same;
+use crate::bindings::Escape;
+use crate::digest;
 use crate::disk::RealDisk;
-use crate::graph::late::Manifests;
+use crate::graph::base::Base;
+use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph};
 use crate::load::{LoadOptions, load};
 use crate::snapshot::{Saving, Snapshot, is_full};
@@ -99,21 +103,19 @@ fn a_changed_manifest_is_loaded() {
     }
 }
 
-/// The graph of a tree, as if the file system had said nothing of a change: only a digest tells.
+/// The graph of a tree whose manifests have other digests.
 fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> Saving<'t> {
     let graph = tree.load(arena);
-    let manifests = graph.base.manifests.0.iter().map(|manifest| {
+    let manifests = graph.base.manifests.list.iter().map(|manifest| {
         let mut state = manifest.state.unwrap();
         assert!(state.digest.is_some(), "it was written just now");
         state.digest = state.digest.map(&change);
-        crate::graph::late::Manifest {
-            path: manifest.path.clone(),
-            state: Some(state),
-            text: crate::graph::late::Text::Kept(Vec::new()),
-        }
+        let text = fs::read(tanto_sys::file::path(&manifest.path)).unwrap();
+        let sums = manifest.sums.all().to_vec();
+        assert!(sums.iter().copied().eq(digest::of_blocks(&text)));
+        Manifest { path: manifest.path.clone(), state: Some(state), sums: sums.into(), text: Text::OnDisk }
     });
-    let manifests = Manifests(manifests.collect());
-    let base = crate::graph::base::Base { manifests, ..crate::graph::base::Base::default() };
+    let base = Base { manifests: Manifests::new(manifests.collect()), ..Base::default() };
     tree.snapshot().of(&arena.hold(base), 0, true).unwrap()
 }
 
@@ -124,6 +126,72 @@ fn a_racy_manifest_is_compared() {
     assert!(tree.opens());
     with_digests(&tree, &Arena::new(), |digest| digest ^ 1).run(1).unwrap();
     assert!(!tree.opens());
+}
+
+#[test]
+fn what_is_no_longer_racy_is_not_compared_again() {
+    let tree = Tree::new();
+    tree.save();
+    let opened = |arena: &'static Arena| tree.snapshot().open(arena, &mut |_| {}).unwrap().unwrap();
+    let digests = |graph: &Graph<'_>| {
+        graph.base.manifests.list.iter().filter(|manifest| manifest.state.unwrap().digest.is_some()).count()
+    };
+    assert_eq!(digests(&tree.load(&Arena::new())), 2);
+    // Only waiting makes files old.
+    std::thread::sleep(Duration::from_millis(50));
+    let graph = opened(Box::leak(Box::default()));
+    let whole = graph.base.manifests.list.iter().any(|manifest| {
+        let version = manifest.state.unwrap().version;
+        version.mtime_ns % 1_000_000_000 == 0 || version.ctime_ns % 1_000_000_000 == 0
+    });
+    assert!(whole || digests(&graph) == 0);
+    let arena = Arena::new();
+    let settled =
+        |settled| tree.snapshot().of(&arena.hold(Base { settled, ..tree.snapshot().read().unwrap() }), 0, true);
+    assert!(settled(100).is_none());
+    settled(64 << 20).expect("it is written again").run(1).unwrap();
+    let graph = opened(Box::leak(Box::default()));
+    assert!(whole || tree.snapshot().of(&graph, 0, true).is_none(), "and then no more");
+}
+
+#[test]
+fn late_text_is_what_was_loaded() {
+    let tree = Tree::new();
+    let long = "x".repeat(3 * digest::BLOCK);
+    tree.0.write("inner", format!("build d: c e\n  y = {long}\nbuild f: c g\n  y = 2\n"));
+    tree.save();
+    let arena = Arena::new();
+    let graph = tree.snapshot().open(&arena, &mut |_| {}).unwrap().unwrap();
+    let binding = |name: &[u8]| {
+        let edge = graph.in_edge(graph.lookup(name).unwrap()).unwrap();
+        graph.binding(edge, b"y", Escape::Shell)
+    };
+    assert_eq!((binding(b"d").unwrap(), binding(b"f").unwrap()), (long.into_bytes(), b"2".to_vec()));
+    tree.0.write("inner", "build d: c e\n");
+    assert!(binding(b"f").unwrap_err().to_string().ends_with("inner: manifest changed during the build"));
+}
+
+#[test]
+fn late_text_that_was_changed_without_a_trace_is_noticed() {
+    let tree = Tree::new();
+    let text = |value| format!("build d: c e\n  y = {value}\nbuild f: c g\n  z = {}\n", "x".repeat(2 * digest::BLOCK));
+    tree.0.write("inner", text("right"));
+    tree.save();
+    let arena = Arena::new();
+    let mut base = tree.snapshot().read().unwrap();
+    tree.0.write("inner", text("wrong"));
+    // As if the file system had given both the same times.
+    for manifest in &mut base.manifests.list {
+        manifest.state.as_mut().unwrap().version = Version::at(&manifest.path).unwrap();
+    }
+    let graph = arena.hold(base);
+    let binding = |output: &[u8], name| {
+        let edge = graph.in_edge(graph.lookup(output).unwrap()).unwrap();
+        graph.binding(edge, name, Escape::Shell)
+    };
+    assert!(binding(b"d", b"y").unwrap_err().to_string().ends_with("inner: manifest changed during the build"));
+    // It begins in the same block.
+    assert!(binding(b"f", b"z").is_err());
 }
 
 #[test]
@@ -218,7 +286,15 @@ fn a_full_disk_is_an_error() {
     let given_up = std::sync::atomic::AtomicBool::new(false);
     let manifests = saving.manifests().unwrap();
     let logs = &saving.logs;
-    let picture = super::Picture { base: graph.base, key: &key, logs, manifests, threads: 1, given_up: &given_up };
+    let picture = super::Picture {
+        base: graph.base,
+        key: &key,
+        logs,
+        manifests,
+        texts: Vec::new(),
+        threads: 1,
+        given_up: &given_up,
+    };
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let error = picture.write(&full).unwrap_err();
     assert!(is_full(&error), "{error}");

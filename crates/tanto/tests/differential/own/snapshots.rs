@@ -162,3 +162,33 @@ fn a_manifest_that_its_own_build_changes() {
         assert_eq!(all(side).len(), 1);
     });
 }
+
+#[test]
+fn commands_of_a_manifest_that_changes_meanwhile_are_not_run() {
+    // From a snapshot, and from a text that is long enough to be left where it is.
+    for (policy, filler) in [("always", 0), ("off", 2 << 20)] {
+        alone(|side| {
+            // The same file, as long as before, and as old.
+            let change = "touch -r build.ninja t && s=$$(sed s/RIGH[T]/WRONG/ build.ninja) && printf '%s\\n' \"$$s\" > \
+                          build.ninja && touch -r t build.ninja && touch $out";
+            let text = format!(
+                "rule change\n  command = {change}\nrule say\n  command = echo $text > $out\nbuild other: say in\n\
+                 build first: change in\nbuild second: say first\n  text = RIGHT\n#{}\n",
+                "x".repeat(filler)
+            );
+            files(side, &[("build.ninja", &text), ("in", "")]);
+            let mut run = |args: &str| side.run(&Run::new(args).env("TANTO_SNAPSHOT", policy));
+            assert_eq!(run("other").code, 0);
+            let ended = run("-k 0 second");
+            assert_eq!(ended.code, 1, "{}", ended.text());
+            for part in ["FAILED: [code=1] second", "build.ninja: manifest changed during the build", "build stopped"] {
+                assert!(ended.text().contains(part), "{}", ended.text());
+            }
+            let said = |side: &Side| fs::read_to_string(side.root.join("second")).ok();
+            assert!(said(side).is_none());
+            assert!(!super::log(side).records.iter().any(|record| record.output == "second"));
+            assert_eq!(side.run(&Run::new("second").env("TANTO_SNAPSHOT", policy)).code, 0);
+            assert_eq!(said(side).as_deref(), Some("WRONG\n"));
+        });
+    }
+}
