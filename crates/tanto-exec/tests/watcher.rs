@@ -1,7 +1,7 @@
 //! The monitor on real processes. What has lost its parents comes to the whole program, so that these tests are one
 //! of their own, and run one after the other.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Why};
 use tanto_exec::monitor::watcher::{Leftovers, Note, Options, Watcher};
-use tanto_sys::procs;
+use tanto_sys::{cgroup, procs};
 
 /// Long enough for a test never to meet it, in milliseconds.
 const NEVER: i64 = 3_600_000;
@@ -38,6 +38,7 @@ impl Watch {
         let (name, mark) = self.watcher.mark(job);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).env(name, mark).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        drop(self.watcher.entrances(job));
         let mut child = command.spawn().unwrap();
         self.watcher.started(job, child.id());
         let input = child.stdin.take().unwrap();
@@ -213,7 +214,7 @@ fn jobs_that_run_keep_what_is_theirs() {
     watch.hear(1);
     watch.start(2, "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &) ");
     let left = watch.end(2).unwrap().left;
-    assert!(left.len() == 1 && line(&left[0].line).ends_with("sleep 1001"), "{left:?}");
+    assert!(left.len() == 1 && line(&left[0].line).contains("sleep 1001"), "{left:?}");
     watch.await_nobody(2);
     assert_eq!(watch.marked(1).len(), 2);
     drop(input);
@@ -235,4 +236,27 @@ fn looks_tell_how_much_a_job_has() {
     assert!(load.memory_kib > 0);
     drop(input);
     assert_eq!(watch.end(1), None);
+}
+
+#[test]
+fn a_control_group_counts_the_whole_tree() {
+    if cgroup::Home::find().obstacle().is_some() {
+        return;
+    }
+    let mut watch = Watch::new(Limits { hang_ms: Some(NEVER), ..LIMITS }, Leftovers::Report);
+    // What nobody waits for is in no sum of `wait4`; and whoever hides its mark is known all the same.
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; exec sleep 1000";
+    let line = format!("read x; (env -i setsid sh -c '{busy}' </dev/null 2>/dev/null &) ; read x; exec >/dev/null");
+    let mut input = watch.start(1, &line);
+    input.write_all(b"go\n").unwrap();
+    let other = watch.start(2, "read x");
+    watch.hear(1);
+    let used = watch.watcher.used(JobId(1)).unwrap();
+    assert!(used.user_us >= 10_000, "{used:?}");
+    drop(input);
+    let left = watch.end(1).unwrap().left;
+    assert_eq!(left.len(), 1, "{left:?}");
+    drop(other);
+    watch.end(2);
+    procs::look(left[0].pid).map(|look| procs::signal(look.process, 9));
 }

@@ -4,7 +4,7 @@
 //! that was switched on from above. Version 1 has a tree for each thing that is counted. A hybrid machine counts in
 //! version 1's trees and keeps a bare version 2 beside them.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,10 @@ pub(crate) mod find;
 
 pub use find::{Home, Layout};
 
-/// A group of our own; taken away when dropped, if nobody is in it any more.
+/// A group of our own. When dropped it is taken away; who is still in it goes where we are.
 #[derive(Debug)]
 pub struct Group {
+    home: Home,
     /// Its directory in version 2's tree.
     unified: PathBuf,
     /// In version 1's tree for memory.
@@ -35,8 +36,10 @@ struct Opened {
 /// What a group's processes have used, those included that are gone.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// Processor time in microseconds.
-    pub cpu_us: u64,
+    /// Processor time of programs in microseconds.
+    pub user_us: u64,
+    /// Processor time of the system on their behalf, in microseconds.
+    pub system_us: u64,
     /// Memory that they hold now in KiB, without what files could be read from again; none if nobody counts.
     pub memory_kib: Option<u64>,
     /// Read from disks, in bytes; none if nobody counts.
@@ -53,28 +56,36 @@ impl Group {
     /// To be called while no child of ours runs: for the counting we must be alone.
     pub fn below(home: &Home, name: &str) -> io::Result<Group> {
         let above = home.unified().ok_or(io::ErrorKind::Unsupported)?;
+        sweep(above);
+        home.memory().iter().for_each(|above| sweep(above));
         let unified = make(above, name)?;
         let memory = home.memory().and_then(|above| make(above, name).ok());
         let opened = match memory {
             Some(_) => None,
             None => open(above, &unified, "memory"),
         };
-        Ok(Group { unified, memory, opened })
+        Ok(Group { home: home.clone(), unified, memory, opened })
     }
 
     /// A new group within this one, which itself has no processes.
     pub fn within(&self, name: &str) -> io::Result<Group> {
         let unified = make(&self.unified, name)?;
         let memory = self.memory.as_deref().and_then(|above| make(above, name).ok());
-        Ok(Group { unified, memory, opened: None })
+        Ok(Group { home: self.home.clone(), unified, memory, opened: None })
     }
 
     /// Puts a process into it; those that it has started already stay where they are.
     pub fn add(&self, pid: u32) -> io::Result<()> {
-        if let Some(memory) = &self.memory {
-            write(&memory.join(MEMBERS), &pid.to_string())?;
-        }
-        write(&self.unified.join(MEMBERS), &pid.to_string())
+        self.dirs().try_for_each(|dir| write(&dir.join(MEMBERS), &pid.to_string()))
+    }
+
+    /// Files by which a process enters that writes a `0` to each.
+    pub fn entrances(&self) -> io::Result<Vec<File>> {
+        self.dirs().map(|dir| OpenOptions::new().write(true).open(dir.join(MEMBERS))).collect()
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.memory.iter().chain([&self.unified]).map(PathBuf::as_path)
     }
 
     /// The numbers of its processes, zombies not among them.
@@ -92,8 +103,10 @@ impl Group {
         let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
         let memory = text(self.memory.as_deref().unwrap_or(&self.unified), "memory.stat");
         let io = text(&self.unified, "io.stat");
+        let cpu = text(&self.unified, "cpu.stat");
         Used {
-            cpu_us: value(&text(&self.unified, "cpu.stat"), "usage_usec").unwrap_or(0),
+            user_us: value(&cpu, "user_usec").unwrap_or(0),
+            system_us: value(&cpu, "system_usec").unwrap_or(0),
             memory_kib: held(&memory),
             read_bytes: total(&io, "rbytes="),
             written_bytes: total(&io, "wbytes="),
@@ -111,9 +124,14 @@ impl Drop for Group {
         if let Some(opened) = &self.opened {
             opened.close();
         }
-        let _ = fs::remove_dir(&self.unified);
-        if let Some(memory) = &self.memory {
-            let _ = fs::remove_dir(memory);
+        let homes = self.memory.as_ref().and(self.home.memory()).into_iter().chain(self.home.unified());
+        for (dir, home) in self.dirs().zip(homes) {
+            if fs::remove_dir(dir).is_err() {
+                for pid in members(dir).unwrap_or_default() {
+                    let _ = write(&home.join(MEMBERS), &pid.to_string());
+                }
+                let _ = fs::remove_dir(dir);
+            }
         }
     }
 }
@@ -149,6 +167,27 @@ fn could_open(above: &Path, what: &str) -> bool {
     let offered = fs::read_to_string(above.join("cgroup.controllers")).unwrap_or_default();
     let alone = members(above).is_ok_and(|members| members == [std::process::id()]);
     alone && offered.split_ascii_whitespace().any(|one| one == what) && is_ours(above).is_ok()
+}
+
+/// What the names of groups begin with; the number of the process that made it follows.
+const PREFIX: &str = "tanto-";
+
+/// The name for a group of this process, with a number of its own.
+pub fn name(number: u32) -> String {
+    format!("{PREFIX}{}-{number}", std::process::id())
+}
+
+/// Takes away what killed processes have left here, as far as nobody is in it.
+fn sweep(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let maker =
+            entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        if maker.is_some_and(|pid| crate::procs::look(pid).is_none()) {
+            let within = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+            within.for_each(|within| drop(fs::remove_dir(within.path())));
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// Makes a group; one that a killed process with our number left is as good as new.

@@ -2,7 +2,7 @@
 //! program and writes nothing.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,10 @@ use tanto_exec::runner::spawn::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
+use tanto_sys::cgroup::{Home, Layout};
 use tanto_sys::cpu;
 use tanto_sys::process::Environment;
+use tanto_sys::procs;
 use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
@@ -174,9 +176,40 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("your config", presence(around.user_file())),
         row("commands have a shell", shell()),
         row("processors", cpu::count().to_string().into()),
+        row("control groups", control_groups(&Home::find())),
+        row("process trees", process_trees().into()),
         row("jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ]
+}
+
+/// Which there are, and whether the monitor can use them.
+fn control_groups(home: &Home) -> Vec<u8> {
+    let layout = match home.layout() {
+        Layout::Unified => "version 2",
+        Layout::Hybrid => "version 1, and version 2 beside it",
+        Layout::Old => return "version 1 alone, which is not used".into(),
+        Layout::None => return "none".into(),
+    };
+    let usable = match home.obstacle() {
+        Some(error) if error.kind() == ErrorKind::PermissionDenied => {
+            "; not ours to use: run us by systemd-run --user --scope -p Delegate=yes".into()
+        }
+        Some(error) => [b"; not to be used: ", &tanto_sys::error::text(&error)[..]].concat(),
+        None if home.could_count_memory() => b"; ours to use, with memory".to_vec(),
+        None => b"; ours to use, without memory".to_vec(),
+    };
+    [layout.as_bytes(), &usable].concat()
+}
+
+/// What the monitor looks at.
+fn process_trees() -> &'static str {
+    match (procs::lists_children(), procs::handle(std::process::id()).is_some()) {
+        (true, true) => "children are listed, signals cannot go astray",
+        (false, true) => "found by a look at all processes (no CONFIG_PROC_CHILDREN)",
+        (true, false) => "children are listed; no pidfd, which takes Linux 5.3",
+        (false, false) => "found by a look at all processes; no pidfd, which takes Linux 5.3",
+    }
 }
 
 fn directory(dir: Option<&[u8]>) -> Vec<u8> {

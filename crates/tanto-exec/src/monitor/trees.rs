@@ -3,10 +3,12 @@
 //! A job's are its first process and all below it. One that has lost its parent comes to us; it belongs to the job in
 //! whose process group it is, or whose mark it has in its environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tanto_sys::cgroup::{self, Group, Home, Used};
 use tanto_sys::identity::Process;
 use tanto_sys::procs::{self, Look};
 use tanto_sys::reaper::{self, Reaper};
@@ -27,6 +29,10 @@ pub(super) struct Trees {
     firsts: BTreeMap<u32, JobId>,
     /// Those that lost their parents. Their numbers stay theirs: only we could free them.
     orphans: BTreeMap<u32, Whose>,
+    /// The control groups of jobs. Fields are dropped in this order: a group goes before the one that it is in.
+    groups: BTreeMap<JobId, Group>,
+    /// In which those of jobs are.
+    whole: Option<Group>,
 }
 
 /// Whose an orphan is.
@@ -47,11 +53,20 @@ const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 
 impl Trees {
-    pub(super) fn new() -> io::Result<Trees> {
+    /// With `groups`, each job gets a control group, where that can be had.
+    pub(super) fn new(groups: bool) -> io::Result<Trees> {
         let reaper = Reaper::begin()?;
         let own = Process::own().ok_or(io::ErrorKind::Unsupported)?;
-        let ours = format!("{own}.{}.", MARKERS.fetch_add(1, Ordering::Relaxed));
-        let mut trees = Trees { reaper, ours, firsts: BTreeMap::new(), orphans: BTreeMap::new() };
+        let number = MARKERS.fetch_add(1, Ordering::Relaxed);
+        let home = groups.then(Home::find).filter(|home| home.obstacle().is_none());
+        let mut trees = Trees {
+            reaper,
+            ours: format!("{own}.{number}."),
+            firsts: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            whole: home.and_then(|home| Group::below(&home, &cgroup::name(number)).ok()),
+        };
         let before = trees.reaper.children()?;
         trees.orphans = before.into_iter().map(|pid| (pid, Whose::Nobodys)).collect();
         Ok(trees)
@@ -63,11 +78,38 @@ impl Trees {
 
     pub(super) fn started(&mut self, job: JobId, pid: u32) {
         self.firsts.insert(pid, job);
+        let Some(group) = self.groups.get(&job) else { return };
+        // It has entered by itself, or has ended, or could not (or whoever started it did not tell it to).
+        let is_outside = group.members().is_ok_and(|members| members.is_empty());
+        let may_enter = |look: Look| look.is_gone() || group.add(pid).is_ok();
+        if is_outside && !procs::look(pid).is_none_or(may_enter) {
+            self.groups.remove(&job);
+        }
     }
 
-    /// The job's first process is gone, and was waited for.
-    pub(super) fn ended(&mut self, job: JobId) {
+    /// The entrances of the job's control group, if it gets one.
+    pub(super) fn entrances(&mut self, job: JobId) -> Vec<File> {
+        let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
+            return Vec::new();
+        };
+        let entrances = group.entrances().unwrap_or_default();
+        self.groups.insert(job, group);
+        entrances
+    }
+
+    /// What its control group says that the job has used; none if it has none.
+    pub(super) fn used(&self, job: JobId) -> Option<Used> {
+        Some(self.groups.get(&job)?.used())
+    }
+
+    /// The job's first process is gone, and was waited for: its number may be somebody else's.
+    pub(super) fn first_is_gone(&mut self, job: JobId) {
         self.firsts.retain(|_, its| *its != job);
+    }
+
+    /// Nothing more will be asked about the job as a whole.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.groups.remove(&job);
     }
 
     /// Finds out who has lost their parents since the last call, and takes note of those that have ended.
@@ -100,7 +142,9 @@ impl Trees {
     pub(super) fn left_by(&mut self, job: JobId) -> Vec<u32> {
         self.adopt();
         let alone = self.firsts.values().all(|its| *its == job);
-        for whose in self.orphans.values_mut().filter(|whose| **whose == Whose::Unknown && alone) {
+        let members = self.groups.get(&job).and_then(|group| group.members().ok()).unwrap_or_default();
+        let unknown = self.orphans.iter_mut().filter(|(_, whose)| **whose == Whose::Unknown);
+        for (_, whose) in unknown.filter(|(pid, _)| alone || members.contains(pid)) {
             *whose = Whose::Job(job);
         }
         self.orphans_of(job).collect()
@@ -134,7 +178,12 @@ impl Trees {
         self.adopt();
         let first = self.firsts.iter().find(|(_, its)| **its == job).map(|(&pid, _)| pid);
         let roots: Vec<u32> = first.into_iter().chain(self.orphans_of(job)).collect();
-        procs::trees(&roots)
+        let mut found = procs::trees(&roots);
+        let members = self.groups.get(&job).and_then(|group| group.members().ok()).unwrap_or_default();
+        let known: BTreeSet<u32> = found.iter().map(|(_, look)| look.process.pid()).collect();
+        let others = members.into_iter().filter(|pid| !known.contains(pid));
+        found.extend(others.filter_map(|pid| Some((0, procs::look(pid)?))));
+        found
     }
 
     /// Asks all processes of the job to end; those that are stopped go on, for they could not hear it.
@@ -151,6 +200,10 @@ impl Trees {
     /// Kills all processes of the job. What they start meanwhile is found by looking again: one that was killed
     /// starts nothing more.
     pub(super) fn kill(&mut self, job: JobId) {
+        if let Some(group) = self.groups.get(&job) {
+            // The first process need not be dead before it has been waited for; and the kernel may be too old.
+            let _ = group.kill();
+        }
         let mut told = Vec::new();
         for _ in 0..MOST_ROUNDS {
             let known = told.len();

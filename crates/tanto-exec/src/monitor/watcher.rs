@@ -1,9 +1,11 @@
 //! The monitor on real processes: looks at them when it is time, and tells them to end. Does not know who runs them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
+use tanto_sys::cgroup::Used;
 use tanto_sys::procs;
 
 use super::findings::{Findings, Load, Seen, Stopped, Why};
@@ -51,6 +53,8 @@ pub struct Watcher {
     monitor: Monitor,
     trees: Trees,
     stopped: BTreeMap<JobId, Stopped>,
+    /// The most memory that was seen of jobs that have a control group, in KiB.
+    peaks: BTreeMap<JobId, u64>,
 }
 
 /// How long one that has outlived its job may take to end without anybody's being told.
@@ -65,14 +69,21 @@ impl Watcher {
             tells_loads: options.limits.looks,
             wants_written: options.limits.hang_ms.is_some(),
             monitor: Monitor::new(options.limits),
-            trees: Trees::new()?,
+            trees: Trees::new(options.limits.hang_ms.is_some())?,
             stopped: BTreeMap::new(),
+            peaks: BTreeMap::new(),
         })
     }
 
     /// What the job is to find in its environment, so that its processes can be told from others': name and value.
     pub fn mark(&self, job: JobId) -> (&'static str, String) {
         (trees::MARK, self.trees.mark(job))
+    }
+
+    /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
+    /// so that nothing of it can get away.
+    pub fn entrances(&mut self, job: JobId) -> Vec<File> {
+        self.trees.entrances(job)
     }
 
     /// The job runs; this is its first process, which the runner waits for.
@@ -102,20 +113,30 @@ impl Watcher {
         None
     }
 
+    /// What the whole tree of a job that is about to be said to have ended has used, if a control group has counted it:
+    /// with the most memory that was seen.
+    pub fn used(&self, job: JobId) -> Option<Used> {
+        let used = self.trees.used(job)?;
+        let peak = self.peaks.get(&job).copied();
+        Some(Used { memory_kib: used.memory_kib.max(peak.filter(|&kib| kib > 0)), ..used })
+    }
+
     /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
     pub fn ended(&mut self, job: JobId) -> Option<Box<Findings>> {
         self.monitor.ended(job);
+        self.peaks.remove(&job);
         let stopped = self.stopped.remove(&job);
-        let left =
-            if stopped.is_some() || self.leftovers != Leftovers::Ignore { self.trees.left_by(job) } else { Vec::new() };
-        self.trees.ended(job);
+        let wanted = stopped.is_some() || self.leftovers != Leftovers::Ignore;
+        let left = if wanted { self.trees.left_by(job) } else { Vec::new() };
+        let left = trees::seen(&procs::trees(&left));
+        self.trees.first_is_gone(job);
+        let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
+        if left_killed && (stopped.is_some() || !left.is_empty()) {
+            self.trees.kill(job);
+        }
+        self.trees.forget(job);
         if stopped.is_none() && left.is_empty() {
             return None;
-        }
-        let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
-        let left = trees::seen(&procs::trees(&left));
-        if left_killed {
-            self.trees.kill(job);
         }
         // Of a job that was ended, its processes have been told already.
         let left = if stopped.is_some() { Vec::new() } else { left };
@@ -164,10 +185,17 @@ impl Watcher {
     fn look(&mut self, job: JobId) -> Option<Note> {
         let tree = self.trees.of(job);
         let sample = trees::sample(&tree, self.wants_written);
+        let used = self.trees.used(job);
+        let mut load = trees::load(&tree);
+        if let Some(used) = used {
+            load.memory_kib = used.memory_kib.unwrap_or(load.memory_kib);
+            let peak = self.peaks.entry(job).or_default();
+            *peak = used.memory_kib.unwrap_or(0).max(*peak);
+        }
         if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
             return self.do_it(act);
         }
-        self.tells_loads.then(|| Note::Load(job, trees::load(&tree)))
+        self.tells_loads.then_some(Note::Load(job, load))
     }
 
     fn now_ms(&self) -> i64 {

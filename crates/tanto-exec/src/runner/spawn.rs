@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use tanto_sys::cgroup::Used;
 use tanto_sys::cpu;
 use tanto_sys::error::is_shortage;
 use tanto_sys::poll::{self, Watch};
@@ -218,6 +219,8 @@ impl SpawnRunner {
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
         let Task { job, output, slot, .. } = task;
         self.crowded = false;
+        let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
+        let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.finished.push_back(Completion { job, exit, output, usage, findings });
         self.release(slot);
@@ -240,11 +243,18 @@ impl SpawnRunner {
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn start_in(&mut self, slot: Option<Slot>, job: JobId, command: Command) -> Result<(), (io::Error, Option<Slot>)> {
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
-        if let Some(watcher) = &self.watcher {
+        let mut entrances = Vec::new();
+        if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
+            entrances = watcher.entrances(job);
+            self.starter.enter(&entrances);
         }
-        match (self.machine.start)(&mut self.starter, &command) {
+        let started = (self.machine.start)(&mut self.starter, &command);
+        // Their numbers may soon be others'.
+        self.starter.enter(&[]);
+        drop(entrances);
+        match started {
             Ok(Started { child, direct }) => {
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid());
@@ -414,6 +424,17 @@ fn usage(ended: &Ended) -> Usage {
         max_rss_kib: ended.max_rss_kib,
         read_bytes: ended.read_bytes,
         written_bytes: ended.written_bytes,
+    }
+}
+
+/// What a control group has counted goes before what was waited for: it has whole trees.
+fn whole(usage: Usage, used: Used) -> Usage {
+    Usage {
+        user_us: used.user_us.max(usage.user_us),
+        system_us: used.system_us.max(usage.system_us),
+        max_rss_kib: used.memory_kib.unwrap_or(0).max(usage.max_rss_kib),
+        read_bytes: used.read_bytes.unwrap_or(usage.read_bytes),
+        written_bytes: used.written_bytes.unwrap_or(usage.written_bytes),
     }
 }
 

@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A group of ours, where that can be had; else the test has nothing to test.
-fn group(name: &str) -> Option<Group> {
+fn group(number: u32) -> Option<Group> {
     let home = Home::find();
     if home.obstacle().is_some() {
         return None;
     }
-    Some(Group::below(&home, &format!("tanto-test-{}-{name}", std::process::id())).unwrap())
+    Some(Group::below(&home, &name(number)).unwrap())
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn numbers_are_found_by_their_names() {
 
 #[test]
 fn members_are_those_put_there_and_what_they_start() {
-    let Some(build) = group("members") else { return };
+    let Some(build) = group(1) else { return };
     let job = build.within("1").unwrap();
     let mut shell = Command::new("/bin/sh");
     let mut child = shell.args(["-c", "read go; sleep 1000 & sleep 1000"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -36,7 +36,7 @@ fn members_are_those_put_there_and_what_they_start() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(job.members().unwrap().contains(&child.id()));
-    assert!(job.used().cpu_us > 0);
+    assert!(job.used().user_us + job.used().system_us > 0);
     assert_eq!(job.used().memory_kib.is_some(), build.counts_memory());
     job.kill().unwrap();
     child.wait().unwrap();
@@ -50,13 +50,43 @@ fn members_are_those_put_there_and_what_they_start() {
 }
 
 #[test]
+fn who_is_left_in_a_group_comes_to_us() {
+    let Some(build) = group(3) else { return };
+    let job = build.within("1").unwrap();
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    job.add(child.id()).unwrap();
+    let dir = build.unified.clone();
+    drop(job);
+    drop(build);
+    assert!(!dir.exists());
+    let groups = |who: &str| fs::read_to_string(format!("/proc/{who}/cgroup")).unwrap();
+    assert_eq!(groups(&child.id().to_string()), groups("self"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_the_dead_have_left_is_swept_away() {
+    let home = Home::find();
+    if home.obstacle().is_some() {
+        return;
+    }
+    let mut dead = Command::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    let dir = home.unified().unwrap().join(format!("{PREFIX}{}-0", dead.id()));
+    fs::create_dir_all(dir.join("1")).unwrap();
+    drop(group(4));
+    assert!(!dir.exists());
+}
+
+#[test]
 fn what_cannot_be_is_said() {
     let home = Home::find();
     if home.unified().is_none() {
         return;
     }
     assert!(Group::below(&home, "no/such").is_err());
-    if let Some(group) = group("said") {
+    if let Some(group) = group(2) {
         assert!(group.add(u32::MAX / 4).is_err(), "there is no such process");
     }
 }

@@ -68,6 +68,8 @@ impl Running {
         let through = |is_terminal: bool| if is_terminal { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
         let (name, mark) = watcher.mark(JOB);
+        // It is put into its group when it runs: this way of starting it has no room for more.
+        drop(watcher.entrances(JOB));
         let mut child = command.env(name, mark).spawn()?;
         watcher.started(JOB, child.id());
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));

@@ -1,5 +1,6 @@
 //! How a command becomes a process: directly, or through the shell. Does not know jobs.
 
+use std::fs::File;
 use std::io;
 
 use tanto_sys::process::{Child, Environment, Launcher, Program, Status, Words};
@@ -34,6 +35,11 @@ impl Starter {
     /// From now on commands find this in their environment.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.launcher.set(name, value);
+    }
+
+    /// From now on commands enter these control groups, whose files have to stay open until another call.
+    pub(super) fn enter(&mut self, entrances: &[File]) {
+        self.launcher.enter(entrances);
     }
 
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words

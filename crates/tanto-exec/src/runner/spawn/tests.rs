@@ -1,6 +1,7 @@
 //! Tests of the runner with real processes.
 
 use super::*;
+use crate::monitor::Limits;
 use crate::runner::jobserver::Place;
 use crate::runner::tests::named_pipe;
 use std::fs;
@@ -369,4 +370,20 @@ fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
     let mut jobs = runner.abort();
     jobs.sort_unstable();
     assert_eq!(jobs, [JobId(0), JobId(1)]);
+}
+
+#[test]
+fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
+    if tanto_sys::cgroup::Home::find().obstacle().is_some() {
+        return;
+    }
+    let limits = Limits { hang_ms: Some(3_600_000), total_ms: None, grace_ms: 10_000, looks: false };
+    let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Ignore };
+    let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
+    // The first process forks at once; nobody waits for the busy one.
+    start(&mut runner, 5, "cat /proc/self/cgroup; (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo busy) &");
+    let Woken::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
+    let output = String::from_utf8_lossy(&it.output);
+    assert!(output.lines().any(|line| line.starts_with("0::") && line.ends_with("/5")), "{output}");
+    assert!(output.ends_with("busy\n") && it.usage.user_us >= 10_000, "{it:?}");
 }
