@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::job::{About, Exit, JobId, Usage};
 use crate::monitor::findings::{Load, Seen, Stopped};
+use crate::schedule::Hold;
 
 /// How loud a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,13 @@ pub enum Event<'a> {
         processes: &'a [Seen],
         /// They were killed. Else they are still there at the end of the build.
         killed: bool,
+    },
+    /// Nothing more is started for now, though there are slots and jobs; or that is over.
+    Held {
+        /// Why; none when it is over.
+        why: Option<Hold>,
+        /// When.
+        at_ms: i64,
     },
     /// Nothing happened but that time went by; comes only to a view that asks for it (`View::tick`).
     Tick {

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod cost;
 pub mod event;
 pub mod front;
+pub mod gauge;
 pub mod job;
 pub mod monitor;
 pub mod run;

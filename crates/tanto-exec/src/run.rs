@@ -2,6 +2,7 @@
 //! of the build; it does not know what a job means.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::event::{Event, View};
@@ -9,7 +10,7 @@ use crate::front::{Ending, Fatal, Front, Start};
 use crate::job::{About, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::Findings;
 use crate::runner::{Runner, Woken};
-use crate::schedule::{Blocked, Next, Schedule};
+use crate::schedule::{Blocked, Hold, Next, Reading, Schedule};
 
 /// How a build ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +50,8 @@ pub struct Run<'a> {
     pub clock: &'a dyn Clock,
     /// After this many failures nothing more is started; at least 1.
     pub failures_allowed: usize,
+    /// Reads what the machine says; asked now and then, and only if the schedule is rationed.
+    pub gauge: &'a mut dyn FnMut() -> Reading,
 }
 
 /// A command under way.
@@ -71,13 +74,28 @@ struct Loop<'a> {
     code: i32,
     /// Jobs that have ended and had left processes then.
     leavers: BTreeMap<JobId, About>,
+    /// When the machine was last asked how it is.
+    asked_ms: Option<i64>,
+    /// Why nothing was started, as the view last heard it.
+    hold: Option<Hold>,
 }
+
+/// The machine is asked no more often than this. It says nothing new in less.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn to_end(self) -> Verdict {
         self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms() });
-        let mut it = Loop { run: self, running: BTreeMap::new(), failures: 0, code: 0, leavers: BTreeMap::new() };
+        let mut it = Loop {
+            run: self,
+            running: BTreeMap::new(),
+            failures: 0,
+            code: 0,
+            leavers: BTreeMap::new(),
+            asked_ms: None,
+            hold: None,
+        };
         let verdict = it.turn_until_stop();
         if !it.running.is_empty() {
             it.abandon_running();
@@ -121,16 +139,19 @@ impl Loop<'_> {
             self.run.front.flush()?;
             self.run.view.flush();
         }
-        match self.run.runner.wait(self.run.view.tick()) {
+        match self.run.runner.wait(self.patience()) {
             Ok(Woken::Completed(completion)) => self.complete(completion),
             Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
             Ok(Woken::MayStart) => Ok(Step::GoOn),
             Ok(Woken::Looked(job, load)) => {
+                self.run.schedule.holds(job, load.memory_kib);
                 self.run.view.event(Event::Looked { job, at_ms: self.run.clock.now_ms(), load });
                 Ok(Step::GoOn)
             }
             Ok(Woken::Nothing) => {
-                self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
+                if self.run.view.tick().is_some() {
+                    self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
+                }
                 Ok(Step::GoOn)
             }
             Err(error) => Err(stopped(b"waiting for commands", &error)),
@@ -139,18 +160,51 @@ impl Loop<'_> {
 
     fn start_ready(&mut self) -> Result<(), Fatal> {
         while self.run.schedule.has_passing() || self.may_start() {
+            self.ask_machine();
             match self.run.schedule.hand_out() {
                 Some(Next::Pass(job)) => self.pass(job)?,
                 Some(Next::Start(job)) => self.start(job)?,
                 None => break,
             }
         }
+        self.tell_hold();
         Ok(())
     }
 
     fn may_start(&mut self) -> bool {
         let Run { schedule, runner, failures_allowed, .. } = &mut self.run;
         self.failures < *failures_allowed && schedule.has_next() && runner.capacity() > 0
+    }
+
+    /// Asks how the machine is, if that matters and it was not just asked.
+    fn ask_machine(&mut self) {
+        if !self.run.schedule.is_rationed() {
+            return;
+        }
+        let now_ms = self.run.clock.now_ms();
+        if self.asked_ms.is_none_or(|asked_ms| now_ms - asked_ms >= ASK_EVERY.as_millis() as i64) {
+            self.asked_ms = Some(now_ms);
+            self.run.schedule.told((self.run.gauge)());
+        }
+    }
+
+    /// Tells the view if there is a new reason why nothing is started, or none any more.
+    fn tell_hold(&mut self) {
+        let why = self.run.schedule.hold();
+        let same = match (why, self.hold) {
+            (Some(new), Some(old)) => new.is_like(old),
+            (new, old) => new.is_none() == old.is_none(),
+        };
+        if !same {
+            self.hold = why;
+            self.run.view.event(Event::Held { why, at_ms: self.run.clock.now_ms() });
+        }
+    }
+
+    /// How long to wait for something to happen. What holds jobs back may be over without any of them ending.
+    fn patience(&self) -> Option<Duration> {
+        let hold = self.run.schedule.hold().map(|_| ASK_EVERY);
+        hold.into_iter().chain(self.run.view.tick()).min()
     }
 
     fn start(&mut self, job: JobId) -> Result<(), Fatal> {

@@ -3,6 +3,7 @@
 
 mod blocked;
 mod order;
+mod rations;
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,10 @@ use crate::cost::Cost;
 use crate::job::JobId;
 
 pub use self::blocked::Blocked;
+use self::rations::{Candidate, Rations};
+
 pub use self::order::Order;
+pub use self::rations::{Hold, Limits, PATIENCE, Reading};
 
 /// A pool of one schedule; pool 0 is unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,6 +121,7 @@ pub struct Schedule {
     ready: BTreeSet<Rank>,
     idle: Vec<JobId>,
     order: Order,
+    rations: Option<Rations>,
     wanted: usize,
     commands: usize,
     begun: bool,
@@ -249,15 +254,69 @@ impl Schedule {
         !self.idle.is_empty()
     }
 
-    /// Hands out the next job: what passes goes before what runs.
+    /// From now on what jobs take together is limited. Only before anything is handed out.
+    pub fn ration(&mut self, limits: Limits) {
+        self.rations = Some(Rations::new(limits));
+    }
+
+    /// Does what the machine says matter?
+    pub fn is_rationed(&self) -> bool {
+        self.rations.is_some()
+    }
+
+    /// What the machine says now.
+    pub fn told(&mut self, reading: Reading) {
+        if let Some(rations) = &mut self.rations {
+            rations.told(reading);
+        }
+    }
+
+    /// A running job holds so much memory now, in KiB.
+    pub fn holds(&mut self, job: JobId, kib: u64) {
+        if let Some(rations) = &mut self.rations {
+            rations.holds(job, kib);
+        }
+    }
+
+    /// Why the last `hand_out` handed out nothing, if there was something.
+    pub fn hold(&self) -> Option<Hold> {
+        self.rations.as_ref().filter(|_| !self.ready.is_empty())?.hold
+    }
+
+    /// Hands out the next job: what passes goes before what runs. Nothing, if it is better to wait until one that runs
+    /// has ended or the machine says something else.
     pub fn hand_out(&mut self) -> Option<Next> {
         if let Some(&job) = self.idle.last() {
             self.set(job, State::Passing);
             return Some(Next::Pass(job));
         }
-        let job = self.ready.first()?.job;
+        let job = self.choose()?;
         self.set(job, State::Running);
         Some(Next::Start(job))
+    }
+
+    fn choose(&mut self) -> Option<JobId> {
+        let Some(rations) = &mut self.rations else { return Some(self.ready.first()?.job) };
+        let jobs = &self.jobs;
+        rations.choose(self.ready.iter().map(|rank| {
+            let it = &jobs[rank.job.0 as usize];
+            let needs_kib = (it.spec.kind == Kind::Command).then_some(u64::from(it.cost.memory_kib));
+            Candidate { job: rank.job, needs_kib }
+        }))
+    }
+
+    /// The rations follow what becomes of a command.
+    fn share_out(&mut self, job: JobId, from: State, to: State) {
+        let Some(rations) = &mut self.rations else { return };
+        let it = &self.jobs[job.0 as usize];
+        if from == State::Ready {
+            rations.left(job);
+        }
+        if to == State::Running && it.spec.kind == Kind::Command {
+            rations.started(job, u64::from(it.cost.memory_kib));
+        } else if from == State::Running {
+            rations.ended(job);
+        }
     }
 
     /// The job is done: frees its pool's slot and releases its dependents.
@@ -339,6 +398,7 @@ impl Schedule {
             _ => {}
         }
         self.jobs[job.0 as usize].state = to;
+        self.share_out(job, from, to);
         if holds_slot(to) && !holds_slot(from) {
             self.pools[pool].in_use += 1;
         }

@@ -6,7 +6,7 @@ use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, JobId};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::dry::DryRunner;
-use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Reading, Schedule};
 
 /// Each job has a command.
 struct Commands;
@@ -64,6 +64,7 @@ fn time_does_not_grow_with_the_square_of_the_jobs() {
         view: &mut ends,
         clock: &FakeClock::default(),
         failures_allowed: 1,
+        gauge: &mut Reading::default,
     };
     assert_eq!(run.to_end(), Verdict::Done);
     assert!(ends.0.into_iter().eq(0..JOBS));

@@ -156,7 +156,11 @@ impl View for NinjaView {
                 let text = said::left(self.program, about, processes, killed);
                 self.line.on_new_line(&text);
             }
-            Event::Looked { .. } | Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
+            Event::Looked { .. }
+            | Event::Held { .. }
+            | Event::Grouped { .. }
+            | Event::Skipped { .. }
+            | Event::Tick { .. } => {}
         }
         if !self.building {
             self.line.settle();

@@ -14,6 +14,7 @@ use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::cgroup::{Home, Layout};
 use tanto_sys::cpu;
+use tanto_sys::headroom::Headroom;
 use tanto_sys::process::Environment;
 use tanto_sys::procs;
 use tanto_sys::threads::Threads;
@@ -22,7 +23,7 @@ use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
-use crate::settings::layer::{ConfigFile, Jobs, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Memory, Origin, Said, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
 
@@ -80,6 +81,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("hang-timeout", time(settings.hang_timeout.value), from(settings.hang_timeout.origin)),
         Row("timeout", time(settings.timeout.value), from(settings.timeout.origin)),
         Row("leftovers", leftovers(settings.leftovers.value).into(), from(settings.leftovers.origin)),
+        Row("memory", memory(settings.memory.value), from(settings.memory.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
     ];
@@ -109,6 +111,19 @@ fn jobs(jobs: Jobs) -> Vec<u8> {
         Jobs::Unlimited => "no limit".into(),
         jobs => jobs.limit(cpu::count).to_string().into(),
     }
+}
+
+fn memory(memory: Memory) -> Vec<u8> {
+    match memory {
+        Memory::Off => "not counted".into(),
+        Memory::Free => "what is free".into(),
+        Memory::AtMost(kib) => kibibytes(kib).into(),
+    }
+}
+
+/// In MiB, or in KiB where that is not a whole number.
+fn kibibytes(kib: u64) -> String {
+    if kib.is_multiple_of(1 << 10) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
 }
 
 fn threads(threads: Threads) -> Vec<u8> {
@@ -178,6 +193,8 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("processors", cpu::count().to_string().into()),
         row("control groups", control_groups(&Home::find())),
         row("process trees", process_trees().into()),
+        row("free memory", free_memory().into()),
+        row("pressure", pressure().into()),
         row("jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ]
@@ -210,6 +227,21 @@ fn process_trees() -> &'static str {
         (true, false) => "children are listed; no pidfd, which takes Linux 5.3",
         (false, false) => "found by a look at all processes; no pidfd, which takes Linux 5.3",
     }
+}
+
+fn free_memory() -> String {
+    let free = Headroom::find().ask().free_kib;
+    free.map_or_else(|| "not known".into(), |kib| format!("{} MiB", kib >> 10))
+}
+
+/// What this kernel says of how hard pressed it is.
+fn pressure() -> String {
+    let headroom = Headroom::find();
+    if !headroom.knows_pressure() {
+        return "not measured by this kernel".into();
+    }
+    let now = headroom.ask();
+    format!("memory {:.0} %, processors {:.0} % of the last ten seconds", now.memory_some, now.cpu_some)
 }
 
 fn directory(dir: Option<&[u8]>) -> Vec<u8> {
@@ -332,10 +364,11 @@ mod tests {
             "hang-timeout|1m30s|command line",
             "timeout|no limit|default",
             "leftovers|report|default",
+            "memory|what is free|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
         ];
-        assert_eq!(out[2..14], expected);
+        assert_eq!(out[2..15], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

@@ -18,7 +18,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{Jobs, Origin, Shown, StatusFormat};
+use crate::settings::layer::{Jobs, Memory, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -60,6 +60,8 @@ pub struct Options {
     pub timeout: Option<i64>,
     /// What becomes of processes that outlive their command.
     pub leftovers: Leftovers,
+    /// How commands share memory.
+    pub memory: Memory,
     /// How many threads of our own there may be.
     pub threads: Threads,
     /// When snapshots are used.
@@ -114,6 +116,7 @@ impl Options {
             hang_timeout: settings.hang_timeout.value,
             timeout: settings.timeout.value,
             leftovers: settings.leftovers.value,
+            memory: settings.memory.value,
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
             tool: low.tool,

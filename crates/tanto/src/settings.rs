@@ -24,7 +24,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
-use crate::settings::layer::{ConfigFile, Jobs, Layer, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Layer, Memory, Origin, Said, Shown, StatusFormat};
 
 /// The variable that holds flags.
 pub const FLAGS_VARIABLE: &str = "TANTO_FLAGS";
@@ -64,6 +64,8 @@ pub struct Settings {
     pub timeout: Said<Option<i64>>,
     /// What becomes of processes that outlive their command.
     pub leftovers: Said<Leftovers>,
+    /// How commands share memory.
+    pub memory: Said<Memory>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -73,9 +75,9 @@ pub struct Settings {
 impl Settings {
     /// What the sources say, over this door's defaults. This is the place where defaults are.
     pub fn of(layer: Layer, door: Door) -> Self {
-        let (jobs, leftovers) = match door {
-            Door::Ninja => (Jobs::ProcessorsAndMore, Leftovers::Ignore),
-            Door::Tanto => (Jobs::Processors, Leftovers::Report),
+        let (jobs, leftovers, memory) = match door {
+            Door::Ninja => (Jobs::ProcessorsAndMore, Leftovers::Ignore, Memory::Off),
+            Door::Tanto => (Jobs::Processors, Leftovers::Report, Memory::Free),
         };
         Settings {
             jobs: or(layer.jobs, jobs),
@@ -91,6 +93,7 @@ impl Settings {
             hang_timeout: or(layer.hang_timeout, None),
             timeout: or(layer.timeout, None),
             leftovers: or(layer.leftovers, leftovers),
+            memory: or(layer.memory, memory),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
         }

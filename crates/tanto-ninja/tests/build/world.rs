@@ -6,7 +6,7 @@ use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::schedule::Schedule;
+use tanto_exec::schedule::{Reading, Schedule};
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::Explanations;
 use tanto_ninja::front::{Builder, Options};
@@ -190,6 +190,7 @@ impl World {
                 view: &mut view,
                 clock: &clock,
                 failures_allowed: self.failures_allowed,
+                gauge: &mut Reading::default,
             }
             .to_end(),
         };

@@ -377,7 +377,7 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.build.looked(job, load.memory_kib);
             }
-            Event::Grouped { .. } => {}
+            Event::Held { .. } | Event::Grouped { .. } => {}
         }
         if !self.is_building {
             self.flush();

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use tanto_exec::gauge;
 use tanto_exec::monitor::watcher::{self, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::{Run, Verdict};
@@ -9,7 +10,7 @@ use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::schedule::Schedule;
+use tanto_exec::schedule::{self, Schedule};
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
@@ -23,6 +24,7 @@ use crate::flags::Options;
 use crate::flags::door::Door;
 
 use super::{End, Invocation, Step, turn};
+use crate::settings::layer::Memory;
 
 impl Invocation<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
@@ -142,6 +144,8 @@ impl Invocation<'_> {
             true => Box::new(DryRunner::default()),
             false => Box::new(self.spawn_runner(parallelism, jobserver)?),
         };
+        self.ration(schedule, parallelism);
+        let mut gauge = gauge::machine();
         let run = Run {
             front: builder,
             schedule,
@@ -149,6 +153,7 @@ impl Invocation<'_> {
             view: &mut self.view,
             clock: &self.clock,
             failures_allowed: self.options.keep_going as usize,
+            gauge: &mut gauge,
         };
         let verdict = self.stats.time("run", || run.to_end());
         drop(runner);
@@ -177,6 +182,18 @@ impl Invocation<'_> {
         let max_load = self.options.max_load;
         let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch() };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
+    }
+
+    /// Lets commands share memory as the user wants it.
+    fn ration(&self, schedule: &mut Schedule, slots: usize) {
+        let memory_kib = match self.options.memory {
+            Memory::Off => return,
+            Memory::Free => None,
+            Memory::AtMost(kib) => Some(kib),
+        };
+        if !self.options.dry_run {
+            schedule.ration(schedule::Limits { memory_kib, slots });
+        }
     }
 
     /// How many commands the schedule is to reckon with.

@@ -16,6 +16,17 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
+/// A size: digits and K, M, G or T (KiB to TiB), which a `B` or `iB` may follow. In KiB.
+pub fn size_kib(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, unit) = text.split_at(digits);
+    let (letter, rest) = unit.split_first()?;
+    let power = b"KMGT".iter().position(|known| known == &letter.to_ascii_uppercase())?;
+    let known_rest = rest.is_empty() || rest.eq_ignore_ascii_case(b"b") || rest.eq_ignore_ascii_case(b"ib");
+    let number: u64 = std::str::from_utf8(number).ok()?.parse().ok().filter(|_| known_rest)?;
+    number.checked_mul(1 << (10 * power))
+}
+
 /// The number at the text's beginning, whatever follows it.
 pub fn real_prefix(text: &[u8]) -> Option<f64> {
     let (negative, text) = sign(text.trim_ascii_start_c());

@@ -44,6 +44,8 @@ pub enum Id {
     Timeout,
     /// `--leftovers`
     Leftovers,
+    /// `--memory`
+    Memory,
 }
 
 /// Where a flag may be given.
@@ -425,4 +427,19 @@ pub static FLAGS: &[Flag] = &[
     HANG_TIMEOUT,
     TIMEOUT,
     LEFT,
+    Flag {
+        id: Id::Memory,
+        short: None,
+        long: Some("memory"),
+        value: free("SIZE", "'auto', 'off' or a size such as 8G"),
+        reach: Reach::Setting("memory"),
+        group: Group::Own,
+        doc: "memory for commands: auto, off, or a size such as 8G",
+        note: " [default=auto]",
+        more: "A command is started only if it fits beside those that run, by what it and they held at most when they \
+               last ran. With `auto` they share what the machine and its control groups have free, with a size so \
+               much. Either way, nothing more is started while the machine waits for memory, and half as much while \
+               its processors have too much to do. One command may always run. Under the name `ninja` it is off, \
+               unless you ask for it.",
+    },
 ];

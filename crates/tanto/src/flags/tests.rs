@@ -139,6 +139,14 @@ fn numbers_are_ninjas() {
     assert_eq!(fatal(&["-l", ""]), "-l parameter not numeric: did you mean -l 0.0?");
     assert_eq!(fatal(&["--log-version", "4"]), "invalid --log-version parameter: expected 5, 6 or 7");
     assert_eq!(meant(&["--log-version", "5"]).log_version, 5);
+    let wrong = "invalid --memory parameter: expected 'auto', 'off' or a size such as 8G";
+    for size in ["", "8", "G", "8X", "0G", "-1G", "1.5G", "8Gx", "99999999999T"] {
+        assert_eq!(fatal(&["--memory", size]), wrong, "{size}");
+    }
+    for (size, kib) in [("8G", 8 << 20), ("512m", 512 << 10), ("3KiB", 3), ("1TB", 1 << 30)] {
+        assert_eq!(meant(&["--memory", size]).memory, Memory::AtMost(kib), "{size}");
+    }
+    assert_eq!([meant(&[]).memory, meant(&["--memory=auto"]).memory], [Memory::Off, Memory::Free]);
 }
 
 #[test]

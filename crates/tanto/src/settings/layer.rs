@@ -71,6 +71,17 @@ impl Jobs {
     }
 }
 
+/// How commands share memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// Nobody counts it.
+    Off,
+    /// They share what is free.
+    Free,
+    /// They share so much, in KiB.
+    AtMost(u64),
+}
+
 /// What stands before each command's description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StatusFormat {
@@ -114,6 +125,8 @@ pub struct Layer {
     pub timeout: Option<Said<Option<i64>>>,
     /// `--leftovers`
     pub leftovers: Option<Said<Leftovers>>,
+    /// `--memory`
+    pub memory: Option<Said<Memory>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -135,6 +148,7 @@ impl Layer {
             Id::HangTimeout => put(&mut self.hang_timeout, time(value), origin),
             Id::Timeout => put(&mut self.timeout, time(value), origin),
             Id::Leftovers => put(&mut self.leftovers, leftovers(value), origin),
+            Id::Memory => put(&mut self.memory, memory(value), origin),
             _ => false,
         }
     }
@@ -162,6 +176,7 @@ impl Layer {
             hang_timeout: self.hang_timeout.or(below.hang_timeout),
             timeout: self.timeout.or(below.timeout),
             leftovers: self.leftovers.or(below.leftovers),
+            memory: self.memory.or(below.memory),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
         }
@@ -225,6 +240,15 @@ fn leftovers(value: &[u8]) -> Option<Leftovers> {
         b"report" => Some(Leftovers::Report),
         b"kill" => Some(Leftovers::Kill),
         _ => None,
+    }
+}
+
+/// The value of `--memory`.
+pub fn memory(value: &[u8]) -> Option<Memory> {
+    match value {
+        b"auto" => Some(Memory::Free),
+        b"off" => Some(Memory::Off),
+        size => number::size_kib(size).filter(|&kib| kib > 0).map(Memory::AtMost),
     }
 }
 

@@ -1,0 +1,19 @@
+//! What the schedule is told of the machine, as the machine says it. Does not know what the schedule makes of it.
+
+use tanto_sys::headroom::Headroom;
+
+use crate::schedule::Reading;
+
+/// A reader of this machine. What it needs is opened when it is first asked.
+pub fn machine() -> impl FnMut() -> Reading {
+    let mut headroom = None;
+    move || {
+        let answer = headroom.get_or_insert_with(Headroom::find).ask();
+        Reading {
+            free_kib: answer.free_kib,
+            memory_some: answer.memory_some,
+            memory_full: answer.memory_full,
+            cpu_some: answer.cpu_some,
+        }
+    }
+}

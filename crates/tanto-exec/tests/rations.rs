@@ -1,0 +1,110 @@
+//! A build that is short of memory: what runs at a time, and what the view hears of it.
+
+use std::cell::Cell;
+
+use tanto_exec::clock::FakeClock;
+use tanto_exec::cost::Cost;
+use tanto_exec::event::{Event, View};
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, JobId};
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::runner::fake::{Effect, FakeRunner};
+use tanto_exec::schedule::{Hold, JobSpec, Kind, Limits, PoolId, Reading, Schedule};
+
+/// Each job has a command.
+struct Commands;
+
+impl Front for Commands {
+    fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
+        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
+    }
+
+    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn outputs(&self, _job: JobId) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
+}
+
+/// What happened, in words.
+#[derive(Default)]
+struct Story(Vec<String>);
+
+impl View for Story {
+    fn event(&mut self, event: Event<'_>) {
+        self.0.push(match event {
+            Event::Started { job, .. } => format!("start {}", job.0),
+            Event::Finished { job, .. } => format!("end {}", job.0),
+            Event::Held { why: Some(Hold::Memory { job, needs_kib, left_kib }), .. } => {
+                format!("no room for {}: {needs_kib} of {left_kib}", job.0)
+            }
+            Event::Held { why: Some(why), .. } => format!("{why:?}"),
+            Event::Held { why: None, .. } => "go on".to_owned(),
+            _ => return,
+        });
+    }
+}
+
+/// Runs jobs that need so many KiB each, at most three at a time.
+fn story(memory: &[u32], limit: Option<u64>, gauge: &mut dyn FnMut() -> Reading) -> Vec<String> {
+    let mut schedule = Schedule::new();
+    for (order, &memory_kib) in (0..).zip(memory) {
+        let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        schedule.expect(job, Cost { memory_kib, ..Cost::default() });
+    }
+    schedule.ration(Limits { memory_kib: limit, slots: 3 });
+    schedule.begin();
+    let (mut runner, mut story) = (FakeRunner::new(3, |_: &Command| Effect::success()), Story::default());
+    let run = Run {
+        front: &mut Commands,
+        schedule: &mut schedule,
+        runner: &mut runner,
+        view: &mut story,
+        clock: &FakeClock::default(),
+        failures_allowed: 1,
+        gauge,
+    };
+    assert_eq!(run.to_end(), Verdict::Done);
+    story.0
+}
+
+#[test]
+fn what_does_not_fit_waits_and_the_view_hears_why() {
+    let told = story(&[6, 5, 3], Some(10), &mut Reading::default);
+    let expected = ["start 0", "start 2", "no room for 1: 5 of 1", "end 0", "start 1", "go on", "end 2", "end 1"];
+    assert_eq!(told, expected);
+    let expected = ["start 0", "no room for 1: 90 of 0", "end 0", "start 1", "go on", "end 1"];
+    assert_eq!(story(&[90, 90], Some(10), &mut Reading::default), expected, "one may always run");
+}
+
+#[test]
+fn what_is_free_is_asked_for_now_and_then() {
+    let asked = Cell::new(0);
+    let mut gauge = || {
+        asked.set(asked.get() + 1);
+        Reading { free_kib: Some(7), ..Reading::default() }
+    };
+    let told = story(&[4, 4, 4], None, &mut gauge);
+    assert_eq!(told[..3], ["start 0", "no room for 1: 4 of 3", "end 0"]);
+    assert_eq!(asked.get(), 1, "the clock of this test stands still");
+}
+
+#[test]
+fn under_pressure_they_run_one_by_one() {
+    let mut gauge = || Reading { memory_full: 50.0, ..Reading::default() };
+    let told = story(&[0, 0, 0], None, &mut gauge);
+    let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
+    assert_eq!(told, expected);
+}
