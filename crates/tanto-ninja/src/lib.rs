@@ -20,6 +20,7 @@ pub mod log;
 pub mod msvc;
 pub mod paths;
 pub mod plan;
+pub mod replay;
 pub mod scan;
 pub mod snapshot;
 pub mod spell;

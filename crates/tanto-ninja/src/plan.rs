@@ -1,7 +1,7 @@
 //! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
 //! what dyndep files add while the build runs. Does not know how jobs are run.
 
-mod estimates;
+pub(crate) mod estimates;
 mod urgency;
 
 use std::cell::OnceCell;

@@ -6,7 +6,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS};
 use crate::settings::Surroundings;
-use crate::{bench, completions, doctor, help, man, run};
+use crate::{bench, completions, doctor, help, man, run, simulate};
 
 /// A subcommand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +59,19 @@ pub static COMMANDS: &[Command] = &[
                `read`, by `pread` in pieces and by `mmap`, and shows what a GB costs in files of each size. Both \
                name the fastest, and what Tanto itself does. Nothing is written.",
     },
+    Command {
+        name: "simulate",
+        args: "[options] [targets...]",
+        doc: "tell how long a build would take elsewhere",
+        more: "Takes `-C DIR`, `-f FILE`, `-j N,N...`, `--memory SIZE` and `--order ORDER`. Reads build.ninja and \
+               what commands took when they last ran, and tells how long it would take to build \
+               the targets from nothing, for each number N of commands at a time: the makespan, the bound that no order \
+               can beat, what the makespan is as a multiple of it, and how many slots stand empty on average. Runs \
+               nothing and writes nothing. A command that was never run is taken to be as others of its rule. \
+               `--memory` says what commands may hold together. `--order` is the order of commands that could all be \
+               started: what a build would choose (`auto`), the most time behind it first (`critical`), the most \
+               commands first (`ninja`), or as in build.ninja (`fifo`).",
+    },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];
 
@@ -83,6 +96,7 @@ pub fn obey(args: &[Vec<u8>]) -> Stop {
     };
     match name.as_slice() {
         b"bench" => bench::run(rest),
+        b"simulate" => simulate::run(rest),
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),
         b"run" => run::run(rest),
         b"help" | b"-h" | b"--help" => help_on(rest),

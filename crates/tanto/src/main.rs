@@ -10,6 +10,7 @@ mod help;
 mod man;
 mod run;
 mod settings;
+mod simulate;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

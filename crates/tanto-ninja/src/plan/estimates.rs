@@ -51,7 +51,7 @@ impl<'p> Estimates<'p> {
     }
 
     /// What it took last time: the log goes before what else is remembered.
-    fn measured(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
+    pub(crate) fn measured(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
         let logged = scan.expected_ms(edge).and_then(|ms| u32::try_from(ms).ok());
         // It was there, and took less than the log can tell.
         let wall_ms = logged.map_or(0, |ms| ms.max(1));

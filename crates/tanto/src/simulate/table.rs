@@ -1,0 +1,76 @@
+//! The answer of `tanto simulate` as text. Does not know how it was found.
+
+use tanto_exec::simulate::Outcome;
+
+/// A line: one number of slots.
+pub(super) struct Row {
+    pub(super) outcome: Outcome,
+    /// What the build takes in ninja's order, if that is another one.
+    pub(super) ninja_ms: Option<u64>,
+}
+
+/// What does not depend on the number of slots.
+pub(super) fn work(outcome: &Outcome) -> String {
+    let pool =
+        if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
+    format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.path_ms))
+}
+
+/// The table.
+pub(super) fn text(rows: &[Row]) -> String {
+    let with_ninja = rows.iter().any(|row| row.ninja_ms.is_some());
+    let mut heads = vec!["-j", "makespan", "bound", "ratio", "idle"];
+    heads.extend(with_ninja.then_some("in ninja's order"));
+    let lines = rows.iter().map(|Row { outcome, ninja_ms }| {
+        let idle = outcome.idle_ms() as f64 / outcome.makespan_ms.max(1) as f64;
+        let mut cells = vec![
+            outcome.slots.to_string(),
+            time(outcome.makespan_ms),
+            time(outcome.bound_ms()),
+            format!("{:.3}", outcome.ratio()),
+            format!("{idle:.1}"),
+        ];
+        cells.extend(ninja_ms.map(time));
+        cells
+    });
+    let mut table = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    table.extend(lines);
+    aligned(&table)
+        + "\nbound: the longest chain, all work on all slots, or a pool's; idle: slots without a command, on average\n"
+}
+
+/// Columns to the right.
+fn aligned(table: &[Vec<String>]) -> String {
+    let columns = table.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| table.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |cells: &Vec<String>| {
+        let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        cells.join("  ") + "\n"
+    };
+    table.iter().map(line).collect()
+}
+
+/// `0.25 s`, `12.3 s`, `4:05`, `1:02:03`.
+fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match ms {
+        0..10_000 => format!("{:.2} s", ms as f64 / 1000.0),
+        10_000..60_000 => format!("{:.1} s", ms as f64 / 1000.0),
+        60_000..3_600_000 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_readable() {
+        let table = [(0, "0.00 s"), (250, "0.25 s"), (12_340, "12.3 s"), (245_000, "4:05"), (3_723_000, "1:02:03")];
+        for (ms, text) in table {
+            assert_eq!(time(ms), text);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Tests of `tanto simulate`: what it is asked and what it answers.
+
+use tanto_exec::cost::Cost;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId};
+
+use super::*;
+
+fn words(text: &str) -> Vec<Vec<u8>> {
+    text.split_ascii_whitespace().map(Vec::from).collect()
+}
+
+fn args(text: &str) -> Args {
+    Args::read(&words(text)).expect("sound").expect("no help")
+}
+
+/// Commands that take so many seconds and hold so many MiB, and each waits for these.
+fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
+    let mut schedule = Schedule::new();
+    for (order, &(seconds, mib, needs)) in (0..).zip(jobs) {
+        let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        schedule.expect(job, Cost { wall_ms: seconds * 1000, cpu_ms: 0, memory_kib: mib << 10 });
+        needs.iter().for_each(|&on| schedule.depend(job, JobId(on), 0));
+    }
+    let chain = (0..jobs.len() as u32).map(JobId).collect();
+    Build { schedule, chain, about: "a build".to_owned() }
+}
+
+#[test]
+fn command_lines_are_read() {
+    let all = args("-C dir -f x.ninja -j4,8 --memory 2G --order fifo a b");
+    assert_eq!((all.dir, all.manifest, all.slots), (Some(b"dir".to_vec()), b"x.ninja".to_vec(), vec![4, 8]));
+    assert_eq!((all.memory, all.order, all.targets), (Memory::AtMost(2 << 20), Wanted::Fifo, words("a b")));
+    let none = args("");
+    assert!(none.slots.starts_with(&[1, 2]) && none.slots.contains(&64));
+    assert_eq!((none.memory, none.order), (Memory::Off, Wanted::Ours));
+    assert_eq!(Args::read(&words("-h")), Ok(None));
+    for wrong in ["-j 0", "-j x", "-j 4,", "--memory auto", "--memory 4", "--order best", "-x"] {
+        assert!(Args::read(&words(wrong)).is_err(), "{wrong}");
+    }
+}
+
+/// The long command stands last: in the order of the manifest it begins late.
+const LATE: &[(u32, u32, &[u32])] = &[(2, 0, &[]), (2, 0, &[]), (2, 0, &[]), (3, 0, &[]), (3, 0, &[4 - 1])];
+
+#[test]
+fn the_order_decides() {
+    let table = report(&build(LATE), &args("-j 1,2"));
+    let expected = "a build; 12.0 s of work, the longest chain takes 6.00 s\n\n\
+                    -j  makespan   bound  ratio  idle  in ninja's order\n \
+                    1    12.0 s  12.0 s  1.000   0.0            12.0 s\n \
+                    2    6.00 s  6.00 s  1.000   0.0            7.00 s\n\n\
+                    bound: the longest chain, all work on all slots, or a pool's; idle: slots without a command, on \
+                    average\n";
+    assert_eq!(table, expected);
+    let fifo = report(&build(LATE), &args("-j2 --order fifo"));
+    assert!(fifo.contains("\n 2    8.00 s  6.00 s  1.333   0.5            7.00 s\n"), "{fifo}");
+    assert!(!report(&build(LATE), &args("-j2 --order ninja")).contains("in ninja's order"));
+}
+
+#[test]
+fn memory_is_shared() {
+    let heavy = build(&[(2, 600, &[]), (2, 600, &[]), (1, 0, &[])]);
+    assert!(report(&heavy, &args("-j3 --memory 1000M")).contains("4.00 s"));
+    assert!(report(&heavy, &args("-j3")).contains(" 2.00 s  2.00 s  1.000"));
+}

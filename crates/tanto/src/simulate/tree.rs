@@ -1,0 +1,60 @@
+//! The build of a manifest, with the times of its log and of its history. Does not know what is made of them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use tanto_ninja::builddir;
+use tanto_ninja::disk::RealDisk;
+use tanto_ninja::error::{Error, Result};
+use tanto_ninja::explain::Explanations;
+use tanto_ninja::graph::{Arena, Graph};
+use tanto_ninja::load::{self, LoadOptions};
+use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::replay::Replay;
+use tanto_ninja::scan::Scan;
+use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_sys::threads::Threads;
+
+use super::Build;
+use super::args::Args;
+
+/// Of a log that is not there, the version does not matter.
+const ANY_VERSION: u32 = 7;
+
+/// Loads what the command line names. An error is a text for the user.
+pub(super) fn load(args: &Args) -> std::result::Result<Build, Vec<u8>> {
+    if let Some(dir) = &args.dir {
+        std::env::set_current_dir(OsStr::from_bytes(dir))
+            .map_err(|error| [&dir[..], b": ", &tanto_sys::error::text(&error)].concat())?;
+    }
+    let replay = replay(args).map_err(|error| error.text)?;
+    if replay.commands == 0 {
+        return Err(b"no command makes these targets".to_vec());
+    }
+    let manifest = String::from_utf8_lossy(&args.manifest);
+    let (commands, measured) = (replay.commands, replay.measured);
+    let about = format!("{commands} commands of {manifest}, {measured} of them measured");
+    Ok(Build { schedule: replay.schedule, chain: replay.chain, about })
+}
+
+fn replay(args: &Args) -> Result<Replay> {
+    let arena = Arena::new();
+    let mut graph = load::load(&arena, &RealDisk, &args.manifest, LoadOptions::default(), &mut |_| {})?;
+    let builddir = builddir::of(&graph);
+    let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
+    let mut disk = RealDisk;
+    let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    let hints = Hints { builddir, deps_log: Some(scan.deps_log) };
+    let targets = collect_targets(scan.graph, hints, &args.targets)?;
+    Replay::of(&scan, &targets, None)
+}
+
+fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {
+    let path = builddir::join(builddir, ".ninja_log");
+    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, Threads::Fitting)?;
+    if !log.was_found() {
+        return Err(Error::of(&[b"nothing was built here: there is no ", &path]));
+    }
+    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, Threads::Fitting)?;
+    Ok((log, deps_log))
+}
