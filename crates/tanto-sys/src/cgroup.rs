@@ -31,6 +31,7 @@ pub struct Group {
 struct Opened {
     above: PathBuf,
     ours: PathBuf,
+    what: &'static str,
 }
 
 /// What a group's processes have used, those included that are gone.
@@ -138,7 +139,10 @@ impl Drop for Group {
 
 impl Opened {
     fn close(&self) {
-        let _ = write(&self.above.join(SWITCHES), "-memory");
+        // From below to above: what is switched on below cannot be switched off above.
+        for dir in self.ours.parent().into_iter().chain([&*self.above]) {
+            let _ = write(&dir.join(SWITCHES), &format!("-{}", self.what));
+        }
         let _ = write(&self.above.join(MEMBERS), "0");
         let _ = fs::remove_dir(&self.ours);
     }
@@ -146,12 +150,12 @@ impl Opened {
 
 /// Switches the counting on for what is below `group`, which lies in `above`. A place that counts for those below it
 /// has no processes of its own: only if we are alone there can we go out of its way.
-fn open(above: &Path, group: &Path, what: &str) -> Option<Opened> {
+fn open(above: &Path, group: &Path, what: &'static str) -> Option<Opened> {
     if !could_open(above, what) {
         return None;
     }
     let ours = make(group, "tanto").ok()?;
-    let opened = Opened { above: above.to_owned(), ours };
+    let opened = Opened { above: above.to_owned(), ours, what };
     let switch = format!("+{what}");
     let done = write(&opened.ours.join(MEMBERS), "0")
         .and_then(|()| write(&above.join(SWITCHES), &switch))
@@ -183,11 +187,16 @@ fn sweep(above: &Path) {
         let maker =
             entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
         if maker.is_some_and(|pid| crate::procs::look(pid).is_none()) {
-            let within = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-            within.for_each(|within| drop(fs::remove_dir(within.path())));
-            let _ = fs::remove_dir(entry.path());
+            remove(&entry.path());
         }
     }
+}
+
+/// Takes a group away with those within, as far as nobody is in them.
+fn remove(dir: &Path) {
+    let within = fs::read_dir(dir).into_iter().flatten().flatten();
+    within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).for_each(|entry| remove(&entry.path()));
+    let _ = fs::remove_dir(dir);
 }
 
 /// Makes a group; one that a killed process with our number left is as good as new.

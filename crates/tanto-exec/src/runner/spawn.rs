@@ -109,6 +109,7 @@ enum Seen {
 
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
+const SIGCONT: i32 = 18;
 /// How often a process is looked after whose end cannot be polled for (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -356,6 +357,8 @@ impl Runner for SpawnRunner {
         if let Some(signal) = self.interrupted_by {
             // Not to one on the console: it is in our own process group, and the terminal has told it.
             self.running.iter().for_each(|task| task.child.signal_group(signal));
+            // One that is stopped hears it only then.
+            self.running.iter().for_each(|task| task.child.signal_group(SIGCONT));
         }
         for mut task in std::mem::take(&mut self.running) {
             jobs.push(task.job);

@@ -74,7 +74,7 @@ fn what_the_dead_have_left_is_swept_away() {
     let mut dead = Command::new("true").spawn().unwrap();
     dead.wait().unwrap();
     let dir = home.unified().unwrap().join(format!("{PREFIX}{}-0", dead.id()));
-    fs::create_dir_all(dir.join("1")).unwrap();
+    fs::create_dir_all(dir.join("1/2")).unwrap();
     drop(group(4));
     assert!(!dir.exists());
 }
@@ -88,5 +88,45 @@ fn what_cannot_be_is_said() {
     assert!(Group::below(&home, "no/such").is_err());
     if let Some(group) = group(2) {
         assert!(group.add(u32::MAX / 4).is_err(), "there is no such process");
+    }
+}
+
+/// A process that is alone in its group, and may change it, gets a place where things are counted for groups within; when
+/// it is done, all is as it was.
+#[test]
+#[ignore = "a role that another test starts"]
+fn alone() {
+    let above = Home::find().unified().unwrap().to_owned();
+    let unified = make(&above, &name(0)).unwrap();
+    let opened = open(&above, &unified, "hugetlb");
+    assert!(opened.is_some(), "it is alone");
+    let group = Group { home: Home::find(), unified, memory: None, opened };
+    assert!(Home::find().unified().unwrap().starts_with(&group.unified), "it went out of the way");
+    let job = group.within("1").unwrap();
+    assert!(job.unified.join("hugetlb.2MB.current").exists());
+    assert!(open(&above, &group.unified, "hugetlb").is_none(), "it is not there any more");
+    drop(job);
+    drop(group);
+    assert_eq!(Home::find().unified().unwrap(), above);
+    assert_eq!(fs::read_dir(&above).unwrap().flatten().filter(|it| it.path().is_dir()).count(), 0);
+}
+
+#[test]
+fn who_is_alone_goes_out_of_the_way_and_comes_back() {
+    let home = Home::find();
+    let offers = |dir: &Path| fs::read_to_string(dir.join("cgroup.controllers")).is_ok_and(|it| it.contains("hugetlb"));
+    let Some(above) = home.unified().filter(|above| home.obstacle().is_none() && offers(above)) else { return };
+    let before = fs::read_to_string(above.join(SWITCHES)).unwrap();
+    if write(&above.join(SWITCHES), "+hugetlb").is_err() {
+        return;
+    }
+    let place = make(above, &name(5)).unwrap();
+    let line = "echo 0 > \"$1/cgroup.procs\" && exec \"$0\" --exact cgroup::tests::alone --ignored";
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new("/bin/sh").args(["-c", line]).arg(this).arg(&place).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    fs::remove_dir(&place).unwrap();
+    if !before.contains("hugetlb") {
+        write(&above.join(SWITCHES), "-hugetlb").unwrap();
     }
 }

@@ -387,3 +387,15 @@ fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
     assert!(output.lines().any(|line| line.starts_with("0::") && line.ends_with("/5")), "{output}");
     assert!(output.ends_with("busy\n") && it.usage.user_us >= 10_000, "{it:?}");
 }
+
+#[test]
+fn a_stopped_job_ends_when_the_build_is_interrupted() {
+    let mut runner = runner();
+    start(&mut runner, 3, "kill -STOP $$; echo");
+    let pid = runner.running[0].child.pid();
+    while !tanto_sys::procs::look(pid).unwrap().is_stopped() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    runner.interrupted_by = Some(15);
+    assert_eq!(runner.abort(), [JobId(3)]);
+}
