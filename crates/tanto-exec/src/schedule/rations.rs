@@ -169,8 +169,9 @@ impl Rations {
         match self.running.len() {
             0 => None,
             _ if self.short_of_memory.0 => Some(Hold::MemoryPressure),
-            // Whoever else wants the processors gets half; we never wait for ourselves alone.
-            running if self.short_of_cpu.0 && running >= (self.limits.slots / 2).max(1) => Some(Hold::CpuPressure),
+            // Whoever else wants the processors gets half. Two jobs are nobody's trouble: a build of quick commands on
+            // two processors looks like pressure, and is none.
+            running if self.short_of_cpu.0 && running >= (self.limits.slots / 2).max(2) => Some(Hold::CpuPressure),
             _ => None,
         }
     }

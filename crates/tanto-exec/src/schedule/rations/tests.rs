@@ -109,6 +109,14 @@ fn pressure_does_not_flicker() {
 }
 
 #[test]
+fn busy_processors_leave_us_two_slots() {
+    let mut it = Rations::new(Limits { memory_kib: None, slots: 2 });
+    it.told(Reading { cpu_some: 100.0, ..Reading::default() });
+    run(&mut it, 9, 0);
+    assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
+}
+
+#[test]
 fn busy_processors_leave_us_half_of_the_slots() {
     let mut it = rations(None);
     it.told(Reading { cpu_some: 96.0, ..Reading::default() });
