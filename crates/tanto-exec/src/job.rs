@@ -96,6 +96,8 @@ pub struct Completion {
     pub exit: Exit,
     /// Its standard output and standard error, in the order of writing.
     pub output: Vec<u8>,
+    /// `output` is all of it, and not just what can be shown.
+    pub is_whole: bool,
     /// What it used.
     pub usage: Usage,
     /// What watching its processes has brought, if there is anything to tell.

@@ -225,8 +225,14 @@ impl Loop<'_> {
             }
             Start::Fail(about, why) => {
                 self.run.view.event(Event::Started { job, about: &about, at_ms: start_ms });
-                let completion =
-                    Completion { job, exit: Exit::Code(1), output: why, usage: Usage::default(), findings: None };
+                let completion = Completion {
+                    job,
+                    exit: Exit::Code(1),
+                    output: why,
+                    is_whole: true,
+                    usage: Usage::default(),
+                    findings: None,
+                };
                 self.end(Running { about, start_ms }, &completion)
             }
         }

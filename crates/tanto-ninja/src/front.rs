@@ -258,11 +258,12 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     /// Reads what the command discovered. An error makes the command fail.
-    fn discover(&mut self, job: JobId, output: &mut Vec<u8>) -> Result<Vec<NodeId>> {
-        let Some(Active { deps, depfile, .. }) = self.active.get(&job) else { return Ok(Vec::new()) };
+    fn discover(&mut self, completion: &mut Completion) -> Result<Vec<NodeId>> {
+        let Some(Active { deps, depfile, .. }) = self.active.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
-            b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(output, &deps.prefix))),
+            b"msvc" if !completion.is_whole => Err("too much output to find in it what was included".into()),
+            b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
             b"gcc" => {
                 let path = depfile.clone();
                 self.read_depfile(&path)
@@ -453,7 +454,7 @@ impl Front for Builder<'_, '_> {
     }
 
     fn judge(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
-        match self.discover(completion.job, &mut completion.output) {
+        match self.discover(completion) {
             Ok(nodes) => {
                 if let Some(active) = self.active.get_mut(&completion.job) {
                     active.discovered = nodes;

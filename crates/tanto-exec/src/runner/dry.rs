@@ -27,8 +27,14 @@ impl Runner for DryRunner {
 
     fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
         let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
-        let completion =
-            Completion { job, exit: Exit::Code(0), output: Vec::new(), usage: Usage::default(), findings: None };
+        let completion = Completion {
+            job,
+            exit: Exit::Code(0),
+            output: Vec::new(),
+            is_whole: true,
+            usage: Usage::default(),
+            findings: None,
+        };
         Ok(Woken::Completed(completion))
     }
 

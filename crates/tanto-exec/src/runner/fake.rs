@@ -84,9 +84,14 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
             return Ok(Woken::Interrupted(*signal));
         }
         match self.running.pop_front() {
-            Some((job, Effect::Ends { exit, output })) => {
-                Ok(Woken::Completed(Completion { job, exit, output, usage: Usage::default(), findings: None }))
-            }
+            Some((job, Effect::Ends { exit, output })) => Ok(Woken::Completed(Completion {
+                job,
+                exit,
+                output,
+                is_whole: true,
+                usage: Usage::default(),
+                findings: None,
+            })),
             other => unreachable!("{other:?} does not run"),
         }
     }
@@ -113,8 +118,14 @@ mod tests {
         assert_eq!(runner.capacity(), 0);
         for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
             let usage = Usage::default();
-            let expected =
-                Completion { job: JobId(job), exit: Exit::Code(code), output: output.to_vec(), usage, findings: None };
+            let expected = Completion {
+                job: JobId(job),
+                exit: Exit::Code(code),
+                output: output.to_vec(),
+                is_whole: true,
+                usage,
+                findings: None,
+            };
             assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));
         }
         assert_eq!(runner.started(), [b"a", b"b"]);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tanto_sys::cgroup::Used;
@@ -15,6 +16,7 @@ use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
 use self::launch::{Started, Starter};
+use self::output::Output;
 use super::jobserver::{Client, Slot};
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
@@ -22,6 +24,7 @@ use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
 
 mod launch;
+mod output;
 mod words;
 
 pub use self::words::wants_the_shell;
@@ -39,6 +42,8 @@ pub struct Options {
     pub environment: Vec<(OsString, OsString)>,
     /// How their processes are watched, if they are.
     pub watch: Option<watcher::Options>,
+    /// A directory for output that is too large for memory; made when there is some.
+    pub overflow: Option<PathBuf>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -54,7 +59,7 @@ struct Task {
     child: Child,
     /// Without a shell.
     direct: bool,
-    output: Vec<u8>,
+    output: Output,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
     terminal: Option<terminal::Settings>,
@@ -95,6 +100,7 @@ pub struct SpawnRunner {
     /// Ended, but not yet told.
     finished: VecDeque<Completion>,
     watcher: Option<Watcher>,
+    overflow: Option<PathBuf>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
 }
@@ -105,6 +111,14 @@ enum Seen {
     Ending,
     FreeSlot,
     Tasks,
+}
+
+/// What became of one command since the last look.
+#[derive(Clone, Copy)]
+enum Step {
+    Nothing,
+    Wrote,
+    Ended(Ended),
 }
 
 /// As much as a pipe holds.
@@ -131,6 +145,7 @@ impl SpawnRunner {
             held: None,
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
+            overflow: options.overflow,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
         })
@@ -187,14 +202,17 @@ impl SpawnRunner {
         for at in first_task..self.watches.len() {
             let watch = self.watches[at];
             let moved = watch.ready() || watch.is_nothing();
-            let (job, length) = (self.running[index].job, self.running[index].output.len());
-            let ended = if moved { self.running[index].advance(&mut self.buffer)? } else { None };
-            if let Some(watcher) = self.watcher.as_mut().filter(|_| self.running[index].output.len() > length) {
-                watcher.wrote(job);
+            let job = self.running[index].job;
+            let step = match moved {
+                true => self.running[index].advance(&mut self.buffer, self.overflow.as_deref())?,
+                false => Step::Nothing,
+            };
+            match step {
+                Step::Ended(ended) => self.finish(index, ended),
+                Step::Wrote | Step::Nothing => index += 1,
             }
-            match ended {
-                Some(ended) => self.finish(index, ended),
-                None => index += 1,
+            if let (Step::Wrote, Some(watcher)) = (step, &mut self.watcher) {
+                watcher.wrote(job);
             }
         }
         Ok(())
@@ -207,7 +225,10 @@ impl SpawnRunner {
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.code()),
             (None, Status::Killed { signal, dumped }) if task.direct => {
-                self.starter.death(signal, dumped, &mut task.output)
+                let mut said = Vec::new();
+                let exit = self.starter.death(signal, dumped, &mut said);
+                task.output.push(&said, self.overflow.as_deref());
+                exit
             }
             (None, status) => exit(status),
         };
@@ -223,7 +244,8 @@ impl SpawnRunner {
         let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
-        self.finished.push_back(Completion { job, exit, output, usage, findings });
+        let is_whole = output.is_whole();
+        self.finished.push_back(Completion { job, exit, output: output.into_shown(), is_whole, usage, findings });
         self.release(slot);
     }
 
@@ -261,7 +283,7 @@ impl SpawnRunner {
                     watcher.started(job, child.pid());
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
-                self.running.push(Task { job, child, direct, output: Vec::new(), slot, terminal });
+                self.running.push(Task { job, child, direct, output: Output::default(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
                 self.held = Some(Held { job, command, slot });
@@ -408,15 +430,15 @@ impl Task {
 
     /// Takes what it wrote. A command is over when nobody can write to its output any more and it has exited, in
     /// whichever order.
-    fn advance(&mut self, buffer: &mut [u8]) -> io::Result<Option<Ended>> {
+    fn advance(&mut self, buffer: &mut [u8], overflow: Option<&Path>) -> io::Result<Step> {
         if self.child.output().is_some() {
             let length = self.child.read_output(buffer)?;
-            self.output.extend_from_slice(&buffer[..length]);
             if length > 0 {
-                return Ok(None);
+                self.output.push(&buffer[..length], overflow);
+                return Ok(Step::Wrote);
             }
         }
-        self.child.try_wait()
+        Ok(self.child.try_wait()?.map_or(Step::Nothing, Step::Ended))
     }
 }
 

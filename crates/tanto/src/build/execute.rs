@@ -1,6 +1,8 @@
 //! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use tanto_exec::gauge;
 use tanto_exec::monitor::watcher::{self, Leftovers};
@@ -11,6 +13,7 @@ use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::schedule::{self, Schedule};
+use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
@@ -142,7 +145,10 @@ impl Invocation<'_> {
         };
         let mut runner: Box<dyn Runner> = match self.options.dry_run {
             true => Box::new(DryRunner::default()),
-            false => Box::new(self.spawn_runner(parallelism, jobserver)?),
+            false => {
+                let overflow = overflow(builddir::of(builder.scan.graph));
+                Box::new(self.spawn_runner(parallelism, jobserver, overflow)?)
+            }
         };
         self.ration(schedule, parallelism);
         let mut gauge = gauge::machine();
@@ -173,14 +179,20 @@ impl Invocation<'_> {
         wanted.then_some(watcher::Options { limits, leftovers })
     }
 
-    fn spawn_runner(&mut self, parallelism: usize, jobserver: Option<jobserver::Client>) -> Step<SpawnRunner> {
+    fn spawn_runner(
+        &mut self,
+        parallelism: usize,
+        jobserver: Option<jobserver::Client>,
+        overflow: PathBuf,
+    ) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         if let Some(turn) = &mut self.turn {
             turn.sign();
         }
         let environment = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value)).into_iter().collect();
         let max_load = self.options.max_load;
-        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch() };
+        let overflow = Some(overflow);
+        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch(), overflow };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
@@ -205,4 +217,9 @@ impl Invocation<'_> {
             () => parallelism,
         }
     }
+}
+
+/// Where output goes that is too large for memory.
+fn overflow(builddir: &[u8]) -> PathBuf {
+    Path::new(OsStr::from_bytes(builddir)).join(".tanto/output")
 }

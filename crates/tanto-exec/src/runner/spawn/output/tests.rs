@@ -1,0 +1,73 @@
+//! Tests of output that is too large for memory.
+
+use tanto_testing::Scratch;
+
+use super::*;
+
+/// Numbered lines of eight bytes, so many bytes of them.
+fn lines(bytes: usize) -> Vec<u8> {
+    (0..bytes / 8).flat_map(|number| format!("{number:07}\n").into_bytes()).collect()
+}
+
+fn taken(bytes: &[u8], dir: Option<&Path>) -> Output {
+    let mut output = Output::default();
+    bytes.chunks(60_001).for_each(|chunk| output.push(chunk, dir));
+    output
+}
+
+#[test]
+fn what_fits_is_shown_whole_and_leaves_no_file() {
+    let place = Scratch::new("output");
+    let text = lines(MOST_IN_MEMORY);
+    let output = taken(&text, Some(&place.at("output")));
+    assert!(output.is_whole());
+    assert!(output.into_shown() == text);
+    assert!(!place.at("output").exists());
+}
+
+#[test]
+fn of_more_both_ends_are_shown_and_the_file_has_all() {
+    let place = Scratch::new("output");
+    let text = lines(MOST_IN_MEMORY + 5 * SHOWN + 8);
+    let output = taken(&text, Some(&place.at("output")));
+    assert!(!output.is_whole());
+    let file = fs::read_dir(place.at("output")).unwrap().next().unwrap().unwrap().path();
+    assert!(fs::read(&file).unwrap() == text);
+    let left_out = text.len() - 2 * SHOWN;
+    let between = format!("\n[... {left_out} bytes are not shown; all of it is in {} ...]\n", file.display());
+    assert!(output.into_shown() == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
+}
+
+#[test]
+fn a_full_disk_loses_the_middle_and_says_so() {
+    let text = lines(MOST_IN_MEMORY + SHOWN);
+    let mut output = taken(&text[..MOST_IN_MEMORY], None);
+    output.rest = Some(Rest::begin(&mut output.bytes, None));
+    if let Some(rest) = &mut output.rest {
+        rest.file = File::options().write(true).open("/dev/full").map(|file| (file, PathBuf::from("/nowhere/x")));
+    }
+    output.push(&text[MOST_IN_MEMORY..], None);
+    let shown = output.into_shown();
+    assert!(shown.starts_with(&text[..SHOWN]) && shown.ends_with(&text[text.len() - SHOWN..]));
+    assert!(String::from_utf8_lossy(&shown).contains("it is lost: No space left on device"));
+}
+
+#[test]
+fn without_a_place_the_middle_is_lost() {
+    let shown = taken(&lines(MOST_IN_MEMORY + SHOWN), None).into_shown();
+    assert!(String::from_utf8_lossy(&shown).contains("it is lost: "));
+}
+
+#[test]
+fn the_oldest_files_go() {
+    let place = Scratch::new("output");
+    let dir = place.at("output");
+    let time = |number: usize| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number as u64);
+    for number in 0..FILES_KEPT + 3 {
+        create(&dir).unwrap().0.set_modified(time(number)).unwrap();
+    }
+    let entries = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().modified().unwrap());
+    let mut times: Vec<SystemTime> = entries.collect();
+    times.sort();
+    assert_eq!(times, (3..FILES_KEPT + 3).map(time).collect::<Vec<_>>());
+}
