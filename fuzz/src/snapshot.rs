@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use tanto_ninja::bindings::Escape;
 use tanto_ninja::disk::{RealDisk, VirtualDisk};
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::flat::{BLOCK, sum};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
@@ -177,7 +177,7 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_sound: bool) {
     }
     let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
     let mut disk = VirtualDisk::new();
-    let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(true));
+    let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(Wanted::All));
     scan.look_ahead.least = 0;
     for node in nodes {
         scan.look_ahead(&[node]);

@@ -50,11 +50,12 @@ pub enum Event<'a> {
         /// When.
         at_ms: i64,
     },
-    /// A group (ninja's phony) is complete: all that it waited for is done.
+    /// A group (ninja's phony) is complete: all that it waited for is done. So is a command that need not run after
+    /// all, but that comes only if somebody asks for it.
     Grouped {
         /// Which job.
         job: JobId,
-        /// What it is; without a command.
+        /// What it is; without a command, and empty unless asked for.
         about: &'a About,
         /// When.
         at_ms: i64,

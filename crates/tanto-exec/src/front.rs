@@ -47,6 +47,11 @@ pub trait Front {
     /// The job's turn has come: makes ready what its command needs (directories, response file).
     fn start(&mut self, job: JobId) -> Result<Start, Fatal>;
 
+    /// The job's turn to pass has come, without anything to run: what views may show of it, if anybody asks.
+    fn passes(&self, _job: JobId) -> Option<About> {
+        None
+    }
+
     /// The command ended: reads what it discovered, filters its output, and may turn success into failure.
     /// Called before any view hears of it.
     fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal>;

@@ -162,7 +162,12 @@ impl Loop<'_> {
         while self.run.schedule.has_passing() || self.may_start() {
             self.ask_machine();
             match self.run.schedule.hand_out() {
-                Some(Next::Pass(job)) => self.pass(job)?,
+                Some(Next::Pass(job)) => {
+                    if let Some(about) = self.run.front.passes(job) {
+                        self.group(job, &about, self.run.clock.now_ms());
+                    }
+                    self.pass(job)?;
+                }
                 Some(Next::Start(job)) => self.start(job)?,
                 None => break,
             }
@@ -211,7 +216,7 @@ impl Loop<'_> {
         let start_ms = self.run.clock.now_ms();
         match self.run.front.start(job)? {
             Start::Nothing(about) => {
-                self.run.view.event(Event::Grouped { job, about: &about, at_ms: start_ms });
+                self.group(job, &about, start_ms);
                 self.pass(job)
             }
             Start::Run(command, about) => {
@@ -236,6 +241,10 @@ impl Loop<'_> {
                 self.end(Running { about, start_ms }, &completion)
             }
         }
+    }
+
+    fn group(&mut self, job: JobId, about: &About, at_ms: i64) {
+        self.run.view.event(Event::Grouped { job, about, at_ms });
     }
 
     fn pass(&mut self, job: JobId) -> Result<(), Fatal> {

@@ -1,30 +1,117 @@
-//! Why things are dirty, in ninja's words (`-d explain`). Costs nothing unless asked for. Does not know how it is
-//! shown.
+//! Why things are dirty, in ninja's words (`-d explain`). Costs nothing unless asked for, and little if it is: what is
+//! noted becomes words only when somebody reads them. Does not know how it is shown.
 
-use crate::graph::{Map, NodeId};
+use crate::disk::Mtime;
+use crate::graph::{Graph, Map, NodeId};
 
-/// Sentences by the node they are about, and those that are to be said at once.
+/// So many reasons for one node are enough for a record of the build. Fewer, and the one that tells most may be lost;
+/// more, and a program that is linked from thousands of new files has a reason for each.
+const FEW: u32 = 4;
+
+/// How much is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Nothing.
+    No,
+    /// A few reasons for each node, and nothing that is to be said at once.
+    Few,
+    /// Everything.
+    All,
+}
+
+/// Why a node is dirty. Times are those of files or of the log, in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It is a source, and not there.
+    NoSource,
+    /// This input is dirty.
+    Input(NodeId),
+    /// It is an output, and not there.
+    Missing,
+    /// It is a group without inputs, which is no file either.
+    EmptyGroup,
+    /// It is older than its newest input.
+    Older(Newest),
+    /// Its command ran before its newest input was written.
+    LoggedBefore(Newest),
+    /// The log does not know it.
+    NotLogged,
+    /// Its command was another one.
+    OtherCommand,
+    /// Nobody knows what its command read.
+    NoDeps,
+    /// It was written at `theirs`, after what its command read was noted at `ours`.
+    OldDeps {
+        /// What the log of dependencies says.
+        ours: Mtime,
+        /// What the file says.
+        theirs: Mtime,
+    },
+    /// Something else, in words.
+    Other(Vec<u8>),
+}
+
+/// The newest input, and how its time and the output's differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newest {
+    /// Which it is; none if there is no input at all.
+    pub input: Option<NodeId>,
+    /// The output's time, or when its command ran.
+    pub ours: Mtime,
+    /// The input's.
+    pub theirs: Mtime,
+}
+
+/// Reasons by the node they are about, and sentences that are to be said at once.
 pub struct Explanations {
-    by_node: Option<Map<NodeId, Vec<Vec<u8>>>>,
+    wanted: Wanted,
+    by_node: Map<NodeId, Chain>,
+    notes: Vec<Note>,
     urgent: Vec<Vec<u8>>,
 }
 
+/// The notes about one node.
+struct Chain {
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+struct Note {
+    why: Why,
+    /// The next one about the same node, if there is one.
+    next: u32,
+}
+
+/// No note has this number.
+const NONE: u32 = u32::MAX;
+
 impl Explanations {
-    /// Keeps sentences only if `wanted`.
-    pub fn new(wanted: bool) -> Self {
-        Explanations { by_node: wanted.then(Map::default), urgent: Vec::new() }
+    /// Keeps so much.
+    pub fn new(wanted: Wanted) -> Self {
+        Explanations { wanted, by_node: Map::default(), notes: Vec::new(), urgent: Vec::new() }
     }
 
-    /// Notes a sentence; its parts are not joined unless it is kept.
-    pub fn note(&mut self, node: NodeId, parts: &[&[u8]]) {
-        if let Some(map) = &mut self.by_node {
-            map.entry(node).or_default().push(parts.concat());
+    /// Notes a reason, if it is to be kept.
+    pub fn note(&mut self, node: NodeId, why: Why) {
+        let at = self.notes.len() as u32;
+        if self.wanted == Wanted::No || at == NONE {
+            return;
         }
+        let chain = self.by_node.entry(node).or_insert(Chain { first: at, last: NONE, count: 0 });
+        if self.wanted == Wanted::Few && chain.count >= FEW {
+            return;
+        }
+        if let Some(last) = self.notes.get_mut(chain.last as usize) {
+            last.next = at;
+        }
+        (chain.last, chain.count) = (at, chain.count + 1);
+        self.notes.push(Note { why, next: NONE });
     }
 
     /// Has something to say that belongs to no command.
     pub fn say(&mut self, parts: &[&[u8]]) {
-        if self.wanted() {
+        if self.wanted == Wanted::All {
             self.urgent.push(parts.concat());
         }
     }
@@ -34,14 +121,72 @@ impl Explanations {
         std::mem::take(&mut self.urgent)
     }
 
-    /// Is anything kept? To spare the making of parts that cost.
-    pub fn wanted(&self) -> bool {
-        self.by_node.is_some()
+    /// All sentences about these nodes, in order.
+    pub fn about(&self, graph: &Graph<'_>, nodes: &[NodeId]) -> Vec<Vec<u8>> {
+        let mut sentences = Vec::new();
+        for &node in nodes {
+            let mut at = self.by_node.get(&node).map_or(NONE, |chain| chain.first);
+            while let Some(note) = self.notes.get(at as usize) {
+                sentences.push(sentence(graph, node, &note.why));
+                at = note.next;
+            }
+        }
+        sentences
+    }
+}
+
+fn sentence(graph: &Graph<'_>, node: NodeId, why: &Why) -> Vec<u8> {
+    let path = graph.path(node);
+    match why {
+        Why::NoSource => [path, b" has no in-edge and is missing"].concat(),
+        Why::Input(input) => [graph.path(*input), b" is dirty"].concat(),
+        Why::Missing => [b"output ", path, b" doesn't exist"].concat(),
+        Why::EmptyGroup => [b"output ", path, b" of phony edge with no inputs doesn't exist"].concat(),
+        Why::Older(newest) => [b"output ", path, &older_than(graph, *newest)[..]].concat(),
+        Why::LoggedBefore(newest) => [b"recorded mtime of ", path, &older_than(graph, *newest)[..]].concat(),
+        Why::NotLogged => [b"command line not found in log for ", path].concat(),
+        Why::OtherCommand => [b"command line changed for ", path].concat(),
+        Why::NoDeps => [b"deps for '", path, b"' are missing"].concat(),
+        Why::OldDeps { ours, theirs } => {
+            [b"stored deps info out of date for '", path, b"'", &times(*ours, *theirs)[..]].concat()
+        }
+        Why::Other(words) => words.clone(),
+    }
+}
+
+fn older_than(graph: &Graph<'_>, Newest { input, ours, theirs }: Newest) -> Vec<u8> {
+    let input = input.map_or(&b""[..], |input| graph.path(input));
+    [b" older than most recent input ", input, &times(ours, theirs)].concat()
+}
+
+fn times(ours: Mtime, theirs: Mtime) -> Vec<u8> {
+    format!(" ({ours} vs {theirs})").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Arena;
+
+    fn said(wanted: Wanted, count: usize) -> usize {
+        let arena = Arena::new();
+        let mut graph = arena.empty();
+        let (node, other) = (graph.intern(b"node"), graph.intern(b"other"));
+        let mut explanations = Explanations::new(wanted);
+        for number in 0..count {
+            explanations.note(node, Why::Other(number.to_string().into()));
+            explanations.note(other, Why::Missing);
+        }
+        explanations.say(&[b"now"]);
+        let sentences = explanations.about(&graph, &[node]);
+        assert!(sentences.iter().enumerate().all(|(at, sentence)| *sentence == at.to_string().into_bytes()));
+        assert_eq!(explanations.take_urgent().len(), usize::from(wanted == Wanted::All));
+        sentences.len()
     }
 
-    /// All sentences about these nodes, in order.
-    pub fn about(&self, nodes: &[NodeId]) -> Vec<Vec<u8>> {
-        let Some(map) = &self.by_node else { return Vec::new() };
-        nodes.iter().filter_map(|node| map.get(node)).flatten().cloned().collect()
+    #[test]
+    fn as_much_is_kept_as_is_wanted() {
+        assert_eq!([said(Wanted::No, 9), said(Wanted::Few, 9), said(Wanted::All, 9)], [0, FEW as usize, 9]);
+        assert_eq!([said(Wanted::Few, 0), said(Wanted::Few, 2)], [0, 2]);
     }
 }

@@ -30,6 +30,8 @@ pub struct Options {
     pub keep_depfile: bool,
     /// `-d keeprsp`: a response file stays after its command succeeded.
     pub keep_rspfile: bool,
+    /// Somebody keeps a record of the build: groups are told of too, and for each job which others it waited for.
+    pub detail: bool,
 }
 
 /// What is to be remembered of an edge while its command runs.
@@ -179,7 +181,7 @@ impl<'a, 't> Builder<'a, 't> {
         let edge = self.plan.edge(job);
         let graph = &self.scan.graph;
         if graph.edge(edge).is_phony() {
-            return Ok(Start::Nothing(About::default()));
+            return Ok(Start::Nothing(self.passed(job)));
         }
         // A build within this one finds in the logs what was done before it.
         self.flush_logs()?;
@@ -214,8 +216,8 @@ impl<'a, 't> Builder<'a, 't> {
             description,
             outputs: self.outputs(job),
             console: it.pool == PoolId::CONSOLE,
-            why: self.scan.explanations.about(it.outs),
-            after: Vec::new(),
+            why: self.scan.explanations.about(self.scan.graph, it.outs),
+            after: self.after(job),
         }
     }
 
@@ -224,6 +226,19 @@ impl<'a, 't> Builder<'a, 't> {
         let log = &self.scan.log;
         let hash = self.scan.graph.hash_of(edge, line, log.hash_kind(), |command| log.hash_command(command))?;
         Ok((log.hash_kind(), hash))
+    }
+
+    /// What may be shown of a job that runs nothing. The outputs of a command that need not run after all are told
+    /// nowhere else either.
+    fn passed(&self, job: JobId) -> About {
+        let edge = self.scan.graph.edge(self.plan.edge(job));
+        let named = self.options.detail && edge.is_phony();
+        let outputs = if named { self.outputs(job) } else { Vec::new() };
+        About { outputs, after: self.after(job), ..About::default() }
+    }
+
+    fn after(&self, job: JobId) -> Vec<JobId> {
+        if self.options.detail { self.plan.after(&self.scan, job) } else { Vec::new() }
     }
 
     /// Makes directories and the response file; says what the file system's clock showed.
@@ -451,6 +466,10 @@ impl<'a, 't> Builder<'a, 't> {
 impl Front for Builder<'_, '_> {
     fn start(&mut self, job: JobId) -> std::result::Result<Start, Fatal> {
         self.start_edge(job).map_err(fatal)
+    }
+
+    fn passes(&self, job: JobId) -> Option<About> {
+        self.options.detail.then(|| self.passed(job))
     }
 
     fn judge(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {

@@ -143,6 +143,15 @@ impl<'p> Plan<'p> {
         schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
     }
 
+    /// The jobs that this one waits for, or has waited for, each once.
+    pub fn after(&self, scan: &Scan<'_, '_>, job: JobId) -> Vec<JobId> {
+        let makers = scan.all_ins(self.edge(job)).filter_map(|input| scan.graph.in_edge(input));
+        let mut jobs: Vec<JobId> = makers.filter_map(|edge| self.jobs.get(&edge).copied()).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
     /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
     fn enter(
         &mut self,

@@ -17,7 +17,7 @@ mod verdict;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
 use crate::error::{Error, Result};
-use crate::explain::Explanations;
+use crate::explain::{Explanations, Newest, Why};
 use crate::graph::{EdgeId, Graph, Map, NodeId};
 use crate::log::{BuildLog, DepsLog};
 
@@ -200,7 +200,7 @@ impl<'a, 't> Scan<'a, 't> {
         self.stat(node)?;
         let exists = self.files.exists(node);
         if !exists {
-            self.explanations.note(node, &[self.graph.path(node), b" has no in-edge and is missing"]);
+            self.explanations.note(node, Why::NoSource);
         }
         self.files.set_dirty(node, !exists);
         Ok(())
@@ -296,7 +296,7 @@ impl<'a, 't> Scan<'a, 't> {
         }
         if self.files.is_dirty(input) {
             frame.dirty = true;
-            self.explanations.note(frame.node, &[self.graph.path(input), b" is dirty"]);
+            self.explanations.note(frame.node, Why::Input(input));
         } else if frame.newest_input.is_none_or(|newest| self.mtime(input) > self.mtime(newest)) {
             frame.newest_input = Some(input);
         }
@@ -347,8 +347,7 @@ impl<'a, 't> Scan<'a, 't> {
         for &out in edge.outs {
             let exists = self.files.exists(out);
             if edge.ins.is_empty() && !exists {
-                let path = self.graph.path(out);
-                self.explanations.note(out, &[b"output ", path, b" of phony edge with no inputs doesn't exist"]);
+                self.explanations.note(out, Why::EmptyGroup);
                 return true;
             }
             // Whatever depends on a group sees the newest of the group's members.
@@ -359,26 +358,16 @@ impl<'a, 't> Scan<'a, 't> {
         false
     }
 
-    fn note_reason(&mut self, out: NodeId, reason: Reason, newest: Option<NodeId>) {
-        if !self.explanations.wanted() {
-            return;
-        }
-        let path = self.graph.path(out);
-        let input = newest.map_or(&b""[..], |input| self.graph.path(input));
-        let theirs = newest.map_or(0, |input| self.mtime(input));
-        let middle = b" older than most recent input ";
-        match reason {
-            Reason::Missing => self.explanations.note(out, &[b"output ", path, b" doesn't exist"]),
-            Reason::Older => {
-                let times = times(self.mtime(out), theirs);
-                self.explanations.note(out, &[b"output ", path, middle, input, &times]);
-            }
-            Reason::NotLogged => self.explanations.note(out, &[b"command line not found in log for ", path]),
-            Reason::OtherCommand => self.explanations.note(out, &[b"command line changed for ", path]),
-            Reason::LoggedBefore(ours) => {
-                self.explanations.note(out, &[b"recorded mtime of ", path, middle, input, &times(ours, theirs)]);
-            }
-        }
+    fn note_reason(&mut self, out: NodeId, reason: Reason, input: Option<NodeId>) {
+        let newest = |ours| Newest { input, ours, theirs: input.map_or(0, |input| self.mtime(input)) };
+        let why = match reason {
+            Reason::Missing => Why::Missing,
+            Reason::Older => Why::Older(newest(self.mtime(out))),
+            Reason::NotLogged => Why::NotLogged,
+            Reason::OtherCommand => Why::OtherCommand,
+            Reason::LoggedBefore(ours) => Why::LoggedBefore(newest(ours)),
+        };
+        self.explanations.note(out, why);
     }
 
     /// The cycle as a path that begins and ends with the node by which it was closed.
@@ -416,11 +405,6 @@ impl<'a, 't> Scan<'a, 't> {
     fn cover_new_nodes(&mut self) {
         self.files.cover(self.graph.node_count());
     }
-}
-
-/// Two mtimes, for an explanation.
-fn times(ours: Mtime, theirs: Mtime) -> Vec<u8> {
-    format!(" ({ours} vs {theirs})").into_bytes()
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Config {
     pub verbosity: Verbosity,
     /// The progress line.
     pub format: Format,
+    /// Whether it is shown why a command runs, where that is known (`-d explain`).
+    pub explain: bool,
     /// How many commands run at a time; the current rate is taken over so many.
     pub parallelism: usize,
 }
@@ -43,6 +45,7 @@ pub struct NinjaView {
     program: &'static str,
     verbosity: Verbosity,
     format: Format,
+    explain: bool,
     progress: Progress,
     line: Line,
     /// While commands run, what there is to write waits for the next `flush`.
@@ -59,6 +62,7 @@ impl NinjaView {
             program: config.program,
             verbosity: config.verbosity,
             format: config.format,
+            explain: config.explain,
             progress: Progress::new(config.parallelism),
             line: Line::new(Terminal { smart, ..terminal }, out, err),
             building: false,
@@ -93,10 +97,11 @@ impl NinjaView {
     }
 
     fn status(&mut self, about: &About) {
-        if !about.why.is_empty() {
+        let reasons = if self.explain { about.why.as_slice() } else { &[] };
+        if !reasons.is_empty() {
             self.line.on_new_line(b"");
         }
-        for why in &about.why {
+        for why in reasons {
             self.line.error(&said::message(self.program, Level::Explain, why));
         }
         if self.verbosity == Verbosity::Quiet {

@@ -3,11 +3,12 @@
 
 use tanto_sys::error::text as os_text;
 
-use super::{Scan, times};
+use super::Scan;
 use crate::bindings::Escape;
 use crate::canon::{canonical, canonicalize_into};
 use crate::depfile;
 use crate::error::{Error, Result};
+use crate::explain::Why;
 use crate::graph::{EdgeId, NodeId};
 
 impl Scan<'_, '_> {
@@ -22,16 +23,13 @@ impl Scan<'_, '_> {
 
     fn load_logged_deps(&mut self, edge: EdgeId) -> bool {
         let out = self.graph.edge(edge).outs[0];
-        let (path, out_mtime) = (self.graph.path(out), self.mtime(out));
+        let out_mtime = self.mtime(out);
         let Some(deps) = self.deps_log.deps(out) else {
-            self.explanations.note(out, &[b"deps for '", path, b"' are missing"]);
+            self.explanations.note(out, Why::NoDeps);
             return false;
         };
         if out_mtime > deps.mtime {
-            if self.explanations.wanted() {
-                let times = times(deps.mtime, out_mtime);
-                self.explanations.note(out, &[b"stored deps info out of date for '", path, b"'", &times]);
-            }
+            self.explanations.note(out, Why::OldDeps { ours: deps.mtime, theirs: out_mtime });
             return false;
         }
         let ins: Vec<NodeId> = deps.ins().collect();
@@ -47,7 +45,7 @@ impl Scan<'_, '_> {
             Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", &os_text(&error)])),
         };
         if text.is_empty() {
-            self.explanations.note(out, &[b"depfile '", path, b"' is missing"]);
+            self.explanations.note(out, Why::Other([b"depfile '", path, b"' is missing"].concat()));
             return Ok(false);
         }
         let found = depfile::parse(&text).map_err(|error| Error::of(&[path, b": ", &error.text]))?;
@@ -80,7 +78,7 @@ impl Scan<'_, '_> {
         if primary != expected {
             let parts: [&[u8]; 7] =
                 [b"expected depfile '", path, b"' to mention '", expected, b"', got '", &primary, b"'"];
-            self.explanations.note(outs[0], &parts);
+            self.explanations.note(outs[0], Why::Other(parts.concat()));
             return Ok(false);
         }
         let is_ours = |name: &[u8]| outs.iter().any(|&out| self.graph.path(out) == name);

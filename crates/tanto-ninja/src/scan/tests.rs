@@ -6,7 +6,7 @@ use tanto_sys::threads::Threads;
 
 use super::{LookAhead, Scan};
 use crate::disk::VirtualDisk;
-use crate::explain::Explanations;
+use crate::explain::{Explanations, Wanted};
 use crate::graph::Arena;
 use crate::load::{self, LoadOptions};
 use crate::log::{BuildLog, DepsLog, Entry};
@@ -70,7 +70,7 @@ fn look_with<R>(
         graph.note_command_hash(edge, 7, hash);
     }
     let last = graph.lookup(b"last").unwrap();
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     scan.look_ahead = LookAhead { threads: Threads::Fitting, least: 0 };
     scan.look_ahead(&[last]);
     ask(&scan)

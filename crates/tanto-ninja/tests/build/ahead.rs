@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io;
 
 use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, VirtualDisk};
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::{Arena, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
@@ -196,7 +196,7 @@ fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ah
         deps_log.record(&mut graph, out, i64::MAX, &ins).unwrap();
     }
     let all = graph.lookup(b"all").unwrap();
-    let mut scan = Scan::new(&mut graph, disk, &mut log, &mut deps_log, Explanations::new(true));
+    let mut scan = Scan::new(&mut graph, disk, &mut log, &mut deps_log, Explanations::new(Wanted::All));
     scan.look_ahead = look_ahead;
     scan.look_ahead(&[all]);
     let walked = scan.recompute(all);
@@ -271,7 +271,7 @@ fn after_a_reset_nothing_is_known() {
     let file = graph.intern(b"file");
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
     let files = disk.clone();
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     scan.look_ahead = ALWAYS;
     scan.look_ahead(&[file]);
     assert_eq!(scan.mtime(file), 0);

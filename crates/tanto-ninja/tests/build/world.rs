@@ -8,7 +8,7 @@ use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{Reading, Schedule};
 use tanto_ninja::disk::VirtualDisk;
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::front::{Builder, Options};
 use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
@@ -146,7 +146,7 @@ impl World {
     /// What is known after two walks, one after the other, as of the manifest and then of what is wanted.
     pub fn look_twice(&mut self, targets: [&str; 2]) -> String {
         let nodes = targets.map(|target| self.graph.lookup(target.as_bytes()).expect("a target of the manifest"));
-        let explanations = Explanations::new(true);
+        let explanations = Explanations::new(Wanted::All);
         let mut scan = Scan::new(&mut self.graph, &mut self.disk, &mut self.log, &mut self.deps_log, explanations);
         scan.look_ahead = self.look_ahead;
         for node in nodes {
@@ -165,7 +165,7 @@ impl World {
         let mut disk = self.disk.clone();
         let node = |target: &str| self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
         let targets: Vec<NodeId> = targets.split(' ').map(node).collect();
-        let explanations = Explanations::new(true);
+        let explanations = Explanations::new(Wanted::All);
         let mut scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
         scan.look_ahead = self.look_ahead;
         let mut builder = Builder::new(scan, self.options);
@@ -216,7 +216,7 @@ impl World {
 /// reads.
 pub fn known(scan: &Scan<'_, '_>) -> String {
     let about = |node: NodeId| {
-        let why = scan.explanations.about(&[node]).concat();
+        let why = scan.explanations.about(scan.graph, &[node]).concat();
         let (path, why) = (scan.graph.path(node).escape_ascii(), why.escape_ascii());
         format!("{path} {} {} {why}\n", scan.is_dirty(node), scan.mtime(node))
     };

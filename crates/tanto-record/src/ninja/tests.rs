@@ -53,7 +53,7 @@ impl Build {
         let lookup = |name: &str| (name == "TERM" || colors.contains(&name)).then(|| OsString::from("1"));
         let terminal = Terminal::detect(place != Where::Pipe, lookup, Box::new(move || columns));
         let screen = Screen::default();
-        let config = Config { program: "ninja", verbosity, format, parallelism: 2 };
+        let config = Config { program: "ninja", verbosity, format, explain: true, parallelism: 2 };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
         let mut build = Build { view, screen, jobs: jobs.to_vec() };
         for job in 0..jobs.len() as u32 {
@@ -334,7 +334,13 @@ fn notices_have_ninja_s_prefixes() {
 fn only_information_goes_to_standard_output() {
     let (out, err) = (Screen::default(), Screen::default());
     let terminal = Terminal::detect(false, |_| None, Box::new(|| None));
-    let config = Config { program: "ninja", verbosity: Verbosity::Normal, format: Format::default(), parallelism: 1 };
+    let config = Config {
+        program: "ninja",
+        verbosity: Verbosity::Normal,
+        format: Format::default(),
+        explain: true,
+        parallelism: 1,
+    };
     let mut view = NinjaView::new(config, terminal, Box::new(out.clone()), Box::new(err.clone()));
     for level in [Level::Info, Level::Warning, Level::Error, Level::Explain] {
         view.event(Event::Notice { level, text: b"x" });

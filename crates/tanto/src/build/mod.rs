@@ -18,7 +18,7 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
@@ -138,7 +138,7 @@ impl Invocation<'_> {
         let is_mapped = graph.blocks().is_some();
         let mut saving = if is_mapped { None } else { self.saving(&graph, &logs) };
         let mut disk = RealDisk;
-        let explanations = Explanations::new(self.options.debug.explain);
+        let explanations = Explanations::new(if self.options.debug.explain { Wanted::All } else { Wanted::No });
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         scan.look_ahead.threads = self.options.threads;
         let mut builder = Builder::new(scan, self.front_options());
@@ -172,6 +172,7 @@ impl Invocation<'_> {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
+            detail: false,
         }
     }
 

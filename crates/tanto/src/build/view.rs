@@ -123,6 +123,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         program: options.door.name(),
         verbosity: options.verbosity,
         format,
+        explain: options.debug.explain,
         parallelism: options.jobs.limit(cpu::count),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
