@@ -18,6 +18,7 @@ pub mod identity;
 pub mod lock;
 pub mod map;
 pub mod memory;
+pub mod own;
 pub mod plain;
 pub mod poll;
 pub mod prefetch;

@@ -84,6 +84,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("memory", memory(settings.memory.value), from(settings.memory.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
+        Row("record", if settings.record.value { "on" } else { "off" }.into(), from(settings.record.origin)),
     ];
     if settings.jobs.origin == Origin::Default {
         rows[0].2 = format!("default (under the name ninja: {})", Jobs::ProcessorsAndMore.limit(cpu::count)).into();
@@ -334,7 +335,7 @@ mod tests {
         dir.write(".tanto/config", "# ours\njobs = 0\n");
         dir.write(".ninja_log", "# ninja log v5\n1\t2\t3\tout\tabc\n");
         let place = dir.text();
-        let args = ["-C", place, "-k", "0", "--hang-timeout=90s", "target"].map(Vec::from);
+        let args = ["-C", place, "-k", "0", "--hang-timeout=90s", "--record=off", "target"].map(Vec::from);
         let around = Surroundings {
             flags: Some("--quiet -w dupbuild=err".into()),
             ninja_status: Some("%p ".into()),
@@ -367,6 +368,7 @@ mod tests {
             "memory|what is free|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
+            "record|off|command line",
         ];
         assert_eq!(out[2..15], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");

@@ -66,6 +66,8 @@ pub struct Options {
     pub threads: Threads,
     /// When snapshots are used.
     pub snapshots: Policy,
+    /// A record of the build is kept.
+    pub record: bool,
     /// The tool to run instead of a build.
     pub tool: Option<ToolCall>,
     /// What to build; empty for the default.
@@ -119,6 +121,7 @@ impl Options {
             memory: settings.memory.value,
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
+            record: settings.record.value,
             tool: low.tool,
             targets: low.targets,
         }

@@ -49,6 +49,10 @@ const FILES: &[(&str, &str)] = &[
     ("build.ninja", "What to build, and how."),
     (".ninja_log, .ninja_deps", "What was built, as ninja keeps it: both programs read and write them."),
     (".tanto/config", "Settings of a build directory."),
+    (
+        ".tanto/sessions, .tanto/history",
+        "What happened in builds, and what their commands took. Both may be deleted; `--record=off` keeps neither.",
+    ),
     (".tanto/snapshots", "Pictures of what build files say, which spare reading those again. They may be deleted."),
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of a user."),
 ];

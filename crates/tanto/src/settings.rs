@@ -70,6 +70,8 @@ pub struct Settings {
     pub threads: Said<Threads>,
     /// When snapshots are used.
     pub snapshots: Said<Policy>,
+    /// Records of builds are kept.
+    pub record: Said<bool>,
 }
 
 impl Settings {
@@ -96,6 +98,7 @@ impl Settings {
             memory: or(layer.memory, memory),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
+            record: or(layer.record, true),
         }
     }
 }

@@ -1,17 +1,14 @@
 //! Where snapshots lie: `.tanto/snapshots/` in the directory of the build. Does not know what is in them.
-//!
-//! Whoever could write there could have us build anything: what belongs to somebody else is left alone.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tanto_sys::file::open_itself;
-use tanto_sys::{lock, user};
+use tanto_sys::{lock, own};
 
 /// Snapshots in one directory. Fewer, and who builds with many manifests by turns loads some of them each time; more,
 /// and what nobody needs any more takes room on the disk.
@@ -39,15 +36,12 @@ impl Place {
 
     /// The file, if it is there and only we can have written it.
     pub(super) fn open(&self) -> Option<File> {
-        let file = open_itself(&self.file).ok()?;
-        let data = file.metadata().ok()?;
-        (data.is_file() && is_safe(&data) && self.is_safe()).then_some(file)
+        own::open(&self.file).ok().filter(|_| self.is_safe())
     }
 
     /// May nobody else put something into the directory?
     fn is_safe(&self) -> bool {
-        let is_trusted = |data: Metadata| user::is_trusted(data.uid());
-        fs::metadata(&self.top).is_ok_and(is_trusted) && fs::symlink_metadata(&self.dir).is_ok_and(|dir| is_safe(&dir))
+        own::is_safe(&self.top, &self.dir)
     }
 
     pub(super) fn remove(&self) {
@@ -72,11 +66,8 @@ impl Place {
     }
 
     fn make(&self) -> io::Result<()> {
-        if make(&self.top)? {
-            // Whoever keeps the directory under version control need not see this one.
-            fs::write(self.top.join(".gitignore"), "*\n")?;
-        }
-        make(&self.dir).map(|_| ())
+        own::make_top(&self.top)?;
+        own::make(&self.dir).map(|_| ())
     }
 
     /// Removes the oldest snapshots that are too many with one more, and what killed runs left.
@@ -98,21 +89,8 @@ impl Place {
     }
 }
 
-/// Does it belong to us, and may nobody else write it?
-fn is_safe(data: &Metadata) -> bool {
-    user::is_trusted(data.uid()) && data.mode() & 0o022 == 0
-}
-
-/// Makes a directory for us alone; false if it was there.
-fn make(dir: &Path) -> io::Result<bool> {
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        made => made.map(|()| true),
-    }
-}
-
 fn create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = own::create(path)?;
     // Tells others that somebody is at work.
     let _ = lock::try_exclusive(&file);
     Ok(file)

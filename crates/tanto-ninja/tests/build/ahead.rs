@@ -72,7 +72,7 @@ fn a_depfile_that_no_walk_has_used_is_read_again() {
     let h = graph.intern(b"h");
     let outs = [&b"a"[..], b"b"].map(|path| graph.lookup(path).unwrap());
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     scan.look_ahead = ALWAYS;
     scan.look_ahead(&outs);
     scan.end_look_ahead();

@@ -296,6 +296,13 @@ fn a_console_command_is_explained_once() {
 }
 
 #[test]
+fn reasons_are_not_shown_unless_asked_for() {
+    let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two().map(explained));
+    build.view.explain = false;
+    build.run(0, b"").shows("[1/2] make a\n");
+}
+
+#[test]
 fn a_notice_can_explain() {
     let run = |place| {
         let mut build = Build::new(place, Verbosity::Normal, &two().map(explained));

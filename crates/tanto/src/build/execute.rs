@@ -29,6 +29,14 @@ use crate::flags::door::Door;
 use super::{End, Invocation, Step, turn};
 use crate::settings::layer::Memory;
 
+/// What is to be run.
+struct Plan<'p> {
+    schedule: &'p mut Schedule,
+    jobserver: Option<jobserver::Client>,
+    /// It brings the manifest itself up to date.
+    manifest: bool,
+}
+
 impl Invocation<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
     pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
@@ -44,7 +52,8 @@ impl Invocation<'_> {
             return Ok(false);
         }
         // ninja lets a second signal end it before it says why; so do we.
-        let (verdict, _) = self.execute(builder, &mut schedule, None)?;
+        let plan = Plan { schedule: &mut schedule, jobserver: None, manifest: true };
+        let (verdict, _) = self.execute(builder, plan)?;
         match verdict {
             Verdict::Done => {}
             Verdict::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
@@ -87,7 +96,7 @@ impl Invocation<'_> {
         let Scan { graph, log, deps_log, .. } = &builder.scan;
         let saving = saving.take().map(|saving| saving.with_logs(graph, log, deps_log));
         let executed = self.save_beside(saving.as_ref(), |this| {
-            let executed = this.execute(builder, &mut schedule, jobserver);
+            let executed = this.execute(builder, Plan { schedule: &mut schedule, jobserver, manifest: false });
             if let (Ok((Verdict::Interrupted, _)), Some(saving)) = (&executed, &saving) {
                 saving.give_up();
             }
@@ -127,14 +136,10 @@ impl Invocation<'_> {
 
     /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the
     /// build ended: while it keeps what is returned beside the verdict, signals wait.
-    fn execute(
-        &mut self,
-        builder: &mut Builder<'_, '_>,
-        schedule: &mut Schedule,
-        jobserver: Option<jobserver::Client>,
-    ) -> Step<(Verdict, Option<Endings>)> {
+    fn execute(&mut self, builder: &mut Builder<'_, '_>, plan: Plan<'_>) -> Step<(Verdict, Option<Endings>)> {
+        let Plan { schedule, jobserver, manifest } = plan;
         self.check_all()?;
-        if let Err(bad) = self.view.check_format() {
+        if let Err(bad) = self.view.shown.check_format() {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::cpu::count);
@@ -152,6 +157,7 @@ impl Invocation<'_> {
         };
         self.ration(schedule, parallelism);
         let mut gauge = gauge::machine();
+        self.begin_record(manifest);
         let run = Run {
             front: builder,
             schedule,
@@ -164,6 +170,7 @@ impl Invocation<'_> {
         let verdict = self.stats.time("run", || run.to_end());
         drop(runner);
         builder.tidy();
+        self.end_record();
         Ok((verdict, signals_wait))
     }
 

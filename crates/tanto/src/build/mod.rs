@@ -4,12 +4,14 @@
 mod execute;
 mod held;
 mod logs;
+mod record;
 mod snapshot;
 mod stats;
 mod tool;
 mod turn;
 mod view;
 
+use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
@@ -25,10 +27,10 @@ use tanto_ninja::scan::Scan;
 use tanto_record::ninja::Verbosity;
 
 use crate::build::logs::Logs;
+use crate::build::record::Views;
 use crate::build::snapshot::Doubts;
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
-use crate::build::view::Shown;
 use crate::flags::Options;
 
 /// A manifest that is still dirty after so many rebuilds will always be.
@@ -42,13 +44,15 @@ type Step<T> = Result<T, End>;
 /// What lasts from the first round to the last.
 pub struct Invocation<'o> {
     options: &'o Options,
-    view: Shown,
+    view: Views,
     clock: RealClock,
     stats: Stats,
     /// Held from the first round that writes.
     turn: Option<Turn>,
     /// About the snapshot that the graph was loaded from.
     doubts: Doubts,
+    /// It was said that no record of the build can be kept.
+    said_unkept: bool,
 }
 
 /// Whether the manifest has to be loaded again.
@@ -63,14 +67,15 @@ enum Round {
 pub fn run(options: &Options) -> i32 {
     let clock = RealClock::start();
     let view = match view::of(options) {
-        Ok(view) => view,
+        Ok(shown) => Views::new(shown, options),
         Err(text) => {
             view::fatal(options.door, &text);
             return 1;
         }
     };
     let stats = Stats::new(options.debug.stats);
-    let mut invocation = Invocation { options, view, clock, stats, turn: None, doubts: Doubts::default() };
+    let doubts = Doubts::default();
+    let mut invocation = Invocation { options, view, clock, stats, turn: None, doubts, said_unkept: false };
     match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,
@@ -138,10 +143,13 @@ impl Invocation<'_> {
         let is_mapped = graph.blocks().is_some();
         let mut saving = if is_mapped { None } else { self.saving(&graph, &logs) };
         let mut disk = RealDisk;
-        let explanations = Explanations::new(if self.options.debug.explain { Wanted::All } else { Wanted::No });
+        let explanations = Explanations::new(self.reasons());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         scan.look_ahead.threads = self.options.threads;
+        let history = OnceCell::new();
+        let past = |output: &[u8]| record::history(&history).cost(output);
         let mut builder = Builder::new(scan, self.front_options());
+        builder.past = if self.options.record { Some(&past) } else { None };
         if self.rebuild_manifest(&mut builder)? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
@@ -167,12 +175,21 @@ impl Invocation<'_> {
         closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
     }
 
+    /// How much is to be told of why commands run.
+    fn reasons(&self) -> Wanted {
+        match (self.options.debug.explain, self.view.recorder.is_wanted()) {
+            (true, _) => Wanted::All,
+            (false, true) => Wanted::Few,
+            (false, false) => Wanted::No,
+        }
+    }
+
     fn front_options(&self) -> front::Options {
         front::Options {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
-            detail: false,
+            detail: self.view.recorder.is_wanted(),
         }
     }
 

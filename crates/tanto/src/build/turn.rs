@@ -6,15 +6,14 @@
 //! processes tells the same.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tanto_sys::identity::Process;
-use tanto_sys::lock;
+use tanto_sys::{lock, own};
 
 /// The environment variable that names the Tantos above a job: identities with blanks between.
 pub const ANCESTORS: &str = "TANTO_ANCESTORS";
@@ -93,20 +92,10 @@ fn open(builddir: &[u8]) -> io::Result<File> {
     let path = dir.join("lock");
     match lock::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_dir(&dir)?;
+            own::make_top(&dir)?;
             lock::open(&path)
         }
         done => done,
-    }
-}
-
-fn make_dir(dir: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(dir) {
-        // Whoever keeps the build directory under version control need not see this one.
-        Ok(()) => std::fs::write(dir.join(".gitignore"), "*\n"),
-        // Another build begins at the same moment.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        failed => failed,
     }
 }
 
@@ -122,18 +111,4 @@ fn is_above(holder: &str) -> bool {
     let above = std::env::var_os(ANCESTORS).unwrap_or_default();
     above.as_bytes().split(|&byte| byte == b' ').any(|one| one == holder.as_bytes())
         || Process::parse(holder.as_bytes()).is_some_and(Process::is_ancestor)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_comes_second_to_make_the_directory_has_it_too() {
-        let place = tanto_testing::Scratch::new("turn");
-        let dir = place.at(".tanto");
-        make_dir(&dir).unwrap();
-        make_dir(&dir).unwrap();
-        assert!(lock::open(&dir.join("lock")).is_ok());
-    }
 }

@@ -94,7 +94,14 @@ impl Reader<'_> {
             Id::Warning => self.warning(low, value)?,
             Id::Tool => {}
             Id::Verbose | Id::Quiet => self.say(low, flag, b"yes")?,
-            Id::Status | Id::Jobs | Id::KeepGoing | Id::MaxLoad | Id::LogVersion | Id::Format | Id::Memory => {
+            Id::Status
+            | Id::Jobs
+            | Id::KeepGoing
+            | Id::MaxLoad
+            | Id::LogVersion
+            | Id::Format
+            | Id::Memory
+            | Id::Record => {
                 self.say(low, flag, value)?;
             }
             Id::HangTimeout | Id::Timeout | Id::Leftovers => self.say(low, flag, value)?,

@@ -46,6 +46,8 @@ pub enum Id {
     Leftovers,
     /// `--memory`
     Memory,
+    /// `--record`
+    Record,
 }
 
 /// Where a flag may be given.
@@ -441,5 +443,18 @@ pub static FLAGS: &[Flag] = &[
                much. Either way, nothing more is started while the machine waits for memory, and half as much while \
                its processors have too much to do. One command may always run. Under the name `ninja` it is off, \
                unless you ask for it.",
+    },
+    Flag {
+        id: Id::Record,
+        short: None,
+        long: Some("record"),
+        value: Some(Value { name: "WHETHER", shape: Shape::OneOf(&["on", "off"]), expected: "'on' or 'off'" }),
+        reach: Reach::Setting("record"),
+        group: Group::Own,
+        doc: "keep a record of builds in .tanto/sessions: on or off",
+        note: " [default=on]",
+        more: "A build that runs commands leaves its events there, and in .tanto/history what its commands took, with \
+               which the next one is planned. Only you can read them: they hold commands, and what those printed. Old \
+               ones go by themselves.",
     },
 ];

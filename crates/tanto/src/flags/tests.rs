@@ -147,6 +147,8 @@ fn numbers_are_ninjas() {
         assert_eq!(meant(&["--memory", size]).memory, Memory::AtMost(kib), "{size}");
     }
     assert_eq!([meant(&[]).memory, meant(&["--memory=auto"]).memory], [Memory::Off, Memory::Free]);
+    assert_eq!(fatal(&["--record", "no"]), "invalid --record parameter: expected 'on' or 'off'");
+    assert!(meant(&[]).record && !meant(&["--record=off"]).record);
 }
 
 #[test]

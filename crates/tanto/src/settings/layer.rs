@@ -131,6 +131,8 @@ pub struct Layer {
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
     pub snapshots: Option<Said<Policy>>,
+    /// `--record`
+    pub record: Option<Said<bool>>,
 }
 
 impl Layer {
@@ -149,6 +151,7 @@ impl Layer {
             Id::Timeout => put(&mut self.timeout, time(value), origin),
             Id::Leftovers => put(&mut self.leftovers, leftovers(value), origin),
             Id::Memory => put(&mut self.memory, memory(value), origin),
+            Id::Record => put(&mut self.record, on_or_off(value), origin),
             _ => false,
         }
     }
@@ -179,6 +182,7 @@ impl Layer {
             memory: self.memory.or(below.memory),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
+            record: self.record.or(below.record),
         }
     }
 }
@@ -207,6 +211,14 @@ fn switch(value: &[u8], on: Verbosity) -> Option<Verbosity> {
     match value {
         b"yes" => Some(on),
         b"no" => Some(Verbosity::Normal),
+        _ => None,
+    }
+}
+
+fn on_or_off(value: &[u8]) -> Option<bool> {
+    match value {
+        b"on" => Some(true),
+        b"off" => Some(false),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::{Error, Result};
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
@@ -43,7 +43,7 @@ fn replay(args: &Args) -> Result<Replay> {
     let builddir = builddir::of(&graph);
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
-    let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(false));
+    let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     let hints = Hints { builddir, deps_log: Some(scan.deps_log) };
     let targets = collect_targets(scan.graph, hints, &args.targets)?;
     Replay::of(&scan, &targets, None)

@@ -9,6 +9,7 @@ mod master;
 mod monitor;
 mod recovery;
 mod run;
+mod sessions;
 mod snapshots;
 mod terminal;
 mod threads;

@@ -24,7 +24,9 @@ fn a_second_interrupt_while_the_manifest_is_made() {
 
 /// A run that can write no file beyond a KiB. What a log holds after that is each program's own affair: it goes.
 fn in_a_full_place(log: &str) -> Run {
-    Run::new("").shell(&format!("trap '' XFSZ; ulimit -f 1; ninja -j1; code=$?; rm {log}; exit $code;"))
+    Run::new("")
+        .shell(&format!("trap '' XFSZ; ulimit -f 1; ninja -j1; code=$?; rm {log}; exit $code;"))
+        .env("TANTO_FLAGS", "--record=off")
 }
 
 #[test]

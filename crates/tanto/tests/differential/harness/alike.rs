@@ -7,7 +7,7 @@ use std::path::Path;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, Source};
 use tanto_ninja::error::Error;
-use tanto_ninja::explain::Explanations;
+use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::{Arena, Graph, NodeId};
 use tanto_ninja::load::{Grain, LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog};
@@ -101,7 +101,7 @@ fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: Threads, told: &mu
     let (mut deps_log, warned) = DepsLog::load(&deps, graph, threads)?;
     *told += &format!("warnings: {warning:?} {warned:?}\n");
     let targets = default_nodes(graph)?;
-    let mut scan = Scan::new(graph, disk, &mut log, &mut deps_log, Explanations::new(true));
+    let mut scan = Scan::new(graph, disk, &mut log, &mut deps_log, Explanations::new(Wanted::All));
     scan.look_ahead = LookAhead { threads, least: 0 };
     scan.look_ahead(&targets);
     let walked = targets.iter().try_for_each(|&target| scan.recompute(target).map(|_| ()));
@@ -116,7 +116,7 @@ fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: Threads, told: &mu
 
 fn about(scan: &Scan<'_, '_>, node: NodeId) -> String {
     let edge = scan.graph.in_edge(node).map(|edge| (scan.outputs_ready(edge), scan.deps_missing(edge)));
-    let why = scan.explanations.about(&[node]).concat();
+    let why = scan.explanations.about(scan.graph, &[node]).concat();
     let (dirty, mtime, path) = (scan.is_dirty(node), scan.mtime(node), scan.graph.path(node).escape_ascii());
     format!("{path}: dirty {dirty}, {mtime}, ready and unknown {edge:?}, {}\n", why.escape_ascii())
 }

@@ -1,0 +1,228 @@
+//! What jobs of a tree cost when they last ran: one flat file, `.tanto/history`, mapped to be asked and rewritten by
+//! rename. Does not know who asks.
+//!
+//! A row is found by a hash of the job's first output. Nothing but the order of commands depends on it: a file that is
+//! damaged is as good as none.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytemuck::bytes_of;
+use tanto_exec::cost::Cost;
+use tanto_sys::map::Map;
+use tanto_sys::{file, own, plain};
+
+/// The first bytes of the file: what it is, and its version.
+const MAGIC: [u8; 16] = *b"tanto history 1\n";
+
+/// So many jobs are remembered, 24 MiB; those that were seen last. Fewer, and the largest trees forget their own.
+const MOST: usize = 1 << 20;
+
+/// A cost that is off by no more than this part of the old one is not written: a build of few commands in a large tree
+/// need not write a large file.
+const ALIKE: u32 = 8;
+
+/// Nor is one that is off by no more, in milliseconds: so much comes and goes by itself.
+const CLOSE_MS: u32 = 20;
+
+/// But that a job still runs is noted so often.
+const WORTH_NOTING: u32 = 7 * 24 * 60 * 60;
+
+/// What killed builds left is removed after that time.
+const LEFT: Duration = Duration::from_secs(60 * 60);
+
+plain! {
+    /// What stands before the rows.
+    struct Header {
+        magic: [u8; 16],
+        count: u64,
+        /// Of the rows' bytes.
+        sum: u64,
+    }
+    /// One job.
+    #[derive(PartialEq, Eq, Debug)]
+    struct Row {
+        /// Hash of its first output.
+        output: u64,
+        wall_ms: u32,
+        cpu_ms: u32,
+        memory_kib: u32,
+        /// When it last ran, in seconds since 1970.
+        seen: u32,
+    }
+}
+
+/// What is known of a tree's jobs.
+#[derive(Debug, Default)]
+pub struct History {
+    map: Option<Map>,
+}
+
+impl History {
+    /// That of builds in `dir`; empty if there is none that is sound.
+    pub fn open(dir: &Path) -> History {
+        History { map: open(&path(dir)) }
+    }
+
+    /// What the job that makes `output` first of all took when it last ran.
+    pub fn cost(&self, output: &[u8]) -> Option<Cost> {
+        let (rows, output) = (self.rows(), hash(output));
+        let row = rows[rows.binary_search_by_key(&output, |row| row.output).ok()?];
+        Some(Cost { wall_ms: row.wall_ms, cpu_ms: row.cpu_ms, memory_kib: row.memory_kib })
+    }
+
+    fn rows(&self) -> &[Row] {
+        let rows = self.map.as_ref().and_then(|map| map.get(size_of::<Header>()..));
+        rows.and_then(|rows| bytemuck::try_cast_slice(rows).ok()).unwrap_or_default()
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join(".tanto/history")
+}
+
+fn open(path: &Path) -> Option<Map> {
+    let file = own::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let most = size_of::<Header>() + MOST * size_of::<Row>();
+    if length > most as u64 {
+        return None;
+    }
+    let map = Map::new(&file, length).ok()?;
+    let (header, rows) = map.split_at_checked(size_of::<Header>())?;
+    let header: Header = bytemuck::pod_read_unaligned(header);
+    let is_sound = header.magic == MAGIC
+        && header.count.checked_mul(size_of::<Row>() as u64) == Some(rows.len() as u64)
+        && header.sum == sum(rows)
+        && !map.is_torn();
+    is_sound.then_some(map)
+}
+
+/// FNV-1a, with its bits mixed at the end. Part of the format.
+fn hash(output: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = output.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Tells rows from other bytes, a word at a time.
+fn sum(rows: &[u8]) -> u64 {
+    let (words, rest) = rows.as_chunks::<8>();
+    let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let sum = words.iter().fold(rows.len() as u64, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
+}
+
+/// What a build has learned.
+#[derive(Debug, Default)]
+pub struct Learned {
+    rows: Vec<Row>,
+}
+
+impl Learned {
+    /// The job that makes `output` first of all has run, and succeeded.
+    pub fn note(&mut self, output: &[u8], cost: Cost) {
+        let Cost { wall_ms, cpu_ms, memory_kib } = cost;
+        self.rows.push(Row { output: hash(output), wall_ms, cpu_ms, memory_kib, seen: 0 });
+    }
+
+    /// Adds it to the history of builds in `dir`, if that lacks much of it.
+    pub fn keep(mut self, dir: &Path, now: SystemTime) -> io::Result<()> {
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let seen = u32::try_from(seconds).unwrap_or(u32::MAX);
+        self.rows.iter_mut().for_each(|row| row.seen = seen);
+        let path = path(dir);
+        // Of two with the same output the last counts, as the sort keeps their order.
+        self.rows.sort_by_key(|row| row.output);
+        self.rows.reverse();
+        self.rows.dedup_by_key(|row| row.output);
+        self.rows.reverse();
+        let old = History { map: open(&path) };
+        if self.rows.iter().all(|row| is_known(old.rows(), row)) {
+            return Ok(());
+        }
+        let mut rows = merge(old.rows(), &self.rows);
+        drop_oldest(&mut rows);
+        replace(dir, &path, &rows)
+    }
+}
+
+fn is_known(rows: &[Row], new: &Row) -> bool {
+    let Ok(at) = rows.binary_search_by_key(&new.output, |row| row.output) else { return false };
+    let old = rows[at];
+    let is_alike = |old: u32, new: u32, close: u32| new.abs_diff(old) <= (old / ALIKE).max(close);
+    is_alike(old.wall_ms, new.wall_ms, CLOSE_MS)
+        && is_alike(old.cpu_ms, new.cpu_ms, CLOSE_MS)
+        && is_alike(old.memory_kib, new.memory_kib, 1024)
+        && new.seen.saturating_sub(old.seen) < WORTH_NOTING
+}
+
+/// All rows of both, each output once; both are sorted.
+fn merge(old: &[Row], new: &[Row]) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(old.len() + new.len());
+    let mut old = old.iter().peekable();
+    for row in new {
+        while let Some(before) = old.next_if(|it| it.output <= row.output) {
+            if before.output != row.output {
+                rows.push(*before);
+            }
+        }
+        rows.push(*row);
+    }
+    rows.extend(old);
+    rows
+}
+
+fn drop_oldest(rows: &mut Vec<Row>) {
+    if rows.len() <= MOST {
+        return;
+    }
+    let mut times: Vec<u32> = rows.iter().map(|row| row.seen).collect();
+    times.sort_unstable();
+    let oldest = times[rows.len() - MOST];
+    rows.retain(|row| row.seen >= oldest);
+    // Many may have been seen at the same time.
+    rows.truncate(MOST);
+}
+
+fn replace(dir: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
+    let top = dir.join(".tanto");
+    own::make_top(&top)?;
+    if !own::is_safe(dir, &top) {
+        return Err(io::Error::other("others may write there"));
+    }
+    remove_left(&top);
+    let name = top.join(format!("history.{}.new", std::process::id()));
+    let written = own::create(&name).and_then(|file| write(file, rows)).and_then(|()| fs::rename(&name, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&name);
+    }
+    written
+}
+
+fn write(mut file: File, rows: &[Row]) -> io::Result<()> {
+    let rows: &[u8] = bytemuck::cast_slice(rows);
+    if (size_of::<Header>() + rows.len()) as u64 > file::longest_to_write() {
+        return Err(file::too_large());
+    }
+    let count = (rows.len() / size_of::<Row>()) as u64;
+    file.write_all(bytes_of(&Header { magic: MAGIC, count, sum: sum(rows) }))?;
+    file.write_all(rows)
+}
+
+/// Removes files of builds that were killed while they wrote one.
+fn remove_left(top: &Path) {
+    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_one = name.to_str().is_some_and(|name| name.starts_with("history.") && name.ends_with(".new"));
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if is_one && age().is_some_and(|age| age > LEFT) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

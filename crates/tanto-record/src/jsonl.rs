@@ -1,0 +1,90 @@
+//! Events as lines of JSON: the one schema of session files and of `--format jsonl`, to and fro. Does not know where
+//! lines go, or come from.
+//!
+//! `docs/formats.md` describes the schema. Who reads skips the fields and events that it does not know, so that a newer
+//! Tanto may write more of them.
+
+mod decode;
+mod encode;
+
+use tanto_exec::event::Level;
+use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::monitor::findings::{Load, Seen, Stopped};
+use tanto_exec::schedule::Hold;
+
+pub use self::decode::{Wrong, line};
+pub use self::encode::Encoder;
+
+/// The format's number. Another one means that what is known has another meaning.
+pub const FORMAT: u32 = 1;
+
+/// A stream's first line: whose record it is.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Tanto's version.
+    pub version: Vec<u8>,
+    /// The time from which events count, in milliseconds since 1970.
+    pub began_unix_ms: i64,
+    /// Where it ran.
+    pub dir: Vec<u8>,
+    /// What was asked for, in words.
+    pub targets: Vec<Vec<u8>>,
+    /// The plan was to bring the manifest itself up to date.
+    pub manifest: bool,
+    /// At most so many commands ran at a time; 0 for no limit.
+    pub parallelism: u32,
+    /// Processors that could be used.
+    pub processors: u32,
+}
+
+/// A line that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// The first one.
+    Head(Head),
+    /// An event.
+    Event(Kept),
+    /// One that a newer Tanto wrote.
+    Unknown,
+}
+
+/// An event as a line keeps it. See `Event` for what the fields mean.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "they are those of `Event`")]
+pub enum Kept {
+    Planned { job: JobId, expected_ms: Option<i64> },
+    Unplanned { job: JobId, expected_ms: Option<i64> },
+    BuildStarted { at_ms: i64 },
+    Started { job: JobId, about: About, at_ms: i64 },
+    Grouped { job: JobId, about: About, at_ms: i64 },
+    Finished(Finished),
+    Skipped { job: JobId, outputs: Vec<Vec<u8>>, because: JobId },
+    Looked { job: JobId, at_ms: i64, load: Load },
+    Stopped { job: JobId, stopped: Stopped },
+    Left { job: JobId, processes: Vec<Seen>, killed: bool },
+    Held { why: Option<Hold>, at_ms: i64 },
+    BuildFinished { at_ms: i64 },
+    Notice { level: Level, text: Vec<u8> },
+}
+
+/// A command that ended. What it was is told by the line that said that it was started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finished {
+    /// Which job.
+    pub job: JobId,
+    /// When it was started.
+    pub start_ms: i64,
+    /// When it ended.
+    pub end_ms: i64,
+    /// How it ended.
+    pub exit: Exit,
+    /// What it printed, without the middle if that was left out.
+    pub output: Vec<u8>,
+    /// So many bytes of its output were left out.
+    pub left_out: u64,
+    /// What it used.
+    pub usage: Usage,
+}
+
+#[cfg(test)]
+mod tests;

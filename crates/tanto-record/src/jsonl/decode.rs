@@ -1,0 +1,248 @@
+//! Lines of events, read. Does not know who wrote them: nothing in them is trusted.
+
+use serde_json::{Map, Value};
+use tanto_exec::event::Level;
+use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
+use tanto_exec::schedule::Hold;
+
+use super::{FORMAT, Finished, Head, Kept, Line};
+use crate::json;
+
+/// What is wrong with a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong(pub String);
+
+/// Times beyond this, in milliseconds, are no times of a build: thirty years. What is computed from sound ones has
+/// room to spare.
+const LONGEST_MS: i64 = 1 << 40;
+
+type Fields = Map<String, Value>;
+
+/// Reads one line, without its end. What is unknown is skipped; what is known has to be sound.
+pub fn line(text: &[u8]) -> Result<Line, Wrong> {
+    let fields = match serde_json::from_slice(text) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) => return Err(Wrong("no object".into())),
+        Err(error) => return Err(Wrong(format!("no JSON: {error}"))),
+    };
+    let Some(Value::String(name)) = fields.get("event") else { return Err(Wrong("no \"event\"".into())) };
+    Ok(match name.as_str() {
+        "tanto" => Line::Head(head(&fields)?),
+        name => event(name, &fields)?.map_or(Line::Unknown, Line::Event),
+    })
+}
+
+fn head(fields: &Fields) -> Result<Head, Wrong> {
+    let format = number(fields, "format", 0, i64::MAX)?;
+    if format != i64::from(FORMAT) {
+        return Err(Wrong(format!("format {format}; this Tanto reads {FORMAT}")));
+    }
+    Ok(Head {
+        version: text(fields, "version")?,
+        began_unix_ms: number(fields, "began_unix_ms", 0, 1 << 52)?,
+        dir: text(fields, "dir")?,
+        targets: texts(fields, "targets")?,
+        manifest: mark(fields, "manifest")?,
+        parallelism: small(fields, "parallelism")?,
+        processors: small(fields, "processors")?,
+    })
+}
+
+fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
+    Ok(Some(match name {
+        "planned" => Kept::Planned { job: job(fields)?, expected_ms: expected(fields)? },
+        "unplanned" => Kept::Unplanned { job: job(fields)?, expected_ms: expected(fields)? },
+        "build_started" => Kept::BuildStarted { at_ms: time(fields, "at_ms")? },
+        "started" => Kept::Started { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
+        "grouped" => Kept::Grouped { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
+        "finished" => Kept::Finished(finished(fields)?),
+        "skipped" => {
+            let because = JobId(small(fields, "because")?);
+            Kept::Skipped { job: job(fields)?, outputs: texts(fields, "outputs")?, because }
+        }
+        "looked" => Kept::Looked { job: job(fields)?, at_ms: time(fields, "at_ms")?, load: load(fields)? },
+        "stopped" => match why(fields)? {
+            Some(why) => {
+                let stopped = Stopped { why, processes: processes(fields)?, killed: mark(fields, "killed")? };
+                Kept::Stopped { job: job(fields)?, stopped }
+            }
+            None => return Ok(None),
+        },
+        "left" => Kept::Left { job: job(fields)?, processes: processes(fields)?, killed: mark(fields, "killed")? },
+        "held" => match hold(fields)? {
+            Some(why) => Kept::Held { why, at_ms: time(fields, "at_ms")? },
+            None => return Ok(None),
+        },
+        "build_finished" => Kept::BuildFinished { at_ms: time(fields, "at_ms")? },
+        "notice" => match level(fields)? {
+            Some(level) => Kept::Notice { level, text: text(fields, "text")? },
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    }))
+}
+
+fn about(fields: &Fields) -> Result<About, Wrong> {
+    Ok(About {
+        command: text(fields, "command")?,
+        description: text(fields, "description")?,
+        outputs: texts(fields, "outputs")?,
+        console: mark(fields, "console")?,
+        why: texts(fields, "why")?,
+        after: jobs(fields, "after")?,
+    })
+}
+
+fn finished(fields: &Fields) -> Result<Finished, Wrong> {
+    Ok(Finished {
+        job: job(fields)?,
+        start_ms: time(fields, "start_ms")?,
+        end_ms: time(fields, "end_ms")?,
+        exit: exit(fields)?,
+        output: text(fields, "output")?,
+        left_out: count(fields, "left_out")?,
+        usage: Usage {
+            user_us: count(fields, "user_us")?,
+            system_us: count(fields, "system_us")?,
+            max_rss_kib: count(fields, "max_rss_kib")?,
+            read_bytes: count(fields, "read_bytes")?,
+            written_bytes: count(fields, "written_bytes")?,
+        },
+    })
+}
+
+fn load(fields: &Fields) -> Result<Load, Wrong> {
+    Ok(Load {
+        processes: small(fields, "processes")?,
+        cpu_ms: count(fields, "cpu_ms")?,
+        memory_kib: count(fields, "memory_kib")?,
+    })
+}
+
+/// None for one that a newer Tanto has.
+fn why(fields: &Fields) -> Result<Option<Why>, Wrong> {
+    let after_ms = time(fields, "after_ms")?;
+    Ok(match text(fields, "why")?.as_slice() {
+        b"hung" => Some(Why::Hung { after_ms }),
+        b"too_long" => Some(Why::TooLong { after_ms }),
+        _ => None,
+    })
+}
+
+/// None for one that a newer Tanto has.
+fn hold(fields: &Fields) -> Result<Option<Option<Hold>>, Wrong> {
+    Ok(match text(fields, "why")?.as_slice() {
+        b"" => Some(None),
+        b"memory_pressure" => Some(Some(Hold::MemoryPressure)),
+        b"cpu_pressure" => Some(Some(Hold::CpuPressure)),
+        b"memory" => {
+            let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
+            Some(Some(Hold::Memory { job: job(fields)?, needs_kib, left_kib }))
+        }
+        _ => None,
+    })
+}
+
+fn processes(fields: &Fields) -> Result<Vec<Seen>, Wrong> {
+    let one = |item: &Value| {
+        let fields = item.as_object().ok_or_else(|| wrong("processes", "a list of processes"))?;
+        Ok(Seen {
+            pid: small(fields, "pid")?,
+            depth: small(fields, "depth")?,
+            state: text(fields, "state")?.first().copied().unwrap_or(b'?'),
+            cpu_ms: count(fields, "cpu_ms")?,
+            memory_kib: count(fields, "memory_kib")?,
+            line: text(fields, "command")?,
+            directory: fields.contains_key("dir").then(|| text(fields, "dir")).transpose()?,
+        })
+    };
+    items(fields, "processes")?.iter().map(one).collect()
+}
+
+fn exit(fields: &Fields) -> Result<Exit, Wrong> {
+    let byte = |key| number(fields, key, 0, 255).map(|number| number as i32);
+    Ok(match (fields.contains_key("signal"), mark(fields, "core")?) {
+        (false, _) => Exit::Code(byte("exit")?),
+        (true, false) => Exit::Signal(byte("signal")?),
+        (true, true) => Exit::Dumped(byte("signal")?),
+    })
+}
+
+/// None for one that a newer Tanto has.
+fn level(fields: &Fields) -> Result<Option<Level>, Wrong> {
+    Ok(match text(fields, "level")?.as_slice() {
+        b"info" => Some(Level::Info),
+        b"warning" => Some(Level::Warning),
+        b"error" => Some(Level::Error),
+        b"explain" => Some(Level::Explain),
+        _ => None,
+    })
+}
+
+fn wrong(key: &str, what: &str) -> Wrong {
+    Wrong(format!("\"{key}\" is not {what}"))
+}
+
+/// Text; a field that is not there is empty.
+fn text(fields: &Fields, key: &str) -> Result<Vec<u8>, Wrong> {
+    match fields.get(key) {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(json::bytes(text)),
+        Some(_) => Err(wrong(key, "text")),
+    }
+}
+
+fn items<'f>(fields: &'f Fields, key: &str) -> Result<&'f [Value], Wrong> {
+    match fields.get(key) {
+        None => Ok(&[]),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(wrong(key, "a list")),
+    }
+}
+
+fn texts(fields: &Fields, key: &str) -> Result<Vec<Vec<u8>>, Wrong> {
+    let one = |item: &Value| item.as_str().map(json::bytes).ok_or_else(|| wrong(key, "a list of texts"));
+    items(fields, key)?.iter().map(one).collect()
+}
+
+fn jobs(fields: &Fields, key: &str) -> Result<Vec<JobId>, Wrong> {
+    let one = |item: &Value| item.as_u64().and_then(|number| u32::try_from(number).ok()).map(JobId);
+    items(fields, key)?.iter().map(|item| one(item).ok_or_else(|| wrong(key, "a list of jobs"))).collect()
+}
+
+fn mark(fields: &Fields, key: &str) -> Result<bool, Wrong> {
+    match fields.get(key) {
+        None => Ok(false),
+        Some(value) => value.as_bool().ok_or_else(|| wrong(key, "true or false")),
+    }
+}
+
+fn number(fields: &Fields, key: &str, least: i64, most: i64) -> Result<i64, Wrong> {
+    let number = fields.get(key).and_then(Value::as_i64).filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| wrong(key, &format!("a number from {least} to {most}")))
+}
+
+/// A number that is 0 where the field is not there.
+fn count(fields: &Fields, key: &str) -> Result<u64, Wrong> {
+    match fields.get(key) {
+        None => Ok(0),
+        Some(value) => value.as_u64().ok_or_else(|| wrong(key, "a number")),
+    }
+}
+
+fn small(fields: &Fields, key: &str) -> Result<u32, Wrong> {
+    number(fields, key, 0, u32::MAX.into()).map(|number| number as u32)
+}
+
+fn job(fields: &Fields) -> Result<JobId, Wrong> {
+    small(fields, "job").map(JobId)
+}
+
+fn time(fields: &Fields, key: &str) -> Result<i64, Wrong> {
+    number(fields, key, -LONGEST_MS, LONGEST_MS)
+}
+
+fn expected(fields: &Fields) -> Result<Option<i64>, Wrong> {
+    fields.contains_key("expected_ms").then(|| time(fields, "expected_ms")).transpose()
+}

@@ -1,0 +1,246 @@
+//! Lines of events, written. Does not know who reads them.
+
+use tanto_exec::event::{Event, Level};
+use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::monitor::findings::{Seen, Stopped, Why};
+use tanto_exec::schedule::Hold;
+
+use super::{FORMAT, Head};
+use crate::json::{Object, list};
+
+/// Turns events into lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    /// Of longer output the middle is left out, in bytes.
+    pub most_output: usize,
+    /// Lines tell what happened, and neither what of nor why: outputs, commands, descriptions and reasons are left out,
+    /// and what commands printed.
+    pub brief: bool,
+}
+
+impl Encoder {
+    /// Nothing is left out.
+    pub const WHOLE: Encoder = Encoder { most_output: usize::MAX, brief: false };
+
+    /// Adds the first line of a stream.
+    pub fn head(self, out: &mut Vec<u8>, head: &Head) {
+        let mut object = begin(out, "tanto");
+        object.number("format", FORMAT);
+        object.text("version", &head.version);
+        object.number("began_unix_ms", head.began_unix_ms);
+        object.text("dir", &head.dir);
+        object.texts("targets", &head.targets);
+        object.mark("manifest", head.manifest);
+        object.number("parallelism", head.parallelism);
+        object.number("processors", head.processors);
+        object.end_line();
+    }
+
+    /// Adds an event's line. That time went by is no line.
+    pub fn event(self, out: &mut Vec<u8>, event: &Event<'_>) {
+        match *event {
+            Event::Planned { job, expected_ms } => planned(out, "planned", job, expected_ms),
+            Event::Unplanned { job, expected_ms } => planned(out, "unplanned", job, expected_ms),
+            Event::BuildStarted { at_ms } => moment(out, "build_started", at_ms),
+            Event::Started { job, about, at_ms } => {
+                let mut object = timed(out, "started", job, at_ms);
+                self.about(&mut object, about);
+                object.end_line();
+            }
+            Event::Grouped { job, about, at_ms } => {
+                let mut object = timed(out, "grouped", job, at_ms);
+                self.about(&mut object, about);
+                object.end_line();
+            }
+            Event::Finished { job, start_ms, end_ms, exit, output, usage, .. } => {
+                let mut object = of_job(out, "finished", job);
+                object.number("start_ms", start_ms);
+                object.number("end_ms", end_ms);
+                how(&mut object, exit);
+                used(&mut object, usage);
+                self.output(&mut object, output);
+                object.end_line();
+            }
+            Event::Skipped { job, outputs, because } => {
+                let mut object = of_job(out, "skipped", job);
+                object.number("because", because.0);
+                if !self.brief {
+                    object.texts("outputs", outputs);
+                }
+                object.end_line();
+            }
+            Event::Looked { job, at_ms, load } => {
+                let mut object = timed(out, "looked", job, at_ms);
+                object.number("processes", load.processes);
+                object.number("cpu_ms", load.cpu_ms);
+                object.number("memory_kib", load.memory_kib);
+                object.end_line();
+            }
+            Event::Stopped { job, stopped, .. } => self.stopped(out, job, stopped),
+            Event::Left { job, processes: left, killed, .. } => {
+                let mut object = of_job(out, "left", job);
+                object.mark("killed", killed);
+                self.processes(&mut object, left);
+                object.end_line();
+            }
+            Event::Held { why, at_ms } => held(out, why, at_ms),
+            Event::BuildFinished { at_ms } => moment(out, "build_finished", at_ms),
+            Event::Notice { level, text } => {
+                let mut object = begin(out, "notice");
+                object.text("level", level_name(level).as_bytes());
+                object.text("text", text);
+                object.end_line();
+            }
+            Event::Tick { .. } => {}
+        }
+    }
+
+    fn stopped(self, out: &mut Vec<u8>, job: JobId, stopped: &Stopped) {
+        let (why, after_ms) = match stopped.why {
+            Why::Hung { after_ms } => ("hung", after_ms),
+            Why::TooLong { after_ms } => ("too_long", after_ms),
+        };
+        let mut object = of_job(out, "stopped", job);
+        object.text("why", why.as_bytes());
+        object.number("after_ms", after_ms);
+        object.mark("killed", stopped.killed);
+        self.processes(&mut object, &stopped.processes);
+        object.end_line();
+    }
+
+    fn processes(self, object: &mut Object<'_>, processes: &[Seen]) {
+        list(object.field("processes"), processes, |out, seen| {
+            let mut object = Object::new(out);
+            object.number("pid", seen.pid);
+            object.number("depth", seen.depth);
+            object.text("state", &[seen.state]);
+            object.number("cpu_ms", seen.cpu_ms);
+            object.number("memory_kib", seen.memory_kib);
+            if !self.brief {
+                object.text("command", &seen.line);
+                if let Some(dir) = &seen.directory {
+                    object.text("dir", dir);
+                }
+            }
+            object.end();
+        });
+    }
+
+    /// What is empty is left out.
+    fn about(self, object: &mut Object<'_>, about: &About) {
+        let text = |object: &mut Object<'_>, key, text: &[u8]| match text {
+            b"" => {}
+            text => object.text(key, text),
+        };
+        if !self.brief {
+            text(object, "description", &about.description);
+            if !about.outputs.is_empty() {
+                object.texts("outputs", &about.outputs);
+            }
+            text(object, "command", &about.command);
+            if !about.why.is_empty() {
+                object.texts("why", &about.why);
+            }
+        }
+        object.mark("console", about.console);
+        if !about.after.is_empty() {
+            object.numbers("after", about.after.iter().map(|job| job.0));
+        }
+    }
+
+    fn output(self, object: &mut Object<'_>, output: &[u8]) {
+        let most = if self.brief { 0 } else { self.most_output };
+        let left_out = output.len().saturating_sub(most);
+        if left_out > 0 {
+            let head = most / 2;
+            object.number("left_out", left_out as u64);
+            object.text("output", &[&output[..head], &output[head + left_out..]].concat());
+        } else if !output.is_empty() {
+            object.text("output", output);
+        }
+    }
+}
+
+fn begin<'o>(out: &'o mut Vec<u8>, name: &str) -> Object<'o> {
+    let mut object = Object::new(out);
+    object.text("event", name.as_bytes());
+    object
+}
+
+fn of_job<'o>(out: &'o mut Vec<u8>, name: &str, job: JobId) -> Object<'o> {
+    let mut object = begin(out, name);
+    object.number("job", job.0);
+    object
+}
+
+fn timed<'o>(out: &'o mut Vec<u8>, name: &str, job: JobId, at_ms: i64) -> Object<'o> {
+    let mut object = of_job(out, name, job);
+    object.number("at_ms", at_ms);
+    object
+}
+
+fn planned(out: &mut Vec<u8>, name: &str, job: JobId, expected_ms: Option<i64>) {
+    let mut object = of_job(out, name, job);
+    if let Some(ms) = expected_ms {
+        object.number("expected_ms", ms);
+    }
+    object.end_line();
+}
+
+fn moment(out: &mut Vec<u8>, name: &str, at_ms: i64) {
+    let mut object = begin(out, name);
+    object.number("at_ms", at_ms);
+    object.end_line();
+}
+
+fn held(out: &mut Vec<u8>, why: Option<Hold>, at_ms: i64) {
+    let mut object = begin(out, "held");
+    object.number("at_ms", at_ms);
+    match why {
+        None => {}
+        Some(Hold::MemoryPressure) => object.text("why", b"memory_pressure"),
+        Some(Hold::CpuPressure) => object.text("why", b"cpu_pressure"),
+        Some(Hold::Memory { job, needs_kib, left_kib }) => {
+            object.text("why", b"memory");
+            object.number("job", job.0);
+            object.number("needs_kib", needs_kib);
+            object.number("left_kib", left_kib);
+        }
+    }
+    object.end_line();
+}
+
+fn how(object: &mut Object<'_>, exit: Exit) {
+    match exit {
+        Exit::Code(code) => object.number("exit", code),
+        Exit::Signal(signal) => object.number("signal", signal),
+        Exit::Dumped(signal) => {
+            object.number("signal", signal);
+            object.mark("core", true);
+        }
+    }
+}
+
+/// What is 0 is left out.
+fn used(object: &mut Object<'_>, usage: Usage) {
+    let fields = [
+        ("user_us", usage.user_us),
+        ("system_us", usage.system_us),
+        ("max_rss_kib", usage.max_rss_kib),
+        ("read_bytes", usage.read_bytes),
+        ("written_bytes", usage.written_bytes),
+    ];
+    for (key, number) in fields.into_iter().filter(|(_, number)| *number > 0) {
+        object.number(key, number);
+    }
+}
+
+/// What a level is called in a line.
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+        Level::Explain => "explain",
+    }
+}

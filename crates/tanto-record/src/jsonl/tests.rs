@@ -1,0 +1,219 @@
+//! Tests of the schema: what is written is read again, and what is wrong is said.
+
+use std::collections::HashMap;
+
+use tanto_exec::event::Event;
+use tanto_exec::monitor::findings::Why;
+use tanto_testing::{Random, each_variant};
+
+use super::*;
+
+impl Kept {
+    /// The event; `about` says what the job of a finished command is.
+    fn event<'a>(&'a self, about: &'a About) -> Event<'a> {
+        match self {
+            Kept::Planned { job, expected_ms } => Event::Planned { job: *job, expected_ms: *expected_ms },
+            Kept::Unplanned { job, expected_ms } => Event::Unplanned { job: *job, expected_ms: *expected_ms },
+            Kept::BuildStarted { at_ms } => Event::BuildStarted { at_ms: *at_ms },
+            Kept::Started { job, about, at_ms } => Event::Started { job: *job, about, at_ms: *at_ms },
+            Kept::Grouped { job, about, at_ms } => Event::Grouped { job: *job, about, at_ms: *at_ms },
+            Kept::Finished(it) => Event::Finished {
+                job: it.job,
+                about,
+                start_ms: it.start_ms,
+                end_ms: it.end_ms,
+                exit: it.exit,
+                output: &it.output,
+                usage: it.usage,
+            },
+            Kept::Skipped { job, outputs, because } => Event::Skipped { job: *job, outputs, because: *because },
+            Kept::Looked { job, at_ms, load } => Event::Looked { job: *job, at_ms: *at_ms, load: *load },
+            Kept::Stopped { job, stopped } => Event::Stopped { job: *job, about, stopped },
+            Kept::Left { job, processes, killed } => Event::Left { job: *job, about, processes, killed: *killed },
+            Kept::Held { why, at_ms } => Event::Held { why: *why, at_ms: *at_ms },
+            Kept::BuildFinished { at_ms } => Event::BuildFinished { at_ms: *at_ms },
+            Kept::Notice { level, text } => Event::Notice { level: *level, text },
+        }
+    }
+}
+
+fn text(random: &mut Random) -> Vec<u8> {
+    const PIECES: [&[u8]; 8] =
+        [b"a", b"foo.o ", b"\n", b"\"", b"\xff\xfe", "\u{20ac}".as_bytes(), b"\0", b"\xf4\x8f\x9e\x80"];
+    (0..random.below(5)).map(|_| *random.pick(&PIECES)).collect::<Vec<_>>().concat()
+}
+
+fn texts(random: &mut Random) -> Vec<Vec<u8>> {
+    (0..random.below(3)).map(|_| text(random)).collect()
+}
+
+fn about(random: &mut Random) -> About {
+    About {
+        command: text(random),
+        description: text(random),
+        outputs: texts(random),
+        console: random.chance(20),
+        why: texts(random),
+        after: (0..random.below(4)).map(|_| JobId(random.number() as u32)).collect(),
+    }
+}
+
+fn seen(random: &mut Random) -> Vec<Seen> {
+    let one = |_| Seen {
+        pid: random.number() as u32,
+        depth: 2,
+        state: b'S',
+        cpu_ms: random.number(),
+        memory_kib: 0,
+        line: text(random),
+        directory: random.chance(50).then(|| text(random)),
+    };
+    (0..2).map(one).collect()
+}
+
+fn some_event(random: &mut Random) -> Kept {
+    let job = JobId(random.number() as u32);
+    let at_ms = (random.number() >> 30) as i64;
+    let expected_ms = random.chance(50).then_some(-at_ms);
+    match random.below(13) {
+        0 => Kept::Planned { job, expected_ms },
+        1 => Kept::Unplanned { job, expected_ms },
+        2 => Kept::BuildStarted { at_ms },
+        3 => Kept::Started { job, about: about(random), at_ms },
+        4 => Kept::Grouped { job, about: about(random), at_ms },
+        5 => Kept::BuildFinished { at_ms },
+        8 => Kept::Looked { job, at_ms, load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7 } },
+        9 => {
+            let why = if random.chance(50) { Why::Hung { after_ms: at_ms } } else { Why::TooLong { after_ms: 1 } };
+            Kept::Stopped { job, stopped: Stopped { why, processes: seen(random), killed: random.chance(50) } }
+        }
+        10 => Kept::Left { job, processes: seen(random), killed: random.chance(50) },
+        11 => {
+            let memory = Hold::Memory { job, needs_kib: random.number(), left_kib: 0 };
+            let whys = [None, Some(memory), Some(Hold::MemoryPressure), Some(Hold::CpuPressure)];
+            Kept::Held { why: *random.pick(&whys), at_ms }
+        }
+        7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },
+        6 => {
+            let level = *random.pick(&[Level::Info, Level::Warning, Level::Error, Level::Explain]);
+            Kept::Notice { level, text: text(random) }
+        }
+        _ => Kept::Finished(Finished {
+            job,
+            start_ms: at_ms / 2,
+            end_ms: at_ms,
+            exit: *random.pick(&[Exit::Code(0), Exit::Code(255), Exit::Signal(9), Exit::Dumped(11)]),
+            output: text(random),
+            left_out: 0,
+            usage: Usage {
+                user_us: random.number(),
+                system_us: 0,
+                max_rss_kib: random.number() >> 40,
+                read_bytes: random.number(),
+                written_bytes: u64::MAX,
+            },
+        }),
+    }
+}
+
+fn encoded(encoder: Encoder, kept: &Kept) -> Vec<u8> {
+    let mut out = Vec::new();
+    encoder.event(&mut out, &kept.event(&About::default()));
+    assert_eq!(out.pop(), Some(b'\n'));
+    assert!(!out.contains(&b'\n'));
+    out
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for seed in 0..5000 {
+        let kept = some_event(&mut Random::new(seed));
+        assert_eq!(line(&encoded(Encoder::WHOLE, &kept)), Ok(Line::Event(kept)), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_head_is_read_again() {
+    let mut random = Random::new(1);
+    let head = Head {
+        version: b"0.1.0".into(),
+        began_unix_ms: 1_700_000_000_000,
+        dir: b"/a\xff".into(),
+        targets: texts(&mut random),
+        manifest: true,
+        parallelism: 0,
+        processors: 8,
+    };
+    let mut out = Vec::new();
+    Encoder::WHOLE.head(&mut out, &head);
+    assert_eq!(line(out.trim_ascii_end()), Ok(Line::Head(head)));
+}
+
+#[test]
+fn lines_are_as_they_are_documented() {
+    let started = Kept::Started {
+        job: JobId(3),
+        about: About {
+            command: b"cc -c a.c".into(),
+            description: b"CC a.o".into(),
+            outputs: vec![b"a.o".into()],
+            console: false,
+            why: vec![b"output a.o doesn't exist".into()],
+            after: vec![JobId(1), JobId(2)],
+        },
+        at_ms: 12,
+    };
+    let expected = r#"{"event":"started","job":3,"at_ms":12,"description":"CC a.o","outputs":["a.o"],"command":"cc -c a.c","why":["output a.o doesn't exist"],"after":[1,2]}"#;
+    assert_eq!(String::from_utf8(encoded(Encoder::WHOLE, &started)).as_deref(), Ok(expected));
+    let brief = Encoder { brief: true, ..Encoder::WHOLE };
+    assert_eq!(encoded(brief, &started), br#"{"event":"started","job":3,"at_ms":12,"after":[1,2]}"#);
+    let finished = Finished {
+        job: JobId(3),
+        start_ms: 12,
+        end_ms: 40,
+        exit: Exit::Dumped(11),
+        output: b"0123456789".into(),
+        left_out: 0,
+        usage: Usage { user_us: 900, ..Usage::default() },
+    };
+    let encoder = Encoder { most_output: 5, brief: false };
+    let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"left_out":5,"output":"01789"}"#;
+    assert_eq!(String::from_utf8(encoded(encoder, &Kept::Finished(finished))).as_deref(), Ok(expected));
+}
+
+#[test]
+fn what_a_newer_one_writes_is_skipped() {
+    assert_eq!(line(br#"{"event":"noticed","job":1}"#), Ok(Line::Unknown));
+    assert_eq!(line(br#"{"event":"notice","level":"loud","text":"x"}"#), Ok(Line::Unknown));
+    let known = line(br#"{"new":{"a":[1.5,null]},"event":"build_started","at_ms":1}"#);
+    assert_eq!(known, Ok(Line::Event(Kept::BuildStarted { at_ms: 1 })));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let cases: HashMap<&str, &str> = HashMap::from([
+        ("[]", "no object"),
+        ("{}", "no \"event\""),
+        (r#"{"event":"tanto","format":2}"#, "format 2; this Tanto reads 1"),
+        (r#"{"event":"started","job":-1}"#, "\"job\" is not a number from 0 to 4294967295"),
+        (r#"{"event":"started","job":1,"outputs":[1],"at_ms":1}"#, "\"outputs\" is not a list of texts"),
+        (
+            r#"{"event":"build_started","at_ms":1e300}"#,
+            "\"at_ms\" is not a number from -1099511627776 to 1099511627776",
+        ),
+    ]);
+    for (text, wrong) in cases {
+        assert_eq!(line(text.as_bytes()), Err(Wrong(wrong.into())), "{text}");
+    }
+    assert!(line(b"{\"event\":\"noti").is_err_and(|wrong| wrong.0.starts_with("no JSON: ")));
+    assert!(line(&[b'['; 100_000]).is_err());
+}
+
+#[test]
+fn nothing_that_is_read_does_harm() {
+    let seeds: Vec<String> = (0..200)
+        .map(|seed| String::from_utf8(encoded(Encoder::WHOLE, &some_event(&mut Random::new(seed)))).expect("UTF-8"))
+        .collect();
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    each_variant(&seeds, b"{}[]\",:0-\\u", 20_000, |text| drop(line(text)));
+}

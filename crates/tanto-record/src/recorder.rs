@@ -1,0 +1,247 @@
+//! The view that keeps a build: its events in a session, and what its jobs cost in the history. Does not know what a job
+//! is for.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tanto_exec::cost::Cost;
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{About, Usage};
+
+use crate::history::Learned;
+use crate::jsonl::{Encoder, Head};
+use crate::session::Sessions;
+use crate::writer::Writer;
+
+/// Of longer output of one command the middle is not kept, in bytes.
+const MOST_OUTPUT: usize = 64 << 10;
+
+/// A session that has grown so long, in bytes, no longer keeps commands, output and reasons.
+const LONG: u64 = 64 << 20;
+
+/// So long, and it keeps nothing more at all.
+const TOO_LONG: u64 = 192 << 20;
+
+/// Keeps what it is told of, if it is to.
+pub struct Recorder {
+    wanted: bool,
+    encoder: Encoder,
+    /// What has not been handed to the writer. Before the build begins, nothing is.
+    lines: Vec<u8>,
+    length: u64,
+    writer: Option<Writer>,
+    learned: Learned,
+    dir: PathBuf,
+}
+
+impl Recorder {
+    /// Keeps nothing unless it is `wanted`.
+    pub fn new(wanted: bool) -> Recorder {
+        Recorder {
+            wanted,
+            encoder: Encoder { most_output: MOST_OUTPUT, brief: false },
+            lines: Vec::new(),
+            length: 0,
+            writer: None,
+            learned: Learned::default(),
+            dir: PathBuf::new(),
+        }
+    }
+
+    /// Is anything kept?
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Commands are about to run in `dir`: from now on events are written, those first that came before.
+    pub fn begin(&mut self, dir: &Path, head: &Head) {
+        if !self.wanted {
+            return;
+        }
+        self.encoder.brief = false;
+        self.length = 0;
+        self.dir = dir.into();
+        let before = std::mem::take(&mut self.lines);
+        self.encoder.head(&mut self.lines, head);
+        self.lines.extend_from_slice(&before);
+        let sessions = Sessions::of(dir);
+        // Where no thread can be started, the build has worse to say of that.
+        self.writer = Writer::start(move || sessions.create(SystemTime::now())).ok();
+    }
+
+    /// No command runs any more: waits until all is on its way to the disk. The error says why not all could be kept.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.hand_over();
+        let learned = std::mem::take(&mut self.learned);
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let dir = std::mem::take(&mut self.dir);
+        writer.end(vec![Box::new(move || learned.keep(&dir, SystemTime::now()))])
+    }
+
+    fn hand_over(&mut self) {
+        let Some(writer) = &self.writer else { return };
+        if self.lines.is_empty() {
+            return;
+        }
+        self.length += self.lines.len() as u64;
+        writer.append(&mut self.lines);
+        if self.length > LONG {
+            self.encoder.brief = true;
+        }
+    }
+
+    fn keep(&mut self, event: &Event<'_>) {
+        if self.length > TOO_LONG {
+            return;
+        }
+        self.encoder.event(&mut self.lines, event);
+        if self.length + self.lines.len() as u64 > TOO_LONG && self.writer.is_some() {
+            let text = b"the record of this build ends here: it is too long";
+            self.encoder.event(&mut self.lines, &Event::Notice { level: Level::Warning, text });
+            self.hand_over();
+        }
+    }
+
+    fn learn(&mut self, about: &About, wall_ms: i64, usage: Usage) {
+        let Some(output) = about.outputs.first() else { return };
+        let cost = Cost {
+            wall_ms: u32::try_from(wall_ms.max(0)).unwrap_or(u32::MAX),
+            cpu_ms: clip(usage.user_us.saturating_add(usage.system_us) / 1000),
+            memory_kib: clip(usage.max_rss_kib),
+        };
+        self.learned.note(output, cost);
+    }
+}
+
+fn clip(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl View for Recorder {
+    fn event(&mut self, event: Event<'_>) {
+        if !self.wanted {
+            return;
+        }
+        if let Event::Finished { about, start_ms, end_ms, exit, usage, .. } = event
+            && exit.success()
+        {
+            self.learn(about, end_ms - start_ms, usage);
+        }
+        self.keep(&event);
+    }
+
+    fn flush(&mut self) {
+        self.hand_over();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+    use crate::session::Session;
+    use tanto_exec::job::{Exit, JobId};
+    use tanto_testing::Scratch;
+
+    fn build(recorder: &mut Recorder, jobs: u32, output: &[u8]) {
+        recorder.event(Event::BuildStarted { at_ms: 1 });
+        for job in 0..jobs {
+            let outputs = vec![format!("o{job}").into_bytes()];
+            let about = About { command: b"make it".into(), outputs, ..About::default() };
+            let (job, about, start_ms, end_ms) = (JobId(job), &about, 2, 42);
+            recorder.event(Event::Started { job, about, at_ms: start_ms });
+            let exit = if job == JobId(1) { Exit::Code(1) } else { Exit::Code(0) };
+            let usage = Usage { user_us: 5000, max_rss_kib: 7, ..Usage::default() };
+            recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage });
+            recorder.flush();
+        }
+        recorder.event(Event::BuildFinished { at_ms: 50 });
+    }
+
+    fn head() -> Head {
+        Head { version: b"1".into(), ..Head::default() }
+    }
+
+    fn last(dir: &Path) -> Session {
+        let sessions = Sessions::of(dir);
+        let list = sessions.list();
+        Session::read(&sessions.path(&list[list.len() - 1].name)).unwrap()
+    }
+
+    #[test]
+    fn a_build_is_kept() {
+        let place = Scratch::new("recorder");
+        let dir = place.at("");
+        let mut recorder = Recorder::new(true);
+        recorder.event(Event::Planned { job: JobId(0), expected_ms: Some(3) });
+        recorder.begin(&dir, &head());
+        build(&mut recorder, 2, b"said\xff");
+        recorder.end().unwrap();
+        let session = last(&dir);
+        assert_eq!((session.jobs.len(), session.finished_ms), (2, Some(50)));
+        assert_eq!((session.jobs[0].expected_ms, session.jobs[0].wall_ms()), (Some(3), 40));
+        assert_eq!(session.jobs[1].end.as_ref().unwrap().output, b"said\xff");
+        let history = History::open(&dir);
+        let cost = Cost { wall_ms: 40, cpu_ms: 5, memory_kib: 7 };
+        assert_eq!((history.cost(b"o0"), history.cost(b"o1")), (Some(cost), None), "what fails tells nothing");
+        build(&mut recorder, 1, b"");
+        recorder.begin(&dir, &head());
+        recorder.end().unwrap();
+        assert_eq!(Sessions::of(&dir).list().len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_kept_that_is_not_wanted() {
+        let place = Scratch::new("recorder-off");
+        let mut recorder = Recorder::new(false);
+        recorder.begin(&place.at(""), &head());
+        build(&mut recorder, 2, b"");
+        recorder.end().unwrap();
+        assert!(!place.at(".tanto").exists());
+    }
+
+    #[test]
+    fn long_output_loses_its_middle() {
+        let place = Scratch::new("recorder-long");
+        let mut recorder = Recorder::new(true);
+        recorder.begin(&place.at(""), &head());
+        let output = [&[b'a'; MOST_OUTPUT][..], &[b'z'; MOST_OUTPUT]].concat();
+        build(&mut recorder, 1, &output);
+        recorder.end().unwrap();
+        let end = last(&place.at("")).jobs[0].end.clone().unwrap();
+        assert_eq!((end.output.len(), end.left_out), (MOST_OUTPUT, MOST_OUTPUT as u64));
+        assert_eq!((end.output[0], end.output[MOST_OUTPUT - 1]), (b'a', b'z'));
+    }
+
+    #[test]
+    fn a_session_has_its_limits() {
+        let place = Scratch::new("recorder-limits");
+        let mut recorder = Recorder::new(true);
+        recorder.begin(&place.at(""), &head());
+        recorder.length = LONG;
+        build(&mut recorder, 3, b"said");
+        let long = recorder.length;
+        recorder.length = TOO_LONG;
+        let about = About::default();
+        for job in 10..20 {
+            recorder.event(Event::Started { job: JobId(job), about: &about, at_ms: 1 });
+        }
+        recorder.end().unwrap();
+        let session = last(&place.at(""));
+        assert!(long < LONG + 1500, "{}", long - LONG);
+        let about = |job: usize| session.jobs[job].about.command.as_slice();
+        assert_eq!((about(0), about(1), session.jobs.len()), (&b"make it"[..], &b""[..], 4));
+        assert_eq!(session.notices.len(), 1);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told() {
+        let place = Scratch::new("recorder-way");
+        place.write(".tanto", "a file");
+        let mut recorder = Recorder::new(true);
+        recorder.begin(&place.at(""), &head());
+        build(&mut recorder, 2, b"");
+        assert!(recorder.end().is_err());
+    }
+}

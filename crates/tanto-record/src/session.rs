@@ -1,0 +1,160 @@
+//! Where the records of builds lie: `.tanto/sessions/` in the directory of the build, a file for each. Does not know what
+//! a build is.
+//!
+//! A name is the time at which the build began, in UTC, and the process that did it: names sort by time.
+
+mod read;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tanto_sys::{file, own};
+
+pub use self::read::{Bad, Job, Session};
+
+/// Older sessions go. Sooner, and who comes back from a holiday cannot see what was slow before it; later, and nobody
+/// knows any more what the build was about.
+const OLDEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// All sessions together take no more room, in bytes; the oldest ones go. A build of 20,000 commands takes about 15 MB.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// There are no more of them: whoever builds every minute would otherwise wait for a large directory to be looked
+/// through.
+const MOST_FILES: usize = 500;
+
+/// The end of a session's name.
+const ENDING: &str = ".jsonl";
+
+/// The sessions of one directory.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    /// `.tanto`
+    top: PathBuf,
+    /// `.tanto/sessions`
+    dir: PathBuf,
+}
+
+/// One that is there.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Entry {
+    /// Its name, without the ending.
+    pub name: String,
+    /// How long its file is, in bytes.
+    pub length: u64,
+}
+
+impl Sessions {
+    /// Those of builds in `dir`.
+    pub fn of(dir: &Path) -> Sessions {
+        let top = dir.join(".tanto");
+        Sessions { dir: top.join("sessions"), top }
+    }
+
+    /// Where one of them lies.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}{ENDING}"))
+    }
+
+    /// All that are there, the oldest first.
+    pub fn list(&self) -> Vec<Entry> {
+        let entry = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
+            let data = entry.metadata().ok()?;
+            (data.is_file() && is_name(&name)).then_some(Entry { name, length: data.len() })
+        };
+        let mut entries: Vec<Entry> =
+            fs::read_dir(&self.dir).into_iter().flatten().flatten().filter_map(entry).collect();
+        entries.sort();
+        entries
+    }
+
+    /// Makes the file of a session that begins now, and removes those that are too many.
+    pub fn create(&self, now: SystemTime) -> io::Result<SessionFile> {
+        own::make_top(&self.top)?;
+        own::make(&self.dir)?;
+        if !own::is_safe(&self.top, &self.dir) {
+            return Err(io::Error::other("others may write there"));
+        }
+        self.tidy(now);
+        let pid = std::process::id();
+        // A process may begin two in one millisecond, but not many.
+        let times = (0..10).map(|more| now + Duration::from_millis(more));
+        let tried = times.map(|time| own::create(&self.path(&name(time, pid))));
+        let is_taken =
+            |made: &io::Result<File>| made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+        let mut left = tried.skip_while(is_taken);
+        let file = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
+        Ok(SessionFile { file, room: file::longest_to_write() })
+    }
+
+    /// Removes what is too old, or too much with one more. That it cannot be removed is no reason not to build.
+    fn tidy(&self, now: SystemTime) {
+        let oldest = name(now.checked_sub(OLDEST).unwrap_or(UNIX_EPOCH), 0);
+        let mut entries = self.list();
+        entries.reverse();
+        let mut bytes = 0_u64;
+        for (at, entry) in entries.iter().enumerate() {
+            bytes = bytes.saturating_add(entry.length);
+            if at + 1 >= MOST_FILES || bytes > MOST_BYTES || entry.name < oldest {
+                let _ = fs::remove_file(self.path(&entry.name));
+            }
+        }
+    }
+}
+
+/// A session's file, being written.
+pub struct SessionFile {
+    file: File,
+    /// Whoever writes more than this process may is ended by a signal.
+    room: u64,
+}
+
+impl Write for SessionFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.room {
+            return Err(file::too_large());
+        }
+        let written = self.file.write(bytes)?;
+        self.room -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `20261120-162219-123-4711`
+fn name(time: SystemTime, pid: u32) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = since.as_secs();
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}-{:03}-{pid}", since.subsec_millis())
+}
+
+fn is_name(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('-').collect();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let lengths = || parts.iter().zip([8, 6, 3]).all(|(part, length)| part.len() == length);
+    parts.len() == 4 && parts.iter().all(|part| is_number(part)) && lengths()
+}
+
+/// The year, month and day of a day that is so many after the first of 1970. Counts from a first of March, so that the
+/// day that some years lack is the last one; 400 years have 146,097 days.
+pub(crate) fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The record that a build leaves: when it begins and ends, who else looks on, and what is said if it could not be kept.
+//! Does not know what is in it.
+
+use std::cell::OnceCell;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tanto_exec::clock::Clock;
+use tanto_exec::event::{Event, Level, View};
+use tanto_record::history::History;
+use tanto_record::jsonl::Head;
+use tanto_record::recorder::Recorder;
+use tanto_sys::cpu;
+
+use super::Invocation;
+use super::view::Shown;
+use crate::flags::Options;
+use crate::settings::layer::Jobs;
+
+/// All who look on at a run.
+pub struct Views {
+    /// What the user sees.
+    pub shown: Shown,
+    /// What remains.
+    pub recorder: Recorder,
+}
+
+impl Views {
+    /// With what the options want kept. What runs nothing leaves nothing behind.
+    pub fn new(shown: Shown, options: &Options) -> Views {
+        let wanted = options.record && !options.dry_run && options.tool.is_none();
+        Views { shown, recorder: Recorder::new(wanted) }
+    }
+}
+
+impl View for Views {
+    fn event(&mut self, event: Event<'_>) {
+        self.recorder.event(event);
+        self.shown.event(event);
+    }
+
+    fn flush(&mut self) {
+        self.shown.flush();
+        self.recorder.flush();
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        self.shown.tick()
+    }
+}
+
+/// What jobs took in past builds, from the first question on: who has nothing to run asks none.
+pub(super) fn history(opened: &OnceCell<History>) -> &History {
+    opened.get_or_init(|| History::open(Path::new(".")))
+}
+
+impl Invocation<'_> {
+    /// Commands are about to run: those that bring the manifest itself up to date, or those of the targets.
+    pub(super) fn begin_record(&mut self, manifest: bool) {
+        if !self.view.recorder.is_wanted() {
+            return;
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let jobs = self.options.jobs;
+        let head = Head {
+            version: env!("CARGO_PKG_VERSION").into(),
+            began_unix_ms: unix_ms.saturating_sub(self.clock.now_ms()).max(0),
+            dir: std::env::current_dir().map(|dir| dir.into_os_string().into_vec()).unwrap_or_default(),
+            targets: if manifest { vec![self.options.manifest.clone()] } else { self.options.targets.clone() },
+            manifest,
+            parallelism: if jobs == Jobs::Unlimited { 0 } else { jobs.limit(cpu::count) as u32 },
+            processors: cpu::count() as u32,
+        };
+        self.view.recorder.begin(Path::new("."), &head);
+    }
+
+    /// No command runs any more. That something could not be kept is said once, however often the manifest is built.
+    pub(super) fn end_record(&mut self) {
+        let Err(error) = self.view.recorder.end() else { return };
+        if !std::mem::replace(&mut self.said_unkept, true) {
+            let why = tanto_sys::error::text(&error);
+            self.say(Level::Warning, &[b"no record of this build in .tanto: ", &why[..]].concat());
+        }
+    }
+}

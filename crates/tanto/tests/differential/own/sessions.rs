@@ -1,0 +1,149 @@
+//! Records of builds: who leaves one, what is in it, and that a build does not hang on it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{alone, files, good, idle};
+use crate::harness::{Run, Running, Side, send_signal};
+
+const TEXT: &str =
+    "rule cp\n  command = cp $in $out\n  description = CP $out\nbuild a: cp in\nbuild b: cp a\nbuild c: phony b\n";
+
+fn start(side: &Side) {
+    files(side, &[("build.ninja", TEXT), ("in", "")]);
+}
+
+fn paths(side: &Side) -> Vec<PathBuf> {
+    let entries = fs::read_dir(side.root.join(".tanto/sessions")).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The last session's lines.
+fn last(side: &Side) -> Vec<String> {
+    let text = fs::read_to_string(paths(side).last().expect("a session")).expect("it can be read");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn count(lines: &[String], event: &str) -> usize {
+    lines.iter().filter(|line| line.starts_with(&format!("{{\"event\":\"{event}\""))).count()
+}
+
+#[test]
+fn what_runs_commands_leaves_one() {
+    alone(|side| {
+        start(side);
+        good(side, "c");
+        let lines = last(side);
+        let counts = ["tanto", "planned", "build_started", "started", "finished", "grouped", "build_finished"];
+        assert_eq!(counts.map(|event| count(&lines, event)), [1, 2, 1, 2, 2, 1, 1], "{lines:#?}");
+        assert!(lines[0].contains(r#""targets":["c"]"#), "{}", lines[0]);
+        assert!(lines.iter().any(|line| line.contains(r#""why":["output a doesn't exist"]"#)), "{lines:#?}");
+        idle(side, "");
+        good(side, "-n -t commands");
+        side.touch("in", None);
+        good(side, "-n");
+        assert_eq!(paths(side).len(), 1);
+        good(side, "--record=off");
+        assert_eq!(paths(side).len(), 1);
+        side.touch("in", None);
+        good(side, "");
+        assert_eq!((paths(side).len(), count(&last(side), "started")), (2, 2));
+    });
+}
+
+#[test]
+fn reasons_are_kept_but_shown_only_if_asked_for() {
+    alone(|side| {
+        start(side);
+        assert!(!good(side, "").text().contains("explain"));
+        side.touch("in", None);
+        let kept = good(side, "-d explain").text();
+        side.touch("in", None);
+        let alone = good(side, "-d explain --record=off").text();
+        let lines = |text: &str| text.matches("explain: ").count();
+        assert_eq!((lines(&kept), lines(&alone)), (2, 2), "{kept}{alone}");
+    });
+}
+
+#[test]
+fn the_manifest_has_its_own() {
+    alone(|side| {
+        let text = format!("{TEXT}rule again\n  command = touch $out\n  generator = 1\nbuild build.ninja: again gen\n");
+        files(side, &[("build.ninja", &text), ("in", ""), ("gen", "")]);
+        side.touch("gen", None);
+        good(side, "");
+        let sessions = paths(side);
+        assert_eq!(sessions.len(), 2);
+        let first = fs::read_to_string(&sessions[0]).expect("a session");
+        assert!(first.contains(r#""targets":["build.ninja"],"manifest":true"#), "{first}");
+    });
+}
+
+#[test]
+fn a_command_that_need_not_run_is_told_of() {
+    alone(|side| {
+        let text = "rule same\n  command = test -f $out || touch $out\n  restat = 1\nrule cp\n  command = cp $in $out\n\
+                    build a: same in\nbuild b: cp a\nbuild d: cp in || b\n";
+        files(side, &[("build.ninja", text), ("in", "")]);
+        good(side, "");
+        side.touch("in", None);
+        good(side, "");
+        let lines = last(side);
+        assert_eq!((count(&lines, "unplanned"), count(&lines, "grouped")), (1, 1), "{lines:#?}");
+        let after = lines.iter().any(|line| line.contains("\"outputs\":[\"d\"]") && line.contains("\"after\":["));
+        assert!(after, "{lines:#?}");
+    });
+}
+
+#[test]
+fn a_killed_build_leaves_what_had_happened() {
+    alone(|side| {
+        let text = "rule w\n  command = touch a; while test ! -f go; do sleep 0.05; done\nbuild a: w\n";
+        files(side, &[("build.ninja", text)]);
+        let mut running = Running::start(&mut side.command(&Run::new("")));
+        while paths(side).is_empty() || count(&last(side), "started") == 0 {
+            assert!(running.runs());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        send_signal("KILL", running.id(), false);
+        files(side, &[("go", "")]);
+        running.end();
+        let lines = last(side);
+        assert_eq!([count(&lines, "started"), count(&lines, "build_finished")], [1, 0], "{lines:#?}");
+    });
+}
+
+/// Builds though this lies in the way; what is said of it, as often as it is said.
+fn warned(way: &str) -> usize {
+    let mut count = 0;
+    alone(|side| {
+        start(side);
+        files(side, &[(way, "a file")]);
+        let ended = good(side, "");
+        assert!(ended.text().contains("[2/2]"), "{}", ended.text());
+        count = ended.text().matches("ninja: warning: no record of this build in .tanto: ").count();
+        idle(side, "");
+    });
+    count
+}
+
+#[test]
+fn what_is_in_the_way_is_said_once() {
+    assert_eq!(warned(".tanto"), 1);
+    assert_eq!(warned(".tanto/sessions"), 1);
+    assert_eq!(warned(".tanto/history/x"), 1);
+}
+
+/// Without room for the session; the logs have enough. Of who writes more, a signal would make an end.
+#[test]
+fn a_lack_of_room_is_said_once() {
+    alone(|side| {
+        start(side);
+        let ended = side.run(&Run::new("c").shell("ulimit -f 1;"));
+        assert_eq!((ended.code, ended.text().matches("File too large").count()), (0, 1), "{}", ended.text());
+        assert!(ended.text().contains("[2/2]"), "{}", ended.text());
+        idle(side, "c");
+    });
+}
