@@ -13,6 +13,9 @@ use tanto_ninja::disk::{Disk, Mtime};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
+use tanto_record::report::timings::Timings;
+use tanto_record::report::{page, rebuilds, trace};
+use tanto_record::session::Session;
 use tanto_sys::threads::Threads;
 
 /// One format.
@@ -28,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -147,6 +150,33 @@ pub const TARGETS: [Target; 6] = [
         tokens: &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"\0\x01\0\0", b"\0\0\0\x80"],
         head: 1,
         run: snapshot::run,
+    },
+    Target {
+        name: "session",
+        tokens: &[
+            b"{\"event\":\"",
+            b"}\n",
+            b"\"",
+            b",",
+            b":",
+            b"[",
+            b"]",
+            b"\"job\":",
+            b"\"at_ms\":",
+            b"\"after\":[0,1]",
+            b"\"outputs\":[\"a\"]",
+            b"started",
+            b"finished",
+            b"grouped",
+            b"planned",
+            b"1099511627776",
+            b"-1",
+            b"1e9",
+            b"\\u0000",
+            b"\xf4\x8f\x9e\x80",
+        ],
+        head: 0,
+        run: session,
     },
 ];
 
@@ -300,6 +330,19 @@ fn records(log: &DepsLog, graph: &Graph<'_>) -> Vec<Record> {
     records.sort();
     records.dedup();
     records
+}
+
+/// What can be read can be reported.
+fn session(input: &[u8], _: &Path) {
+    let session = match Session::of(input) {
+        Ok(session) => session,
+        Err(bad) => return assert!(!bad.0.is_empty()),
+    };
+    assert!(!rebuilds::text(&session).is_empty());
+    assert!(trace::json(&session).ends_with(b"]}\n"));
+    let timings = Timings::new("it", &session, Some(("itself", &session)));
+    assert!(!timings.text().is_empty());
+    assert!(page::html(&timings).ends_with(b"</html>\n"));
 }
 
 /// As for the build log.

@@ -13,6 +13,7 @@ pub mod ninja;
 pub mod processes;
 mod progress;
 pub mod recorder;
+pub mod report;
 mod said;
 pub mod session;
 pub mod terminal;

@@ -31,6 +31,8 @@ pub struct Recorder {
     lines: Vec<u8>,
     length: u64,
     writer: Option<Writer>,
+    /// There is no thread to write it: nothing of this build is kept.
+    is_lost: bool,
     learned: Learned,
     dir: PathBuf,
 }
@@ -44,6 +46,7 @@ impl Recorder {
             lines: Vec::new(),
             length: 0,
             writer: None,
+            is_lost: false,
             learned: Learned::default(),
             dir: PathBuf::new(),
         }
@@ -68,11 +71,15 @@ impl Recorder {
         let sessions = Sessions::of(dir);
         // Where no thread can be started, the build has worse to say of that.
         self.writer = Writer::start(move || sessions.create(SystemTime::now())).ok();
+        self.is_lost = self.writer.is_none();
     }
 
     /// No command runs any more: waits until all is on its way to the disk. The error says why not all could be kept.
     pub fn end(&mut self) -> io::Result<()> {
         self.hand_over();
+        if std::mem::take(&mut self.is_lost) {
+            self.lines = Vec::new();
+        }
         let learned = std::mem::take(&mut self.learned);
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let dir = std::mem::take(&mut self.dir);
@@ -92,7 +99,7 @@ impl Recorder {
     }
 
     fn keep(&mut self, event: &Event<'_>) {
-        if self.length > TOO_LONG {
+        if self.is_lost || self.length > TOO_LONG {
             return;
         }
         self.encoder.event(&mut self.lines, event);

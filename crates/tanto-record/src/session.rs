@@ -71,6 +71,28 @@ impl Sessions {
         entries
     }
 
+    /// The name of the one that a user means: a number, of which 1 is the last one's, or a name or its beginning. The
+    /// error is for the user.
+    pub fn find(&self, meant: &[u8]) -> Result<String, Vec<u8>> {
+        let names: Vec<String> = self.list().into_iter().map(|entry| entry.name).collect();
+        if names.is_empty() {
+            return Err(b"no sessions yet: a build that runs commands leaves one".into());
+        }
+        let text = String::from_utf8_lossy(meant);
+        let is_number = text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if let (true, Ok(number)) = (is_number, text.parse::<usize>()) {
+            let name = names.len().checked_sub(number).and_then(|at| names.get(at));
+            let missing = || format!("there are {} sessions, and no number {number}", names.len()).into_bytes();
+            return name.cloned().ok_or_else(missing);
+        }
+        let mut like = names.iter().filter(|name| name.starts_with(&*text));
+        match (like.next(), like.next()) {
+            (Some(name), None) => Ok(name.clone()),
+            (Some(_), Some(_)) => Err([b"several sessions begin with '", meant, b"'"].concat()),
+            (None, _) => Err([b"no session '", meant, b"'"].concat()),
+        }
+    }
+
     /// Makes the file of a session that begins now, and removes those that are too many.
     pub fn create(&self, now: SystemTime) -> io::Result<SessionFile> {
         own::make_top(&self.top)?;

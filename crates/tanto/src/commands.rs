@@ -6,7 +6,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS};
 use crate::settings::Surroundings;
-use crate::{bench, completions, doctor, help, man, run, simulate};
+use crate::{bench, completions, doctor, help, man, report, run, simulate};
 
 /// A subcommand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,20 @@ pub static COMMANDS: &[Command] = &[
                and what hung is shown: the last lines that it printed, and the tree of its processes. The exit code \
                is the command's, or 128 and the number of the signal that killed it; 123 if it hung, 124 if it took \
                too long, 125 if Tanto itself failed, 126 if the command could not be run, 127 if there is none.",
+    },
+    Command {
+        name: "report",
+        args: "sessions|rebuilds|timings|trace [SESSION] [options]",
+        doc: "tell what happened in a build, and where its time went",
+        more: "Reads the sessions that builds leave in .tanto/sessions of the current directory, or of the one that \
+               `-C DIR` names. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
+               if none is named), or its name or the beginning of that. \
+               `rebuilds` says why each command ran. \
+               `timings` says where the time went: the slowest commands, the chain of commands that no number of \
+               processors makes faster, and what has changed since the last build of the same commands, or the one \
+               that `--against SESSION` names. `--html FILE` writes a page with pictures, which needs nothing from \
+               elsewhere; `--json` prints all of it for other programs. \
+               `trace` prints a build for the trace viewers of Chrome and Perfetto.",
     },
     Command {
         name: "doctor",
@@ -97,6 +111,7 @@ pub fn obey(args: &[Vec<u8>]) -> Stop {
     match name.as_slice() {
         b"bench" => bench::run(rest),
         b"simulate" => simulate::run(rest),
+        b"report" => report::run(rest),
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),
         b"run" => run::run(rest),
         b"help" | b"-h" | b"--help" => help_on(rest),

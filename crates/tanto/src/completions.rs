@@ -91,6 +91,7 @@ pub mod tests {
         assert_eq!(offered(&["tanto", "bu"]), ["build"]);
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
         assert_eq!(offered(&["tanto", "bench", ""]), ["read", "stat"]);
+        assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
         assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);
         assert_eq!(offered(&["tanto", "build", "-d", "keep"]), ["keepdepfile", "keeprsp"]);
         assert_eq!(offered(&["tanto", "build", "-t", "compdb"]), ["compdb", "compdb-targets"]);

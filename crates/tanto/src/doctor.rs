@@ -370,7 +370,7 @@ mod tests {
             "snapshots|always|TANTO_SNAPSHOT",
             "record|off|command line",
         ];
-        assert_eq!(out[2..15], expected);
+        assert_eq!(out[2..16], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

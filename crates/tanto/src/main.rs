@@ -8,6 +8,7 @@ mod doctor;
 mod flags;
 mod help;
 mod man;
+mod report;
 mod run;
 mod settings;
 mod simulate;

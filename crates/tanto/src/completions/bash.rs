@@ -57,6 +57,7 @@ _tanto() {
         1:* | 2:help) mapfile -t COMPREPLY < <(compgen -W '@COMMANDS@' -- "$cur") ;;
         *:build | *:doctor) _tanto_flags ;;
         *:run) _tanto_run ;;
+        2:report) mapfile -t COMPREPLY < <(compgen -W 'sessions rebuilds timings trace' -- "$cur") ;;
         2:bench) mapfile -t COMPREPLY < <(compgen -W 'read stat' -- "$cur") ;;
         3:bench) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac

@@ -13,6 +13,8 @@ pub fn script() -> String {
         script += &format!("complete -c tanto -n '{first}' -a {} -d '{}'\n", command.name, quoted(command.doc));
     }
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from help' -a '{}'\n", names.join(" "));
+    let reports = "sessions rebuilds timings trace";
+    script += &format!("complete -c tanto -n '__fish_seen_subcommand_from report' -a '{reports}'\n");
     script += "complete -c tanto -n '__fish_seen_subcommand_from bench' -a 'read stat (__fish_complete_path)'\n";
     for command in COMMANDS {
         let condition = format!("__fish_seen_subcommand_from {}", command.name);

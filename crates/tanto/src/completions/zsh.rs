@@ -55,6 +55,11 @@ _tanto() {
             _arguments -S -A '-*' \
 @RUN_FLAGS@                '*:::command:_normal' ;;
         help) ((CURRENT == 3)) && _tanto_commands ;;
+        report)
+            case $CURRENT in
+                3) compadd sessions rebuilds timings trace ;;
+                *) _files ;;
+            esac ;;
         bench)
             case $CURRENT in
                 3) compadd read stat ;;

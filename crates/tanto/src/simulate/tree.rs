@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
@@ -13,6 +14,7 @@ use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::replay::Replay;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_record::history::History;
 use tanto_sys::threads::Threads;
 
 use super::Build;
@@ -46,7 +48,9 @@ fn replay(args: &Args) -> Result<Replay> {
     let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     let hints = Hints { builddir, deps_log: Some(scan.deps_log) };
     let targets = collect_targets(scan.graph, hints, &args.targets)?;
-    Replay::of(&scan, &targets, None)
+    let history = History::open(Path::new("."));
+    let past = |output: &[u8]| history.cost(output);
+    Replay::of(&scan, &targets, Some(&past))
 }
 
 fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {

@@ -1,0 +1,46 @@
+//! Why each command of a build ran. Does not know more of it than its session.
+
+use super::sessions::{began, what};
+use super::table::printable;
+use super::{result, why};
+use crate::session::{Job, Session};
+
+/// So many reasons of one command are shown.
+const MOST: usize = 4;
+
+/// The commands in the order of their start, and below each why it ran.
+pub fn text(session: &Session) -> Vec<u8> {
+    let mut text = heading(session);
+    for job in session.commands() {
+        text.push(b'\n');
+        text.extend_from_slice(&printable(job.title()));
+        text.push(b'\n');
+        for reason in reasons(job) {
+            text.extend_from_slice(&[b"    ", &printable(&reason)[..], b"\n"].concat());
+        }
+    }
+    text
+}
+
+fn heading(session: &Session) -> Vec<u8> {
+    let count = session.commands().count();
+    let commands = if count == 1 { "1 command ran".into() } else { format!("{count} commands ran") };
+    let (began, result) = (began(session), result(session).words());
+    let line = format!("{began} (UTC), {result}: {commands} to build ");
+    [line.as_bytes(), &printable(&what(session)), b"\n"].concat()
+}
+
+fn reasons(job: &Job) -> Vec<Vec<u8>> {
+    // What is made anew is seldom the whole story, so it comes last.
+    let mut reasons: Vec<Vec<u8>> = job.about.why.iter().map(|sentence| why::plain(sentence)).collect();
+    reasons.sort_by_key(|reason| reason.ends_with(b" is made anew"));
+    let more = reasons.len().saturating_sub(MOST);
+    reasons.truncate(MOST);
+    if more > 0 {
+        reasons.push(format!("and {more} more").into_bytes());
+    }
+    if reasons.is_empty() {
+        reasons.push(b"its record does not say why".to_vec());
+    }
+    reasons
+}

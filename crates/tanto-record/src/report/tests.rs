@@ -1,0 +1,152 @@
+//! Tests of the reports: each from a session that is written here.
+
+use serde_json::Value;
+
+use super::timings::{Timings, are_alike};
+use super::*;
+
+/// Two compilers at a time, a group, a linker that fails.
+const LINES: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":1795193867000,"dir":"/b","targets":[],"parallelism":2,"processors":4}
+{"event":"build_started","at_ms":100}
+{"event":"started","job":0,"at_ms":100,"description":"CC a.o","outputs":["a.o"],"command":"cc a.c","why":["b.h is dirty","output a.o older than most recent input a.c (1 vs 2)"]}
+{"event":"started","job":1,"at_ms":100,"description":"CC b.o","outputs":["b.o"],"command":"cc b.c"}
+{"event":"finished","job":0,"start_ms":100,"end_ms":1100,"exit":0,"user_us":900000,"system_us":100000,"max_rss_kib":2048}
+{"event":"started","job":2,"at_ms":1100,"outputs":["c.o"],"command":"A=1 /usr/bin/cc c.c"}
+{"event":"finished","job":1,"start_ms":100,"end_ms":1600,"exit":0,"user_us":1000000}
+{"event":"finished","job":2,"start_ms":1100,"end_ms":1350,"exit":0}
+{"event":"grouped","job":3,"at_ms":1600,"outputs":["objects"],"after":[0,1,2]}
+{"event":"started","job":4,"at_ms":1600,"description":"Linking C program p</script>","outputs":["p"],"command":"ld","after":[3]}
+{"event":"finished","job":4,"start_ms":1600,"end_ms":2100,"signal":9,"output":"no\n"}
+{"event":"build_finished","at_ms":2100}
+"#;
+
+fn session() -> Session {
+    Session::of(LINES.as_bytes()).expect("a sound session")
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("text")
+}
+
+fn parsed(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).expect("JSON")
+}
+
+#[test]
+fn commands_lie_in_lanes() {
+    let lanes = lanes::lanes(&session());
+    assert_eq!((lanes.of, lanes.count), (vec![Some(0), Some(1), Some(0), None, Some(0)], 2));
+}
+
+#[test]
+fn the_critical_path_goes_through_groups() {
+    let (path, total) = critical::path(&session());
+    assert_eq!((path, total), (vec![1, 4], 2000));
+    let empty = LINES.lines().take(1).map(|line| format!("{line}\n")).collect::<String>();
+    assert_eq!(critical::path(&Session::of(empty.as_bytes()).expect("a session")), (Vec::new(), 0));
+}
+
+#[test]
+fn what_waits_for_itself_is_no_riddle() {
+    let lines = LINES.replace(r#""command":"cc a.c""#, r#""command":"cc a.c","after":[0,4,99]"#);
+    let session = Session::of(lines.as_bytes()).expect("a sound session");
+    assert_eq!(critical::path(&session).1, 2000);
+}
+
+#[test]
+fn kinds_are_the_words_before_names() {
+    let session = session();
+    let kinds: Vec<String> = session.commands().map(|job| text(kind(job))).collect();
+    assert_eq!(kinds, ["CC", "CC", "cc", "Linking C program"]);
+}
+
+#[test]
+fn results_have_words() {
+    let result_of = |lines: String| result(&Session::of(lines.as_bytes()).expect("a session")).words();
+    assert_eq!(result_of(LINES.into()), "1 failed");
+    assert_eq!(result_of(LINES.replace("\"signal\":9", "\"exit\":0")), "done");
+    assert_eq!(result_of(LINES.lines().take(3).map(|line| format!("{line}\n")).collect()), "no end");
+    let is_stop = |line: &&str| !line.contains("\"finished\",\"job\":4");
+    assert_eq!(result_of(LINES.lines().filter(is_stop).map(|line| format!("{line}\n")).collect()), "stopped");
+}
+
+#[test]
+fn rebuilds_say_why() {
+    let expected = "2026-11-20 16:57:47 (UTC), 1 failed: 4 commands ran to build the default targets\n\n\
+                    CC a.o\n    `a.c` is newer than `a.o`\n    `b.h` is made anew\n\n\
+                    CC b.o\n    its record does not say why\n\n\
+                    A=1 /usr/bin/cc c.c\n    its record does not say why\n\n\
+                    Linking C program p</script>\n    its record does not say why\n";
+    assert_eq!(text(rebuilds::text(&session())), expected);
+}
+
+#[test]
+fn the_list_has_a_line_for_each() {
+    let session = session();
+    let list = [("x", Some(&session)), ("y", None)];
+    let expected = "   SESSION  BEGAN (UTC)           TIME  COMMANDS  RESULT    OF\n\
+                    2  x        2026-11-20 16:57:47  2.0 s         4  1 failed  the default targets\n\
+                    1  y        cannot be read\n";
+    assert_eq!(text(sessions::list(list.into_iter())), expected);
+}
+
+#[test]
+fn timings_tell_where_time_went() {
+    let (session, mut other) = (session(), session());
+    other.jobs[0].end.as_mut().expect("it ended").end_ms -= 900;
+    assert!(are_alike(&session, &other));
+    let timings = Timings::new("now", &session, Some(("then", &other)));
+    let text = text(timings.text());
+    for part in
+        ["at a time   1.62 of 2", "1.5 s  1.0 s", "CC b.o", "Critical path: 2.0 s in 2 commands", "+0.9 s  CC a.o"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = parsed(&timings.json());
+    assert_eq!((json["wall_ms"].as_i64(), json["lanes"].as_i64()), (Some(2000), Some(2)));
+    assert_eq!(json["critical_path"], serde_json::from_str::<Value>("[1,4]").expect("JSON"));
+    assert_eq!(json["jobs"][0]["title"].as_str(), Some("CC b.o"));
+    let part = |name: &str, at: usize| json[name][at].as_i64();
+    assert_eq!((part("running_percent", 0), part("running_percent", 599)), (Some(200), Some(100)));
+    assert_eq!((part("cpu_percent", 0), part("cpu_percent", 599)), (Some(167), Some(0)));
+}
+
+#[test]
+fn a_page_holds_its_data_and_nothing_ends_it_early() {
+    let session = session();
+    let page = text(page::html(&Timings::new("now", &session, None)));
+    assert_eq!(page.matches("</script>").count(), 2, "the data's end and the program's");
+    let data = page.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>")).expect("data").0;
+    assert_eq!(parsed(data.as_bytes())["jobs"][2]["title"].as_str(), Some("Linking C program p</script>"));
+    assert!(!page.contains("@STYLE@") && !page.contains("http://") && !page.contains("https://"));
+}
+
+#[test]
+fn a_trace_has_a_thread_for_each_lane() {
+    let json = parsed(&trace::json(&session()));
+    let events = json["traceEvents"].as_array().expect("a list");
+    assert_eq!(events.len(), 2 + 4);
+    let link = &events[5];
+    assert_eq!(
+        (link["ts"].as_i64(), link["dur"].as_i64(), link["tid"].as_i64()),
+        (Some(1_500_000), Some(500_000), Some(1))
+    );
+    assert_eq!(link["args"]["result"].as_str(), Some("signal 9"));
+}
+
+#[test]
+fn a_build_without_commands_has_reports_too() {
+    let lines: String = LINES.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let session = Session::of(lines.as_bytes()).expect("a session");
+    let timings = Timings::new("x", &session, None);
+    assert!(!timings.text().is_empty() && parsed(&timings.json()).is_object());
+    assert!(parsed(&trace::json(&session))["traceEvents"].is_array() && !rebuilds::text(&session).is_empty());
+}
+
+#[test]
+fn times_and_sizes_are_for_people() {
+    let times = [(0, "0 ms"), (999, "999 ms"), (1234, "1.2 s"), (61_000, "1:01 min"), (3_723_000, "1:02:03 h")];
+    times.into_iter().for_each(|(ms, expected)| assert_eq!(time(ms), expected));
+    let sizes = [(0, ""), (5, "5 KiB"), (2048, "2 MiB"), (1_572_864, "1.5 GiB")];
+    sizes.into_iter().for_each(|(kib, expected)| assert_eq!(memory(kib), expected));
+}

@@ -1,0 +1,79 @@
+//! Why a command ran, in plain words, from those of `-d explain`. Does not know who wrote them: a sentence that it does
+//! not know stays as it is.
+
+/// Of a sentence, what a user understands who knows nothing of logs and mtimes.
+pub(super) fn plain(sentence: &[u8]) -> Vec<u8> {
+    known(sentence).unwrap_or_else(|| sentence.to_vec())
+}
+
+fn known(sentence: &[u8]) -> Option<Vec<u8>> {
+    let quoted = |text: &[u8]| [b"`", text, b"`"].concat();
+    let after = |head: &[u8]| sentence.strip_prefix(head);
+    let before = |text: &'_ [u8], tail: &[u8]| text.strip_suffix(tail).map(quoted);
+    if let Some(input) = before(sentence, b" is dirty") {
+        return Some([&input[..], b" is made anew"].concat());
+    }
+    if let Some(output) = after(b"command line not found in log for ") {
+        return Some([b"nothing is known of how ", &quoted(output)[..], b" was made"].concat());
+    }
+    if let Some(output) = after(b"command line changed for ") {
+        return Some([b"the command that makes ", &quoted(output)[..], b" has changed"].concat());
+    }
+    if let Some(output) = after(b"deps for '").and_then(|rest| before(rest, b"' are missing")) {
+        return Some([b"nothing is known of what ", &output[..], b" was made from"].concat());
+    }
+    if let Some((output, _)) = after(b"stored deps info out of date for '").and_then(|rest| split(rest, b"' (")) {
+        return Some([&quoted(output)[..], b" was changed since it was made"].concat());
+    }
+    if let Some(depfile) = after(b"depfile '").and_then(|rest| before(rest, b"' is missing")) {
+        return Some([&depfile[..], b", which says what is read, does not exist"].concat());
+    }
+    if let Some((output, input)) = after(b"recorded mtime of ").and_then(older) {
+        return Some([&quoted(input)[..], b" has changed since ", &quoted(output), b" was made"].concat());
+    }
+    let rest = after(b"output ")?;
+    if let Some((output, input)) = older(rest) {
+        return Some([&quoted(input)[..], b" is newer than ", &quoted(output)].concat());
+    }
+    let output = before(rest, b" doesn't exist")?;
+    Some([&output[..], b" does not exist"].concat())
+}
+
+/// `OUTPUT older than most recent input INPUT (ours vs theirs)`
+fn older(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (output, rest) = split(text, b" older than most recent input ")?;
+    let times = rest.windows(2).rposition(|pair| pair == b" (")?;
+    Some((output, &rest[..times]))
+}
+
+fn split<'t>(text: &'t [u8], at: &[u8]) -> Option<(&'t [u8], &'t [u8])> {
+    let place = text.windows(at.len()).position(|window| window == at)?;
+    Some((&text[..place], &text[place + at.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ninjas_words_become_plain_ones() {
+        let table = [
+            ("gen.h is dirty", "`gen.h` is made anew"),
+            ("output a.o doesn't exist", "`a.o` does not exist"),
+            ("output a.o older than most recent input a (1).h (5 vs 7)", "`a (1).h` is newer than `a.o`"),
+            (
+                "recorded mtime of a.o older than most recent input a.h (5 vs 7)",
+                "`a.h` has changed since `a.o` was made",
+            ),
+            ("command line changed for a.o", "the command that makes `a.o` has changed"),
+            ("command line not found in log for a.o", "nothing is known of how `a.o` was made"),
+            ("deps for 'a.o' are missing", "nothing is known of what `a.o` was made from"),
+            ("stored deps info out of date for 'a.o' (1 vs 2)", "`a.o` was changed since it was made"),
+            ("depfile 'a.d' is missing", "`a.d`, which says what is read, does not exist"),
+            ("something else", "something else"),
+        ];
+        for (sentence, expected) in table {
+            assert_eq!(String::from_utf8_lossy(&plain(sentence.as_bytes())), expected);
+        }
+    }
+}

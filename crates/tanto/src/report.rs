@@ -1,0 +1,217 @@
+//! `tanto report`: what sessions tell. Does not know how a report is made, nor how a session is read.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tanto_record::report::timings::{Timings, are_alike};
+use tanto_record::report::{page, rebuilds, sessions, trace};
+use tanto_record::session::{Session, Sessions};
+
+use crate::flags::door::Door;
+use crate::flags::modes;
+use crate::flags::stop::Stop;
+use crate::{commands, help};
+
+/// So many sessions are listed: to say something of each, its file has to be read.
+const LISTED: usize = 30;
+
+/// In so many earlier sessions another one like it is looked for.
+const LOOKED_BACK: usize = 20;
+
+/// All reports.
+const REPORTS: [&str; 4] = ["sessions", "rebuilds", "timings", "trace"];
+
+/// What was asked for.
+#[derive(Default)]
+struct Asked<'a> {
+    what: Option<&'a [u8]>,
+    session: Option<&'a [u8]>,
+    dir: Option<&'a [u8]>,
+    against: Option<&'a [u8]>,
+    html: Option<&'a [u8]>,
+    json: bool,
+}
+
+/// What `tanto report` prints for these arguments.
+pub fn run(args: &[Vec<u8>]) -> Stop {
+    if args.iter().any(|arg| arg == b"-h" || arg == b"--help") {
+        return Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0);
+    }
+    match asked(args).and_then(|asked| answer(&asked)) {
+        Ok(out) => Stop { out, err: Vec::new(), code: 0 },
+        Err(why) => Stop::failed(Door::Tanto, "error", &why),
+    }
+}
+
+fn asked(args: &[Vec<u8>]) -> Result<Asked<'_>, Vec<u8>> {
+    let mut asked = Asked::default();
+    let mut rest = args.iter().map(Vec::as_slice);
+    while let Some(arg) = rest.next() {
+        let mut value = || rest.next().map(Some).ok_or_else(|| [arg, b" wants a value"].concat());
+        match arg {
+            b"-C" => asked.dir = value()?,
+            b"--against" => asked.against = value()?,
+            b"--html" => asked.html = value()?,
+            b"--json" => asked.json = true,
+            arg if arg.starts_with(b"-") => return Err([b"unknown option '", arg, b"'"].concat()),
+            arg if asked.what.is_none() => asked.what = Some(arg),
+            arg if asked.session.is_none() => asked.session = Some(arg),
+            arg => return Err([b"one session at a time: what is '", arg, b"'?"].concat()),
+        }
+    }
+    Ok(asked)
+}
+
+fn answer(asked: &Asked<'_>) -> Result<Vec<u8>, Vec<u8>> {
+    let dir = Path::new(OsStr::from_bytes(asked.dir.unwrap_or(b".")));
+    let all = Sessions::of(dir);
+    let is_timings = asked.what == Some(b"timings");
+    if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
+        return Err(b"--json, --html and --against are for timings".into());
+    }
+    match asked.what {
+        None => Err(b"report what? 'tanto help report' tells more".into()),
+        Some(b"sessions") => Ok(listed(&all)),
+        Some(b"rebuilds") => of_session(&all, asked, |_, session| Ok(rebuilds::text(session))),
+        Some(b"trace") => of_session(&all, asked, |_, session| Ok(trace::json(session))),
+        Some(b"timings") => of_session(&all, asked, |name, session| timings(&all, asked, name, session)),
+        Some(other) => Err(modes::unknown("report", other, REPORTS)),
+    }
+}
+
+fn listed(all: &Sessions) -> Vec<u8> {
+    let entries = all.list();
+    if entries.is_empty() {
+        return b"no sessions yet: a build that runs commands leaves one\n".into();
+    }
+    let older = entries.len().saturating_sub(LISTED);
+    let read: Vec<_> = entries[older..].iter().map(|entry| (&entry.name[..], read(all, &entry.name).ok())).collect();
+    let mut text = sessions::list(read.iter().map(|(name, session)| (*name, session.as_ref())));
+    if older > 0 {
+        text.extend_from_slice(format!("and {older} older ones\n").as_bytes());
+    }
+    text
+}
+
+fn read(all: &Sessions, name: &str) -> Result<Session, Vec<u8>> {
+    Session::read(&all.path(name)).map_err(|bad| bad.0)
+}
+
+fn of_session(
+    all: &Sessions,
+    asked: &Asked<'_>,
+    report: impl FnOnce(&str, &Session) -> Result<Vec<u8>, Vec<u8>>,
+) -> Result<Vec<u8>, Vec<u8>> {
+    let name = all.find(asked.session.unwrap_or(b"1"))?;
+    report(&name, &read(all, &name)?)
+}
+
+fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> Result<Vec<u8>, Vec<u8>> {
+    let earlier = match asked.against {
+        Some(other) => Some(all.find(other).and_then(|other| Ok((read(all, &other)?, other)))?),
+        None => alike(all, name, session),
+    };
+    let timings = Timings::new(name, session, earlier.as_ref().map(|(session, name)| (&name[..], session)));
+    match (asked.html, asked.json) {
+        (Some(_), true) => Err(b"--json or --html, not both".into()),
+        (None, true) => Ok(timings.json()),
+        (None, false) => Ok(timings.text()),
+        (Some(file), false) => {
+            let written = std::fs::write(OsStr::from_bytes(file), page::html(&timings));
+            written.map_err(|error| [b"writing ", file, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
+            Ok([b"wrote ", file, b"\n"].concat())
+        }
+    }
+}
+
+/// The last earlier session of much the same commands.
+fn alike(all: &Sessions, name: &str, session: &Session) -> Option<(Session, String)> {
+    let earlier = all.list().into_iter().rev().map(|entry| entry.name).skip_while(|other| other != name).skip(1);
+    earlier.take(LOOKED_BACK).find_map(|other| {
+        let read = read(all, &other).ok().filter(|other| are_alike(session, other))?;
+        Some((read, other))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    const LINES: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":4}
+{"event":"build_started","at_ms":0}
+{"event":"started","job":0,"at_ms":0,"outputs":["a"],"command":"make a"}
+{"event":"finished","job":0,"start_ms":0,"end_ms":1000,"exit":0}
+{"event":"build_finished","at_ms":1000}
+"#;
+
+    fn ask(place: &Scratch, args: &[&str]) -> Stop {
+        let mut args: Vec<Vec<u8>> = args.iter().map(|&arg| arg.into()).collect();
+        args.extend([b"-C".to_vec(), place.text().into()]);
+        run(&args)
+    }
+
+    fn place(name: &str) -> Scratch {
+        use std::os::unix::fs::PermissionsExt;
+        let place = Scratch::new(name);
+        for second in [1, 2] {
+            let path = format!(".tanto/sessions/20260101-00000{second}-000-7.jsonl");
+            place.write(&path, LINES);
+            std::fs::set_permissions(place.at(&path), std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        }
+        place
+    }
+
+    fn good(stop: Stop) -> String {
+        assert_eq!((stop.code, String::from_utf8_lossy(&stop.err).as_ref()), (0, ""));
+        String::from_utf8(stop.out).expect("text")
+    }
+
+    #[test]
+    fn each_report_is_of_the_last_session_or_of_the_one_that_is_named() {
+        let place = place("report");
+        assert_eq!(good(ask(&place, &["sessions"])).lines().count(), 3);
+        for what in ["rebuilds", "trace", "timings"] {
+            assert!(good(ask(&place, &[what])).contains("make a"), "{what}");
+        }
+        let names = |args: &[&str]| good(ask(&place, args)).lines().next().unwrap_or_default().to_owned();
+        assert!(names(&["timings"]).ends_with("20260101-000002-000-7"));
+        assert!(names(&["timings", "2"]).ends_with("20260101-000001-000-7"));
+        assert!(names(&["timings", "20260101-000001"]).ends_with("20260101-000001-000-7"));
+        let json = good(ask(&place, &["timings", "--json"]));
+        assert!(json.contains(r#""earlier":{"session":"20260101-000001-000-7""#), "{json}");
+    }
+
+    #[test]
+    fn a_page_is_written_where_it_is_wanted() {
+        let place = place("report-page");
+        let file = place.at("page.html").display().to_string();
+        assert_eq!(good(ask(&place, &["timings", "--html", &file])), format!("wrote {file}\n"));
+        assert!(std::fs::read_to_string(&file).expect("a page").starts_with("<!doctype html>"));
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_an_error() {
+        let place = place("report-errors");
+        place.write(".tanto/sessions/20260101-000003-000-7.jsonl", "x\n");
+        let complaint = |args: &[&str]| {
+            let stop = ask(&place, args);
+            assert_eq!((stop.code, stop.out.len()), (1, 0));
+            String::from_utf8(stop.err).expect("text")
+        };
+        assert_eq!(complaint(&[]), "tanto: error: report what? 'tanto help report' tells more\n");
+        assert_eq!(complaint(&["timing"]), "tanto: error: unknown report 'timing', did you mean 'timings'?\n");
+        assert_eq!(complaint(&["trace", "--json"]), "tanto: error: --json, --html and --against are for timings\n");
+        assert_eq!(complaint(&["trace", "7"]), "tanto: error: there are 3 sessions, and no number 7\n");
+        assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");
+        assert_eq!(complaint(&["trace", "2026"]), "tanto: error: several sessions begin with '2026'\n");
+        assert_eq!(complaint(&["trace", "--what"]), "tanto: error: unknown option '--what'\n");
+        assert!(complaint(&["trace"]).contains("20260101-000003-000-7.jsonl: line 1: no JSON"));
+        let empty = Scratch::new("report-empty");
+        assert_eq!(
+            ask(&empty, &["trace"]).err,
+            b"tanto: error: no sessions yet: a build that runs commands leaves one\n"
+        );
+    }
+}
