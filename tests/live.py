@@ -149,7 +149,8 @@ def fails(terminal):
     expect(lines.index("error: 表示") < lines.index(bars(terminal.shown())[0]), "not above", terminal)
     terminal.go(1)
     terminal.go(2)
-    terminal.until_shown("1 of 4 failed, 1 not built", "  bad.o: code 1", "    not built because of it: app")
+    terminal.until_shown("1 of 4 failed, 1 not built", "  bad.o: code 1", "    not built because of it: app",
+                         "full log: .tanto/sessions/")
     expect(not bars(terminal.shown()), "the region is still there", terminal)
 
 

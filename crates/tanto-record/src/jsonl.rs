@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+mod stream;
 
 use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit, JobId, Usage};
@@ -14,6 +15,7 @@ use tanto_exec::schedule::Hold;
 
 pub use self::decode::{Wrong, line};
 pub use self::encode::Encoder;
+pub use self::stream::Stream;
 
 /// The format's number. Another one means that what is known has another meaning.
 pub const FORMAT: u32 = 1;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tanto_exec::cost::Cost;
@@ -35,6 +36,8 @@ pub struct Recorder {
     is_lost: bool,
     learned: Learned,
     dir: PathBuf,
+    /// The last session's file, from the writer.
+    path: Arc<OnceLock<PathBuf>>,
 }
 
 impl Recorder {
@@ -49,6 +52,7 @@ impl Recorder {
             is_lost: false,
             learned: Learned::default(),
             dir: PathBuf::new(),
+            path: Arc::default(),
         }
     }
 
@@ -70,8 +74,21 @@ impl Recorder {
         self.lines.extend_from_slice(&before);
         let sessions = Sessions::of(dir);
         // Where no thread can be started, the build has worse to say of that.
-        self.writer = Writer::start(move || sessions.create(SystemTime::now())).ok();
+        self.path = Arc::default();
+        let path = Arc::clone(&self.path);
+        let open = move || {
+            let file = sessions.create(SystemTime::now())?;
+            // Nobody else sets it.
+            let _ = path.set(file.path().into());
+            Ok(file)
+        };
+        self.writer = Writer::start(open).ok();
         self.is_lost = self.writer.is_none();
+    }
+
+    /// The session of the build that ended last, as `end` has left it; none if there could be none.
+    pub fn session(&self) -> Option<&Path> {
+        self.path.get().map(PathBuf::as_path)
     }
 
     /// No command runs any more: waits until all is on its way to the disk. The error says why not all could be kept.

@@ -104,12 +104,16 @@ impl Sessions {
         let pid = std::process::id();
         // A process may begin two in one millisecond, but not many.
         let times = (0..10).map(|more| now + Duration::from_millis(more));
-        let tried = times.map(|time| own::create(&self.path(&name(time, pid))));
-        let is_taken =
-            |made: &io::Result<File>| made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+        let tried = times.map(|time| {
+            let path = self.path(&name(time, pid));
+            own::create(&path).map(|file| (path, file))
+        });
+        let is_taken = |made: &io::Result<(PathBuf, File)>| {
+            made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+        };
         let mut left = tried.skip_while(is_taken);
-        let file = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
-        Ok(SessionFile { file, room: file::longest_to_write() })
+        let (path, file) = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
+        Ok(SessionFile { path, file, room: file::longest_to_write() })
     }
 
     /// Removes what is too old, or too much with one more. That it cannot be removed is no reason not to build.
@@ -129,9 +133,17 @@ impl Sessions {
 
 /// A session's file, being written.
 pub struct SessionFile {
+    path: PathBuf,
     file: File,
     /// Whoever writes more than this process may is ended by a signal.
     room: u64,
+}
+
+impl SessionFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Write for SessionFile {

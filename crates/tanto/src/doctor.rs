@@ -175,6 +175,7 @@ fn shown(shown: Shown) -> &'static str {
         Shown::Auto => "live on a terminal (under the name ninja: plain)",
         Shown::Live => "live",
         Shown::Plain => "plain",
+        Shown::Jsonl => "jsonl",
     }
 }
 

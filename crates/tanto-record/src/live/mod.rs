@@ -53,8 +53,6 @@ pub struct Config {
     pub size: Size,
     /// Somebody else has the terminal's foreground at this moment: only what stays is written.
     pub in_background: Box<dyn Fn() -> bool>,
-    /// The file that has all that commands printed, to be named when some failed.
-    pub log: Option<Vec<u8>>,
 }
 
 /// The live view of a terminal.
@@ -268,9 +266,6 @@ impl LiveView {
         let build = std::mem::replace(&mut self.build, Build::new(self.config.unicode));
         if build.failures.count() > 0 {
             self.region.above(build.failures.text(build.finished, build.total, self.config.color).as_bytes());
-            if let Some(log) = &self.config.log {
-                self.region.above(&[b"  full log: ", &log[..]].concat());
-            }
         } else if build.finished == build.total && build.finished > 0 {
             let commands = if build.total == 1 { "command" } else { "commands" };
             let took = text::span(at_ms - build.begun_ms);

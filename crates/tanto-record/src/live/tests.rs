@@ -35,12 +35,11 @@ struct Setup {
     color: bool,
     unicode: bool,
     status: Option<&'static str>,
-    log: Option<&'static str>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { size: (60, 24), habit: Habit::Reflows, color: false, unicode: true, status: None, log: None }
+        Setup { size: (60, 24), habit: Habit::Reflows, color: false, unicode: true, status: None }
     }
 }
 
@@ -75,7 +74,6 @@ impl Scene {
             unicode: setup.unicode,
             size: Box::new(move || Some(screen.0.borrow().size())),
             in_background: Box::new(move || background.get()),
-            log: setup.log.map(Into::into),
         };
         let mut view = LiveView::new(config, Box::new(terminal.clone()), Box::new(terminal.clone()));
         for (job, &(_, expected_ms)) in (0..).map(JobId).zip(jobs) {
@@ -234,8 +232,7 @@ fn a_build_that_goes_well() {
 
 #[test]
 fn failures_stay_above_and_are_summed_up() {
-    let setup = Setup { log: Some(".tanto/sessions/1"), ..Setup::default() };
-    let mut scene = Scene::new(setup, &JOBS);
+    let mut scene = Scene::new(Setup::default(), &JOBS);
     scene.start(&[0, 1, 2, 3]).pass(1000);
     scene.end(2, BAD, "error: 表示 was not declared").pass(100).picture("a failure in the middle");
     scene.pass(1000).end(0, Exit::Code(0), "note: nothing\n").pass(100).picture("others go on");

@@ -106,7 +106,10 @@ impl Invocation<'_> {
         let (why, code) = match verdict {
             Verdict::Done => return Ok(()),
             Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
-            Verdict::Failed { code, why } => (why, code),
+            Verdict::Failed { code, why } => {
+                self.name_record();
+                (why, code)
+            }
             Verdict::Wrong(why) => return Err(self.fatal(&why)),
         };
         self.info(&[b"build stopped: ", &why[..], b"."].concat());

@@ -155,7 +155,10 @@ impl Invocation<'_> {
         }
         let built = self.build_targets(&mut builder, builddir, &mut saving);
         // Nobody may be there to read it.
-        let _ = io::stdout().write_all(self.stats.table().as_bytes());
+        let _ = match self.view.shown.is_lines() {
+            true => io::stderr().write_all(self.stats.table().as_bytes()),
+            false => io::stdout().write_all(self.stats.table().as_bytes()),
+        };
         built?;
         if is_mapped {
             saving = self.saving(&graph, &logs);
@@ -177,7 +180,7 @@ impl Invocation<'_> {
 
     /// How much is to be told of why commands run.
     fn reasons(&self) -> Wanted {
-        match (self.options.debug.explain, self.view.recorder.is_wanted()) {
+        match (self.options.debug.explain, self.tells_more()) {
             (true, _) => Wanted::All,
             (false, true) => Wanted::Few,
             (false, false) => Wanted::No,
@@ -189,7 +192,7 @@ impl Invocation<'_> {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
-            detail: self.view.recorder.is_wanted(),
+            detail: self.tells_more(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! Does not know what is in it.
 
 use std::cell::OnceCell;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,7 +58,7 @@ pub(super) fn history(opened: &OnceCell<History>) -> &History {
 impl Invocation<'_> {
     /// Commands are about to run: those that bring the manifest itself up to date, or those of the targets.
     pub(super) fn begin_record(&mut self, manifest: bool) {
-        if !self.view.recorder.is_wanted() {
+        if !self.tells_more() {
             return;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -74,6 +74,21 @@ impl Invocation<'_> {
             processors: cpu::count() as u32,
         };
         self.view.recorder.begin(Path::new("."), &head);
+        self.view.shown.begin(&head);
+    }
+
+    /// Somebody hears more of commands than a user sees: what they wait for, and why they run.
+    pub(super) fn tells_more(&self) -> bool {
+        self.view.recorder.is_wanted() || self.view.shown.is_lines()
+    }
+
+    /// Where all is that the commands of a failed build printed, for a view that has summed up the rest.
+    pub(super) fn name_record(&mut self) {
+        let session = self.view.recorder.session().filter(|_| self.view.shown.sums_up());
+        if let Some(path) = session.map(|path| path.as_os_str().as_bytes().to_vec()) {
+            let path = path.strip_prefix(b"./").unwrap_or(&path);
+            self.say(Level::Info, &[b"full log: ", path].concat());
+        }
     }
 
     /// No command runs any more. That something could not be kept is said once, however often the manifest is built.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tanto_exec::event::{Event, View};
 use tanto_record::format::{BadFormat, Format};
+use tanto_record::jsonl::{Head, Stream};
 use tanto_record::live::{self, LiveView};
 use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
@@ -19,8 +20,14 @@ use crate::settings::layer::{self, StatusFormat};
 
 /// What the user sees of a run.
 pub struct Shown {
-    view: Box<dyn View>,
+    kind: Kind,
     format: Result<(), BadFormat>,
+}
+
+enum Kind {
+    Plain(Box<NinjaView>),
+    Live(Box<Live>),
+    Lines(Box<Stream>),
 }
 
 impl Shown {
@@ -29,19 +36,47 @@ impl Shown {
     pub fn check_format(&self) -> Result<(), BadFormat> {
         self.format.clone()
     }
+
+    /// Commands are about to run.
+    pub fn begin(&mut self, head: &Head) {
+        if let Kind::Lines(stream) = &mut self.kind {
+            stream.begin(head);
+        }
+    }
+
+    /// It sums up a build that failed.
+    pub fn sums_up(&self) -> bool {
+        matches!(self.kind, Kind::Live(_))
+    }
+
+    /// It tells of all that happens, in lines that nothing may stand between.
+    pub fn is_lines(&self) -> bool {
+        matches!(self.kind, Kind::Lines(_))
+    }
+
+    fn view(&mut self) -> &mut dyn View {
+        match &mut self.kind {
+            Kind::Plain(view) => &mut **view,
+            Kind::Live(view) => &mut **view,
+            Kind::Lines(view) => &mut **view,
+        }
+    }
 }
 
 impl View for Shown {
     fn event(&mut self, event: Event<'_>) {
-        self.view.event(event);
+        self.view().event(event);
     }
 
     fn flush(&mut self) {
-        self.view.flush();
+        self.view().flush();
     }
 
     fn tick(&self) -> Option<Duration> {
-        self.view.tick()
+        match &self.kind {
+            Kind::Live(view) => view.tick(),
+            Kind::Plain(_) | Kind::Lines(_) => None,
+        }
     }
 }
 
@@ -88,19 +123,22 @@ pub fn of(options: &Options) -> Result<Shown, Vec<u8>> {
         StatusFormat::Percent(text) => Format::ninja_status(text),
         StatusFormat::Variables(text) => Format::status(text).map_err(|bad| bad.0)?,
     };
-    let checked = checked(&format, options.verbosity);
+    let is_shown = options.format != layer::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
+    let checked = if is_shown { format.check() } else { Ok(()) };
+    Ok(Shown { kind: kind(options, format), format: checked })
+}
+
+fn kind(options: &Options, format: Format) -> Kind {
+    if options.format == layer::Shown::Jsonl {
+        return Kind::Lines(Box::new(Stream::new(Box::new(io::stdout()))));
+    }
     let columns = Box::new(|| terminal::columns(io::stdout()));
     let terminal = Terminal::detect(io::stdout().is_terminal(), |name| std::env::var_os(name), columns);
     let own_file = if terminal.smart && wants_live(options) { standard_output() } else { None };
-    let view: Box<dyn View> = match own_file {
-        Some(out) => Box::new(live(options, format, &terminal, out)),
-        None => Box::new(plain(options, format, terminal)),
-    };
-    Ok(Shown { view, format: checked })
-}
-
-fn checked(format: &Format, verbosity: Verbosity) -> Result<(), BadFormat> {
-    if verbosity == Verbosity::Quiet { Ok(()) } else { format.check() }
+    match own_file {
+        Some(out) => Kind::Live(Box::new(live(options, format, &terminal, out))),
+        None => Kind::Plain(Box::new(plain(options, format, terminal))),
+    }
 }
 
 /// Where lines that are written over would show less than was asked for, ninja's are printed.
@@ -108,7 +146,7 @@ fn wants_live(options: &Options) -> bool {
     let wanted = match options.format {
         layer::Shown::Auto => options.door == Door::Tanto,
         layer::Shown::Live => true,
-        layer::Shown::Plain => false,
+        layer::Shown::Plain | layer::Shown::Jsonl => false,
     };
     wanted && options.verbosity == Verbosity::Normal && !options.dry_run && !options.debug.explain
 }
@@ -139,7 +177,6 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         unicode: terminal.unicode,
         size: Box::new(|| terminal::size(io::stdout())),
         in_background: Box::new(|| terminal::is_anothers(io::stdout())),
-        log: None,
     };
     Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None }
 }
@@ -147,16 +184,4 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
 /// Says `ninja: fatal: TEXT`; that nobody hears it is no error.
 pub fn fatal(door: Door, text: &[u8]) {
     let _ = io::stderr().write_all(&[door.name().as_bytes(), b": fatal: ", text, b"\n"].concat());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bad_format_matters_only_where_it_is_shown() {
-        let check = |verbosity| checked(&Format::ninja_status(b"%z"), verbosity);
-        assert_eq!(check(Verbosity::Quiet), Ok(()));
-        assert_eq!(check(Verbosity::Normal), Err(BadFormat(b"unknown placeholder '%z' in $NINJA_STATUS".to_vec())));
-    }
 }

@@ -194,7 +194,7 @@ pub const DEBUG_MODES: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp"]
 pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
 
 /// `--format`'s values.
-pub const FORMATS: &[&str] = &["auto", "live", "plain"];
+pub const FORMATS: &[&str] = &["auto", "live", "plain", "jsonl"];
 /// `--leftovers`' words.
 pub const LEFTOVERS: &[&str] = &["ignore", "report", "kill"];
 
@@ -417,14 +417,15 @@ pub static FLAGS: &[Flag] = &[
         id: Id::Format,
         short: None,
         long: Some("format"),
-        value: Some(Value { name: "NAME", shape: Shape::OneOf(FORMATS), expected: "auto, live or plain" }),
+        value: Some(Value { name: "NAME", shape: Shape::OneOf(FORMATS), expected: "auto, live, plain or jsonl" }),
         reach: Reach::Setting("format"),
         group: Group::Own,
-        doc: "what a build shows: auto, live or plain",
+        doc: "what a build shows: auto, live, plain or jsonl",
         note: " [default=auto]",
         more: "`live` keeps a bar and the commands that run at the bottom of the terminal, and sums up what failed. \
                `plain` prints ninja's lines; so does `live` where the output is no terminal, and with `-v`, `--quiet`, \
-               `-n` or `-d explain`. `auto` is `live`, or under the name `ninja` `plain`.",
+               `-n` or `-d explain`. `auto` is `live`, or under the name `ninja` `plain`. `jsonl` is for programs: \
+               all that happens, each event a line of JSON, as docs/formats.md tells.",
     },
     HANG_TIMEOUT,
     TIMEOUT,

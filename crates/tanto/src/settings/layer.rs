@@ -100,6 +100,8 @@ pub enum Shown {
     Live,
     /// ninja's lines.
     Plain,
+    /// Events, as lines of JSON.
+    Jsonl,
 }
 
 /// What one source says; `None` where it says nothing.
@@ -237,6 +239,7 @@ fn shown(value: &[u8]) -> Option<Shown> {
         b"auto" => Some(Shown::Auto),
         b"live" => Some(Shown::Live),
         b"plain" => Some(Shown::Plain),
+        b"jsonl" => Some(Shown::Jsonl),
         _ => None,
     }
 }

@@ -1,0 +1,37 @@
+//! `--format`: events for programs, and that nothing else stands between them.
+
+use super::{alone, files};
+use crate::harness::Run;
+
+const TEXT: &str = "rule cp\n  command = echo said; cp $in $out\nrule bad\n  command = false\nbuild a: cp in\nbuild b: bad a\n\
+                    build c: cp b\n";
+
+#[test]
+fn events_are_lines_for_programs() {
+    alone(|side| {
+        files(side, &[("build.ninja", TEXT), ("in", "")]);
+        let ended = side.run(&Run::new("--format=jsonl --record=off -d stats c").env("NINJA_STATUS", "%z"));
+        let out = String::from_utf8(ended.out).expect("text");
+        let kinds: Vec<&str> = out.lines().map(|line| line.split('"').nth(3).unwrap_or_default()).collect();
+        let plan = "tanto planned planned planned build_started";
+        let build = "started finished started finished skipped build_finished notice";
+        assert_eq!(kinds.join(" "), format!("{plan} {build}"), "{out}");
+        assert!(out.contains(r#""output":"said\n""#) && out.contains(r#""why":["output a doesn't exist"]"#), "{out}");
+        assert!(out.lines().all(|line| line.starts_with(r#"{"event":""#) && line.ends_with('}')), "{out}");
+        assert_eq!(ended.code, 1);
+        assert!(!side.root.join(".tanto/sessions").exists());
+
+        let idle = side.run(&Run::new("--format=jsonl a"));
+        assert_eq!(idle.out, b"{\"event\":\"notice\",\"level\":\"info\",\"text\":\"no work to do.\"}\n");
+    });
+}
+
+#[test]
+fn a_bad_status_matters_only_where_it_is_shown() {
+    alone(|side| {
+        files(side, &[("build.ninja", TEXT), ("in", "")]);
+        let mut code = |args| side.run(&Run::new(args).env("NINJA_STATUS", "%z")).code;
+        assert_eq!(code("a"), 1);
+        assert_eq!(code("--quiet a"), 0);
+    });
+}
