@@ -77,14 +77,15 @@ pub static COMMANDS: &[Command] = &[
         name: "simulate",
         args: "[options] [targets...]",
         doc: "tell how long a build would take elsewhere",
-        more: "Takes `-C DIR`, `-f FILE`, `-j N,N...`, `--memory SIZE` and `--order ORDER`. Reads build.ninja and \
+        more: "Takes `-C DIR`, `-f FILE`, `-j N,N...`, `--memory SIZE`, `--order ORDER` and `--session NAME`. Reads build.ninja and \
                what commands took when they last ran, and tells how long it would take to build \
                the targets from nothing, for each number N of commands at a time: the makespan, the bound that no order \
                can beat, what the makespan is as a multiple of it, and how many slots stand empty on average. Runs \
                nothing and writes nothing. A command that was never run is taken to be as others of its rule. \
                `--memory` says what commands may hold together. `--order` is the order of commands that could all be \
                started: what a build would choose (`auto`), the most time behind it first (`critical`), the most \
-               commands first (`ninja`), or as in build.ninja (`fifo`).",
+               commands first (`ninja`), or as in build.ninja (`fifo`). `--session` simulates what ran in a recorded build, \
+               which is named as for `tanto report`, instead of all that the targets need.",
     },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];

@@ -28,6 +28,8 @@ pub(super) struct Args {
     /// `Off`, or so much.
     pub(super) memory: Memory,
     pub(super) order: Wanted,
+    /// A recorded build instead of the manifest's.
+    pub(super) session: Option<Vec<u8>>,
     pub(super) targets: Vec<Vec<u8>>,
 }
 
@@ -39,6 +41,7 @@ enum Id {
     Jobs,
     Memory,
     Order,
+    Session,
 }
 
 struct Flag {
@@ -47,13 +50,14 @@ struct Flag {
     name: Option<&'static str>,
 }
 
-static FLAGS: [Flag; 6] = [
+static FLAGS: [Flag; 7] = [
     Flag { id: Id::Help, letter: Some(b'h'), name: Some("help") },
     Flag { id: Id::Directory, letter: Some(b'C'), name: None },
     Flag { id: Id::Manifest, letter: Some(b'f'), name: None },
     Flag { id: Id::Jobs, letter: Some(b'j'), name: None },
     Flag { id: Id::Memory, letter: None, name: Some("memory") },
     Flag { id: Id::Order, letter: None, name: Some("order") },
+    Flag { id: Id::Session, letter: None, name: Some("session") },
 ];
 
 /// More at a time are no machine's.
@@ -82,6 +86,7 @@ impl Args {
             slots: usual_slots(tanto_sys::cpu::count()),
             memory: Memory::Off,
             order: Wanted::Ours,
+            session: None,
             targets: Vec::new(),
         };
         let mut getopt = Getopt::new(&FLAGS, words, getopt::is_posix());
@@ -92,12 +97,16 @@ impl Args {
                 Id::Manifest => args.manifest = value.to_vec(),
                 Id::Jobs => args.slots = slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
                 Id::Memory => args.memory = memory(value).ok_or(b"expected 'off' or a size such as --memory 8G")?,
+                Id::Session => args.session = Some(value.to_vec()),
                 Id::Order => {
                     args.order = order(value).ok_or(b"expected --order auto, critical, ninja or fifo")?;
                 }
             }
         }
         args.targets = getopt.into_operands();
+        if args.session.is_some() && !args.targets.is_empty() {
+            return Err(b"a session has no targets: all that ran in it is simulated".into());
+        }
         Ok(Some(args))
     }
 }

@@ -1,8 +1,12 @@
 //! `tanto simulate`: how long a build would take on other machines and in another order. Runs nothing, writes nothing.
 
 mod args;
+mod session;
 mod table;
 mod tree;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{Limits, Order, Schedule};
@@ -31,9 +35,20 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         Ok(None) => return Stop::printed(commands::find(b"simulate").map(help::topic).unwrap_or_default(), 0),
         Err(message) => return Stop::failed(Door::Tanto, "error", &message),
     };
-    match tree::load(&args) {
+    match load(&args) {
         Ok(build) => Stop::printed(report(&build, &args), 0),
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+fn load(args: &Args) -> Result<Build, Vec<u8>> {
+    if let Some(dir) = &args.dir {
+        std::env::set_current_dir(OsStr::from_bytes(dir))
+            .map_err(|error| [&dir[..], b": ", &tanto_sys::error::text(&error)].concat())?;
+    }
+    match &args.session {
+        Some(session) => session::load(session),
+        None => tree::load(args),
     }
 }
 

@@ -34,7 +34,7 @@ fn command_lines_are_read() {
     assert!(none.slots.starts_with(&[1, 2]) && none.slots.contains(&64));
     assert_eq!((none.memory, none.order), (Memory::Off, Wanted::Ours));
     assert_eq!(Args::read(&words("-h")), Ok(None));
-    for wrong in ["-j 0", "-j x", "-j 4,", "--memory auto", "--memory 4", "--order best", "-x"] {
+    for wrong in ["-j 0", "-j x", "-j 4,", "--memory auto", "--memory 4", "--order best", "--session 1 all", "-x"] {
         assert!(Args::read(&words(wrong)).is_err(), "{wrong}");
     }
 }

@@ -1,7 +1,5 @@
 //! The build of a manifest, with the times of its log and of its history. Does not know what is made of them.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use tanto_ninja::builddir;
@@ -25,10 +23,6 @@ const ANY_VERSION: u32 = 7;
 
 /// Loads what the command line names. An error is a text for the user.
 pub(super) fn load(args: &Args) -> std::result::Result<Build, Vec<u8>> {
-    if let Some(dir) = &args.dir {
-        std::env::set_current_dir(OsStr::from_bytes(dir))
-            .map_err(|error| [&dir[..], b": ", &tanto_sys::error::text(&error)].concat())?;
-    }
     let replay = replay(args).map_err(|error| error.text)?;
     if replay.commands == 0 {
         return Err(b"no command makes these targets".to_vec());

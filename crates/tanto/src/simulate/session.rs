@@ -1,0 +1,84 @@
+//! A build that was recorded: what ran in it, and what waited for what. Does not know what is made of it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tanto_exec::cost::Cost;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+use tanto_record::session::{Bad, Job, Session, Sessions};
+
+use super::Build;
+
+/// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
+pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
+    let all = Sessions::of(Path::new("."));
+    let name = all.find(wanted)?;
+    let session = Session::read(&all.path(&name)).map_err(|Bad(why)| why)?;
+    let build = build(&session);
+    let commands = session.jobs.iter().filter(|job| !job.is_group).count();
+    if commands == 0 {
+        return Err(format!("no command ran in session {name}").into_bytes());
+    }
+    Ok(Build { about: format!("{commands} commands of session {name}"), ..build })
+}
+
+/// The jobs come in the order of their starts: each after all that it waited for. What a session does not tell is the
+/// pools, but for the console.
+fn build(session: &Session) -> Build {
+    let mut schedule = Schedule::new();
+    let console = schedule.add_pool(1);
+    let mut numbers: HashMap<JobId, JobId> = HashMap::new();
+    let mut chain = Vec::new();
+    for job in &session.jobs {
+        if numbers.contains_key(&job.id) {
+            continue;
+        }
+        let pool = if job.about.console { console } else { PoolId::UNLIMITED };
+        let kind = if job.is_group { Kind::Phony } else { Kind::Command };
+        let id = schedule.add(JobSpec { pool, order: job.id.0, kind, wanted: true });
+        schedule.expect(id, cost(job));
+        // One that nothing was told of did not run: it was up to date.
+        job.about.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.depend(id, on, 0));
+        numbers.insert(job.id, id);
+        chain.push(id);
+    }
+    Build { schedule, chain, about: String::new() }
+}
+
+fn cost(job: &Job) -> Cost {
+    let clip = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Cost {
+        wall_ms: clip(job.wall_ms().max(0).cast_unsigned()),
+        cpu_ms: clip(job.cpu_ms().max(0).cast_unsigned()),
+        memory_kib: job.end.as_ref().map_or(0, |end| clip(end.usage.max_rss_kib)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_exec::schedule::Order;
+    use tanto_exec::simulate;
+
+    #[test]
+    fn what_ran_is_run_again() {
+        let started = |job, after| format!("{{\"event\":\"started\",\"job\":{job},\"at_ms\":0,\"after\":{after}}}\n");
+        let finished = |job, end_ms| {
+            let usage = "\"user_us\":1000,\"system_us\":0,\"max_rss_kib\":7,\"read_bytes\":0,\"written_bytes\":0";
+            let times = format!("\"start_ms\":0,\"end_ms\":{end_ms}");
+            format!("{{\"event\":\"finished\",\"job\":{job},{times},\"exit\":0,{usage}}}\n")
+        };
+        let head = "{\"event\":\"tanto\",\"format\":1,\"version\":\"1\",\"began_unix_ms\":0,\"dir\":\"/\",\"targets\":[],\
+                    \"manifest\":false,\"parallelism\":2,\"processors\":2}\n";
+        // Job 9 was up to date: nothing was told of it.
+        let first = [started(4, "[]"), started(2, "[]"), finished(4, 300)].concat();
+        let text = [head, &first, &started(7, "[4,9]"), &finished(2, 100), &finished(7, 50)].concat();
+        let session = Session::of(text.as_bytes()).expect("a sound session");
+        let mut build = build(&session);
+        assert_eq!(build.schedule.cost(JobId(0)), Cost { wall_ms: 300, cpu_ms: 1, memory_kib: 7 });
+        build.schedule.prioritise(&build.chain, Order::Critical);
+        let outcome = simulate::run(&mut build.schedule, 2);
+        assert_eq!((outcome.makespan_ms, outcome.path_ms, outcome.work_ms), (350, 350, 450));
+    }
+}
