@@ -3,6 +3,7 @@
 
 ninja_version=1.13.2
 meson_version=1.12.1
+make_version=4.4.1
 
 say() { printf '%s\n' "$*"; }
 
@@ -48,16 +49,17 @@ install_packages() {
     "${install[@]}" >/dev/null || die "apt-get could not install: $*"
 }
 
-# The ninja that Tanto is compared with, and Meson, both from PyPI, in .venv.
+# From PyPI, in .venv: the ninja that Tanto is compared with, Meson, and a newer make than Debian's.
 need_venv() {
     [ "$(.venv/bin/meson --version 2>/dev/null)" = "$meson_version" ] &&
-        [[ $(.venv/bin/ninja --version 2>/dev/null) = "$ninja_version"* ]] && return
+        [[ $(.venv/bin/ninja --version 2>/dev/null) = "$ninja_version"* ]] &&
+        [[ $(.venv/bin/make --version 2>/dev/null) = "GNU Make $make_version"* ]] && return
     need_packages python3=python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-    say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version"
+    say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version, gnumake $make_version"
     python3 -m venv .venv || die "python3 could not make .venv"
-    .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" ||
-        die "pip could not install ninja $ninja_version and meson $meson_version: is there a network?"
+    .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" "gnumake==$make_version" ||
+        die "pip could not install ninja $ninja_version, meson $meson_version and gnumake $make_version: is there a network?"
 }
 
 # The release program, and target/as-ninja/ninja, the same program under ninja's name.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -71,6 +71,59 @@ impl Tokens {
     pub fn put(&self, token: u8) -> io::Result<()> {
         (&self.writer).write_all(&[token])
     }
+
+    /// How many there are now.
+    pub fn count(&self) -> io::Result<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and `count` a place for the answer.
+        match unsafe { libc::ioctl(self.reader.as_raw_fd(), libc::FIONREAD, &raw mut count) } {
+            0 => Ok(usize::try_from(count).unwrap_or(0)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A pipe for tokens, as children are to have it: it blocks. It closes itself at `exec` but in those children to whom it
+/// is handed on (`Launcher::hand_on`).
+#[derive(Debug)]
+pub struct Ends {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+/// Scripts open files of their own under low numbers, and shells from 10 on; `select` knows none from 1024 on.
+const LEAST_NUMBER: RawFd = 50;
+
+impl Ends {
+    /// A new pipe.
+    pub fn new() -> io::Result<Ends> {
+        let (reader, writer) = io::pipe()?;
+        Ok(Ends { reader: moved_up(reader.into())?, writer: moved_up(writer.into())? })
+    }
+
+    /// The numbers of the end to read and the end to write, here and in children.
+    pub fn numbers(&self) -> [RawFd; 2] {
+        [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
+    }
+
+    /// The same pipe for ourselves.
+    pub fn tokens(&self) -> Result<Tokens, NoTokens> {
+        Tokens::inherited(self.reader.as_raw_fd(), self.writer.as_raw_fd())
+    }
+}
+
+/// The same under a number that nobody minds, if there is one.
+fn moved_up(fd: OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is open; no memory is touched.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LEAST_NUMBER) };
+    let error = io::Error::last_os_error();
+    match (moved, error.raw_os_error()) {
+        // SAFETY: the call succeeded, so the number is open and ours alone.
+        (0.., _) => Ok(unsafe { OwnedFd::from_raw_fd(moved) }),
+        // So few descriptors may be open here.
+        (_, Some(libc::EINVAL | libc::EMFILE)) => Ok(fd),
+        _ => Err(error),
+    }
 }
 
 impl AsRawFd for Tokens {
@@ -132,6 +185,21 @@ mod tests {
         assert_eq!(tokens.take().unwrap(), None);
         assert!(is_nonblocking(&tokens));
         assert!(!is_nonblocking(&OwnedFd::from(reader)) && !is_nonblocking(&OwnedFd::from(writer)));
+    }
+
+    #[test]
+    fn a_new_pipe_is_under_high_numbers_and_blocks() {
+        let ends = Ends::new().unwrap();
+        let tokens = ends.tokens().unwrap();
+        assert!(ends.numbers().iter().all(|&number| number >= LEAST_NUMBER));
+        assert!(!is_nonblocking(&ends.reader) && !is_nonblocking(&ends.writer) && is_nonblocking(&tokens));
+        assert_eq!(tokens.count().unwrap(), 0);
+        tokens.put(b'a').unwrap();
+        tokens.put(b'b').unwrap();
+        assert_eq!(tokens.count().unwrap(), 2);
+        let mut byte = [0];
+        File::from(ends.reader).read_exact(&mut byte).unwrap();
+        assert_eq!((byte, tokens.count().unwrap()), (*b"a", 1));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
-use crate::settings::layer::{ConfigFile, Jobs, Memory, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Jobserver, Memory, Origin, Said, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
 
@@ -82,6 +82,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("timeout", time(settings.timeout.value), from(settings.timeout.origin)),
         Row("leftovers", leftovers(settings.leftovers.value).into(), from(settings.leftovers.origin)),
         Row("memory", memory(settings.memory.value), from(settings.memory.origin)),
+        Row("jobserver", sharing(settings.jobserver.value).into(), from(settings.jobserver.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
         Row("record", if settings.record.value { "on" } else { "off" }.into(), from(settings.record.origin)),
@@ -125,6 +126,15 @@ fn memory(memory: Memory) -> Vec<u8> {
 /// In MiB, or in KiB where that is not a whole number.
 fn kibibytes(kib: u64) -> String {
     if kib.is_multiple_of(1 << 10) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
+}
+
+fn sharing(jobserver: Jobserver) -> &'static str {
+    match jobserver {
+        Jobserver::Auto => "a pipe, if there is none already (under the name ninja: off)",
+        Jobserver::On => "a pipe",
+        Jobserver::Off => "off",
+        Jobserver::Fifo => "a fifo",
+    }
 }
 
 fn threads(threads: Threads) -> Vec<u8> {
@@ -197,7 +207,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("process trees", process_trees().into()),
         row("free memory", free_memory().into()),
         row("pressure", pressure().into()),
-        row("jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
+        row("MAKEFLAGS' jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ]
 }
@@ -292,7 +302,7 @@ fn jobserver(makeflags: Option<&OsStr>) -> Vec<u8> {
         let auth = word.strip_prefix(b"--jobserver-auth=").or_else(|| word.strip_prefix(b"--jobserver-fds="))?;
         Some(auth.to_vec())
     };
-    words.filter_map(named).next_back().unwrap_or_else(|| "none in MAKEFLAGS".into())
+    words.filter_map(named).next_back().unwrap_or_else(|| "none".into())
 }
 
 fn ninja_in_path(path: Option<&OsStr>) -> Vec<u8> {
@@ -324,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_last_jobserver_counts() {
-        assert_eq!(jobserver(None), b"none in MAKEFLAGS");
+        assert_eq!(jobserver(None), b"none");
         assert_eq!(jobserver(Some(OsStr::new(" -j4 --jobserver-auth=3,4"))), b"3,4");
         let two = " -j --jobserver-fds=3,4 --jobserver-auth=fifo:/tmp/x -- A=b";
         assert_eq!(jobserver(Some(OsStr::new(two))), b"fifo:/tmp/x");
@@ -367,11 +377,12 @@ mod tests {
             "timeout|no limit|default",
             "leftovers|report|default",
             "memory|what is free|default",
+            "jobserver|a pipe, if there is none already (under the name ninja: off)|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
             "record|off|command line",
         ];
-        assert_eq!(out[2..16], expected);
+        assert_eq!(out[2..17], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

@@ -18,7 +18,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{Jobs, Memory, Origin, Shown, StatusFormat};
+use crate::settings::layer::{Jobs, Jobserver, Memory, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -32,8 +32,10 @@ pub struct Options {
     pub manifest: Vec<u8>,
     /// How many commands run at a time.
     pub jobs: Jobs,
-    /// A jobserver may be joined: neither `-j` was typed nor is this a dry run.
-    pub jobserver: bool,
+    /// `-j` was typed, which makes us independent of a `make` that runs us.
+    pub typed_jobs: bool,
+    /// Whether the right to run commands is shared.
+    pub jobserver: Jobserver,
     /// Failures until the build stops, 1 or more; `u32::MAX` for no limit.
     pub keep_going: u32,
     /// Above this load average (more than 0) no command is started.
@@ -97,13 +99,13 @@ pub fn all(args: &[Vec<u8>], around: &Surroundings, warn: &mut dyn FnMut(&[u8]))
 
 impl Options {
     fn of(door: Door, low: LowArgs, settings: Settings) -> Self {
-        let typed_jobs = settings.jobs.origin == Origin::Flag;
         Options {
             door,
             dir: low.dir,
             manifest: low.manifest.unwrap_or_else(|| b"build.ninja".to_vec()),
             jobs: settings.jobs.value,
-            jobserver: !typed_jobs && !low.dry_run,
+            typed_jobs: settings.jobs.origin == Origin::Flag,
+            jobserver: settings.jobserver.value,
             keep_going: settings.keep_going.value,
             // Infinity and what is no number limit nothing.
             max_load: Some(settings.max_load.value).filter(|load| *load > 0.0 && load.is_finite()),

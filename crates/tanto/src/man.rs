@@ -40,7 +40,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "`off`: a snapshot of what the build files say is neither read nor written; `always`: however small they are; \
          `auto`: where that saves time. Nothing but time depends on it.",
     ),
-    ("MAKEFLAGS", "Where a `make` that runs us says how to reach its jobserver."),
+    ("MAKEFLAGS", "Where a `make` that runs us says how to reach its jobserver, and where commands find ours."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colours where it goes to no terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),
 ];

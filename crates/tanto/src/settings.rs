@@ -24,7 +24,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
-use crate::settings::layer::{ConfigFile, Jobs, Layer, Memory, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{ConfigFile, Jobs, Jobserver, Layer, Memory, Origin, Said, Shown, StatusFormat};
 
 /// The variable that holds flags.
 pub const FLAGS_VARIABLE: &str = "TANTO_FLAGS";
@@ -66,6 +66,8 @@ pub struct Settings {
     pub leftovers: Said<Leftovers>,
     /// How commands share memory.
     pub memory: Said<Memory>,
+    /// Whether the right to run commands is shared.
+    pub jobserver: Said<Jobserver>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -96,6 +98,7 @@ impl Settings {
             timeout: or(layer.timeout, None),
             leftovers: or(layer.leftovers, leftovers),
             memory: or(layer.memory, memory),
+            jobserver: or(layer.jobserver, Jobserver::Auto),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
             record: or(layer.record, true),

@@ -1,5 +1,5 @@
-//! A share in the job slots of the `make` that started us: GNU make's jobserver, as a client. Does not know what is
-//! run in a slot.
+//! A share in job slots: GNU make's jobserver, as a client of the `make` that started us; as a server, see `server`. Does
+//! not know what is run in a slot.
 //!
 //! One slot is ours from the start; every other is a byte in a pipe, to be put back as it was when its job is done.
 
@@ -9,7 +9,11 @@ use tanto_sys::error::text;
 use tanto_sys::file;
 use tanto_sys::tokens::{NoTokens, Tokens};
 
+use self::server::Server;
 use crate::event::Level;
+
+pub mod makeflags;
+pub mod server;
 
 /// Something to tell the user about the jobserver.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,18 +122,69 @@ const PIPE_WARNING: &[u8] =
 
 /// The right to run one job. Whoever holds one gives it back to the client it is from.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Slot {
-    /// The one that is ours.
-    Own,
-    /// One that this byte stood for.
-    Token(u8),
+pub struct Slot(());
+
+/// Whose slots there are to use.
+#[derive(Debug)]
+pub enum Share {
+    /// Somebody else's.
+    Client(Client),
+    /// Our own, which others use too.
+    Server(Server),
+}
+
+impl Share {
+    /// Takes a slot, if one is free. Never waits.
+    pub fn acquire(&mut self) -> Option<Slot> {
+        self.client_mut().acquire()
+    }
+
+    /// Gives a slot back.
+    pub fn release(&mut self, slot: Slot) {
+        self.client_mut().release(slot);
+    }
+
+    /// To be told when no slot is in use.
+    pub fn settle(&mut self) {
+        match self {
+            Share::Client(_) => {}
+            Share::Server(server) => server.settle(),
+        }
+    }
+
+    /// The descriptors that commands must inherit, if any.
+    pub fn descriptors(&self) -> Option<[RawFd; 2]> {
+        match self {
+            Share::Client(_) => None,
+            Share::Server(server) => server.descriptors(),
+        }
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        match self {
+            Share::Client(client) => client,
+            Share::Server(server) => server.client_mut(),
+        }
+    }
+}
+
+impl AsRawFd for Share {
+    /// Readable when a slot may be free.
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Share::Client(client) => client.as_raw_fd(),
+            Share::Server(server) => server.client().as_raw_fd(),
+        }
+    }
 }
 
 /// A share in the slots.
 #[derive(Debug)]
 pub struct Client {
     tokens: Tokens,
-    own_is_free: bool,
+    own_is_taken: bool,
+    /// What was taken out of the pool.
+    taken: Vec<u8>,
 }
 
 impl Client {
@@ -141,29 +196,30 @@ impl Client {
             Place::Fifo(path) if path.is_empty() => Err(b"Empty fifo path".to_vec()),
             Place::Fifo(path) => Tokens::open(file::path(path)).map_err(|why| fifo_refused(path, &why)),
         };
-        Ok(Client { tokens: tokens?, own_is_free: true })
+        Ok(Client::of(tokens?))
+    }
+
+    fn of(tokens: Tokens) -> Client {
+        Client { tokens, own_is_taken: false, taken: Vec::new() }
     }
 
     /// Takes a slot, if one is free: ours first. Never waits.
     pub fn acquire(&mut self) -> Option<Slot> {
-        if std::mem::take(&mut self.own_is_free) {
-            return Some(Slot::Own);
+        if self.own_is_taken {
+            // A pool that is gone leaves us our own slot.
+            self.taken.push(self.tokens.take().ok().flatten()?);
         }
-        // A pool that is gone leaves us our own slot.
-        self.tokens.take().ok().flatten().map(Slot::Token)
+        self.own_is_taken = true;
+        Some(Slot(()))
     }
 
-    /// Gives a slot back.
-    pub fn release(&mut self, slot: Slot) {
-        match slot {
-            Slot::Own => {
-                assert!(!self.own_is_free, "our own slot was given back twice");
-                self.own_is_free = true;
-            }
-            Slot::Token(token) => {
-                // Nothing can be done about a pool that is gone.
-                let _ = self.tokens.put(token);
-            }
+    /// Gives a slot back: ours last, which nobody else can use.
+    pub fn release(&mut self, _slot: Slot) {
+        assert!(self.own_is_taken, "a slot was given back twice");
+        match self.taken.pop() {
+            // Nothing can be done about a pool that is gone.
+            Some(token) => _ = self.tokens.put(token),
+            None => self.own_is_taken = false,
         }
     }
 }

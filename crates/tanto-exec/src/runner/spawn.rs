@@ -17,7 +17,7 @@ use tanto_sys::terminal;
 
 use self::launch::{Started, Starter};
 use self::output::Output;
-use super::jobserver::{Client, Slot};
+use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::{self, Why};
@@ -36,8 +36,8 @@ pub struct Options {
     pub parallelism: usize,
     /// No further command is started while the load average is that high; only a value above 0 counts.
     pub max_load: Option<f64>,
-    /// Whoever shares out the right to run commands, if that is not us.
-    pub jobserver: Option<Client>,
+    /// Job slots that others use too, if there are any.
+    pub jobserver: Option<Share>,
     /// What the commands find in their environment besides what we found in ours.
     pub environment: Vec<(OsString, OsString)>,
     /// How their processes are watched, if they are.
@@ -74,7 +74,7 @@ struct Held {
 
 /// The slots of a jobserver that we are about to use.
 struct Purse {
-    client: Client,
+    share: Share,
     /// For the next command to be started.
     in_hand: Option<Slot>,
     /// The last time that somebody asked there was none.
@@ -130,12 +130,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl SpawnRunner {
     /// A runner with nothing to run yet.
     pub fn new(options: Options) -> io::Result<SpawnRunner> {
-        let purse = options.jobserver.map(|client| Purse { client, in_hand: None, hungry: false });
+        let mut starter = Starter::new(Environment::ours_and(&options.environment));
+        options.jobserver.iter().filter_map(Share::descriptors).for_each(|both| starter.hand_on(both));
+        let purse = options.jobserver.map(|share| Purse { share, in_hand: None, hungry: false });
         Ok(SpawnRunner {
             parallelism: options.parallelism,
             max_load: options.max_load.filter(|&load| load > 0.0),
             purse,
-            starter: Starter::new(Environment::ours_and(&options.environment)),
+            starter,
             machine: Machine { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
             endings: Endings::listen()?,
             interrupted_by: None,
@@ -188,7 +190,7 @@ impl SpawnRunner {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
         if let Some(purse) = self.purse.as_ref().filter(|purse| purse.hungry) {
-            self.watches.push(Watch::new(&purse.client));
+            self.watches.push(Watch::new(&purse.share));
         }
         let first_task = self.watches.len();
         for task in &mut self.running {
@@ -247,6 +249,7 @@ impl SpawnRunner {
         let is_whole = output.is_whole();
         self.finished.push_back(Completion { job, exit, output: output.into_shown(), is_whole, usage, findings });
         self.release(slot);
+        self.settle();
     }
 
     /// Does what watching asks for, and goes on without a command that nothing can end.
@@ -304,7 +307,15 @@ impl SpawnRunner {
 
     fn release(&mut self, slot: Option<Slot>) {
         if let (Some(purse), Some(slot)) = (&mut self.purse, slot) {
-            purse.client.release(slot);
+            purse.share.release(slot);
+        }
+    }
+
+    /// Slots that are missing when no command has one are lost.
+    fn settle(&mut self) {
+        let none_in_use = self.running.is_empty() && self.held.is_none();
+        if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
+            purse.share.settle();
         }
     }
 
@@ -405,7 +416,7 @@ impl Purse {
     /// Makes sure that there is a slot for the next command; says whether it could.
     fn hold(&mut self) -> bool {
         if self.in_hand.is_none() {
-            self.in_hand = self.client.acquire();
+            self.in_hand = self.share.acquire();
         }
         self.hungry = self.in_hand.is_none();
         !self.hungry

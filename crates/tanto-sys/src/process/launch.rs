@@ -77,6 +77,8 @@ pub struct Launcher {
     stack: Box<[u128]>,
     /// Of control groups.
     entrances: Vec<RawFd>,
+    /// What children get of our descriptors; below 0: nothing.
+    handed_on: [RawFd; 2],
 }
 
 /// For a child, until it is another program: it calls a handful of functions, and a signal may come. Of such units as
@@ -92,7 +94,8 @@ impl Launcher {
         };
         let directories =
             environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
-        Launcher { environment, directories, stack: vec![0; STACK].into(), entrances: Vec::new() }
+        let entrances = Vec::new();
+        Launcher { environment, directories, stack: vec![0; STACK].into(), entrances, handed_on: [-1; 2] }
     }
 
     /// What the children find in their environment.
@@ -109,6 +112,11 @@ impl Launcher {
     /// they leave alone. The files have to stay open until another call.
     pub fn enter(&mut self, entrances: &[File]) {
         self.entrances = entrances.iter().map(AsRawFd::as_raw_fd).collect();
+    }
+
+    /// From now on children keep these descriptors, which nobody else gets. They must stay open.
+    pub fn hand_on(&mut self, descriptors: [RawFd; 2]) {
+        self.handed_on = descriptors;
     }
 
     /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
@@ -164,6 +172,7 @@ impl Launcher {
             environment: self.environment.pointers(),
             output: output.unwrap_or(-1),
             entrances: self.entrances.as_ptr_range(),
+            handed_on: self.handed_on,
             pipe_action: if signals::pipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
             signals: no_signals(),
             error: 0,
@@ -212,6 +221,8 @@ struct Orders {
     output: RawFd,
     /// From the first to behind the last.
     entrances: Range<*const RawFd>,
+    /// What is not to be closed at `exec`; below 0: nothing.
+    handed_on: [RawFd; 2],
     /// What a broken pipe does to it. Rust's runtime ignores the signal, and `exec` would hand that on.
     pipe_action: libc::sighandler_t,
     /// Those that are blocked in it.
@@ -253,6 +264,11 @@ unsafe fn obey(orders: &Orders) -> c_int {
         while entrance != orders.entrances.end {
             libc::write(*entrance, c"0".as_ptr().cast(), 1);
             entrance = entrance.add(1);
+        }
+        for kept in orders.handed_on {
+            if kept >= 0 && libc::fcntl(kept, libc::F_SETFD, 0) < 0 {
+                return *libc::__errno_location();
+            }
         }
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = orders.pipe_action;

@@ -10,7 +10,7 @@ use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
-use tanto_exec::runner::jobserver;
+use tanto_exec::runner::jobserver::{Client, Share};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::schedule::{self, Schedule};
 use tanto_ninja::builddir;
@@ -26,13 +26,13 @@ use tanto_sys::signals::Endings;
 use crate::flags::Options;
 use crate::flags::door::Door;
 
-use super::{End, Invocation, Step, turn};
+use super::{End, Invocation, Step, slots, turn};
 use crate::settings::layer::Memory;
 
 /// What is to be run.
 struct Plan<'p> {
     schedule: &'p mut Schedule,
-    jobserver: Option<jobserver::Client>,
+    jobserver: Option<Client>,
     /// It brings the manifest itself up to date.
     manifest: bool,
 }
@@ -81,7 +81,7 @@ impl Invocation<'_> {
         saving: &mut Option<Saving<'_>>,
     ) -> Step<()> {
         let targets = self.targets(builder, builddir)?;
-        let jobserver = self.jobserver();
+        let jobserver = self.client();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
         let adding = || builder.add_targets(&mut schedule, view, &targets);
@@ -122,21 +122,6 @@ impl Invocation<'_> {
         targets.map_err(|error| self.failed(&error))
     }
 
-    /// The jobserver of a `make` that runs us, if we are to take part in it.
-    fn jobserver(&mut self) -> Option<jobserver::Client> {
-        if !self.options.jobserver {
-            return None;
-        }
-        let flags = std::env::var_os("MAKEFLAGS");
-        let connection = jobserver::connect(flags.as_deref().map(OsStrExt::as_bytes));
-        for notice in connection.notices {
-            if !notice.with_status || self.options.verbosity != Verbosity::Quiet {
-                self.say(notice.level, &notice.text);
-            }
-        }
-        connection.client
-    }
-
     /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the
     /// build ended: while it keeps what is returned beside the verdict, signals wait.
     fn execute(&mut self, builder: &mut Builder<'_, '_>, plan: Plan<'_>) -> Step<(Verdict, Option<Endings>)> {
@@ -146,7 +131,8 @@ impl Invocation<'_> {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::cpu::count);
-        builder.begin(schedule, self.slots(parallelism, jobserver.is_some()));
+        let jobserver = self.share(jobserver, parallelism, builddir::of(builder.scan.graph));
+        builder.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
             true => None,
             false => Some(self.listen()?),
@@ -189,17 +175,13 @@ impl Invocation<'_> {
         wanted.then_some(watcher::Options { limits, leftovers })
     }
 
-    fn spawn_runner(
-        &mut self,
-        parallelism: usize,
-        jobserver: Option<jobserver::Client>,
-        overflow: PathBuf,
-    ) -> Step<SpawnRunner> {
+    fn spawn_runner(&mut self, parallelism: usize, jobserver: Option<Share>, overflow: PathBuf) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         if let Some(turn) = &mut self.turn {
             turn.sign();
         }
-        let environment = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value)).into_iter().collect();
+        let ancestors = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value));
+        let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let overflow = Some(overflow);
         let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch(), overflow };
@@ -219,11 +201,11 @@ impl Invocation<'_> {
     }
 
     /// How many commands the schedule is to reckon with.
-    fn slots(&self, parallelism: usize, has_jobserver: bool) -> usize {
+    fn slots(&self, parallelism: usize, jobserver: Option<&Share>) -> usize {
         match () {
             () if self.options.dry_run => 1,
             // Nobody knows how many tokens there will be; on a machine of our own it would be as many.
-            () if has_jobserver => tanto_sys::cpu::count().max(2),
+            () if matches!(jobserver, Some(Share::Client(_))) => tanto_sys::cpu::count().max(2),
             () => parallelism,
         }
     }

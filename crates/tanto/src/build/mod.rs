@@ -5,6 +5,7 @@ mod execute;
 mod held;
 mod logs;
 mod record;
+mod slots;
 mod snapshot;
 mod stats;
 mod tool;

@@ -56,6 +56,11 @@ impl Turn {
         (Turn::Mine(file), false)
     }
 
+    /// Nobody else builds in the directory.
+    pub fn is_mine(&self) -> bool {
+        matches!(self, Turn::Mine(_))
+    }
+
     /// Writes this process's identity into the lock file; to be called before the first job starts. Where that
     /// cannot be done the lock is given up: a build that a job starts would wait for it for ever.
     pub fn sign(&mut self) {

@@ -104,7 +104,7 @@ impl Reader<'_> {
             | Id::Record => {
                 self.say(low, flag, value)?;
             }
-            Id::HangTimeout | Id::Timeout | Id::Leftovers => self.say(low, flag, value)?,
+            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver => self.say(low, flag, value)?,
         }
         Ok(())
     }

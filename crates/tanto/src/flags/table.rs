@@ -48,6 +48,8 @@ pub enum Id {
     Memory,
     /// `--record`
     Record,
+    /// `--jobserver`
+    Jobserver,
 }
 
 /// Where a flag may be given.
@@ -237,6 +239,24 @@ const LEFT: Flag = Flag {
     note: "",
     more: "Under the name `ninja` the default is `ignore`, else `report`: what is still there at the end is named. \
            Compiler caches and the like start servers that are meant to stay.",
+};
+
+/// `--jobserver`'s values.
+pub const JOBSERVERS: &[&str] = &["auto", "on", "off", "fifo"];
+
+const JOBSERVER: Flag = Flag {
+    id: Id::Jobserver,
+    short: None,
+    long: Some("jobserver"),
+    value: Some(Value { name: "HOW", shape: Shape::OneOf(JOBSERVERS), expected: "auto, on, off or fifo" }),
+    reach: Reach::Setting("jobserver"),
+    group: Group::Own,
+    doc: "share the N of -j with what commands start: auto, on, off or fifo",
+    note: " [default=auto]",
+    more: "`on`: a `make`, `cargo`, `ninja` or `gcc -flto=jobserver` that a command starts takes part through a pipe that \
+           it inherits, and all together never run more than N. `fifo`: through a named pipe, which `make` knows from 4.4 \
+           on. `auto`: `on`, but not under the name `ninja`, and not where MAKEFLAGS names a jobserver already; then Tanto \
+           takes part in that one, unless `-j` is given. `off`: neither.",
 };
 
 /// Those of `tanto run`.
@@ -458,4 +478,5 @@ pub static FLAGS: &[Flag] = &[
                which the next one is planned. Only you can read them: they hold commands, and what those printed. Old \
                ones go by themselves.",
     },
+    JOBSERVER,
 ];

@@ -104,6 +104,19 @@ pub enum Shown {
     Jsonl,
 }
 
+/// Whether the right to run commands is shared, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jobserver {
+    /// What suits the door and what `MAKEFLAGS` says.
+    Auto,
+    /// With what commands start, through a pipe that they inherit.
+    On,
+    /// With nobody.
+    Off,
+    /// With what commands start, through a named pipe.
+    Fifo,
+}
+
 /// What one source says; `None` where it says nothing.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Layer {
@@ -129,6 +142,8 @@ pub struct Layer {
     pub leftovers: Option<Said<Leftovers>>,
     /// `--memory`
     pub memory: Option<Said<Memory>>,
+    /// `--jobserver`
+    pub jobserver: Option<Said<Jobserver>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -154,6 +169,7 @@ impl Layer {
             Id::Leftovers => put(&mut self.leftovers, leftovers(value), origin),
             Id::Memory => put(&mut self.memory, memory(value), origin),
             Id::Record => put(&mut self.record, on_or_off(value), origin),
+            Id::Jobserver => put(&mut self.jobserver, jobserver(value), origin),
             _ => false,
         }
     }
@@ -182,6 +198,7 @@ impl Layer {
             timeout: self.timeout.or(below.timeout),
             leftovers: self.leftovers.or(below.leftovers),
             memory: self.memory.or(below.memory),
+            jobserver: self.jobserver.or(below.jobserver),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
             record: self.record.or(below.record),
@@ -264,6 +281,16 @@ pub fn memory(value: &[u8]) -> Option<Memory> {
         b"auto" => Some(Memory::Free),
         b"off" => Some(Memory::Off),
         size => number::size_kib(size).filter(|&kib| kib > 0).map(Memory::AtMost),
+    }
+}
+
+fn jobserver(value: &[u8]) -> Option<Jobserver> {
+    match value {
+        b"auto" => Some(Jobserver::Auto),
+        b"on" => Some(Jobserver::On),
+        b"off" => Some(Jobserver::Off),
+        b"fifo" => Some(Jobserver::Fifo),
+        _ => None,
     }
 }
 

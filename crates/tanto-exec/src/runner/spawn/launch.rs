@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::RawFd;
 
 use tanto_sys::process::{Child, Environment, Launcher, Program, Status, Words};
 use tanto_sys::signals;
@@ -40,6 +41,11 @@ impl Starter {
     /// From now on commands enter these control groups, whose files have to stay open until another call.
     pub(super) fn enter(&mut self, entrances: &[File]) {
         self.launcher.enter(entrances);
+    }
+
+    /// From now on commands keep these descriptors of ours.
+    pub(super) fn hand_on(&mut self, descriptors: [RawFd; 2]) {
+        self.launcher.hand_on(descriptors);
     }
 
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::monitor::Limits;
-use crate::runner::jobserver::Place;
+use crate::runner::jobserver::{Client, Place};
 use crate::runner::tests::named_pipe;
 use std::fs;
 use std::path::Path;
@@ -211,7 +211,7 @@ fn sharing(fifo: &Path, tokens: &[u8]) -> (SpawnRunner, Tokens) {
     let pool = Tokens::open(fifo).unwrap();
     tokens.iter().for_each(|&token| pool.put(token).unwrap());
     let place = Place::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
-    let jobserver = Some(Client::open(&place).unwrap());
+    let jobserver = Some(Share::Client(Client::open(&place).unwrap()));
     (SpawnRunner::new(Options { parallelism: 1, jobserver, ..Options::default() }).unwrap(), pool)
 }
 
