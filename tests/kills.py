@@ -151,7 +151,7 @@ def play(tree, kills):
 def main(tanto, referee, kills="200", seed="1"):
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="tanto-kills-") as place:
-        tree = Tree(Path(place), os.path.abspath(tanto), referee, random.Random(int(seed)))
+        tree = Tree(Path(place), os.path.abspath(tanto), os.path.abspath(referee), random.Random(int(seed)))
         try:
             repeated = play(tree, int(kills))
         except Failed as failed:

@@ -97,8 +97,9 @@ pub struct SpawnRunner {
     most_descriptors: RawFd,
     /// Counts as one that runs; until it does, no other is started.
     held: Option<Held>,
-    /// Ended, but not yet told.
-    finished: VecDeque<Completion>,
+    /// Ended, but not yet told. Each keeps its slot until it is: who has not heard of it has not written down what it
+    /// made, and if we are killed, no more is lost than could run at once.
+    finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
     overflow: Option<PathBuf>,
     buffer: Box<[u8]>,
@@ -247,8 +248,8 @@ impl SpawnRunner {
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         let is_whole = output.is_whole();
-        self.finished.push_back(Completion { job, exit, output: output.into_shown(), is_whole, usage, findings });
-        self.release(slot);
+        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, findings };
+        self.finished.push_back((completion, slot));
         self.settle();
     }
 
@@ -354,7 +355,8 @@ impl Runner for SpawnRunner {
         self.start_held()?;
         let end = most.map(|most| Instant::now() + most);
         loop {
-            if let Some(completion) = self.finished.pop_front() {
+            if let Some((completion, slot)) = self.finished.pop_front() {
+                self.release(slot);
                 return Ok(Woken::Completed(completion));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -382,7 +384,11 @@ impl Runner for SpawnRunner {
     }
 
     fn abort(&mut self) -> Vec<JobId> {
-        let mut jobs: Vec<JobId> = self.finished.drain(..).map(|completion| completion.job).collect();
+        let mut jobs = Vec::new();
+        for (completion, slot) in std::mem::take(&mut self.finished) {
+            jobs.push(completion.job);
+            self.release(slot);
+        }
         if let Some(held) = self.held.take() {
             jobs.push(held.job);
             self.release(held.slot);
