@@ -1,39 +1,14 @@
 //! A dry run has every ready job under way at once, however many they are.
 
+mod commands;
+
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, JobId};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Reading, Schedule};
 
-/// Each job has a command.
-struct Commands;
-
-impl Front for Commands {
-    fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
-    }
-
-    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn outputs(&self, _job: JobId) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
-}
+use commands::Commands;
 
 /// Which jobs ended, in order.
 #[derive(Default)]

@@ -2,41 +2,17 @@
 
 use std::cell::Cell;
 
+mod commands;
+
 use tanto_exec::clock::FakeClock;
 use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, View};
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, JobId};
+use tanto_exec::job::Command;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{Hold, JobSpec, Kind, Limits, PoolId, Reading, Schedule};
 
-/// Each job has a command.
-struct Commands;
-
-impl Front for Commands {
-    fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
-    }
-
-    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn outputs(&self, _job: JobId) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
-}
+use commands::Commands;
 
 /// What happened, in words.
 #[derive(Default)]

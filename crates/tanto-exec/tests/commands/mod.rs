@@ -1,0 +1,33 @@
+//! A front for tests of the loop: each job is a command without a line. Does not know what becomes of it.
+
+use tanto_exec::event::View;
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, JobId};
+use tanto_exec::schedule::Schedule;
+
+/// Each job has a command.
+pub struct Commands;
+
+impl Front for Commands {
+    fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
+        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
+    }
+
+    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn outputs(&self, _job: JobId) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
+}
