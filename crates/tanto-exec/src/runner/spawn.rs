@@ -250,7 +250,6 @@ impl SpawnRunner {
         let is_whole = output.is_whole();
         let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, findings };
         self.finished.push_back((completion, slot));
-        self.settle();
     }
 
     /// Does what watching asks for, and goes on without a command that nothing can end.
@@ -314,7 +313,7 @@ impl SpawnRunner {
 
     /// Slots that are missing when no command has one are lost.
     fn settle(&mut self) {
-        let none_in_use = self.running.is_empty() && self.held.is_none();
+        let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_none();
         if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
             purse.share.settle();
         }
@@ -357,6 +356,7 @@ impl Runner for SpawnRunner {
         loop {
             if let Some((completion, slot)) = self.finished.pop_front() {
                 self.release(slot);
+                self.settle();
                 return Ok(Woken::Completed(completion));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
