@@ -11,6 +11,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Why};
 use tanto_exec::monitor::watcher::{Leftovers, Note, Options, Watcher};
+use tanto_sys::identity::Process;
 use tanto_sys::{cgroup, procs};
 
 /// Long enough for a test never to meet it, in milliseconds.
@@ -186,18 +187,23 @@ fn leftovers_are_killed_if_that_is_asked_for() {
     watch.await_nobody(1);
 }
 
+/// The process that runs this command line, when there is one: before `exec` is through, its environment is not its own.
+fn await_program(line: &[u8]) -> Process {
+    let runs = |look: &procs::Look| procs::command_line(look.process.pid()).is_some_and(|its| its == line);
+    loop {
+        if let Some(look) = procs::all().unwrap().into_iter().find(runs) {
+            return look.process;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn who_hides_its_mark_is_found_when_no_other_job_runs() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
     let input = watch.start(1, "(env -i setsid sleep 1003 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
-    let has_exec = |look: &procs::Look| procs::command_line(look.process.pid()).is_some_and(|its| its == b"sleep 1003");
-    let process = loop {
-        if let Some(look) = procs::all().unwrap().into_iter().find(has_exec) {
-            break look.process;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
+    let process = await_program(b"sleep 1003");
     assert_eq!(procs::given(process.pid(), b"TANTO_JOB"), None);
     drop(input);
     let left = watch.end(1).unwrap().left;
@@ -210,8 +216,9 @@ fn who_hides_its_mark_is_found_when_no_other_job_runs() {
 #[test]
 fn jobs_that_run_keep_what_is_theirs() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
-    let input = watch.start(1, "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) ; echo; read x");
+    let input = watch.start(1, "(setsid sleep 1004 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
+    await_program(b"sleep 1004");
     watch.start(2, "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &) ");
     let left = watch.end(2).unwrap().left;
     assert!(left.len() == 1 && line(&left[0].line).contains("sleep 1001"), "{left:?}");
