@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file;
 
+pub mod confine;
 pub(crate) mod find;
 
 pub use find::{Home, Layout};

@@ -5,10 +5,12 @@
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
 
+pub mod affinity;
 pub mod bytes;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
+pub mod disk;
 pub mod error;
 pub mod file;
 pub(crate) mod groups;
@@ -16,6 +18,7 @@ pub mod halt;
 pub mod headroom;
 pub mod identity;
 pub mod lock;
+pub mod machine;
 pub mod map;
 pub mod memory;
 pub mod own;
@@ -30,6 +33,7 @@ pub mod stat;
 pub mod sum;
 pub mod terminal;
 pub mod threads;
+pub mod times;
 pub mod tokens;
 pub mod user;
 pub mod version;

@@ -1,7 +1,7 @@
 //! `tanto run`: one command under the monitor. Does not know what the command does.
 
 mod command;
-mod tail;
+pub mod tail;
 
 use std::ffi::OsStr;
 use std::io;

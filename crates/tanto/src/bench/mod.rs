@@ -1,7 +1,11 @@
 //! `tanto bench`: measures on the user's own machine what Tanto's own choices rest on. Does not know how each is
 //! measured.
 
+#[allow(dead_code, reason = "its users follow")]
+pub mod args;
 mod files;
+#[allow(dead_code, unused_imports, reason = "its users follow")]
+pub mod measure;
 mod read;
 mod stat;
 

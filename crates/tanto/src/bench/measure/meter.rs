@@ -1,0 +1,216 @@
+//! Measures commands on this machine: runs them under the monitor, and asks the kernel before and after. Does not know
+//! what is made of it.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tanto_exec::job::{Command, Completion, JobId};
+use tanto_exec::monitor::watcher::{self, Leftovers};
+use tanto_exec::monitor::{GRACE_MS, Limits};
+use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::runner::{Runner, Woken};
+use tanto_sys::affinity::Mask;
+use tanto_sys::poll::{self, Watch};
+use tanto_sys::signals::Endings;
+use tanto_sys::times::Times;
+use tanto_sys::{cpu, disk, machine, own};
+
+use super::conditions::{Conditions, shares};
+use super::controls::{Controls, Held};
+use super::{Bench, Failure, Halt, Pressure, Sample};
+use crate::run::tail::Tail;
+
+/// Nothing hangs that soon. A command with such a time gets a control group, which counts all of its processes.
+const NEVER_HANGS_MS: i64 = 100 * 86_400_000;
+
+/// This machine. While it lives, signals that ask for an end come to it and don't end the program.
+pub struct Meter {
+    runner: SpawnRunner,
+    endings: Endings,
+    controls: Controls,
+    /// The processors that we had before.
+    all: Mask,
+    /// Where logs are kept.
+    dir: PathBuf,
+    /// Processors of the machine.
+    online: usize,
+    begun: Instant,
+    next: u32,
+    // After all else: what it holds still has to stay so until nothing runs.
+    _held: Held,
+}
+
+/// A command that has come to its end.
+struct Done {
+    completion: Completion,
+    wall: Duration,
+    /// The most memory that was seen, in KiB.
+    seen_kib: u64,
+}
+
+impl Meter {
+    /// For commands that run with this held still. Logs of failures go into `dir`. An error is a text for the user.
+    pub fn new(controls: Controls, dir: &Path) -> Result<Meter, Vec<u8>> {
+        let held = Held::begin(&controls)?;
+        let failed = |error| tanto_sys::error::text(&error);
+        let limits = Limits { hang_ms: Some(NEVER_HANGS_MS), total_ms: None, grace_ms: GRACE_MS, looks: true };
+        let options = spawn::Options {
+            parallelism: 1,
+            environment: without_jobserver(),
+            watch: Some(watcher::Options { limits, leftovers: Leftovers::Report }),
+            overflow: Some(dir.join("output")),
+            ..spawn::Options::default()
+        };
+        Ok(Meter {
+            endings: Endings::listen().map_err(failed)?,
+            runner: SpawnRunner::new(options).map_err(failed)?,
+            controls,
+            all: Mask::own().map_err(failed)?,
+            dir: dir.into(),
+            online: machine::Machine::ask().processors,
+            begun: Instant::now(),
+            next: 0,
+            _held: held,
+        })
+    }
+
+    /// From its start to its end; an error if there is none, or it failed.
+    fn complete(&mut self, line: &[u8]) -> Result<Done, Halt> {
+        let failed = |error| Halt::Machine(tanto_sys::error::text(&error));
+        let job = JobId(self.next);
+        self.next += 1;
+        let begun = Instant::now();
+        self.start(job, line).map_err(failed)?;
+        let mut seen_kib = 0;
+        loop {
+            match self.runner.wait(None).map_err(failed)? {
+                Woken::Completed(completion) if completion.exit.success() => {
+                    return Ok(Done { completion, wall: begun.elapsed(), seen_kib });
+                }
+                Woken::Completed(completion) => return Err(self.failure(line, completion)),
+                Woken::Interrupted(signal) => {
+                    self.runner.abort();
+                    return Err(Halt::Interrupted(signal));
+                }
+                Woken::Looked(_, load) => seen_kib = load.memory_kib.max(seen_kib),
+                Woken::MayStart | Woken::Nothing => {}
+            }
+        }
+    }
+
+    /// A child has the processors that its parent has when it is made.
+    fn start(&mut self, job: JobId, line: &[u8]) -> std::io::Result<()> {
+        let command = Command { line: line.to_vec(), console: false };
+        let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command) };
+        cpus.apply()?;
+        let started = self.runner.start(job, &command);
+        self.all.apply().and(started)
+    }
+
+    fn failure(&self, line: &[u8], completion: Completion) -> Halt {
+        let mut tail = Tail::default();
+        tail.push(&completion.output);
+        let log = if completion.output.is_empty() { None } else { self.keep(&completion.output) };
+        Halt::Failed(Failure { line: line.to_vec(), exit: completion.exit, last_lines: tail.lines(), log })
+    }
+
+    /// That it cannot be kept is no reason to keep quiet about the rest.
+    fn keep(&self, output: &[u8]) -> Option<PathBuf> {
+        let path = self.dir.join("failed.txt");
+        make(&self.dir).ok()?;
+        let _ = fs::remove_file(&path);
+        own::create(&path).and_then(|mut file| file.write_all(output)).ok()?;
+        Some(path)
+    }
+
+    /// Lets the machine come to rest.
+    fn settle(&mut self) -> Result<(), Halt> {
+        disk::sync();
+        if self.controls.drop_caches {
+            disk::drop_caches().map_err(|error| Halt::Machine(tanto_sys::error::text(&error)))?;
+        }
+        let until = Instant::now() + self.controls.settle;
+        loop {
+            if let Some(signal) = self.endings.take() {
+                return Err(Halt::Interrupted(signal));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            poll::wait(&mut [Watch::new(&self.endings)], Some(left))
+                .map_err(|error| Halt::Machine(tanto_sys::error::text(&error)))?;
+        }
+    }
+
+    fn conditions(&self, load: f64, between: &Times, done: &Done, own: Duration) -> Conditions {
+        let (background, stolen) = shares(between, done.wall, own, self.online);
+        Conditions {
+            processors: self.controls.cpus.as_ref().unwrap_or(&self.all).count(),
+            frequency_mhz: machine::frequency_mhz(),
+            governor: machine::governor(),
+            load,
+            background,
+            stolen,
+            left: done.completion.findings.as_ref().map_or(0, |findings| findings.left.len()),
+        }
+    }
+}
+
+impl Bench for Meter {
+    fn run(&mut self, line: &[u8]) -> Result<Sample, Halt> {
+        self.settle()?;
+        let (load, before) = (cpu::load_average(), Times::now());
+        let mut done = self.complete(line)?;
+        if self.controls.count_sync {
+            let begun = Instant::now();
+            disk::sync();
+            done.wall += begun.elapsed();
+        }
+        let between = Times::now().since(&before);
+        let usage = done.completion.usage;
+        let (user, system) = (Duration::from_micros(usage.user_us), Duration::from_micros(usage.system_us));
+        let stalled = |us: Option<u64>| us.map(Duration::from_micros);
+        let kib = done.seen_kib.max(usage.max_rss_kib);
+        Ok(Sample {
+            wall: done.wall,
+            user,
+            system,
+            peak_memory: (kib > 0).then_some(kib * 1024),
+            io_wait: Duration::from_micros(between.io_wait_us),
+            pressure: Pressure {
+                cpu: stalled(between.cpu_us),
+                memory: stalled(between.memory_us),
+                io: stalled(between.io_us),
+            },
+            conditions: self.conditions(load, &between, &done, user + system),
+        })
+    }
+
+    fn prepare(&mut self, line: &[u8]) -> Result<(), Halt> {
+        if let Some(signal) = self.endings.take() {
+            return Err(Halt::Interrupted(signal));
+        }
+        self.complete(line).map(|_| ())
+    }
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+/// Makes the directory below `.tanto/` that is ours.
+pub fn make(dir: &Path) -> std::io::Result<()> {
+    if let Some(top) = dir.parent() {
+        own::make_top(top)?;
+    }
+    own::make(dir).map(|_| ())
+}
+
+/// A `make` that runs us must not lend its slots to what is measured.
+fn without_jobserver() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    let flags = std::env::var_os("MAKEFLAGS").filter(|flags| flags.to_string_lossy().contains("--jobserver"));
+    flags.map(|_| ("MAKEFLAGS".into(), "".into())).into_iter().collect()
+}
