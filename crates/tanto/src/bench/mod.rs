@@ -8,6 +8,8 @@ mod files;
 pub mod measure;
 mod read;
 mod stat;
+#[allow(dead_code, reason = "its users follow")]
+pub mod statistics;
 
 use crate::flags::door::Door;
 use crate::flags::modes;
