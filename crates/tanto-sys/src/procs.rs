@@ -117,6 +117,10 @@ pub fn lists_children() -> bool {
 /// may be missing, with those below it.
 pub fn trees(roots: &[u32]) -> Vec<(u32, Look)> {
     let mut found = Vec::new();
+    if roots.is_empty() {
+        // Asked for each command that leaves nothing behind: that is nearly all of them.
+        return found;
+    }
     if lists_children() {
         let mut ahead: Vec<(u32, u32)> = roots.iter().rev().map(|&pid| (0, pid)).collect();
         while let Some((depth, pid)) = ahead.pop() {

@@ -181,11 +181,13 @@ impl Launcher {
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
         // SAFETY: the child runs on a stack that nobody else uses, and reads `orders` and what it points to, all of
         // which outlive the call: we stand still until the child is another program or gone. Meanwhile no handler of
-        // ours runs in it: all signals wait.
+        // ours runs in it: signals wait. Not that of a child's end, which nobody handles: where it waits, the kernel wakes
+        // another thread for it, and else it does nothing at all.
         let pid = unsafe {
-            let mut all = no_signals();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut orders.signals);
+            let mut handled = no_signals();
+            libc::sigfillset(&raw mut handled);
+            libc::sigdelset(&raw mut handled, libc::SIGCHLD);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut orders.signals);
             let pid = libc::clone(child, top, flags, (&raw mut orders).cast());
             let error = if pid < 0 { *libc::__errno_location() } else { (&raw const orders.error).read_volatile() };
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
