@@ -144,6 +144,11 @@ impl Share {
         self.client_mut().release(slot);
     }
 
+    /// Are there as many as commands of ours may run?
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Share::Server(_))
+    }
+
     /// To be told when no slot is in use.
     pub fn settle(&mut self) {
         match self {

@@ -32,7 +32,7 @@ pub use self::words::wants_the_shell;
 /// How much may run at a time, and where.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Commands at a time; 0: any number. Not looked at where there is a jobserver.
+    /// Commands at a time; 0: any number. Not looked at where somebody else's jobserver says it.
     pub parallelism: usize,
     /// No further command is started while the load average is that high; only a value above 0 counts.
     pub max_load: Option<f64>,
@@ -157,7 +157,8 @@ impl SpawnRunner {
     /// What our own limits leave room for.
     fn room(&self) -> usize {
         let busy = self.running.len() + self.finished.len();
-        let unlimited = self.parallelism == 0 || self.purse.is_some();
+        // Of our own slots there are as many; who has them all need not ask for another.
+        let unlimited = self.parallelism == 0 || self.purse.as_ref().is_some_and(|purse| !purse.share.is_ours());
         let mut room = if unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
         if let Some(max_load) = self.max_load {
             // A float that does not fit is the nearest that does; below 0 that is 0.
@@ -331,7 +332,12 @@ impl Runner for SpawnRunner {
         let room = if self.held.is_some() { 0 } else { self.room() };
         match &mut self.purse {
             Some(purse) if room > 0 => usize::from(purse.hold()),
-            _ => room,
+            Some(purse) => {
+                // One that comes free is of no use now, and would wake us again and again.
+                purse.hungry = false;
+                0
+            }
+            None => room,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::monitor::Limits;
+use crate::runner::jobserver::server::Server;
 use crate::runner::jobserver::{Client, Place};
 use crate::runner::tests::named_pipe;
 use std::fs;
@@ -268,6 +269,42 @@ fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
     release(&held);
     assert_eq!(next(&mut runner), ok(0, ""));
     assert_eq!(drain(&pool), b"q");
+}
+
+#[test]
+fn a_free_slot_does_not_wake_who_may_start_nothing() {
+    let dir = Scratch::new("loaded");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 0, "no slot is free");
+    runner.max_load = Some(1.0);
+    runner.machine.load = || 1e9;
+    assert_eq!(runner.capacity(), 0, "nor would one help");
+    pool.put(b'z').unwrap();
+    assert_eq!(runner.wait(Some(Duration::from_millis(1))).unwrap(), Woken::Nothing);
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn who_has_all_of_its_own_slots_asks_for_none() {
+    let dir = Scratch::new("all");
+    let holds = [named_pipe(&dir, "0"), named_pipe(&dir, "1")];
+    let jobserver = Some(Share::Server(Server::pipe(2).unwrap()));
+    let mut runner = SpawnRunner::new(Options { parallelism: 2, jobserver, ..Options::default() }).unwrap();
+    for (job, fifo) in (0..).zip(&holds) {
+        assert_eq!(runner.capacity(), 1);
+        start(&mut runner, job, &hold(fifo));
+    }
+    assert_eq!(runner.capacity(), 0);
+    assert!(!runner.purse.as_ref().unwrap().hungry);
+    for (job, fifo) in (0..).zip(&holds) {
+        release(fifo);
+        assert_eq!(next(&mut runner), ok(job, ""));
+        assert_eq!(runner.capacity(), 1);
+    }
 }
 
 #[test]
