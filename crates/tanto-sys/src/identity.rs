@@ -1,7 +1,10 @@
 //! Which process is which, beyond the reuse of numbers. Does not know why one asks.
 
 use std::fmt;
+use std::fs::File;
+use std::io;
 
+use crate::error::refused;
 use crate::procs::look;
 
 /// A process: its number, and when it was started (clock ticks since the machine's start), which tells it from a
@@ -28,9 +31,13 @@ impl Process {
         self.started
     }
 
-    /// This process; none where `/proc` is not to be read.
-    pub fn own() -> Option<Process> {
-        Some(look(std::process::id())?.process)
+    /// This process; an error where `/proc` is not to be read.
+    pub fn own() -> io::Result<Process> {
+        const STAT: &str = "/proc/self/stat";
+        look(std::process::id()).map(|look| look.process).ok_or_else(|| match File::open(STAT) {
+            Err(error) => refused("open", Some(STAT.as_bytes()), error),
+            Ok(_) => io::ErrorKind::Unsupported.into(),
+        })
     }
 
     /// Reads what `Display` wrote.

@@ -53,10 +53,10 @@ const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 
 impl Trees {
-    /// With `groups`, each job gets a control group, where that can be had.
+    /// With `groups`, jobs can get control groups, where those can be had.
     pub(super) fn new(groups: bool) -> io::Result<Trees> {
         let reaper = Reaper::begin()?;
-        let own = Process::own().ok_or(io::ErrorKind::Unsupported)?;
+        let own = Process::own()?;
         let number = MARKERS.fetch_add(1, Ordering::Relaxed);
         let home = groups.then(Home::find).filter(|home| home.obstacle().is_none());
         let mut trees = Trees {
@@ -87,7 +87,7 @@ impl Trees {
         }
     }
 
-    /// The entrances of the job's control group, if it gets one.
+    /// Makes a control group for the job, if that can be; its entrances.
     pub(super) fn entrances(&mut self, job: JobId) -> Vec<File> {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();

@@ -49,7 +49,7 @@ fn fields_are_counted_after_the_name() {
 #[test]
 fn we_are_a_process_with_memory() {
     let own = look(std::process::id()).unwrap();
-    assert_eq!(Some(own.process), Process::own());
+    assert_eq!(own.process, Process::own().unwrap());
     assert!(own.rss_kib > 0 && own.threads > 0 && !own.is_stopped());
     assert!(all().unwrap().iter().any(|look| look.process == own.process));
     assert_eq!(look(0), None);

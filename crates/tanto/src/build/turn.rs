@@ -73,7 +73,7 @@ impl Turn {
 }
 
 fn write_own_identity(file: &mut File) -> io::Result<()> {
-    let own = Process::own().ok_or(io::ErrorKind::Unsupported)?;
+    let own = Process::own()?;
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(format!("{own}\n").as_bytes())
@@ -81,7 +81,7 @@ fn write_own_identity(file: &mut File) -> io::Result<()> {
 
 /// The value of `ANCESTORS` for the jobs of this process.
 pub fn for_jobs() -> Option<OsString> {
-    let own = Process::own()?.to_string();
+    let own = Process::own().ok()?.to_string();
     Some(match std::env::var_os(ANCESTORS) {
         Some(mut above) if !above.is_empty() => {
             above.push(" ");

@@ -11,6 +11,7 @@ mod monitor;
 mod recovery;
 mod run;
 mod sessions;
+mod shortages;
 mod snapshots;
 mod terminal;
 mod threads;
