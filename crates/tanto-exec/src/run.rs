@@ -224,7 +224,8 @@ impl Loop<'_> {
                 if about.console {
                     self.run.view.flush();
                 }
-                self.run.runner.start(job, &command).map_err(|error| cannot_start(&error))?;
+                let expected = self.run.schedule.cost(job);
+                self.run.runner.start(job, &command, expected).map_err(|error| cannot_start(&error))?;
                 self.running.insert(job, Running { about, start_ms });
                 Ok(())
             }

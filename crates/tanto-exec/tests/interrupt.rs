@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command as Process, Stdio};
 
+use tanto_exec::cost::Cost;
 use tanto_exec::job::{Command, JobId};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::spawn::{Options, SpawnRunner};
@@ -73,7 +74,7 @@ impl Build {
 fn start(runner: &mut SpawnRunner, job: u32, line: &str, console: bool) {
     let directory = std::env::var(DIRECTORY).unwrap();
     let line = format!("cd '{directory}'; job={job}; {line}").into_bytes();
-    runner.start(JobId(job), &Command { line, console }).unwrap();
+    runner.start(JobId(job), &Command { line, console }, Cost::default()).unwrap();
 }
 
 /// Notes each signal that comes, and runs until then. Its errors go nowhere: the shell complains there of the end of

@@ -7,10 +7,11 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Why};
-use tanto_exec::monitor::watcher::{Leftovers, Note, Options, Watcher};
+use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, Note, Options, Watcher};
 use tanto_sys::identity::Process;
 use tanto_sys::{cgroup, procs};
 
@@ -30,16 +31,23 @@ struct Watch {
 impl Watch {
     fn new(limits: Limits, leftovers: Leftovers) -> Watch {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        Watch { watcher: Watcher::new(Options { limits, leftovers }).unwrap(), children: Vec::new(), _alone: alone }
+        let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::Long };
+        let options = Options { limits, leftovers, groups };
+        Watch { watcher: Watcher::new(options).unwrap(), children: Vec::new(), _alone: alone }
     }
 
     /// Starts a shell's line that waits for the other end of its input wherever it reads. It runs once it has said so.
     fn start(&mut self, number: u32, line: &str) -> ChildStdin {
+        self.start_expecting(number, line, 0)
+    }
+
+    /// The same with one that took so many milliseconds last time.
+    fn start_expecting(&mut self, number: u32, line: &str, wall_ms: u32) -> ChildStdin {
         let job = JobId(number);
         let (name, mark) = self.watcher.mark(job);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).env(name, mark).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        drop(self.watcher.entrances(job));
+        drop(self.watcher.entrances(job, Cost { wall_ms, ..Cost::default() }));
         let mut child = command.spawn().unwrap();
         self.watcher.started(job, child.id());
         let input = child.stdin.take().unwrap();
@@ -266,4 +274,20 @@ fn a_control_group_counts_the_whole_tree() {
     drop(other);
     watch.end(2);
     procs::look(left[0].pid).map(|look| procs::signal(look.process, 9));
+}
+
+#[test]
+fn a_job_that_took_long_gets_a_control_group_and_others_do_not() {
+    if cgroup::Home::find().obstacle().is_some() {
+        eprintln!("skipped: no control group can be made here");
+        return;
+    }
+    let mut watch = Watch::new(LIMITS, Leftovers::Report);
+    let long = watch.start_expecting(1, "read x", LONG_MS);
+    let short = watch.start_expecting(2, "read x", LONG_MS - 1);
+    assert!(watch.watcher.used(JobId(1)).is_some());
+    assert_eq!(watch.watcher.used(JobId(2)), None);
+    drop((long, short));
+    assert_eq!((watch.end(1), watch.end(2)), (None, None));
+    assert_eq!(watch.watcher.used(JobId(1)), None, "it is gone with its job");
 }

@@ -128,12 +128,7 @@ impl Drop for Group {
         }
         let homes = self.memory.as_ref().and(self.home.memory()).into_iter().chain(self.home.unified());
         for (dir, home) in self.dirs().zip(homes) {
-            if fs::remove_dir(dir).is_err() {
-                for pid in members(dir).unwrap_or_default() {
-                    let _ = write(&home.join(MEMBERS), &pid.to_string());
-                }
-                let _ = fs::remove_dir(dir);
-            }
+            dissolve(dir, home);
         }
     }
 }
@@ -195,9 +190,25 @@ fn sweep(above: &Path) {
 
 /// Takes a group away with those within, as far as nobody is in them.
 fn remove(dir: &Path) {
-    let within = fs::read_dir(dir).into_iter().flatten().flatten();
-    within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).for_each(|entry| remove(&entry.path()));
+    within(dir).for_each(|dir| remove(&dir));
     let _ = fs::remove_dir(dir);
+}
+
+/// Takes a group away with those within; who is in them goes to `home`.
+fn dissolve(dir: &Path, home: &Path) {
+    if fs::remove_dir(dir).is_err() {
+        within(dir).for_each(|dir| dissolve(&dir, home));
+        for pid in members(dir).unwrap_or_default() {
+            let _ = write(&home.join(MEMBERS), &pid.to_string());
+        }
+        let _ = fs::remove_dir(dir);
+    }
+}
+
+/// The groups that lie in this one.
+fn within(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
 }
 
 /// Makes a group; one that a killed process with our number left is as good as new.

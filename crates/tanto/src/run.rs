@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use tanto_exec::monitor::findings::{Findings, Seen};
-use tanto_exec::monitor::watcher::{Leftovers, Options, Watcher};
+use tanto_exec::monitor::watcher::{Groups, Leftovers, Options, Watcher};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_ninja::getopt::Getopt;
 use tanto_record::processes;
@@ -40,8 +40,9 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         grace_ms: GRACE_MS,
         looks: false,
     };
+    let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::None };
     let leftovers = layer.leftovers.map_or(Leftovers::Report, |said| said.value);
-    match watch(&words, Options { limits, leftovers }) {
+    match watch(&words, Options { limits, leftovers, groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }

@@ -11,6 +11,7 @@ use tanto_sys::procs;
 use super::findings::{Findings, Load, Seen, Stopped, Why};
 use super::trees::{self, Trees};
 use super::{Act, Limits, Monitor};
+use crate::cost::Cost;
 use crate::job::JobId;
 
 /// What becomes of processes that outlive their job.
@@ -24,6 +25,17 @@ pub enum Leftovers {
     Kill,
 }
 
+/// Which jobs get a control group of their own, where the machine lets us make some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Groups {
+    /// None.
+    None,
+    /// Those that are expected to run for a second or longer: then it is worth what it costs.
+    Long,
+    /// All.
+    All,
+}
+
 /// What is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -31,6 +43,8 @@ pub struct Options {
     pub limits: Limits,
     /// What becomes of what they leave.
     pub leftovers: Leftovers,
+    /// Which of them are counted whole.
+    pub groups: Groups,
 }
 
 /// What a runner hears while a job runs.
@@ -46,6 +60,7 @@ pub enum Note {
 pub struct Watcher {
     begun: Instant,
     leftovers: Leftovers,
+    groups: Groups,
     /// A view wants to hear of looks.
     tells_loads: bool,
     /// What jobs write shows whether they hang.
@@ -57,6 +72,8 @@ pub struct Watcher {
     peaks: BTreeMap<JobId, u64>,
 }
 
+/// What is expected to run for so long is a long job, in milliseconds.
+pub const LONG_MS: u32 = 1000;
 /// How long one that has outlived its job may take to end without anybody's being told.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
@@ -66,10 +83,11 @@ impl Watcher {
         Ok(Watcher {
             begun: Instant::now(),
             leftovers: options.leftovers,
+            groups: options.groups,
             tells_loads: options.limits.looks,
             wants_written: options.limits.hang_ms.is_some(),
             monitor: Monitor::new(options.limits),
-            trees: Trees::new(options.limits.hang_ms.is_some())?,
+            trees: Trees::new(options.groups != Groups::None)?,
             stopped: BTreeMap::new(),
             peaks: BTreeMap::new(),
         })
@@ -82,8 +100,13 @@ impl Watcher {
 
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
     /// so that nothing of it can get away.
-    pub fn entrances(&mut self, job: JobId) -> Vec<File> {
-        self.trees.entrances(job)
+    pub fn entrances(&mut self, job: JobId, expected: Cost) -> Vec<File> {
+        let wanted = match self.groups {
+            Groups::None => false,
+            Groups::Long => expected.wall_ms >= LONG_MS,
+            Groups::All => true,
+        };
+        if wanted { self.trees.entrances(job) } else { Vec::new() }
     }
 
     /// The job runs; this is its first process, which the runner waits for.

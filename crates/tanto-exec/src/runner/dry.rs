@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{Runner, Woken};
+use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 
 /// For dry runs.
@@ -16,7 +17,7 @@ impl Runner for DryRunner {
         usize::MAX
     }
 
-    fn start(&mut self, job: JobId, _command: &Command) -> io::Result<()> {
+    fn start(&mut self, job: JobId, _command: &Command, _expected: Cost) -> io::Result<()> {
         self.0.push_back(job);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{Runner, Woken};
+use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 
 /// What becomes of a command.
@@ -64,7 +65,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
         }
     }
 
-    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
+    fn start(&mut self, job: JobId, command: &Command, _expected: Cost) -> io::Result<()> {
         assert!(self.capacity() > 0, "more was started than may run");
         let effect = (self.effect)(command);
         if let Effect::Refused(kind) = effect {
@@ -112,9 +113,9 @@ mod tests {
     #[test]
     fn commands_end_in_the_order_of_their_start() {
         let mut runner = FakeRunner::new(2, |c: &Command| Effect::ends(i32::from(c.line == b"b"), &c.line));
-        runner.start(JobId(4), &command("a")).unwrap();
+        runner.start(JobId(4), &command("a"), Cost::default()).unwrap();
         assert_eq!(runner.capacity(), 1);
-        runner.start(JobId(2), &command("b")).unwrap();
+        runner.start(JobId(2), &command("b"), Cost::default()).unwrap();
         assert_eq!(runner.capacity(), 0);
         for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
             let usage = Usage::default();
@@ -137,8 +138,11 @@ mod tests {
             b"no" => Effect::Refused(io::ErrorKind::OutOfMemory),
             _ => Effect::Interrupts(2),
         });
-        assert_eq!(runner.start(JobId(1), &command("no")).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
-        runner.start(JobId(0), &command("x")).unwrap();
+        assert_eq!(
+            runner.start(JobId(1), &command("no"), Cost::default()).unwrap_err().kind(),
+            io::ErrorKind::OutOfMemory
+        );
+        runner.start(JobId(0), &command("x"), Cost::default()).unwrap();
         assert_eq!(runner.wait(None).unwrap(), Woken::Interrupted(2));
         assert_eq!(runner.abort(), [JobId(0)]);
         assert!(runner.abort().is_empty());

@@ -9,6 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
+use crate::cost::Cost;
 use crate::job::{Command, Completion, JobId};
 use crate::monitor::findings::{Load, Seen};
 
@@ -33,8 +34,9 @@ pub trait Runner {
     /// least 1: a build never waits for itself.
     fn capacity(&mut self) -> usize;
 
-    /// Starts a command. An error is the machine's (no memory, no descriptors), never the command's.
-    fn start(&mut self, job: JobId, command: &Command) -> std::io::Result<()>;
+    /// Starts a command that is expected to cost so much. An error is the machine's (no memory, no descriptors), never the
+    /// command's.
+    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> std::io::Result<()>;
 
     /// Has a job ended that `wait` has not told of? Then `wait` will not wait.
     fn has_ended(&self) -> bool;

@@ -19,6 +19,7 @@ use self::launch::{Started, Starter};
 use self::output::Output;
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
+use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
@@ -65,10 +66,11 @@ struct Task {
     terminal: Option<terminal::Settings>,
 }
 
-/// A command that the machine has no room for now: it has too few processes, descriptors or memory.
-struct Held {
+/// A command with all that its start takes.
+struct Ready {
     job: JobId,
     command: Command,
+    expected: Cost,
     slot: Option<Slot>,
 }
 
@@ -95,8 +97,9 @@ pub struct SpawnRunner {
     /// Descriptors are getting scarce: nothing more is started before something has ended.
     crowded: bool,
     most_descriptors: RawFd,
-    /// Counts as one that runs; until it does, no other is started.
-    held: Option<Held>,
+    /// The machine has no room for it now: too few processes, descriptors or memory. It counts as one that runs; until it
+    /// does, no other is started.
+    held: Option<Ready>,
     /// Ended, but not yet told. Each keeps its slot until it is: who has not heard of it has not written down what it
     /// made, and if we are killed, no more is lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
@@ -268,13 +271,14 @@ impl SpawnRunner {
     }
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
-    fn start_in(&mut self, slot: Option<Slot>, job: JobId, command: Command) -> Result<(), (io::Error, Option<Slot>)> {
+    fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
+        let Ready { job, command, expected, slot } = ready;
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         let mut entrances = Vec::new();
         if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
-            entrances = watcher.entrances(job);
+            entrances = watcher.entrances(job, expected);
             self.starter.enter(&entrances);
         }
         let started = (self.machine.start)(&mut self.starter, &command);
@@ -290,7 +294,7 @@ impl SpawnRunner {
                 self.running.push(Task { job, child, direct, output: Output::default(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
-                self.held = Some(Held { job, command, slot });
+                self.held = Some(Ready { job, command, expected, slot });
             }
             Err(error) => return Err((error, slot)),
         }
@@ -299,8 +303,8 @@ impl SpawnRunner {
 
     /// Something may have ended since.
     fn start_held(&mut self) -> io::Result<()> {
-        let Some(Held { job, command, slot }) = self.held.take() else { return Ok(()) };
-        self.start_in(slot, job, command).map_err(|(error, slot)| {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        self.launch(held).map_err(|(error, slot)| {
             self.release(slot);
             error
         })
@@ -341,9 +345,10 @@ impl Runner for SpawnRunner {
         }
     }
 
-    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
+    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
         let slot = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
-        self.start_in(slot, job, command.clone()).map_err(|(error, slot)| {
+        let ready = Ready { job, command: command.clone(), expected, slot };
+        self.launch(ready).map_err(|(error, slot)| {
             if let Some(purse) = &mut self.purse {
                 purse.in_hand = slot;
             }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Dependent, Kind, Rank, Schedule, State};
+use super::{Dependent, Job, Kind, Rank, Schedule, State};
 use crate::cost::Cost;
 use crate::job::JobId;
 
@@ -99,6 +99,12 @@ impl Schedule {
         let it = &self.jobs[job.0 as usize];
         // However fast it was, it is a step.
         if it.spec.wanted && it.spec.kind == Kind::Command { u64::from(it.cost.wall_ms).max(1) } else { 0 }
+    }
+
+    /// Is there a command to run that is expected to take so long, in milliseconds?
+    pub fn expects(&self, wall_ms: u32) -> bool {
+        let is_one = |job: &Job| job.spec.wanted && job.spec.kind == Kind::Command && job.cost.wall_ms >= wall_ms;
+        self.jobs.iter().any(is_one)
     }
 
     /// What the longest chain of commands takes, in milliseconds. Only before the build begins.

@@ -65,6 +65,23 @@ fn who_is_left_in_a_group_comes_to_us() {
     child.wait().unwrap();
 }
 
+/// A build that was killed in a job leaves the groups that it had made, and who is in them.
+#[test]
+fn groups_that_others_have_made_within_go_too() {
+    let Some(build) = group(6) else { return };
+    let job = build.within("1").unwrap();
+    let inner = job.unified.join("tanto-1-0");
+    fs::create_dir_all(&inner).unwrap();
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    write(&inner.join(MEMBERS), &child.id().to_string()).unwrap();
+    let dir = build.unified.clone();
+    drop(job);
+    drop(build);
+    assert!(!dir.exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn what_the_dead_have_left_is_swept_away() {
     let home = Home::find();

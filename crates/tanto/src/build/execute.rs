@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tanto_exec::gauge;
-use tanto_exec::monitor::watcher::{self, Leftovers};
+use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
@@ -141,7 +141,8 @@ impl Invocation<'_> {
             true => Box::new(DryRunner::default()),
             false => {
                 let overflow = overflow(builddir::of(builder.scan.graph));
-                Box::new(self.spawn_runner(parallelism, jobserver, overflow)?)
+                let watch = self.watch(schedule);
+                Box::new(self.spawn_runner(parallelism, jobserver, watch, overflow)?)
             }
         };
         self.ration(schedule, parallelism);
@@ -168,14 +169,26 @@ impl Invocation<'_> {
     }
 
     /// How commands are watched. Under the name `ninja` only if that is asked for.
-    fn watch(&self) -> Option<watcher::Options> {
+    fn watch(&self, schedule: &Schedule) -> Option<watcher::Options> {
         let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
         let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: door == Door::Tanto };
         let wanted = limits.looks || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
-        wanted.then_some(watcher::Options { limits, leftovers })
+        // Where no command is worth a control group, not even that is made in which they would be.
+        let groups = match () {
+            () if hang_ms.is_some() => Groups::All,
+            () if limits.looks && schedule.expects(LONG_MS) => Groups::Long,
+            () => Groups::None,
+        };
+        wanted.then_some(watcher::Options { limits, leftovers, groups })
     }
 
-    fn spawn_runner(&mut self, parallelism: usize, jobserver: Option<Share>, overflow: PathBuf) -> Step<SpawnRunner> {
+    fn spawn_runner(
+        &mut self,
+        parallelism: usize,
+        jobserver: Option<Share>,
+        watch: Option<watcher::Options>,
+        overflow: PathBuf,
+    ) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         if let Some(turn) = &mut self.turn {
             turn.sign();
@@ -184,7 +197,7 @@ impl Invocation<'_> {
         let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let overflow = Some(overflow);
-        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch: self.watch(), overflow };
+        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 

@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::monitor::findings::{Findings, Seen};
 use tanto_exec::monitor::watcher::{Leftovers, Note, Watcher};
@@ -69,7 +70,7 @@ impl Running {
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
         let (name, mark) = watcher.mark(JOB);
         // It is put into its group when it runs: this way of starting it has no room for more.
-        drop(watcher.entrances(JOB));
+        drop(watcher.entrances(JOB, Cost::default()));
         let mut child = command.env(name, mark).spawn()?;
         watcher.started(JOB, child.id());
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));

@@ -15,11 +15,11 @@ fn runner() -> SpawnRunner {
 }
 
 fn start(runner: &mut SpawnRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: false }).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: false }, Cost::default()).unwrap();
 }
 
 fn start_console(runner: &mut SpawnRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: true }).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: true }, Cost::default()).unwrap();
 }
 
 /// The next job to end: which, how, what it printed.
@@ -172,7 +172,7 @@ fn dropping_waits_for_the_end() {
 #[test]
 fn a_line_that_is_too_long_is_the_machines_refusal() {
     let command = Command { line: vec![b'x'; 3 << 20], console: false };
-    let error = runner().start(JobId(0), &command).unwrap_err();
+    let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
     assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
 }
 
@@ -333,7 +333,7 @@ fn a_refused_start_keeps_the_slot_in_hand() {
     let dir = Scratch::new("refused");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
-    runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false }).unwrap_err();
+    runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false }, Cost::default()).unwrap_err();
     assert_eq!(runner.capacity(), 1);
     drop(runner);
     assert_eq!(drain(&pool), b"");
@@ -388,7 +388,7 @@ fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
 #[test]
 fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
     let mut runner = short_of_processes(0);
-    let error = runner.start(JobId(0), &Command { line: b"echo".into(), console: false }).unwrap_err();
+    let error = runner.start(JobId(0), &Command { line: b"echo".into(), console: false }, Cost::default()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(11));
     REFUSALS.set(1000);
     let mut runner = short_of_processes(1);
@@ -415,7 +415,7 @@ fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
         return;
     }
     let limits = Limits { hang_ms: Some(3_600_000), total_ms: None, grace_ms: 10_000, looks: false };
-    let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Ignore };
+    let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Ignore, groups: watcher::Groups::All };
     let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
     // The first process forks at once; nobody waits for the busy one.
     start(&mut runner, 5, "cat /proc/self/cgroup; (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo busy) &");

@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tanto_exec::cost::Cost;
 use tanto_exec::job::{Command, Completion, JobId};
-use tanto_exec::monitor::watcher::{self, Leftovers};
+use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::runner::{Runner, Woken};
@@ -22,8 +23,6 @@ use super::controls::{Controls, Held};
 use super::{Bench, Failure, Halt, Pressure, Sample};
 use crate::run::tail::Tail;
 
-/// Nothing hangs that soon. A command with such a time gets a control group, which counts all of its processes.
-const NEVER_HANGS_MS: i64 = 100 * 86_400_000;
 
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
@@ -55,11 +54,11 @@ impl Meter {
     pub fn new(controls: Controls, dir: &Path) -> Result<Meter, Vec<u8>> {
         let held = Held::begin(&controls)?;
         let failed = |error| tanto_sys::error::text(&error);
-        let limits = Limits { hang_ms: Some(NEVER_HANGS_MS), total_ms: None, grace_ms: GRACE_MS, looks: true };
+        let limits = Limits { hang_ms: None, total_ms: None, grace_ms: GRACE_MS, looks: true };
         let options = spawn::Options {
             parallelism: 1,
             environment: without_jobserver(),
-            watch: Some(watcher::Options { limits, leftovers: Leftovers::Report }),
+            watch: Some(watcher::Options { limits, leftovers: Leftovers::Report, groups: Groups::All }),
             overflow: Some(dir.join("output")),
             ..spawn::Options::default()
         };
@@ -103,9 +102,9 @@ impl Meter {
     /// A child has the processors that its parent has when it is made.
     fn start(&mut self, job: JobId, line: &[u8]) -> std::io::Result<()> {
         let command = Command { line: line.to_vec(), console: false };
-        let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command) };
+        let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command, Cost::default()) };
         cpus.apply()?;
-        let started = self.runner.start(job, &command);
+        let started = self.runner.start(job, &command, Cost::default());
         self.all.apply().and(started)
     }
 

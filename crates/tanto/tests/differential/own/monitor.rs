@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{alone, files};
+use super::{alone, files, good, log};
 use crate::harness::{Ended, Run, Running, Side};
 
 /// One rule that runs what `run` says, and these edges.
@@ -124,5 +124,37 @@ fn daemons_are_killed_if_that_is_asked_for() {
         assert_eq!(ended.code, 0, "{}", ended.text());
         says(&ended, &["ninja: warning: 'a' left processes behind, which were killed:\n"]);
         ends(side, "pid");
+    });
+}
+
+/// As if the last run of the command had taken so many milliseconds.
+fn took(side: &Side, ms: i64) {
+    let log = log(side);
+    let lines = log.records.iter().map(|it| (it.start, it.start + ms, it.mtime, &it.output, &it.hash));
+    let lines = lines.map(|(start, end, mtime, output, hash)| format!("{start}\t{end}\t{mtime}\t{output}\t{hash}\n"));
+    let text = log.head.clone() + &lines.collect::<String>();
+    side.write(".ninja_log", text.as_bytes(), None);
+}
+
+#[test]
+fn a_command_that_took_long_gets_a_control_group_under_tanto_alone() {
+    let home = tanto_sys::cgroup::Home::find();
+    if home.obstacle().is_some() {
+        eprintln!("skipped: no control group can be made here");
+        return;
+    }
+    alone(|side| {
+        files(side, &[("build.ninja", &manifest(&[("a", "cat /proc/self/cgroup")]))]);
+        good(side, "");
+        let mut group = |ms, ended: &dyn Fn(&mut Side) -> Ended| {
+            took(side, ms);
+            side.delete("a");
+            let text = ended(side).text();
+            text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned).unwrap_or(text)
+        };
+        let tanto = |side: &mut Side| tanto_build(side, &[]);
+        assert!(group(1000, &tanto).contains("/tanto-"));
+        assert!(!group(900, &tanto).contains("/tanto-"));
+        assert!(!group(1000, &|side| good(side, "")).contains("/tanto-"));
     });
 }
