@@ -40,6 +40,9 @@ pub enum Event<'a> {
     BuildStarted {
         /// When.
         at_ms: i64,
+        /// By the job's number: how long the longest chain of commands is expected to take that waits for it, in
+        /// milliseconds. A job that is added later has no number here.
+        behind_ms: &'a [u64],
     },
     /// A command was started.
     Started {

@@ -86,7 +86,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn to_end(self) -> Verdict {
-        self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms() });
+        let behind_ms = self.schedule.behind();
+        self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms(), behind_ms: &behind_ms });
         let mut it = Loop {
             run: self,
             running: BTreeMap::new(),
@@ -195,7 +196,7 @@ impl Loop<'_> {
 
     /// Tells the view if there is a new reason why nothing is started, or none any more.
     fn tell_hold(&mut self) {
-        let why = self.run.schedule.hold();
+        let why = self.reason();
         let same = match (why, self.hold) {
             (Some(new), Some(old)) => new.is_like(old),
             (new, old) => new.is_none() == old.is_none(),
@@ -204,6 +205,13 @@ impl Loop<'_> {
             self.hold = why;
             self.run.view.event(Event::Held { why, at_ms: self.run.clock.now_ms() });
         }
+    }
+
+    /// Why nothing more is started, though something could be.
+    fn reason(&self) -> Option<Hold> {
+        let Run { schedule, runner, failures_allowed, .. } = &self.run;
+        let loaded = runner.is_loaded() && schedule.has_next() && self.failures < *failures_allowed;
+        schedule.hold().or(loaded.then_some(Hold::Load))
     }
 
     /// How long to wait for something to happen. What holds jobs back may be over without any of them ending.

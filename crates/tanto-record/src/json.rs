@@ -61,7 +61,7 @@ impl<'o> Object<'o> {
     }
 
     /// A field with a list of numbers.
-    pub(crate) fn numbers(&mut self, key: &str, numbers: impl IntoIterator<Item = u32>) {
+    pub(crate) fn numbers(&mut self, key: &str, numbers: impl IntoIterator<Item: Into<i128>>) {
         list(self.field(key), numbers, |out, number| integer(out, number.into()));
     }
 

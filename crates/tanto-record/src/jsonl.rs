@@ -56,7 +56,7 @@ pub enum Line {
 pub enum Kept {
     Planned { job: JobId, expected_ms: Option<i64> },
     Unplanned { job: JobId, expected_ms: Option<i64> },
-    BuildStarted { at_ms: i64 },
+    BuildStarted { at_ms: i64, behind_ms: Vec<u64> },
     Started { job: JobId, about: About, at_ms: i64 },
     Grouped { job: JobId, about: About, at_ms: i64 },
     Finished(Finished),

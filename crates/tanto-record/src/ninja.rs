@@ -4,6 +4,7 @@ use std::io::Write;
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::schedule::Hold;
 
 use crate::ansi;
 use crate::format::Format;
@@ -36,6 +37,8 @@ pub struct Config {
     pub format: Format,
     /// Whether it is shown why a command runs, where that is known (`-d explain`).
     pub explain: bool,
+    /// Whether it is said, once for each reason, why nothing more is started for now.
+    pub holds: bool,
     /// How many commands run at a time; the current rate is taken over so many.
     pub parallelism: usize,
 }
@@ -46,6 +49,9 @@ pub struct NinjaView {
     verbosity: Verbosity,
     format: Format,
     explain: bool,
+    holds: bool,
+    /// What held commands back, as far as that was said.
+    held_by: Vec<Hold>,
     progress: Progress,
     line: Line,
     /// While commands run, what there is to write waits for the next `flush`.
@@ -63,6 +69,8 @@ impl NinjaView {
             verbosity: config.verbosity,
             format: config.format,
             explain: config.explain,
+            holds: config.holds && config.verbosity != Verbosity::Quiet,
+            held_by: Vec::new(),
             progress: Progress::new(config.parallelism),
             line: Line::new(Terminal { smart, ..terminal }, out, err),
             building: false,
@@ -121,6 +129,14 @@ impl NinjaView {
         }
     }
 
+    fn held(&mut self, why: Hold) {
+        if self.holds && !self.held_by.iter().any(|&told| told.is_like(why)) {
+            self.held_by.push(why);
+            let text = said::message(self.program, Level::Info, said::hold(why).as_bytes());
+            self.line.on_new_line(&text);
+        }
+    }
+
     fn notice(&mut self, level: Level, text: &[u8]) {
         let text = said::message(self.program, level, text);
         match level {
@@ -161,11 +177,8 @@ impl View for NinjaView {
                 let text = said::left(self.program, about, processes, killed);
                 self.line.on_new_line(&text);
             }
-            Event::Looked { .. }
-            | Event::Held { .. }
-            | Event::Grouped { .. }
-            | Event::Skipped { .. }
-            | Event::Tick { .. } => {}
+            Event::Held { why, .. } => why.into_iter().for_each(|why| self.held(why)),
+            Event::Looked { .. } | Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
         }
         if !self.building {
             self.line.settle();

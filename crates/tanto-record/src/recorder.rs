@@ -169,7 +169,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     fn build(recorder: &mut Recorder, jobs: u32, output: &[u8]) {
-        recorder.event(Event::BuildStarted { at_ms: 1 });
+        recorder.event(Event::BuildStarted { at_ms: 1, behind_ms: &[] });
         for job in 0..jobs {
             let outputs = vec![format!("o{job}").into_bytes()];
             let about = About { command: b"make it".into(), outputs, ..About::default() };

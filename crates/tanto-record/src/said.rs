@@ -3,8 +3,10 @@
 use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit};
 use tanto_exec::monitor::findings::{Seen, Stopped};
+use tanto_exec::schedule::Hold;
 
 use crate::processes;
+use crate::report::memory;
 
 /// A job failed: what it should have made, and its command. ninja's bytes.
 pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
@@ -31,6 +33,19 @@ pub(crate) fn left(program: &str, about: &About, left: &[Seen], killed: bool) ->
     let mut text = message(program, Level::Warning, &[b"'", name(about), what.as_bytes()].concat());
     text.extend(processes::tree(left));
     text
+}
+
+/// Why nothing more is started for now.
+pub(crate) fn hold(why: Hold) -> String {
+    match why {
+        Hold::Memory { needs_kib, left_kib, .. } => {
+            let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
+            format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
+        }
+        Hold::MemoryPressure => "waiting: the machine is short of memory".into(),
+        Hold::CpuPressure => "waiting: the processors have more to do than they can".into(),
+        Hold::Load => "waiting: the load average is too high".into(),
+    }
 }
 
 /// What a job is called.

@@ -34,6 +34,11 @@ pub trait Runner {
     /// least 1: a build never waits for itself.
     fn capacity(&mut self) -> usize;
 
+    /// Was there no capacity because the load average is too high?
+    fn is_loaded(&self) -> bool {
+        false
+    }
+
     /// Starts a command that is expected to cost so much. An error is the machine's (no memory, no descriptors), never the
     /// command's.
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> std::io::Result<()>;

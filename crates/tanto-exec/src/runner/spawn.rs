@@ -87,6 +87,8 @@ struct Purse {
 pub struct SpawnRunner {
     parallelism: usize,
     max_load: Option<f64>,
+    /// The load was too high when somebody last asked what may be started, and nothing else was in the way.
+    is_loaded: bool,
     purse: Option<Purse>,
     starter: Starter,
     machine: Machine,
@@ -140,6 +142,7 @@ impl SpawnRunner {
         Ok(SpawnRunner {
             parallelism: options.parallelism,
             max_load: options.max_load.filter(|&load| load > 0.0),
+            is_loaded: false,
             purse,
             starter,
             machine: Machine { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
@@ -158,20 +161,24 @@ impl SpawnRunner {
     }
 
     /// What our own limits leave room for.
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
+        self.is_loaded = false;
+        if self.held.is_some() {
+            return 0;
+        }
         let busy = self.running.len() + self.finished.len();
         // Of our own slots there are as many; who has them all need not ask for another.
         let unlimited = self.parallelism == 0 || self.purse.as_ref().is_some_and(|purse| !purse.share.is_ours());
         let mut room = if unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
-        if let Some(max_load) = self.max_load {
+        if self.crowded && !self.running.is_empty() {
+            room = 0;
+        }
+        if let Some(max_load) = self.max_load.filter(|_| room > 0) {
             // A float that does not fit is the nearest that does; below 0 that is 0.
             room = room.min((max_load - (self.machine.load)()) as usize);
+            self.is_loaded = room == 0 && !self.running.is_empty();
         }
-        match self.running.is_empty() {
-            true => room.max(1),
-            false if self.crowded => 0,
-            false => room,
-        }
+        if self.running.is_empty() { room.max(1) } else { room }
     }
 
     /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
@@ -333,7 +340,7 @@ impl SpawnRunner {
 
 impl Runner for SpawnRunner {
     fn capacity(&mut self) -> usize {
-        let room = if self.held.is_some() { 0 } else { self.room() };
+        let room = self.room();
         match &mut self.purse {
             Some(purse) if room > 0 => usize::from(purse.hold()),
             Some(purse) => {
@@ -343,6 +350,10 @@ impl Runner for SpawnRunner {
             }
             None => room,
         }
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.is_loaded
     }
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {

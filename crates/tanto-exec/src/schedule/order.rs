@@ -107,22 +107,33 @@ impl Schedule {
         self.jobs.iter().any(is_one)
     }
 
-    /// What the longest chain of commands takes, in milliseconds. Only before the build begins.
-    pub fn longest_chain(&self) -> u64 {
+    /// By job: what the longest chain of commands takes that waits for it, in milliseconds. Only before anything was handed
+    /// out.
+    pub fn behind(&self) -> Vec<u64> {
         let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
-        let mut ends: Vec<u64> = vec![0; missing.len()];
-        let mut free: Vec<JobId> = self.job_ids().filter(|&job| self.is_free(job)).collect();
-        while let Some(job) = free.pop() {
-            let end = ends[job.0 as usize] + self.expected_ms(job);
-            ends[job.0 as usize] = end;
+        let mut chain: Vec<JobId> = self.job_ids().filter(|job| missing[job.0 as usize] == 0).collect();
+        let mut at = 0;
+        while let Some(job) = chain.get(at) {
+            at += 1;
             for &Dependent { job: user, .. } in &self.jobs[job.0 as usize].dependents {
-                let at = user.0 as usize;
-                ends[at] = ends[at].max(end);
-                missing[at] -= 1;
-                free.extend((missing[at] == 0).then_some(user));
+                let left = &mut missing[user.0 as usize];
+                *left -= 1;
+                chain.extend((*left == 0).then_some(user));
             }
         }
-        ends.into_iter().max().unwrap_or(0)
+        let mut behind: Vec<u64> = vec![0; missing.len()];
+        for job in chain.into_iter().rev() {
+            let users = self.jobs[job.0 as usize].dependents.iter().map(|it| it.job);
+            let longest = users.map(|user| behind[user.0 as usize] + self.expected_ms(user)).max();
+            behind[job.0 as usize] = longest.unwrap_or(0);
+        }
+        behind
+    }
+
+    /// What the longest chain of commands takes, in milliseconds. Only before anything was handed out.
+    pub fn longest_chain(&self) -> u64 {
+        let chains = self.job_ids().zip(self.behind()).map(|(job, behind)| behind + self.expected_ms(job));
+        chains.max().unwrap_or(0)
     }
 
     /// What the commands of the busiest pool take on as many slots as it has, in milliseconds.

@@ -43,6 +43,8 @@ pub enum Hold {
     MemoryPressure,
     /// The processors have more to do than they can.
     CpuPressure,
+    /// The load average is as high as the user wants it to be (`-l`).
+    Load,
 }
 
 impl Hold {

@@ -53,7 +53,7 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
     Ok(Some(match name {
         "planned" => Kept::Planned { job: job(fields)?, expected_ms: expected(fields)? },
         "unplanned" => Kept::Unplanned { job: job(fields)?, expected_ms: expected(fields)? },
-        "build_started" => Kept::BuildStarted { at_ms: time(fields, "at_ms")? },
+        "build_started" => Kept::BuildStarted { at_ms: time(fields, "at_ms")?, behind_ms: times(fields, "behind_ms")? },
         "started" => Kept::Started { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
         "grouped" => Kept::Grouped { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
         "finished" => Kept::Finished(finished(fields)?),
@@ -136,6 +136,7 @@ fn hold(fields: &Fields) -> Result<Option<Option<Hold>>, Wrong> {
         b"" => Some(None),
         b"memory_pressure" => Some(Some(Hold::MemoryPressure)),
         b"cpu_pressure" => Some(Some(Hold::CpuPressure)),
+        b"load" => Some(Some(Hold::Load)),
         b"memory" => {
             let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
             Some(Some(Hold::Memory { job: job(fields)?, needs_kib, left_kib }))
@@ -241,6 +242,12 @@ fn job(fields: &Fields) -> Result<JobId, Wrong> {
 
 fn time(fields: &Fields, key: &str) -> Result<i64, Wrong> {
     number(fields, key, -LONGEST_MS, LONGEST_MS)
+}
+
+/// Lengths of time; no field is an empty list.
+fn times(fields: &Fields, key: &str) -> Result<Vec<u64>, Wrong> {
+    let one = |item: &Value| item.as_u64().filter(|&ms| ms <= LONGEST_MS.unsigned_abs());
+    items(fields, key)?.iter().map(|item| one(item).ok_or_else(|| wrong(key, "a list of times"))).collect()
 }
 
 fn expected(fields: &Fields) -> Result<Option<i64>, Wrong> {

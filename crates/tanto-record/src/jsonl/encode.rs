@@ -41,7 +41,14 @@ impl Encoder {
         match *event {
             Event::Planned { job, expected_ms } => planned(out, "planned", job, expected_ms),
             Event::Unplanned { job, expected_ms } => planned(out, "unplanned", job, expected_ms),
-            Event::BuildStarted { at_ms } => moment(out, "build_started", at_ms),
+            Event::BuildStarted { at_ms, behind_ms } => {
+                let mut object = begin(out, "build_started");
+                object.number("at_ms", at_ms);
+                if behind_ms.iter().any(|&ms| ms > 0) {
+                    object.numbers("behind_ms", behind_ms.iter().copied());
+                }
+                object.end_line();
+            }
             Event::Started { job, about, at_ms } => {
                 let mut object = timed(out, "started", job, at_ms);
                 self.about(&mut object, about);
@@ -200,6 +207,7 @@ fn held(out: &mut Vec<u8>, why: Option<Hold>, at_ms: i64) {
         None => {}
         Some(Hold::MemoryPressure) => object.text("why", b"memory_pressure"),
         Some(Hold::CpuPressure) => object.text("why", b"cpu_pressure"),
+        Some(Hold::Load) => object.text("why", b"load"),
         Some(Hold::Memory { job, needs_kib, left_kib }) => {
             object.text("why", b"memory");
             object.number("job", job.0);

@@ -14,7 +14,7 @@ impl Kept {
         match self {
             Kept::Planned { job, expected_ms } => Event::Planned { job: *job, expected_ms: *expected_ms },
             Kept::Unplanned { job, expected_ms } => Event::Unplanned { job: *job, expected_ms: *expected_ms },
-            Kept::BuildStarted { at_ms } => Event::BuildStarted { at_ms: *at_ms },
+            Kept::BuildStarted { at_ms, behind_ms } => Event::BuildStarted { at_ms: *at_ms, behind_ms },
             Kept::Started { job, about, at_ms } => Event::Started { job: *job, about, at_ms: *at_ms },
             Kept::Grouped { job, about, at_ms } => Event::Grouped { job: *job, about, at_ms: *at_ms },
             Kept::Finished(it) => Event::Finished {
@@ -78,7 +78,10 @@ fn some_event(random: &mut Random) -> Kept {
     match random.below(13) {
         0 => Kept::Planned { job, expected_ms },
         1 => Kept::Unplanned { job, expected_ms },
-        2 => Kept::BuildStarted { at_ms },
+        2 => {
+            let behind_ms = (0..random.below(3)).map(|_| 1 + (random.number() >> 30)).collect();
+            Kept::BuildStarted { at_ms, behind_ms }
+        }
         3 => Kept::Started { job, about: about(random), at_ms },
         4 => Kept::Grouped { job, about: about(random), at_ms },
         5 => Kept::BuildFinished { at_ms },
@@ -90,7 +93,7 @@ fn some_event(random: &mut Random) -> Kept {
         10 => Kept::Left { job, processes: seen(random), killed: random.chance(50) },
         11 => {
             let memory = Hold::Memory { job, needs_kib: random.number(), left_kib: 0 };
-            let whys = [None, Some(memory), Some(Hold::MemoryPressure), Some(Hold::CpuPressure)];
+            let whys = [None, Some(memory), Some(Hold::MemoryPressure), Some(Hold::CpuPressure), Some(Hold::Load)];
             Kept::Held { why: *random.pick(&whys), at_ms }
         }
         7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },
@@ -186,7 +189,7 @@ fn what_a_newer_one_writes_is_skipped() {
     assert_eq!(line(br#"{"event":"noticed","job":1}"#), Ok(Line::Unknown));
     assert_eq!(line(br#"{"event":"notice","level":"loud","text":"x"}"#), Ok(Line::Unknown));
     let known = line(br#"{"new":{"a":[1.5,null]},"event":"build_started","at_ms":1}"#);
-    assert_eq!(known, Ok(Line::Event(Kept::BuildStarted { at_ms: 1 })));
+    assert_eq!(known, Ok(Line::Event(Kept::BuildStarted { at_ms: 1, behind_ms: Vec::new() })));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::schedule::Hold;
 
 use crate::format::Format;
 use crate::progress::Progress;
@@ -29,6 +30,8 @@ use summary::Failures;
 /// Frames are at least so far apart, in milliseconds; what goes above them waits for the next one, so that the terminal
 /// is written to no more often. A build that is shorter shows none.
 const FRAME_MS: i64 = 100;
+/// What holds commands back is shown once it has for so long, in milliseconds: mostly it is over sooner.
+const HOLD_MS: i64 = 1000;
 /// A terminal that does not know its size is taken to have so many columns and rows.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
@@ -84,6 +87,8 @@ struct Build {
     /// The bar never goes back while the plan is the same.
     done: f64,
     slow: Slow,
+    /// Why nothing more is started, and since when.
+    hold: Option<(Hold, i64)>,
 }
 
 struct Running {
@@ -125,6 +130,7 @@ impl Build {
             failures: Failures::new(unicode),
             done: 0.0,
             slow: Slow::default(),
+            hold: None,
         }
     }
 
@@ -314,12 +320,14 @@ impl LiveView {
             outlook,
             status: status.as_deref().map(str::trim),
         };
-        let room = sheet.room();
+        let hold = build.hold.filter(|&(_, since_ms)| sheet.room() > 0 && self.now_ms - since_ms >= HOLD_MS);
+        let room = sheet.room() - usize::from(hold.is_some());
         let shown = if build.running.len() > room { room.saturating_sub(1) } else { build.running.len() };
         let hidden = if room > 0 { build.running.len() - shown } else { 0 };
         let jobs: Vec<Job<'_>> = build.running.iter().take(shown).map(|it| self.job(it)).collect();
         let mut rows = vec![page::head(sheet, &whole)];
         rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
+        rows.extend(hold.map(|(why, _)| page::hold(sheet, &said::hold(why))));
         rows
     }
 
@@ -344,7 +352,8 @@ impl View for LiveView {
                 self.progress.unplanned(job);
                 self.build.unplanned(job);
             }
-            Event::BuildStarted { at_ms } => {
+            Event::BuildStarted { at_ms, behind_ms } => {
+                self.build.work.began(behind_ms);
                 self.is_building = true;
                 self.progress.build_started();
                 self.build.begun_ms = at_ms;
@@ -372,7 +381,11 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.build.looked(job, load.memory_kib);
             }
-            Event::Held { .. } | Event::Grouped { .. } => {}
+            Event::Held { why, at_ms } => {
+                self.now_ms = at_ms;
+                self.build.hold = why.map(|why| (why, at_ms));
+            }
+            Event::Grouped { .. } => {}
         }
         if !self.is_building {
             self.flush();

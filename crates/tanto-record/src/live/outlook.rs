@@ -1,5 +1,5 @@
-//! How much of a build is done and how long it will go on, from what its commands took last time and take now. Does not
-//! know which command waits for which.
+//! How much of a build is done and how long it will go on: from what its commands took last time and take now, and from
+//! the longest chain of those that are left. Does not know which command waits for which.
 
 use std::collections::BinaryHeap;
 
@@ -18,7 +18,9 @@ const MOST_SCALE: f64 = 20.0;
 pub(super) struct Work {
     /// By job: how long it took last time, and whether it is still to be started.
     jobs: Vec<Job>,
-    /// Those that have run before, the longest first; who is no longer to be started is dropped when met.
+    /// By job: how long the longest chain took that waits for it, as far as that was said.
+    behind_ms: Vec<u64>,
+    /// The chains that begin with what is still to be started, the longest first; what is not any more is dropped when met.
     longest: BinaryHeap<(i64, JobId)>,
     /// Commands that have not ended, by whether they have run before.
     known_left: i64,
@@ -57,10 +59,23 @@ impl Work {
             Some(ms) => {
                 self.known_left += 1;
                 self.known_left_ms += ms as f64;
-                self.longest.push((ms, job));
             }
             None => self.unknown_left += 1,
         }
+        self.longest.push((expected_ms.unwrap_or(0), job));
+    }
+
+    /// The build begins; by job, what waits for it takes so long, one after the other.
+    pub(super) fn began(&mut self, behind_ms: &[u64]) {
+        self.behind_ms = behind_ms.to_vec();
+        let waiting = (0..).map(JobId).zip(&self.jobs).filter(|(_, it)| it.waits);
+        let chain = |(job, it): (JobId, &Job)| (it.expected_ms.unwrap_or(0).saturating_add(self.behind(job)), job);
+        self.longest = waiting.map(chain).collect();
+    }
+
+    fn behind(&self, job: JobId) -> i64 {
+        let ms = self.behind_ms.get(job.0 as usize).copied().unwrap_or(0);
+        i64::try_from(ms).unwrap_or(i64::MAX)
     }
 
     pub(super) fn started(&mut self, job: JobId) {
@@ -119,10 +134,13 @@ impl Work {
             let rest_ms = (whole_ms - for_ms).max(whole_ms * REST);
             left_ms -= whole_ms - rest_ms;
             spent_ms += for_ms;
-            if rest_ms > longest_ms {
-                (longest_ms, is_late) = (rest_ms, for_ms > whole_ms);
+            let behind_ms = self.behind(job) as f64 * scale;
+            if rest_ms + behind_ms > longest_ms {
+                (longest_ms, is_late) = (rest_ms + behind_ms, for_ms > whole_ms + behind_ms);
             }
         }
+        // What has left the plan is still in the chains.
+        longest_ms = longest_ms.min(left_ms);
         let all_ms = spent_ms + left_ms;
         let shared_ms = left_ms / self.at_a_time(spent_ms, passed_ms, parallelism);
         // When the one for which all wait should have ended, nobody knows when it will.
@@ -133,7 +151,7 @@ impl Work {
         }
     }
 
-    /// The longest time that one of those takes that are still to be started.
+    /// What the longest chain takes that begins with one that is still to be started.
     fn longest_waiting(&mut self) -> f64 {
         while let Some(&(ms, job)) = self.longest.peek() {
             if self.jobs[job.0 as usize].waits {
@@ -212,6 +230,28 @@ mod tests {
         assert_eq!(look(&mut it, 500, &[(0, 500), (1, 500)], 64).1, Some(99_500));
         finished(&mut it, 1, 100_000);
         assert!(look(&mut it, 100_000, &[(0, 100)], 64).1 < Some(2000));
+    }
+
+    #[test]
+    fn the_longest_chain_is_the_least() {
+        let mut it = work(&[Some(1000), Some(20_000), Some(9000), None, Some(1000)]);
+        it.began(&[20_000, 0, 0, 5000]);
+        assert_eq!(look(&mut it, 0, &[], 64).1, Some(21_000));
+        assert_eq!(look(&mut it, 500, &[(0, 500), (2, 500)], 64).1, Some(20_500));
+        finished(&mut it, 0, 1000);
+        assert_eq!(look(&mut it, 1000, &[(2, 1000)], 64).1, Some(20_000), "the next one of the chain still waits");
+        // One after the other it takes longer than any chain.
+        assert!(look(&mut it, 1000, &[(2, 1000)], 1).1 > Some(30_000));
+        it.unplanned(JobId(1));
+        assert!(look(&mut it, 1000, &[(2, 1000)], 64).1 < Some(20_000));
+    }
+
+    #[test]
+    fn what_is_late_has_others_behind_it() {
+        let mut it = work(&[Some(1000), Some(20_000)]);
+        it.began(&[20_000, 0]);
+        assert_eq!(look(&mut it, 2000, &[(0, 2000)], 2).1, Some(20_100));
+        assert_eq!(look(&mut it, 30_000, &[(0, 30_000)], 2).1, None);
     }
 
     #[test]

@@ -183,6 +183,13 @@ pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) 
     rows
 }
 
+/// The row that says why nothing more is started.
+pub(super) fn hold(sheet: Sheet, why: &str) -> String {
+    let mut row = sheet.row();
+    row.push(Look::Late, &text::fit(&format!(" {why}"), sheet.width(), sheet.dots()));
+    row.into_bytes()
+}
+
 /// Rounded, but "of 0s" would say nothing.
 fn past(ms: i64) -> String {
     format!(" of {}", text::span(ms.saturating_add(500).max(1000)))

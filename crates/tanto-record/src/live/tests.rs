@@ -86,9 +86,11 @@ impl Scene {
             ..About::default()
         };
         let started_ms = vec![0; jobs.len()];
+        let jobs_are_all = jobs == JOBS;
         let jobs = jobs.iter().map(|job| about(job.0)).collect();
         let mut scene = Scene { view, terminal, jobs, started_ms, now_ms: 0, in_background, pictures: String::new() };
-        scene.view.event(Event::BuildStarted { at_ms: 0 });
+        let behind_ms = if jobs_are_all { &BEHIND[..] } else { &[] };
+        scene.view.event(Event::BuildStarted { at_ms: 0, behind_ms });
         scene
     }
 
@@ -156,6 +158,11 @@ impl Scene {
         self.wait()
     }
 
+    fn hold(&mut self, why: Option<Hold>) -> &mut Scene {
+        self.view.event(Event::Held { why, at_ms: self.now_ms });
+        self.wait()
+    }
+
     fn finish(&mut self) -> &mut Scene {
         self.view.event(Event::BuildFinished { at_ms: self.now_ms });
         self
@@ -212,6 +219,9 @@ const JOBS: [(&str, i64); 6] = [
     ("AR libparser.a", 700),
     ("LINK app", 65_000),
 ];
+
+/// What waits for each of them: the objects of the parser for `AR`, all for `LINK`.
+const BEHIND: [u64; 6] = [65_700, 65_700, 65_000, 65_000, 65_000, 0];
 
 const BAD: Exit = Exit::Code(1);
 
@@ -276,6 +286,16 @@ fn memory_is_shown_once_it_is_known() {
     scene.start(&[0, 1, 2]).pass(100).picture("nobody has looked");
     scene.look(1, 1_400_000).look(0, 87_000).pass(100).picture("at two of three");
     scene.resize(45, 24).pass(100).picture("there is no place for it").as_in("memory");
+}
+
+#[test]
+fn what_holds_commands_back_is_shown_if_it_lasts() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    let memory = Hold::Memory { job: JobId(2), needs_kib: 12_900_000, left_kib: 700_000 };
+    scene.start(&[0, 1]).hold(Some(memory)).pass(900).picture("not yet").pass(100).picture("it lasts");
+    scene.hold(None).pass(100).picture("it is over");
+    scene.hold(Some(Hold::CpuPressure)).pass(1000).resize(30, 6).pass(100).picture("little place");
+    scene.resize(30, 3).pass(100).picture("less").as_in("held");
 }
 
 #[test]
@@ -417,6 +437,6 @@ fn another_build_begins_anew() {
     scene.start(&[0]).pass(2000).succeed(&[0]).finish();
     scene.view.event(Event::Planned { job: JobId(0), expected_ms: None });
     scene.view.event(Event::Planned { job: JobId(1), expected_ms: None });
-    scene.view.event(Event::BuildStarted { at_ms: scene.now_ms });
+    scene.view.event(Event::BuildStarted { at_ms: scene.now_ms, behind_ms: &[] });
     scene.start(&[1]).pass(1000).picture("of two").as_in("another");
 }

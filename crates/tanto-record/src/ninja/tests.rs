@@ -53,13 +53,13 @@ impl Build {
         let lookup = |name: &str| (name == "TERM" || colors.contains(&name)).then(|| OsString::from("1"));
         let terminal = Terminal::detect(place != Where::Pipe, lookup, Box::new(move || columns));
         let screen = Screen::default();
-        let config = Config { program: "ninja", verbosity, format, explain: true, parallelism: 2 };
+        let config = Config { program: "ninja", verbosity, format, explain: true, holds: true, parallelism: 2 };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
         let mut build = Build { view, screen, jobs: jobs.to_vec() };
         for job in 0..jobs.len() as u32 {
             build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
         }
-        build.view.event(Event::BuildStarted { at_ms: 0 });
+        build.view.event(Event::BuildStarted { at_ms: 0, behind_ms: &[] });
         build
     }
 
@@ -296,6 +296,25 @@ fn a_console_command_is_explained_once() {
 }
 
 #[test]
+fn what_holds_commands_back_is_said_once_for_each_reason() {
+    let memory = Hold::Memory { job: JobId(1), needs_kib: 3 << 20, left_kib: 0 };
+    let whys = [Some(memory), None, Some(Hold::Load), None, Some(memory)];
+    let run = |holds| {
+        let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two());
+        build.view.holds = holds;
+        build.start(0);
+        whys.into_iter().for_each(|why| build.view.event(Event::Held { why, at_ms: 1 }));
+        build.end(0, Exit::Code(0), b"").run(1, b"").finish();
+        build
+    };
+    let lines = "[1/2] make a\n[2/2] true\n";
+    let said =
+        "ninja: waiting for memory: 3.0 GiB needed, nothing left\nninja: waiting: the load average is too high\n";
+    run(true).shows(&format!("{said}{lines}"));
+    run(false).shows(lines);
+}
+
+#[test]
 fn reasons_are_not_shown_unless_asked_for() {
     let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two().map(explained));
     build.view.explain = false;
@@ -345,6 +364,7 @@ fn only_information_goes_to_standard_output() {
         program: "ninja",
         verbosity: Verbosity::Normal,
         format: Format::default(),
+        holds: false,
         explain: true,
         parallelism: 1,
     };
@@ -379,7 +399,7 @@ fn a_second_build_counts_on() {
     for job in 0..2 {
         build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
     }
-    build.view.event(Event::BuildStarted { at_ms: 0 });
+    build.view.event(Event::BuildStarted { at_ms: 0, behind_ms: &[] });
     build.run(0, b"").run(1, b"").finish().shows("[1/1] regen\n[1/3] make a\n[2/3] true\n");
 }
 

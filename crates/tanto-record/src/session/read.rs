@@ -153,7 +153,7 @@ impl Session {
         match event {
             Kept::Planned { job, expected_ms } => drop(self.plan.insert(job, expected_ms)),
             Kept::Unplanned { job, .. } => drop(self.plan.remove(&job)),
-            Kept::BuildStarted { at_ms } => (self.started_ms, self.last_ms) = (at_ms, at_ms),
+            Kept::BuildStarted { at_ms, .. } => (self.started_ms, self.last_ms) = (at_ms, at_ms),
             Kept::Started { job, about, at_ms } => self.begin(job, about, at_ms, false)?,
             Kept::Grouped { job, about, at_ms } => self.begin(job, about, at_ms, true)?,
             Kept::Finished(end) => self.finish(end)?,

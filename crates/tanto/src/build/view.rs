@@ -162,6 +162,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         verbosity: options.verbosity,
         format,
         explain: options.debug.explain,
+        holds: options.door == Door::Tanto,
         parallelism: options.jobs.limit(cpu::count),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))

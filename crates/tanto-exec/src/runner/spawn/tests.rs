@@ -198,9 +198,10 @@ fn load_limits_what_runs() {
     runner.machine.load = || 1e9;
     assert_eq!(runner.capacity(), 1, "with none running one may");
     start(&mut runner, 0, "sleep 100");
-    assert_eq!(runner.capacity(), 0);
+    assert!(!runner.is_loaded());
+    assert_eq!((runner.capacity(), runner.is_loaded()), (0, true));
     runner.machine.load = || 0.0;
-    assert_eq!(runner.capacity(), 4);
+    assert_eq!((runner.capacity(), runner.is_loaded()), (4, false));
     runner.parallelism = 0;
     runner.max_load = None;
     assert_eq!(runner.capacity(), usize::MAX);

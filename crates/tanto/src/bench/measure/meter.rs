@@ -23,7 +23,6 @@ use super::controls::{Controls, Held};
 use super::{Bench, Failure, Halt, Pressure, Sample};
 use crate::run::tail::Tail;
 
-
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
     runner: SpawnRunner,
