@@ -15,6 +15,7 @@ use tanto_exec::schedule::Hold;
 
 pub use self::decode::{Wrong, line};
 pub use self::encode::Encoder;
+pub(crate) use self::encode::{hold, stop};
 pub use self::stream::Stream;
 
 /// The format's number. Another one means that what is known has another meaning.

@@ -9,9 +9,11 @@ pub mod sessions;
 pub mod table;
 pub mod timings;
 pub mod trace;
+pub mod trouble;
 mod why;
 
 use tanto_exec::job::Exit;
+use tanto_exec::monitor::findings::Why;
 
 use crate::session::{Job, Session};
 
@@ -55,6 +57,12 @@ impl Result {
 
 /// How a command ended, in words.
 pub fn ended(job: &Job) -> String {
+    if let Some(stopped) = &job.stopped {
+        return match stopped.why {
+            Why::Hung { .. } => "hung".into(),
+            Why::TooLong { .. } => "took too long".into(),
+        };
+    }
     match job.end.as_ref().map(|end| end.exit) {
         None => "did not end".into(),
         Some(Exit::Code(0)) => "succeeded".into(),

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tanto_sys::{file, own};
 
-pub use self::read::{Bad, Job, Session};
+pub use self::read::{Bad, Job, Left, Pause, Session};
 
 /// Older sessions go. Sooner, and who comes back from a holiday cannot see what was slow before it; later, and nobody
 /// knows any more what the build was about.

@@ -103,14 +103,8 @@ impl Encoder {
     }
 
     fn stopped(self, out: &mut Vec<u8>, job: JobId, stopped: &Stopped) {
-        let (why, after_ms) = match stopped.why {
-            Why::Hung { after_ms } => ("hung", after_ms),
-            Why::TooLong { after_ms } => ("too_long", after_ms),
-        };
         let mut object = of_job(out, "stopped", job);
-        object.text("why", why.as_bytes());
-        object.number("after_ms", after_ms);
-        object.mark("killed", stopped.killed);
+        stop(&mut object, stopped);
         self.processes(&mut object, &stopped.processes);
         object.end_line();
     }
@@ -203,19 +197,36 @@ fn moment(out: &mut Vec<u8>, name: &str, at_ms: i64) {
 fn held(out: &mut Vec<u8>, why: Option<Hold>, at_ms: i64) {
     let mut object = begin(out, "held");
     object.number("at_ms", at_ms);
+    if let Some(why) = why {
+        hold(&mut object, why);
+    }
+    object.end_line();
+}
+
+/// Why nothing more is started.
+pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
     match why {
-        None => {}
-        Some(Hold::MemoryPressure) => object.text("why", b"memory_pressure"),
-        Some(Hold::CpuPressure) => object.text("why", b"cpu_pressure"),
-        Some(Hold::Load) => object.text("why", b"load"),
-        Some(Hold::Memory { job, needs_kib, left_kib }) => {
+        Hold::MemoryPressure => object.text("why", b"memory_pressure"),
+        Hold::CpuPressure => object.text("why", b"cpu_pressure"),
+        Hold::Load => object.text("why", b"load"),
+        Hold::Memory { job, needs_kib, left_kib } => {
             object.text("why", b"memory");
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
             object.number("left_kib", left_kib);
         }
     }
-    object.end_line();
+}
+
+/// Why a command was ended, and how.
+pub(crate) fn stop(object: &mut Object<'_>, stopped: &Stopped) {
+    let (why, after_ms) = match stopped.why {
+        Why::Hung { after_ms } => ("hung", after_ms),
+        Why::TooLong { after_ms } => ("too_long", after_ms),
+    };
+    object.text("why", why.as_bytes());
+    object.number("after_ms", after_ms);
+    object.mark("killed", stopped.killed);
 }
 
 fn how(object: &mut Object<'_>, exit: Exit) {

@@ -2,22 +2,30 @@
 
 use super::sessions::{began, what};
 use super::table::printable;
-use super::{result, why};
+use super::{result, time, trouble, why};
 use crate::session::{Job, Session};
 
 /// So many reasons of one command are shown.
 const MOST: usize = 4;
 
-/// The commands in the order of their start, and below each why it ran.
+/// The commands in the order of their start, and below each why it ran and what went wrong with it; then what held them
+/// back.
 pub fn text(session: &Session) -> Vec<u8> {
     let mut text = heading(session);
     for job in session.commands() {
         text.push(b'\n');
         text.extend_from_slice(&printable(job.title()));
         text.push(b'\n');
-        for reason in reasons(job) {
-            text.extend_from_slice(&[b"    ", &printable(&reason)[..], b"\n"].concat());
+        for line in reasons(job).into_iter().chain(trouble::of_job(job)) {
+            text.extend_from_slice(&[b"    ", &printable(&line)[..], b"\n"].concat());
         }
+    }
+    let held = trouble::held(session);
+    if !held.is_empty() {
+        text.push(b'\n');
+    }
+    for it in held {
+        text.extend_from_slice(format!("nothing more was started for {}: {}\n", time(it.wall_ms), it.why).as_bytes());
     }
     text
 }

@@ -80,6 +80,60 @@ fn rebuilds_say_why() {
     assert_eq!(text(rebuilds::text(&session())), expected);
 }
 
+/// The same, with commands that were ended and that left processes, and times in which nothing more was started.
+fn troubled() -> Session {
+    let hung = r#"{"event":"stopped","job":4,"why":"hung","after_ms":400,"killed":true}"#;
+    let left = r#"{"event":"left","job":0,"processes":[{"pid":7,"depth":0,"state":"S","command":"serve -d"},{"pid":8,"depth":0,"state":"S","command":"sleep 9"}]}"#;
+    let after = |line: &str, more: &[&str]| format!("{line}\n{}\n", more.join("\n"));
+    let held = |at, why| format!("{{\"event\":\"held\",\"at_ms\":{at}{why}}}");
+    let memory = held(1350, r#","why":"memory","job":4,"needs_kib":9,"left_kib":1"#);
+    let lines: String = LINES
+        .lines()
+        .map(|line| match line {
+            line if line.contains(r#""end_ms":1350"#) => after(line, &[&memory, &held(1500, r#","why":"load""#)]),
+            line if line.contains("grouped") => after(line, &[&held(1600, "")]),
+            line if line.contains(r#""event":"finished","job":4"#) => {
+                after(line, &[hung, left, &held(2090, r#","why":"load""#)])
+            }
+            line => after(line, &[]).trim_end().to_owned() + "\n",
+        })
+        .collect();
+    Session::of(lines.as_bytes()).expect("a sound session")
+}
+
+#[test]
+fn what_was_ended_left_and_held_is_told() {
+    let session = troubled();
+    let hung = "hung: no new process, no processor time and no output for 0.4s; it had to be killed";
+    let rebuilds = text(rebuilds::text(&session));
+    let held = "\nnothing more was started for 150 ms: too little memory was left for the next command\n\
+                nothing more was started for 110 ms: the load average was too high\n";
+    assert!(rebuilds.ends_with(&format!("    {hung}\n{held}")), "{rebuilds}");
+    assert!(rebuilds.contains("    left 2 processes behind: serve -d, sleep 9\n"), "{rebuilds}");
+    let timings = Timings::new("now", &session, None);
+    let text = text(timings.text());
+    let rows = [
+        format!("500 ms  Linking C program p</script>  {hung}\n"),
+        "\n150 ms      150 ms      1  too little memory was left for the next command\n".into(),
+        "\n110 ms      110 ms      2  the load average was too high\n".into(),
+    ];
+    rows.iter().for_each(|row| assert!(text.contains(row), "{row}: {text}"));
+    let json = parsed(&timings.json());
+    let pause = &json["held"][1];
+    let numbers = ["start_ms", "wall_ms", "idle_ms"].map(|name| pause[name].as_i64());
+    assert_eq!((numbers, pause["why"].as_str()), ([Some(1400), Some(100), Some(100)], Some("load")));
+    let link = &json["jobs"][2];
+    assert_eq!((link["result"].as_str(), link["stopped"]["why"].as_str()), (Some("hung"), Some("hung")));
+    assert_eq!(json["jobs"][1]["left"]["commands"][0].as_str(), Some("serve -d"));
+}
+
+#[test]
+fn where_all_went_well_nothing_is_said_of_trouble() {
+    let session = session();
+    let text = text([rebuilds::text(&session), Timings::new("now", &session, None).text()].concat());
+    assert!(!text.contains("started") && !text.contains("behind"), "{text}");
+}
+
 #[test]
 fn the_list_has_a_line_for_each() {
     let session = session();

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use super::lanes::{Lanes, end_ms, lanes};
 use super::sessions::{began, what};
 use super::table::Table;
+use super::trouble::{self, Idle};
 use super::{critical, ended, kind, memory, result, time};
-use crate::json::{Object, integer, list};
-use crate::session::{Job, Session};
+use crate::json::{Object, integer, list, string};
+use crate::jsonl;
+use crate::session::{Job, Pause, Session};
 
 /// So many commands are shown in text, of each sort.
 const SHOWN: usize = 20;
@@ -95,6 +97,8 @@ impl<'s> Timings<'s> {
         longest.truncate(SHOWN);
         longest.sort_unstable();
         text.extend(self.commands(longest.iter()));
+        text.extend(self.troubles());
+        text.extend(self.held());
         text.extend(self.earlier.as_ref().map(|earlier| self.compared(earlier)).unwrap_or_default());
         text
     }
@@ -146,6 +150,35 @@ impl<'s> Timings<'s> {
         table.text()
     }
 
+    /// What went wrong with commands; nothing if all went well.
+    fn troubles(&self) -> Vec<u8> {
+        let mut table = Table::new(&[0]);
+        let mut some = false;
+        for (at, job) in self.session.jobs.iter().enumerate() {
+            for what in trouble::of_job(job) {
+                some = true;
+                table.row([time(wall_ms(self.session, at)).as_bytes(), job.title(), &what]);
+            }
+        }
+        if some { [b"\nEnded, or left behind\n\n", &table.text()[..]].concat() } else { Vec::new() }
+    }
+
+    /// What kept commands from being started; nothing if nothing did.
+    fn held(&self) -> Vec<u8> {
+        let held = trouble::held(self.session);
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"TIME", b"IDLE SLOTS", b"TIMES", b"WHY"]);
+        for it in held {
+            let idle = it.idle_ms.map(time).unwrap_or_default();
+            let times = it.times.to_string();
+            table.row([time(it.wall_ms).as_bytes(), idle.as_bytes(), times.as_bytes(), it.why.as_bytes()]);
+        }
+        [b"\nNothing more was started\n\n", &table.text()[..]].concat()
+    }
+
     fn compared(&self, earlier: &Earlier<'_>) -> Vec<u8> {
         let then = earlier.session.end_ms() - earlier.session.started_ms;
         let (name, common) = (earlier.name, earlier.wall_ms.len());
@@ -188,6 +221,8 @@ impl<'s> Timings<'s> {
         let critical = self.critical.0.iter().map(|place| self.places(place).id.0);
         object.numbers("critical_path", critical);
         self.load_json(&mut object);
+        let idle = Idle::new(session);
+        list(object.field("held"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
         list(object.field("kinds"), &self.kinds, |out, kind| kind.json(out));
         list(object.field("jobs"), self.slowest.iter(), |out, place| self.job_json(out, *place));
         if let Some(earlier) = &self.earlier {
@@ -215,12 +250,39 @@ impl<'s> Timings<'s> {
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
+        if let Some(stopped) = &job.stopped {
+            let mut stop = Object::new(object.field("stopped"));
+            jsonl::stop(&mut stop, stopped);
+            stop.end();
+        }
+        if let Some(left) = &job.left {
+            let mut behind = Object::new(object.field("left"));
+            behind.mark("killed", left.killed);
+            list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.line));
+            behind.end();
+        }
+        let what = trouble::of_job(job);
+        if !what.is_empty() {
+            object.texts("trouble", &what);
+        }
         if let Some(expected) = job.expected_ms {
             object.number("expected_ms", expected);
         }
         if let Some(then) = self.earlier.as_ref().and_then(|earlier| earlier.wall_ms.get(&place)) {
             object.number("earlier_ms", *then);
         }
+        object.end();
+    }
+
+    fn pause_json(&self, out: &mut Vec<u8>, pause: &Pause, idle: &Idle<'_>) {
+        let mut object = Object::new(out);
+        object.number("start_ms", pause.start_ms - self.session.started_ms);
+        object.number("wall_ms", trouble::until(self.session, pause) - pause.start_ms);
+        if let Some(idle_ms) = idle.within(pause) {
+            object.number("idle_ms", idle_ms);
+        }
+        jsonl::hold(&mut object, pause.why);
+        object.text("words", trouble::words(pause.why).as_bytes());
         object.end();
     }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::monitor::findings::{Seen, Stopped};
+use tanto_exec::schedule::Hold;
 use tanto_sys::own;
 
 use crate::jsonl::{self, Finished, Head, Kept, Line};
@@ -29,6 +31,8 @@ pub struct Session {
     pub skipped: usize,
     /// What was said beside: how loud, and the text.
     pub notices: Vec<(Level, Vec<u8>)>,
+    /// When nothing more was started, in the order of time.
+    pub pauses: Vec<Pause>,
     /// When the build began and ended, in milliseconds since the program started. One that has no end was killed, or is
     /// still under way.
     pub started_ms: i64,
@@ -55,6 +59,30 @@ pub struct Job {
     pub end: Option<Finished>,
     /// What it was expected to take, in milliseconds.
     pub expected_ms: Option<i64>,
+    /// It was ended because it hung or took too long.
+    pub stopped: Option<Stopped>,
+    /// Processes that outlived it, if any did.
+    pub left: Option<Left>,
+}
+
+/// Processes that outlived their command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Which.
+    pub processes: Vec<Seen>,
+    /// They were killed.
+    pub killed: bool,
+}
+
+/// A time in which nothing more was started, though there were slots and commands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// Why.
+    pub why: Hold,
+    /// When it began.
+    pub start_ms: i64,
+    /// When it was over; none if that was not said before the end of the build.
+    pub end_ms: Option<i64>,
 }
 
 impl Job {
@@ -159,7 +187,9 @@ impl Session {
             Kept::Finished(end) => self.finish(end)?,
             Kept::Skipped { .. } => self.skipped += 1,
             Kept::Looked { at_ms, .. } => self.last_ms = self.last_ms.max(at_ms),
-            Kept::Stopped { .. } | Kept::Left { .. } | Kept::Held { .. } => {}
+            Kept::Stopped { job, stopped } => self.known(job)?.stopped = Some(stopped),
+            Kept::Left { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
+            Kept::Held { why, at_ms } => self.hold(why, at_ms),
             Kept::BuildFinished { at_ms } => self.finished_ms = Some(at_ms),
             Kept::Notice { level, text } => self.notices.push((level, text)),
         }
@@ -172,8 +202,22 @@ impl Session {
         }
         let expected_ms = self.plan.remove(&id).flatten();
         self.last_ms = self.last_ms.max(start_ms);
-        self.jobs.push(Job { id, about, is_group, start_ms, end: None, expected_ms });
+        self.jobs.push(Job { id, about, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
         Ok(())
+    }
+
+    fn known(&mut self, id: JobId) -> Result<&mut Job, String> {
+        let place = self.places.get(&id).ok_or_else(|| format!("job {} was never started", id.0))?;
+        Ok(&mut self.jobs[*place])
+    }
+
+    /// One reason ends where the next one begins.
+    fn hold(&mut self, why: Option<Hold>, at_ms: i64) {
+        self.last_ms = self.last_ms.max(at_ms);
+        if let Some(last) = self.pauses.last_mut().filter(|last| last.end_ms.is_none()) {
+            last.end_ms = Some(at_ms.max(last.start_ms));
+        }
+        self.pauses.extend(why.map(|why| Pause { why, start_ms: at_ms, end_ms: None }));
     }
 
     fn finish(&mut self, mut end: Finished) -> Result<(), String> {

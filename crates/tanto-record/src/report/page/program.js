@@ -117,10 +117,22 @@ function line(drawing, values, y, name, filled) {
     context.restore();
 }
 
+function drawHeld({ context, x, width, bottom }) {
+    context.fillStyle = color("--bad");
+    context.globalAlpha = 0.15;
+    for (const pause of data.held) {
+        const left = Math.max(x(pause.start_ms), MARGIN.left);
+        const right = Math.min(x(pause.start_ms + pause.wall_ms), width - MARGIN.right);
+        if (right > left) context.fillRect(left, MARGIN.top, Math.max(right - left, 0.7), bottom - MARGIN.top);
+    }
+    context.globalAlpha = 1;
+}
+
 function drawLoad() {
     const drawing = prepare(by("load"), 160), { context, bottom } = drawing;
     const most = Math.max(1, data.lanes, ...data.cpu_percent.map((value) => value / 100));
     const y = (value) => bottom - ((bottom - MARGIN.top) * value) / most;
+    drawHeld(drawing);
     timeAxis(drawing);
     context.textAlign = "right";
     const every = Math.max(1, step(most, 4));
@@ -205,6 +217,7 @@ function jobText(job) {
     const lines = [job.title, `${time(job.wall_ms)} from ${time(job.start_ms)} on, ${time(job.cpu_ms)} of processors`];
     if (job.max_rss_kib) lines.push(`${memory(job.max_rss_kib)} of memory`);
     if (job.result !== "succeeded") lines.push(job.result);
+    lines.push(...(job.trouble || []));
     return lines.join("\n");
 }
 
@@ -317,6 +330,19 @@ function tables() {
     });
 }
 
+function trouble() {
+    const rows = data.jobs.flatMap((job) => (job.trouble || []).map((what) => ({ ...job, what })));
+    by("trouble-section").hidden = rows.length === 0;
+    table("trouble", [number("start", (row) => row.start_ms, time), TIME, { name: "what", value: (row) => row.what }, NAME], rows);
+    by("held-section").hidden = by("held-legend").hidden = data.held.length === 0;
+    table("held", [
+        number("start", (pause) => pause.start_ms, time),
+        number("time", (pause) => pause.wall_ms, time),
+        number("idle slots", (pause) => pause.idle_ms, time),
+        { name: "why", value: (pause) => pause.words },
+    ], data.held);
+}
+
 function earlier() {
     if (!data.earlier) return;
     by("earlier-section").hidden = false;
@@ -334,6 +360,7 @@ function earlier() {
 summary();
 legend();
 tables();
+trouble();
 earlier();
 listen(by("load"), (event) => loadText(timeAt(by("load"), event)));
 listen(by("lanes"), (event) => {
