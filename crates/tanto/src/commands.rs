@@ -65,13 +65,19 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        args: "stat|read [PATH]",
-        doc: "measure what this machine's files cost",
-        more: "`stat` asks for the times of files in the directory PATH (or in the current one) in several ways and \
-               on several threads, for some seconds, and shows what a call costs: for files, for files that are \
-               missing and for directories. `read` reads the files in PATH, or the beginnings of the file PATH, by \
-               `read`, by `pread` in pieces and by `mmap`, and shows what a GB costs in files of each size. Both \
-               name the fastest, and what Tanto itself does. Nothing is written.",
+        args: "jobs|plot|read|stat [options]",
+        doc: "measure how many jobs are best, and what files cost",
+        more: "`jobs` runs a command with several numbers of jobs, which stand where it says {jobs}: as in `tanto bench jobs \
+               --jobs 1..8 --prepare 'make clean' -- make -j{jobs}`. A command of one word is a line for the shell. It says \
+               which number is best, which others cannot be told from it, what limits, and which to take; `--save` makes \
+               that the default of builds in this directory. Each run is written down before the next begins, and \
+               `--resume` goes on after an interrupt. `plot` draws several such experiments over one another. \
+               `stat` asks for the times of files in a directory in several ways and on several threads, for some \
+               seconds, and shows what a call costs: for files, for files that are missing and for directories. `read` \
+               reads the files in a directory, or the beginnings of a file, by `read`, by `pread` in pieces and by \
+               `mmap`, and shows what a GB costs in files of each size. Both name the fastest, and what Tanto itself \
+               does. `tanto bench NAME --help` says what each option does. The exit code is 0, 1 if something failed, \
+               or 128 and the number of the signal that interrupted it.",
     },
     Command {
         name: "simulate",

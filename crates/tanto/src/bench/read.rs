@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use tanto_sys::{cpu, file, map};
 
 use super::files::{search, thread_counts};
+use super::grid::{self, Grid};
+use super::output::{Form, Output};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use ways::{Item, Way};
@@ -45,21 +47,39 @@ struct Row {
     cells: Vec<Cell>,
 }
 
-/// What `tanto bench read PATH` prints.
-pub fn run(path: &[u8]) -> Stop {
-    let classes = match classes(path) {
-        Ok(classes) => classes,
-        Err(error) => {
-            let why = tanto_sys::error::text(&error);
-            return Stop::failed(Door::Tanto, "error", &[b"reading ", path, b": ", &why].concat());
-        }
+/// What `tanto bench read` prints for these words.
+pub fn run(words: &[Vec<u8>]) -> Stop {
+    let forms = &[Form::Text, Form::Json, Form::Csv, Form::Svg];
+    let printed = match grid::asked(words, forms, "one file or directory at a time") {
+        Ok(Some((path, outputs))) => answer(&path, &outputs),
+        Ok(None) => return super::helped("read"),
+        Err(why) => Err(why),
     };
-    if classes.is_empty() {
-        return Stop::failed(Door::Tanto, "error", &[b"nothing to read in ", path].concat());
+    match printed {
+        Ok(text) => Stop::printed(text, 0),
+        Err(why) => Stop::failed(Door::Tanto, "error", &why),
     }
+}
+
+fn answer(path: &[u8], outputs: &[Output]) -> Result<Vec<u8>, Vec<u8>> {
+    let classes =
+        classes(path).map_err(|error| [b"reading ", path, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
+    if classes.is_empty() {
+        return Err([b"nothing to read in ", path].concat());
+    }
+    let rows = measure(&classes, cpu::count().max(1));
     let mut text = [path, b", all in memory.\n"].concat();
-    text.extend(table(&measure(&classes, cpu::count().max(1)), &classes).bytes());
-    Stop::printed(text, 0)
+    text.extend(table(&rows, &classes).bytes());
+    let title = format!("Reading {}, all in memory", String::from_utf8_lossy(path));
+    let written = grid(title, &rows, &classes).write(outputs, &text)?;
+    text.extend(written.bytes());
+    Ok(text)
+}
+
+fn grid(title: String, rows: &[Row], classes: &[Class]) -> Grid {
+    let row = |row: &Row| grid::Row { threads: row.threads, way: row.way.name(), cells: row.cells.clone() };
+    let columns = classes.iter().map(|class| class.name.to_owned()).collect();
+    Grid { title, unit: "milliseconds a GB", columns, rows: rows.iter().map(row).collect() }
 }
 
 /// The beginnings of a file, or the files of a directory, by size.
@@ -218,8 +238,8 @@ mod tests {
     fn what_cannot_be_read_is_an_error() {
         let dir = Scratch::new("bench-read");
         dir.write("f", "");
-        assert!(run(&dir.bytes("")).err.starts_with(b"tanto: error: nothing to read in "));
-        assert!(run(&dir.bytes("f")).err.starts_with(b"tanto: error: nothing to read in "));
-        assert!(run(&dir.bytes("g")).err.ends_with(b"/g: No such file or directory\n"));
+        assert!(run(&[dir.bytes("")]).err.starts_with(b"tanto: error: nothing to read in "));
+        assert!(run(&[dir.bytes("f")]).err.starts_with(b"tanto: error: nothing to read in "));
+        assert!(run(&[dir.bytes("g")]).err.ends_with(b"/g: No such file or directory\n"));
     }
 }

@@ -7,6 +7,8 @@ use tanto_sys::cpu;
 use tanto_sys::stat::{Way, mtimes_by};
 
 use super::files::{FILES, Found, search, thread_counts};
+use super::grid::{self, Grid};
+use super::output::{Form, Output};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -35,24 +37,41 @@ struct Row {
     cells: [Cell; 3],
 }
 
-/// What `tanto bench stat DIR` prints.
-pub fn run(dir: &[u8]) -> Stop {
-    let paths = match search(dir) {
-        Ok(found) => Paths::from(found),
-        Err(error) => {
-            let why = tanto_sys::error::text(&error);
-            return Stop::failed(Door::Tanto, "error", &[b"reading ", dir, b": ", &why].concat());
-        }
+/// What `tanto bench stat` prints for these words.
+pub fn run(words: &[Vec<u8>]) -> Stop {
+    let forms = &[Form::Text, Form::Json, Form::Csv];
+    let printed = match grid::asked(words, forms, "one directory at a time") {
+        Ok(Some((path, outputs))) => answer(&path, &outputs),
+        Ok(None) => return super::helped("stat"),
+        Err(why) => Err(why),
     };
-    if paths.files.is_empty() {
-        return Stop::failed(Door::Tanto, "error", &[b"no files in ", dir].concat());
+    match printed {
+        Ok(text) => Stop::printed(text, 0),
+        Err(why) => Stop::failed(Door::Tanto, "error", &why),
     }
-    let cores = cpu::count().max(1);
-    let mut text = [b"Files in ", dir, b", all in memory: "].concat();
+}
+
+fn answer(dir: &[u8], outputs: &[Output]) -> Result<Vec<u8>, Vec<u8>> {
+    let found = search(dir).map_err(|error| [b"reading ", dir, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
+    let (paths, cores) = (Paths::from(found), cpu::count().max(1));
+    if paths.files.is_empty() {
+        return Err([b"no files in ", dir].concat());
+    }
     let (files, directories) = (paths.files.len(), paths.directories.len());
-    text.extend(format!("{files} files and {directories} directories.\n").bytes());
-    text.extend(table(&measure(&paths, cores), cores).bytes());
-    Stop::printed(text, 0)
+    let head = format!(", all in memory: {files} files and {directories} directories.");
+    let mut text = [b"Files in ", dir, head.as_bytes(), b"\n"].concat();
+    let rows = measure(&paths, cores);
+    text.extend(table(&rows, cores).bytes());
+    let title = format!("Asking for times in {}{head}", String::from_utf8_lossy(dir));
+    let written = grid(title, &rows).write(outputs, &text)?;
+    text.extend(written.bytes());
+    Ok(text)
+}
+
+fn grid(title: String, rows: &[Row]) -> Grid {
+    let row = |row: &Row| grid::Row { threads: row.threads, way: row.way.name(), cells: row.cells.to_vec() };
+    let columns = ["file", "missing", "directory"].map(str::to_owned).to_vec();
+    Grid { title, unit: "nanoseconds a call", columns, rows: rows.iter().map(row).collect() }
 }
 
 impl From<Found> for Paths {
@@ -177,6 +196,6 @@ mod tests {
     #[test]
     fn nothing_to_measure_is_an_error() {
         let dir = Scratch::new("bench-none");
-        assert!(run(&dir.bytes("")).err.starts_with(b"tanto: error: no files in "));
+        assert!(run(&[dir.bytes("")]).err.starts_with(b"tanto: error: no files in "));
     }
 }

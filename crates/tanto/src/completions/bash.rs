@@ -1,7 +1,8 @@
 //! The completion script for bash.
 
+use crate::bench::{MEASUREMENTS, Measurement};
 use crate::commands::COMMANDS;
-use crate::completions::{all_spellings, spellings, tool_names};
+use crate::completions::{all_spellings, measurement_names, spellings, tool_names};
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
@@ -11,6 +12,8 @@ pub fn script() -> String {
     let run_flags: Vec<String> = RUN_FLAGS.iter().flat_map(spellings).collect();
     FRAME
         .replace("@RUN_FLAGS@", &run_flags.join(" "))
+        .replace("@MEASUREMENTS@", &measurement_names().join(" "))
+        .replace("@BENCH@", &MEASUREMENTS.iter().map(bench_case).collect::<String>())
         .replace("@COMMANDS@", &commands.join(" "))
         .replace("@FLAGS@", &(all_spellings().join(" ") + " "))
         .replace("@VALUES@", &values)
@@ -50,6 +53,16 @@ _tanto_run() {
     esac
 }
 
+_tanto_bench() {
+    local flags=
+    case ${COMP_WORDS[2]} in
+@BENCH@    esac
+    case $cur in
+        -*) mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$cur") ;;
+        *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+    esac
+}
+
 _tanto() {
     local cur=${COMP_WORDS[COMP_CWORD]}
     COMPREPLY=()
@@ -58,13 +71,18 @@ _tanto() {
         *:build | *:doctor) _tanto_flags ;;
         *:run) _tanto_run ;;
         2:report) mapfile -t COMPREPLY < <(compgen -W 'sessions rebuilds timings trace' -- "$cur") ;;
-        2:bench) mapfile -t COMPREPLY < <(compgen -W 'read stat' -- "$cur") ;;
-        3:bench) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        2:bench) mapfile -t COMPREPLY < <(compgen -W '@MEASUREMENTS@' -- "$cur") ;;
+        *:bench) _tanto_bench ;;
     esac
 }
 
 complete -F _tanto tanto
 "#;
+
+fn bench_case(it: &Measurement) -> String {
+    let flags: Vec<String> = it.flags.iter().map(|flag| format!("--{}", flag.name)).collect();
+    format!("        {}) flags='{}' ;;\n", it.name, flags.join(" "))
+}
 
 /// What follows a flag that takes a value.
 fn value_case(flag: &Flag) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The completion script for fish.
 
 use crate::commands::{COMMANDS, flags_of};
-use crate::completions::tool_names;
+use crate::completions::{measurement_names, tool_names};
 use crate::flags::table::{Flag, Shape};
 
 /// The whole script.
@@ -15,7 +15,10 @@ pub fn script() -> String {
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from help' -a '{}'\n", names.join(" "));
     let reports = "sessions rebuilds timings trace";
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from report' -a '{reports}'\n");
-    script += "complete -c tanto -n '__fish_seen_subcommand_from bench' -a 'read stat (__fish_complete_path)'\n";
+    let measurements = measurement_names().join(" ");
+    script += &format!(
+        "complete -c tanto -n '__fish_seen_subcommand_from bench' -a '{measurements} (__fish_complete_path)'\n"
+    );
     for command in COMMANDS {
         let condition = format!("__fish_seen_subcommand_from {}", command.name);
         script.extend(flags_of(command).iter().map(|flag| line(flag, &condition)));

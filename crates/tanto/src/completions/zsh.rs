@@ -1,7 +1,7 @@
 //! The completion script for zsh.
 
 use crate::commands::{COMMANDS, Command};
-use crate::completions::{spellings, tool_names};
+use crate::completions::{measurement_names, spellings, tool_names};
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
@@ -9,7 +9,8 @@ pub fn script() -> String {
     let commands: String = COMMANDS.iter().map(describe).collect();
     let flags: String = FLAGS.iter().flat_map(specs).collect();
     let run_flags: String = RUN_FLAGS.iter().flat_map(specs).collect();
-    FRAME.replace("@COMMANDS@", &commands).replace("@RUN_FLAGS@", &run_flags).replace("@FLAGS@", &flags)
+    let frame = FRAME.replace("@COMMANDS@", &commands).replace("@MEASUREMENTS@", &measurement_names().join(" "));
+    frame.replace("@RUN_FLAGS@", &run_flags).replace("@FLAGS@", &flags)
 }
 
 const FRAME: &str = r#"#compdef tanto
@@ -62,8 +63,8 @@ _tanto() {
             esac ;;
         bench)
             case $CURRENT in
-                3) compadd read stat ;;
-                4) _files ;;
+                3) compadd @MEASUREMENTS@ ;;
+                *) _files ;;
             esac ;;
     esac
 }

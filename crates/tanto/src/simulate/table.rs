@@ -2,6 +2,8 @@
 
 use tanto_exec::simulate::Outcome;
 
+use crate::columns::aligned;
+
 /// A line: one number of slots.
 pub(super) struct Row {
     pub(super) outcome: Outcome,
@@ -37,18 +39,6 @@ pub(super) fn text(rows: &[Row]) -> String {
     table.extend(lines);
     aligned(&table)
         + "\nbound: the longest chain, all work on all slots, or a pool's; idle: slots without a command, on average\n"
-}
-
-/// Columns to the right.
-fn aligned(table: &[Vec<String>]) -> String {
-    let columns = table.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| table.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |cells: &Vec<String>| {
-        let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        cells.join("  ") + "\n"
-    };
-    table.iter().map(line).collect()
 }
 
 /// `0.25 s`, `12.3 s`, `4:05`, `1:02:03`.

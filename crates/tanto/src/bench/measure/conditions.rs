@@ -1,8 +1,15 @@
 //! What the machine was like while something was measured. Does not know what that was.
 
+use std::fmt::Write;
 use std::time::Duration;
 
+use tanto_sys::machine::Machine;
 use tanto_sys::times::Times;
+
+use super::Sample;
+use super::controls::Controls;
+use crate::bench::show::percent;
+use crate::bench::statistics::quantile::Summary;
 
 /// What can make one run slower than another, and is not of its doing.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -38,9 +45,86 @@ pub fn shares(between: &Times, wall: Duration, own: Duration, processors: usize)
     (share(others_us), share(between.stolen_us as f64))
 }
 
+/// Others that used more of the processors are told of.
+const DISTURBING: f64 = 0.05;
+/// A machine around this one that took more of them is told of.
+const STOLEN: f64 = 0.01;
+/// A frequency that changed by more from run to run is told of.
+const FREQUENCY: f64 = 0.05;
+
+/// What could not be held still, for people: a line each under a head, or nothing.
+pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls, machine: &Machine) -> String {
+    let all: Vec<&Conditions> = samples.map(|sample| &sample.conditions).collect();
+    let spread = |of: &dyn Fn(&Conditions) -> Option<f64>| {
+        Summary::of(&all.iter().filter_map(|conditions| of(conditions)).collect::<Vec<f64>>())
+    };
+    let mut lines = Vec::new();
+    let mut share = |what: &str, found: Option<Summary>, most: f64| {
+        if let Some(it) = found.filter(|it| it.max > most) {
+            let (usual, max) = (percent(Some(it.median)), percent(Some(it.max)));
+            lines.push(format!("{what} {usual} of the processors, at most {max}"));
+        }
+    };
+    share("other programs used", spread(&|it| it.background), DISTURBING);
+    share("the machine around this one took", spread(&|it| it.stolen), STOLEN);
+    lines.extend(frequency(spread(&|it| Some(it.frequency_mhz? as f64)), machine));
+    if let Some(governor) = all.iter().find_map(|it| it.governor.as_ref()).filter(|name| *name != "performance") {
+        lines.push(format!("the kernel changes the processors' frequency by the rule '{governor}'"));
+    }
+    if all.iter().any(|it| it.left > 0) {
+        lines.push("processes outlived their runs, and may have disturbed the next ones".into());
+    }
+    if !controls.drop_caches {
+        lines.push("files that were read before are in memory (--drop-caches forgets them)".into());
+    }
+    let mut text = String::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let _ = writeln!(text, "{}  {line}", if nth == 0 { "Not held still:\n" } else { "" });
+    }
+    text
+}
+
+fn frequency(found: Option<Summary>, machine: &Machine) -> Option<String> {
+    match found {
+        None if machine.is_virtual => Some("the processors' frequency: a virtual machine does not tell".into()),
+        None => Some("the processors' frequency: this machine does not tell".into()),
+        Some(it) if it.max > it.min * (1.0 + FREQUENCY) => {
+            Some(format!("the processors' frequency: {:.0} to {:.0} MHz", it.min, it.max))
+        }
+        Some(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::measure::fake;
+
+    #[test]
+    fn what_was_not_held_still_is_named() {
+        let notes = |samples: &[Sample], controls: &Controls| notes(samples.iter(), controls, &Machine::default());
+        let mut calm = fake::sample(1.0);
+        calm.conditions.frequency_mhz = Some(3000);
+        let still = Controls { drop_caches: true, ..Controls::default() };
+        assert_eq!(notes(&[calm.clone(), calm.clone()], &still), "");
+        let mut wild = calm.clone();
+        wild.conditions = Conditions {
+            frequency_mhz: Some(2000),
+            governor: Some("powersave".into()),
+            background: Some(0.5),
+            stolen: Some(0.1),
+            left: 1,
+            ..calm.conditions.clone()
+        };
+        let text = notes(&[calm.clone(), calm, wild], &Controls::default());
+        let expected = "Not held still:\n  other programs used 0 % of the processors, at most 50 %\n  \
+                        the machine around this one took 0 % of the processors, at most 10 %\n  \
+                        the processors' frequency: 2000 to 3000 MHz\n  \
+                        the kernel changes the processors' frequency by the rule 'powersave'\n  \
+                        processes outlived their runs, and may have disturbed the next ones\n  \
+                        files that were read before are in memory (--drop-caches forgets them)\n";
+        assert_eq!(text, expected);
+    }
 
     #[test]
     fn what_is_not_ours_is_others() {

@@ -3,6 +3,7 @@
 
 pub mod conditions;
 pub mod controls;
+pub mod json;
 mod meter;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use tanto_ninja::bindings::shell_quote_into;
 
 use conditions::Conditions;
 
-pub use meter::Meter;
+pub use meter::{Meter, make};
 
 /// What a run took and used.
 #[derive(Clone, PartialEq, Debug)]

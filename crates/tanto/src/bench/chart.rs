@@ -1,0 +1,265 @@
+//! A chart as SVG: points, lines and the spread of several series over one another. Does not know what they mean.
+
+use std::fmt::Write;
+
+/// What is drawn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// What the horizontal axis counts.
+    pub across: String,
+    /// What the vertical axis counts, from 0 on.
+    pub up: String,
+    /// Names for places on the horizontal axis; none: their numbers.
+    pub places: Vec<(f64, String)>,
+    /// The lines, in the order of their legend.
+    pub series: Vec<Series>,
+}
+
+/// A line with its points.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+/// What was measured at one place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// Through this the line goes.
+    pub middle: f64,
+    /// All values, each of which is a dot.
+    pub all: Vec<f64>,
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 440.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 48.0;
+/// A line of the legend.
+const LINE: f64 = 18.0;
+
+/// Colours that can be told apart, also by those who see some of them alike; for a bright page, and for a dark one.
+const COLOURS: [(&str, &str); 7] = [
+    ("#2a6fdb", "#6aa5ff"),
+    ("#d9730d", "#f0a04b"),
+    ("#0d9488", "#3cc7b7"),
+    ("#8b5cf6", "#b197fc"),
+    ("#db4b8a", "#f27db0"),
+    ("#7a8b00", "#b5c334"),
+    ("#9a6a3a", "#cfa27a"),
+];
+
+/// Where values lie in the picture.
+struct Scale {
+    left: f64,
+    right: f64,
+    most: f64,
+    /// Between two lines.
+    step: f64,
+    /// Below the title and the legend.
+    top: f64,
+}
+
+impl Chart {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        let legend = LINE * self.series.len() as f64;
+        let scale = self.scale(TOP + legend);
+        let height = HEIGHT + legend;
+        let mut svg = head(height);
+        let _ = writeln!(svg, "<rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
+        let _ = writeln!(svg, "<text class=\"title\" x=\"{LEFT}\" y=\"26\">{}</text>", escaped(&self.title));
+        self.axes(&scale, height, &mut svg);
+        for (number, series) in self.series.iter().enumerate() {
+            series.draw(number, &scale, height, &mut svg);
+        }
+        svg + "</svg>\n"
+    }
+
+    fn scale(&self, top: f64) -> Scale {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let most = points().flat_map(|point| point.all.iter().chain([&point.middle])).copied().fold(0.0, f64::max);
+        let first = points().map(|point| point.x).fold(f64::INFINITY, f64::min);
+        let last = points().map(|point| point.x).fold(f64::NEG_INFINITY, f64::max);
+        // A single place stands in the middle.
+        let margin = if last > first { (last - first) * 0.03 } else { 1.0 };
+        let (left, right) = if first.is_finite() { (first - margin, last + margin) } else { (0.0, 1.0) };
+        let step = step(most.max(f64::MIN_POSITIVE) / 6.0);
+        Scale { left, right, most: (most * 1.02 / step).ceil().max(1.0) * step, step, top }
+    }
+
+    fn axes(&self, scale: &Scale, height: f64, svg: &mut String) {
+        let bottom = height - BOTTOM;
+        for nth in 0.. {
+            let value = f64::from(nth) * scale.step;
+            if value > scale.most * 1.001 {
+                break;
+            }
+            let y = scale.y(value, height);
+            let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
+            let _ =
+                writeln!(svg, "<text class=\"y\" x=\"{}\" y=\"{:.1}\">{}</text>", LEFT - 8.0, y + 4.0, number(value));
+        }
+        for (x, name) in self.ticks() {
+            let x = scale.x(x);
+            let _ = writeln!(svg, "<path class=\"grid\" d=\"M{x:.1} {bottom:.1}v5\"/>");
+            let _ =
+                writeln!(svg, "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>", bottom + 18.0, escaped(&name));
+        }
+        let (middle, up) = ((LEFT + WIDTH - RIGHT) / 2.0, f64::midpoint(scale.top, bottom));
+        let _ = writeln!(
+            svg,
+            "<text class=\"x\" x=\"{middle}\" y=\"{:.1}\">{}</text>",
+            height - 10.0,
+            escaped(&self.across)
+        );
+        let _ = writeln!(
+            svg,
+            "<text class=\"x\" transform=\"translate(16 {up:.1}) rotate(-90)\">{}</text>",
+            escaped(&self.up)
+        );
+    }
+
+    /// The places that were measured, as many as there is room for.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        if !self.places.is_empty() {
+            return self.places.clone();
+        }
+        let mut all: Vec<f64> = self.series.iter().flat_map(|series| &series.points).map(|point| point.x).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        let every = all.len().div_ceil(24).max(1);
+        all.into_iter().step_by(every).map(|x| (x, number(x))).collect()
+    }
+}
+
+impl Series {
+    fn draw(&self, nth: usize, scale: &Scale, height: f64, svg: &mut String) {
+        let colour = nth % COLOURS.len();
+        let y = TOP + LINE * nth as f64;
+        let _ = writeln!(svg, "<g class=\"c{colour}\">");
+        let _ = writeln!(svg, "<path class=\"line\" d=\"M{LEFT} {y:.1}h24\"/>");
+        let _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\">{}</text>", LEFT + 32.0, y + 4.0, escaped(&self.name));
+        let at = |x: f64, y: f64| format!("{:.1} {:.1}", scale.x(x), scale.y(y, height));
+        let upper = self.points.iter().map(|point| at(point.x, point.all.iter().copied().fold(point.middle, f64::max)));
+        let lower = self.points.iter().rev();
+        let lower = lower.map(|point| at(point.x, point.all.iter().copied().fold(point.middle, f64::min)));
+        let band: Vec<String> = upper.chain(lower).collect();
+        let line: Vec<String> = self.points.iter().map(|point| at(point.x, point.middle)).collect();
+        if !line.is_empty() {
+            let _ = writeln!(svg, "<path class=\"band\" d=\"M{}z\"/>", band.join("L"));
+            let _ = writeln!(svg, "<path class=\"line\" d=\"M{}\"/>", line.join("L"));
+        }
+        for point in &self.points {
+            for &value in &point.all {
+                let (x, y) = (scale.x(point.x), scale.y(value, height));
+                let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
+            }
+        }
+        svg.push_str("</g>\n");
+    }
+}
+
+impl Scale {
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64, height: f64) -> f64 {
+        height - BOTTOM - value / self.most * (height - BOTTOM - self.top)
+    }
+}
+
+fn head(height: f64) -> String {
+    let mut head = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<style>\n\
+         .page {{ fill: #fbfbfa }} text {{ fill: #1d1f22 }} .grid {{ stroke: #d5d8dc; fill: none }}\n\
+         .title {{ font-size: 15px; font-weight: 600 }} .x {{ text-anchor: middle }} .y {{ text-anchor: end }}\n\
+         .line {{ fill: none; stroke-width: 2 }} .band {{ stroke: none; opacity: 0.15 }} circle {{ opacity: 0.6 }}\n"
+    );
+    let rule = |nth: usize, colour: &str| {
+        format!(".c{nth} .line {{ stroke: {colour} }} .c{nth} .band, .c{nth} circle {{ fill: {colour} }}\n")
+    };
+    head.extend(COLOURS.iter().enumerate().map(|(nth, colours)| rule(nth, colours.0)));
+    head += "@media (prefers-color-scheme: dark) {\n\
+             .page { fill: #16181b } text { fill: #e7e9ec } .grid { stroke: #3a3f46 }\n";
+    head.extend(COLOURS.iter().enumerate().map(|(nth, colours)| rule(nth, colours.1)));
+    head + "}\n</style>\n"
+}
+
+/// 1, 2 or 5 times a power of ten, and no less than this.
+fn step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0].map(|factor| factor * power).into_iter().find(|&step| step >= least * 0.999).unwrap_or(10.0 * power)
+}
+
+/// Without zeros that say nothing.
+fn number(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn escaped(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let text: String = text.chars().map(plain).collect();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(x: f64, all: &[f64]) -> Point {
+        Point { x, middle: all[all.len() / 2], all: all.to_vec() }
+    }
+
+    fn chart(series: Vec<Series>) -> Chart {
+        Chart { title: "a < b".into(), across: "jobs".into(), up: "seconds".into(), places: Vec::new(), series }
+    }
+
+    /// The numbers after each of these.
+    fn after(svg: &str, what: &str) -> Vec<f64> {
+        svg.split(what).skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn each_value_is_a_dot_within_the_picture() {
+        let one = Series { name: "one".into(), points: vec![point(1.0, &[9.0, 10.0, 12.0]), point(2.0, &[5.0])] };
+        let two = Series { name: "two".into(), points: vec![point(4.0, &[3.0])] };
+        let svg = chart(vec![one, two]).svg();
+        let (across, down) = (after(&svg, "<circle cx=\""), after(&svg, "cy=\""));
+        assert_eq!((across.len(), down.len()), (5, 5));
+        assert!(
+            across.iter().all(|x| (LEFT..WIDTH).contains(x)) && down.iter().all(|y| (0.0..HEIGHT + 40.0).contains(y))
+        );
+        assert!(across[0] < across[3] && across[3] < across[4], "{across:?}");
+        assert!(down[0] > down[1] && down[3] > down[0] && down[4] > down[3], "larger is higher: {down:?}");
+        assert!(svg.contains(">a &lt; b</text>") && svg.contains(">two</text>"));
+        assert!(svg.contains(">12</text>") && svg.contains(">1</text>"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_and_a_single_point_can_be_drawn() {
+        for series in [vec![], vec![Series { name: "x".into(), points: vec![point(3.0, &[0.0])] }]] {
+            let svg = chart(series).svg();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn steps_are_round() {
+        for (least, expected) in [(0.9, 1.0), (1.1, 2.0), (3.0, 5.0), (5.1, 10.0), (0.013, 0.02), (170.0, 200.0)] {
+            assert!((step(least) / expected - 1.0).abs() < 1e-9, "{least}: {}", step(least));
+        }
+        assert_eq!([number(0.5), number(10.0), number(0.0)], ["0.5", "10", "0"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Tests of the forms that an experiment is written in.
+
+use super::*;
+use crate::bench::jobs::experiment::tests::experiment;
+use std::path::PathBuf;
+
+fn small() -> Experiment {
+    experiment(&[(2, 10.5), (1, 20.0), (2, 10.0), (1, 19.5)])
+}
+
+fn written(form: Form) -> String {
+    let output = Output { path: PathBuf::from("it's.txt"), form };
+    String::from_utf8(content(&small(), &output)).expect("text")
+}
+
+#[test]
+fn json_is_read_back_whole() {
+    let text = written(Form::Json);
+    assert_eq!(json::read(text.as_bytes()), Ok(small()));
+    assert_eq!(Timings::read(text.as_bytes()), Ok(Timings::of(&small())));
+    let complaint = |text: &str| String::from_utf8(json::read(text.as_bytes()).expect_err(text)).expect("text");
+    assert!(complaint("{").starts_with("no JSON: "));
+    assert_eq!(complaint("{}"), "not of 'tanto bench jobs'");
+    assert_eq!(complaint(&text.replace("\"version\": 1", "\"version\": 2")), "of another version than 1");
+    assert_eq!(complaint(&text.replace("\"jobs\": 2", "\"jobs\": 0")), "something is missing or makes no sense");
+}
+
+#[test]
+fn text_has_the_head_and_a_line_for_each_run() {
+    let text = written(Form::Text);
+    let expected = "# Timings of make -j{jobs}\n# Processors: 16\n# Affinity mask: ffff (0-15)\n# CPU: Some CPU\n\
+                    # Machine: 8192 MiB of memory, Linux 6.1\n# Prepared by: make clean\n# Controls: settle 0 ms\n\
+                    # gnuplot -p -e ";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("plot 'it''s.txt' notitle"), "{text}");
+    assert!(text.ends_with("\n1  20.000\n1  19.500\n2  10.500\n2  10.000\n"), "{text}");
+    let read = Timings::read(text.as_bytes()).expect("its own");
+    assert_eq!((read.title.as_str(), &read.points), ("make -j{jobs}", &Timings::of(&small()).points));
+}
+
+#[test]
+fn files_of_others_are_read() {
+    let theirs = "# Timings of Linux 3.5\n# Processors: 4\n# Affinity mask: f\n\n1\t12:34.5\n 2  380.25 seconds\n";
+    let read = Timings::read(theirs.as_bytes()).expect("sound");
+    assert_eq!((read.title.as_str(), read.points), ("Linux 3.5", vec![(1, vec![754.5]), (2, vec![380.25])]));
+    for (bad, why) in [
+        ("", "no timings in it"),
+        ("# only words\n", "no timings in it"),
+        ("1 2\nx 3\n", "line 2: expected a number of jobs and seconds, not 'x 3'"),
+        ("0 1", "line 1: expected a number of jobs and seconds, not '0 1'"),
+        ("1 -3", "line 1: expected a number of jobs and seconds, not '1 -3'"),
+        ("1 nan", "line 1: expected a number of jobs and seconds, not '1 nan'"),
+        ("1 inf", "line 1: expected a number of jobs and seconds, not '1 inf'"),
+        ("1", "line 1: expected a number of jobs and seconds, not '1'"),
+    ] {
+        assert_eq!(
+            Timings::read(bad.as_bytes()).map_err(|why| String::from_utf8_lossy(&why).into_owned()),
+            Err(why.into())
+        );
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_run() {
+    let text = written(Form::Csv);
+    let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns, [13; 5]);
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("2,10.500000,7.875000,2.625000,10485760,")));
+}
+
+#[test]
+fn the_chart_has_a_dot_for_each_run() {
+    let svg = written(Form::Svg);
+    assert_eq!(svg.matches("<circle").count(), 4);
+    assert!(svg.contains("make -j{jobs}") && svg.contains("Some CPU, 16 processors"));
+}
