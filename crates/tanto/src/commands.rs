@@ -48,9 +48,9 @@ pub static COMMANDS: &[Command] = &[
         more: "Reads the sessions that builds leave in .tanto/sessions of the current directory, or of the one that \
                `-C DIR` names. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
                if none is named), or its name or the beginning of that. \
-               `rebuilds` says why each command ran. \
+               `rebuilds` says why each command ran, and which were ended or left processes behind. \
                `timings` says where the time went: the slowest commands, the chain of commands that no number of \
-               processors makes faster, and what has changed since the last build of the same commands, or the one \
+               processors makes faster, why slots stood idle, and what has changed since the last build of the same commands, or the one \
                that `--against SESSION` names. `--html FILE` writes a page with pictures, which needs nothing from \
                elsewhere; `--json` prints all of it for other programs. \
                `trace` prints a build for the trace viewers of Chrome and Perfetto.",
