@@ -163,3 +163,30 @@ impl Schedule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{JobSpec, PoolId};
+
+    #[test]
+    fn what_waits_for_a_job_is_behind_it() {
+        let mut schedule = Schedule::new();
+        let mut add = |kind, wanted, wall_ms| {
+            let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order: 0, kind, wanted });
+            schedule.expect(job, Cost { wall_ms, ..Cost::default() });
+            job
+        };
+        let [start, long, short] = [20, 300, 40].map(|ms| add(Kind::Command, true, ms));
+        let (group, not_dirty) = (add(Kind::Phony, true, 0), add(Kind::Command, false, 9000));
+        let end = add(Kind::Command, true, 5);
+        let pairs =
+            [(long, start), (short, start), (group, long), (group, short), (not_dirty, group), (end, not_dirty)];
+        pairs.into_iter().for_each(|(job, on)| schedule.depend(job, on, 0));
+        let before = schedule.behind();
+        assert_eq!(before, [305, 5, 5, 5, 5, 0]);
+        assert_eq!(schedule.longest_chain(), 325);
+        schedule.begin();
+        assert_eq!(schedule.behind(), before, "it is asked for when jobs are queued too");
+    }
+}

@@ -1,7 +1,9 @@
 //! `--format`: events for programs, and that nothing else stands between them.
 
+use std::process::Command;
+
 use super::{alone, files};
-use crate::harness::Run;
+use crate::harness::{Run, Running, Side};
 
 const TEXT: &str = "rule cp\n  command = echo said; cp $in $out\nrule bad\n  command = false\nbuild a: cp in\nbuild b: bad a\n\
                     build c: cp b\n";
@@ -33,5 +35,31 @@ fn a_bad_status_matters_only_where_it_is_shown() {
         let mut code = |args| side.run(&Run::new(args).env("NINJA_STATUS", "%z")).code;
         assert_eq!(code("a"), 1);
         assert_eq!(code("--quiet a"), 0);
+    });
+}
+
+/// With a limit below 1 nothing is started beside another command, however idle the machine is.
+#[test]
+fn what_holds_commands_back_is_told() {
+    alone(|side| {
+        let text = "rule touch\n  command = touch $out\nbuild a: touch\nbuild b: touch\nbuild c: touch\n";
+        files(side, &[("build.ninja", text)]);
+        let tanto = |side: &Side, args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
+            Running::start(command.args(args).current_dir(&side.root)).end().text()
+        };
+        let again = |side: &Side| ["a", "b", "c"].into_iter().for_each(|path| side.delete(path));
+        const LINE: &str = "waiting: the load average is too high\n";
+        let limited = tanto(side, &["build", "-j3", "-l0.5"]);
+        assert_eq!(limited.matches(&format!("tanto: {LINE}")).count(), 1, "{limited}");
+        again(side);
+        let events = tanto(side, &["build", "-j3", "-l0.5", "--format=jsonl"]);
+        assert!(events.contains(r#""why":"load"}"#) && !events.contains(LINE), "{events}");
+        assert!(tanto(side, &["report", "rebuilds"]).contains("the load average was too high\n"));
+        again(side);
+        let ninja = side.run(&Run::new("-j3 -l0.5")).text();
+        assert!(!ninja.contains("waiting"), "{ninja}");
+        again(side);
+        assert!(!tanto(side, &["build", "-j1", "--memory=off"]).contains("waiting"));
     });
 }
