@@ -1,6 +1,8 @@
 //! Takes a command line apart as glibc's `getopt_long` does, which is how ninja reads its own and its tools': operands
 //! may stand between flags, letters may be bundled, long names abbreviated. Does not know what a flag does.
 
+pub mod given;
+
 /// A flag that a command line may have.
 pub trait Flag: Sized + 'static {
     /// Its letter, after one dash.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
 use tanto_record::report::timings::{Timings, are_alike};
 use tanto_record::report::{page, rebuilds, sessions, trace};
 use tanto_record::session::{Session, Sessions};
@@ -22,12 +24,19 @@ const LOOKED_BACK: usize = 20;
 /// All reports.
 const REPORTS: [&str; 4] = ["sessions", "rebuilds", "timings", "trace"];
 
+static FLAGS: [Plain; 5] = [
+    both(b'h', "help"),
+    letter(b'C').with_value(),
+    name("against").with_value(),
+    name("html").with_value(),
+    name("json"),
+];
+
 /// What was asked for.
-#[derive(Default)]
 struct Asked<'a> {
     what: Option<&'a [u8]>,
     session: Option<&'a [u8]>,
-    dir: Option<&'a [u8]>,
+    dir: &'a [u8],
     against: Option<&'a [u8]>,
     html: Option<&'a [u8]>,
     json: bool,
@@ -35,36 +44,33 @@ struct Asked<'a> {
 
 /// What `tanto report` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
-    if args.iter().any(|arg| arg == b"-h" || arg == b"--help") {
-        return Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0);
-    }
-    match asked(args).and_then(|asked| answer(&asked)) {
-        Ok(out) => Stop { out, err: Vec::new(), code: 0 },
-        Err(why) => Stop::failed(Door::Tanto, "error", &why),
+    match Given::read(&FLAGS, args).map_err(|Bad(message)| message) {
+        Ok(given) if given.has("h") => Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0),
+        given => match given.and_then(|given| answer(&asked(&given)?)) {
+            Ok(out) => Stop { out, err: Vec::new(), code: 0 },
+            Err(why) => Stop::failed(Door::Tanto, "error", &why),
+        },
     }
 }
 
-fn asked(args: &[Vec<u8>]) -> Result<Asked<'_>, Vec<u8>> {
-    let mut asked = Asked::default();
-    let mut rest = args.iter().map(Vec::as_slice);
-    while let Some(arg) = rest.next() {
-        let mut value = || rest.next().map(Some).ok_or_else(|| [arg, b" wants a value"].concat());
-        match arg {
-            b"-C" => asked.dir = value()?,
-            b"--against" => asked.against = value()?,
-            b"--html" => asked.html = value()?,
-            b"--json" => asked.json = true,
-            arg if arg.starts_with(b"-") => return Err([b"unknown option '", arg, b"'"].concat()),
-            arg if asked.what.is_none() => asked.what = Some(arg),
-            arg if asked.session.is_none() => asked.session = Some(arg),
-            arg => return Err([b"one session at a time: what is '", arg, b"'?"].concat()),
-        }
+fn asked(given: &Given) -> Result<Asked<'_>, Vec<u8>> {
+    let mut words = given.operands.iter().map(Vec::as_slice);
+    let asked = Asked {
+        what: words.next(),
+        session: words.next(),
+        dir: given.value("C").unwrap_or(b"."),
+        against: given.value("against"),
+        html: given.value("html"),
+        json: given.has("json"),
+    };
+    match words.next() {
+        None => Ok(asked),
+        Some(more) => Err([b"one session at a time: what is '", more, b"'?"].concat()),
     }
-    Ok(asked)
 }
 
 fn answer(asked: &Asked<'_>) -> Result<Vec<u8>, Vec<u8>> {
-    let dir = Path::new(OsStr::from_bytes(asked.dir.unwrap_or(b".")));
+    let dir = Path::new(OsStr::from_bytes(asked.dir));
     let all = Sessions::of(dir);
     let is_timings = asked.what == Some(b"timings");
     if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
@@ -188,6 +194,7 @@ mod tests {
         let place = place("report-page");
         let file = place.at("page.html").display().to_string();
         assert_eq!(good(ask(&place, &["timings", "--html", &file])), format!("wrote {file}\n"));
+        assert_eq!(good(ask(&place, &["timings", &format!("--html={file}")])), format!("wrote {file}\n"));
         assert!(std::fs::read_to_string(&file).expect("a page").starts_with("<!doctype html>"));
     }
 
@@ -206,7 +213,7 @@ mod tests {
         assert_eq!(complaint(&["trace", "7"]), "tanto: error: there are 3 sessions, and no number 7\n");
         assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");
         assert_eq!(complaint(&["trace", "2026"]), "tanto: error: several sessions begin with '2026'\n");
-        assert_eq!(complaint(&["trace", "--what"]), "tanto: error: unknown option '--what'\n");
+        assert_eq!(complaint(&["trace", "--what"]), "tanto: error: unrecognized option '--what'\n");
         assert!(complaint(&["trace"]).contains("20260101-000003-000-7.jsonl: line 1: no JSON"));
         let empty = Scratch::new("report-empty");
         assert_eq!(

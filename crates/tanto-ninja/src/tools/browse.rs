@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flags::{Flags, Parsed, both, letter, name};
+use super::flags::{Flags, Given, both, letter, name};
 use super::{Context, Outcome, Stop, browse_page as page};
 use tanto_sys::error::text as text_of;
 
@@ -64,7 +64,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 }
 
 /// Serves until the process is killed.
-fn serve(context: &mut Context<'_, '_>, parsed: &Parsed, initial: &[u8]) -> Outcome {
+fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> Outcome {
     let host = String::from_utf8_lossy(parsed.value("hostname").unwrap_or(b"localhost")).into_owned();
     let port = String::from_utf8_lossy(parsed.value("port").unwrap_or(b"8000")).into_owned();
     let port: u16 = port.parse().map_err(|_| Error::from(format!("invalid port '{port}'")))?;

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use super::flags::{Flags, Parsed, letter};
+use super::flags::{Flags, Given, letter};
 use super::walk::Edges;
 use super::{Context, Outcome, Stop, json};
 use crate::bindings::Escape;
@@ -66,7 +66,7 @@ fn must_be_made(graph: &Graph<'_>, target: NodeId) -> Result<(), Error> {
 }
 
 /// Prints those of the edges that have inputs.
-fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Parsed) -> Outcome {
+fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Given) -> Outcome {
     let directory = std::env::current_dir()?.into_os_string().into_vec();
     let with_inputs = edges.iter().copied().filter(|edge| !context.graph.edge(*edge).ins.is_empty());
     context.out.write_all(b"[")?;

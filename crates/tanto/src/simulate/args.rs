@@ -1,6 +1,7 @@
 //! What `tanto simulate` is asked for. Does not know where builds come from.
 
-use tanto_ninja::getopt::{self, Bad, Getopt};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
 
 use crate::flags::number;
 use crate::settings::layer::{self, Memory};
@@ -33,77 +34,45 @@ pub(super) struct Args {
     pub(super) targets: Vec<Vec<u8>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Id {
-    Help,
-    Directory,
-    Manifest,
-    Jobs,
-    Memory,
-    Order,
-    Session,
-}
-
-struct Flag {
-    id: Id,
-    letter: Option<u8>,
-    name: Option<&'static str>,
-}
-
-static FLAGS: [Flag; 7] = [
-    Flag { id: Id::Help, letter: Some(b'h'), name: Some("help") },
-    Flag { id: Id::Directory, letter: Some(b'C'), name: None },
-    Flag { id: Id::Manifest, letter: Some(b'f'), name: None },
-    Flag { id: Id::Jobs, letter: Some(b'j'), name: None },
-    Flag { id: Id::Memory, letter: None, name: Some("memory") },
-    Flag { id: Id::Order, letter: None, name: Some("order") },
-    Flag { id: Id::Session, letter: None, name: Some("session") },
+static FLAGS: [Plain; 7] = [
+    both(b'h', "help"),
+    letter(b'C').with_value(),
+    letter(b'f').with_value(),
+    letter(b'j').with_value(),
+    name("memory").with_value(),
+    name("order").with_value(),
+    name("session").with_value(),
 ];
 
 /// More at a time are no machine's.
 const MOST_SLOTS: i64 = 1 << 20;
 
-impl getopt::Flag for Flag {
-    fn letter(&self) -> Option<u8> {
-        self.letter
-    }
-
-    fn name(&self) -> Option<&'static str> {
-        self.name
-    }
-
-    fn takes_value(&self) -> bool {
-        self.id != Id::Help
-    }
-}
-
 impl Args {
     /// Reads the words after `simulate`; none if help is wanted. An error is a text for the user.
     pub(super) fn read(words: &[Vec<u8>]) -> Result<Option<Args>, Vec<u8>> {
-        let mut args = Args {
-            dir: None,
-            manifest: b"build.ninja".to_vec(),
-            slots: usual_slots(tanto_sys::cpu::count()),
-            memory: Memory::Off,
-            order: Wanted::Ours,
-            session: None,
-            targets: Vec::new(),
-        };
-        let mut getopt = Getopt::new(&FLAGS, words, getopt::is_posix());
-        while let Some((flag, value)) = getopt.flag().map_err(|Bad(message)| message)? {
-            match flag.id {
-                Id::Help => return Ok(None),
-                Id::Directory => args.dir = Some(value.to_vec()),
-                Id::Manifest => args.manifest = value.to_vec(),
-                Id::Jobs => args.slots = slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
-                Id::Memory => args.memory = memory(value).ok_or(b"expected 'off' or a size such as --memory 8G")?,
-                Id::Session => args.session = Some(value.to_vec()),
-                Id::Order => {
-                    args.order = order(value).ok_or(b"expected --order auto, critical, ninja or fifo")?;
-                }
-            }
+        let given = Given::read(&FLAGS, words).map_err(|Bad(message)| message)?;
+        if given.has("h") {
+            return Ok(None);
         }
-        args.targets = getopt.into_operands();
+        let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
+        let args = Args {
+            dir: owned("C"),
+            manifest: owned("f").unwrap_or(b"build.ninja".to_vec()),
+            slots: match given.value("j") {
+                None => usual_slots(tanto_sys::cpu::count()),
+                Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
+            },
+            memory: match given.value("memory") {
+                None => Memory::Off,
+                Some(value) => memory(value).ok_or(b"expected 'off' or a size such as --memory 8G")?,
+            },
+            order: match given.value("order") {
+                None => Wanted::Ours,
+                Some(value) => order(value).ok_or(b"expected --order auto, critical, ninja or fifo")?,
+            },
+            session: owned("session"),
+            targets: given.operands.clone(),
+        };
         if args.session.is_some() && !args.targets.is_empty() {
             return Err(b"a session has no targets: all that ran in it is simulated".into());
         }
