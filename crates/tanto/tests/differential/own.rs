@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, remove_dir, tanto};
 
+mod bench;
 mod format;
 mod master;
 mod monitor;

@@ -18,10 +18,14 @@ use tanto_sys::signals::Endings;
 use tanto_sys::times::Times;
 use tanto_sys::{cpu, disk, machine, own};
 
+use super::below;
 use super::conditions::{Conditions, shares};
 use super::controls::{Controls, Held};
 use super::{Bench, Failure, Halt, Pressure, Sample};
 use crate::run::tail::Tail;
+
+/// How long a command has to end itself when it is interrupted.
+const PATIENCE: Duration = Duration::from_millis(GRACE_MS.unsigned_abs());
 
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
@@ -89,13 +93,35 @@ impl Meter {
                 }
                 Woken::Completed(completion) => return Err(self.failure(line, completion)),
                 Woken::Interrupted(signal) => {
-                    self.runner.abort();
+                    self.end(signal).map_err(failed)?;
                     return Err(Halt::Interrupted(signal));
                 }
                 Woken::Looked(_, load) => seen_kib = load.memory_kib.max(seen_kib),
                 Woken::MayStart | Woken::Nothing => {}
             }
         }
+    }
+
+    /// Hands the signal on to all that runs, and kills what does not heed it in time, or before the user asks again;
+    /// and then whoever was left behind.
+    fn end(&mut self, signal: i32) -> std::io::Result<()> {
+        below::tell(signal);
+        let mut until = Instant::now() + PATIENCE;
+        let mut killed = false;
+        loop {
+            match self.runner.wait(Some(until.saturating_duration_since(Instant::now())))? {
+                Woken::Completed(_) => break,
+                Woken::Interrupted(_) | Woken::Nothing if !killed => {
+                    below::kill();
+                    (until, killed) = (Instant::now() + PATIENCE, true);
+                }
+                // Not even that ends it: a disk or a network keeps it.
+                Woken::Nothing => break,
+                _ => {}
+            }
+        }
+        below::kill();
+        Ok(())
     }
 
     /// A child has the processors that its parent has when it is made.

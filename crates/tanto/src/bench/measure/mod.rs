@@ -1,6 +1,7 @@
 //! One run of a command, measured: the time it took and what it used, with all processes below it, and what the machine
 //! was like meanwhile. Does not know why it is run, nor what is made of the numbers.
 
+mod below;
 pub mod conditions;
 pub mod controls;
 pub mod json;

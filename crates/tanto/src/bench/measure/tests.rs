@@ -2,16 +2,8 @@
 
 use super::controls::Controls;
 use super::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 use tanto_sys::affinity::Mask;
 use tanto_testing::Scratch;
-
-/// A signal that one of these tests sends is for its own meter, but all of this process would hear it.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn meter(dir: &Scratch, controls: Controls) -> Meter {
     Meter::new(controls, &dir.at(".tanto/bench")).expect("nothing is asked for that could be refused")
@@ -36,7 +28,6 @@ fn words_become_a_line() {
 
 #[test]
 fn the_whole_tree_is_measured() {
-    let _alone = alone();
     let dir = Scratch::new("measure");
     let mut meter = meter(&dir, Controls::default());
     // Each of two processes spends a while; the shell waits for both.
@@ -53,7 +44,6 @@ fn the_whole_tree_is_measured() {
 
 #[test]
 fn a_failure_comes_with_its_log() {
-    let _alone = alone();
     let dir = Scratch::new("measure-failed");
     let mut meter = meter(&dir, Controls::default());
     let it = failure(meter.run(b"echo some words; exit 3").expect_err("it fails"));
@@ -68,21 +58,7 @@ fn a_failure_comes_with_its_log() {
 }
 
 #[test]
-fn an_interrupt_ends_the_command() {
-    let _alone = alone();
-    let dir = Scratch::new("measure-interrupt");
-    let mut meter = meter(&dir, Controls::default());
-    let line = format!("echo $$ > {0}/pid; kill -INT {1}; sleep 1000", dir.text(), std::process::id());
-    let begun = Instant::now();
-    assert_eq!(meter.run(line.as_bytes()), Err(Halt::Interrupted(2)));
-    assert!(begun.elapsed() < Duration::from_secs(900), "nobody waited for it to end by itself");
-    let pid: u32 = std::fs::read_to_string(dir.at("pid")).expect("a pid").trim().parse().expect("a number");
-    assert!(tanto_sys::procs::look(pid).is_none_or(|look| look.is_gone()));
-}
-
-#[test]
 fn commands_have_the_processors_that_are_wanted() {
-    let _alone = alone();
     let dir = Scratch::new("measure-cpus");
     let own = Mask::own().expect("a mask");
     let first: String = own.to_string().chars().take_while(char::is_ascii_digit).collect();
