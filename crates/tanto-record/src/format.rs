@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn line(format: &Format) -> String {
-        let mut progress = Progress::new(1);
+        let mut progress = Progress::new();
         String::from_utf8(format.line(&mut progress, b"DESC")).expect("ASCII")
     }
 

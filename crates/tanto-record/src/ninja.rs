@@ -39,8 +39,8 @@ pub struct Config {
     pub explain: bool,
     /// Whether it is said, once for each reason, why nothing more is started for now.
     pub holds: bool,
-    /// How many commands run at a time; the current rate is taken over so many.
-    pub parallelism: usize,
+    /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
+    pub parallelism: Box<dyn Fn() -> usize>,
 }
 
 /// The terminal view of ninja.
@@ -52,6 +52,7 @@ pub struct NinjaView {
     holds: bool,
     /// What held commands back, as far as that was said.
     held_by: Vec<Hold>,
+    parallelism: Box<dyn Fn() -> usize>,
     progress: Progress,
     line: Line,
     /// While commands run, what there is to write waits for the next `flush`.
@@ -71,7 +72,8 @@ impl NinjaView {
             explain: config.explain,
             holds: config.holds && config.verbosity != Verbosity::Quiet,
             held_by: Vec::new(),
-            progress: Progress::new(config.parallelism),
+            parallelism: config.parallelism,
+            progress: Progress::new(),
             line: Line::new(Terminal { smart, ..terminal }, out, err),
             building: false,
         }
@@ -157,7 +159,7 @@ impl View for NinjaView {
             Event::Unplanned { job, .. } => self.progress.unplanned(job),
             Event::BuildStarted { .. } => {
                 self.building = true;
-                self.progress.build_started();
+                self.progress.build_started((self.parallelism)());
             }
             Event::Started { about, at_ms, .. } => self.started(about, at_ms),
             Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {

@@ -50,15 +50,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing is planned; about `parallelism` commands will run at a time.
-    pub(crate) fn new(parallelism: usize) -> Progress {
+    /// Nothing is planned.
+    pub(crate) fn new() -> Progress {
         Progress {
             started: 0,
             finished: 0,
             running: 0,
             total: 0,
             time_ms: 0,
-            recent: Recent::new(parallelism),
+            recent: Recent::new(),
             prediction: Prediction::default(),
         }
     }
@@ -73,8 +73,10 @@ impl Progress {
         self.prediction.unplanned(job);
     }
 
-    /// A build begins. As in ninja, the plan counts on from the build of the manifest that came before.
-    pub(crate) fn build_started(&mut self) {
+    /// A build begins; about `parallelism` commands will run at a time. As in ninja, the plan counts on from the build of
+    /// the manifest that came before.
+    pub(crate) fn build_started(&mut self, parallelism: usize) {
+        self.recent.limit = parallelism.max(1);
         self.started = 0;
         self.finished = 0;
         self.running = 0;
@@ -180,8 +182,8 @@ struct Recent {
 }
 
 impl Recent {
-    fn new(limit: usize) -> Recent {
-        Recent { ends_ms: VecDeque::new(), limit: limit.max(1), at_finished: None, rate: None }
+    fn new() -> Recent {
+        Recent { ends_ms: VecDeque::new(), limit: 1, at_finished: None, rate: None }
     }
 
     /// Ends a second, when `finished` commands have ended; `None` while nothing can be said.
@@ -212,11 +214,11 @@ mod tests {
     }
 
     fn planned(commands: u32) -> Progress {
-        let mut progress = Progress::new(2);
+        let mut progress = Progress::new();
         for job in 0..commands {
             progress.planned(JobId(job), None);
         }
-        progress.build_started();
+        progress.build_started(2);
         progress
     }
 

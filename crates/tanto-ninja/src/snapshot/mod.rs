@@ -18,8 +18,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tanto_sys::threads::Threads;
-
 use self::key::Key;
 pub(crate) use self::logs::KeptLogs;
 use self::logs::SeenLogs;
@@ -57,15 +55,21 @@ pub enum Policy {
 #[derive(Clone)]
 pub struct Snapshot {
     place: Place,
-    key: Option<Key>,
-    threads: Threads,
+    dir: Vec<u8>,
+    manifest: Vec<u8>,
+    options: LoadOptions,
 }
 
 impl Snapshot {
     /// That of what `load` loads with these options in the directory `dir`.
     pub fn new(dir: &[u8], manifest: &[u8], options: LoadOptions) -> Snapshot {
         let place = Place::new(dir, &key::name(manifest, options));
-        Snapshot { place, key: Key::new(dir, manifest, options).ok(), threads: options.threads }
+        Snapshot { place, dir: dir.into(), manifest: manifest.into(), options }
+    }
+
+    /// Only for who has a file, or writes one: most trees have none, and are not worth one.
+    fn key(&self) -> Option<Key> {
+        Key::new(&self.dir, &self.manifest, self.options).ok()
     }
 
     /// The graph, if there is a snapshot of what the manifests say today. As `load`, this gives warnings to `warn`, and
@@ -77,9 +81,8 @@ impl Snapshot {
     }
 
     fn read(&self) -> Option<Base> {
-        let key = self.key.as_ref()?;
         let file = self.place.open()?;
-        read::read(&file, key, self.threads)
+        read::read(&file, &self.key()?, self.options.threads)
     }
 
     /// Removes the file, in which something is wrong.
@@ -126,10 +129,10 @@ impl<'t> Saving<'t> {
     /// Writes it, on so many threads. It is there whole or not at all. That the disk is full is an error; that nothing
     /// may be written here is none.
     pub fn run(&self, threads: usize) -> Result<()> {
-        let (Some(key), Some(manifests)) = (&self.snapshot.key, self.manifests()) else { return Ok(()) };
+        let (Some(key), Some(manifests)) = (self.snapshot.key(), self.manifests()) else { return Ok(()) };
         let Saving { base, logs, given_up, .. } = self;
         let texts = texts::sums(&base.manifests);
-        let picture = Picture { base, key, logs, manifests, texts, threads, given_up };
+        let picture = Picture { base, key: &key, logs, manifests, texts, threads, given_up };
         match self.snapshot.place.write(|file| picture.write(file)) {
             Err(error) if is_full(&error) => {
                 Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))

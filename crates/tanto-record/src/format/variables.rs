@@ -151,7 +151,7 @@ mod tests {
     fn line(format: &[u8]) -> String {
         let format = parse(format).expect("a good format");
         assert_eq!(format.check(), Ok(()));
-        String::from_utf8(format.line(&mut Progress::new(1), b"DESC")).expect("ASCII")
+        String::from_utf8(format.line(&mut Progress::new(), b"DESC")).expect("ASCII")
     }
 
     fn complaint(format: &[u8]) -> String {

@@ -46,8 +46,8 @@ pub struct Config {
     pub format: Format,
     /// The format is the user's own: it stands beside the bar too, in place of our numbers.
     pub own_format: bool,
-    /// How many commands run at a time at most.
-    pub parallelism: usize,
+    /// Says how many commands run at a time at most, when a build begins.
+    pub parallelism: Box<dyn Fn() -> usize>,
     /// Colours are wanted.
     pub color: bool,
     /// The terminal shows Unicode.
@@ -63,6 +63,8 @@ pub struct LiveView {
     config: Config,
     /// The numbers of `config.format`.
     progress: Progress,
+    /// So many commands run at a time.
+    parallelism: usize,
     region: Region,
     err: Box<dyn Write>,
     is_building: bool,
@@ -177,7 +179,8 @@ impl LiveView {
     /// A view on a terminal, and on standard error. `out` should hold nothing back, or a frame is written in pieces.
     pub fn new(config: Config, out: Box<dyn Write>, err: Box<dyn Write>) -> LiveView {
         LiveView {
-            progress: Progress::new(config.parallelism),
+            progress: Progress::new(),
+            parallelism: 1,
             region: Region::new(out),
             err,
             is_building: false,
@@ -305,7 +308,7 @@ impl LiveView {
     }
 
     fn rows(&mut self, sheet: Sheet) -> Vec<String> {
-        let outlook = self.build.outlook(self.now_ms, self.config.parallelism);
+        let outlook = self.build.outlook(self.now_ms, self.parallelism);
         let status = self.config.own_format.then(|| {
             self.progress.time_is(self.now_ms);
             text::clean(&self.config.format.line(&mut self.progress, b""), sheet.unicode)
@@ -355,7 +358,8 @@ impl View for LiveView {
             Event::BuildStarted { at_ms, behind_ms } => {
                 self.build.work.began(behind_ms);
                 self.is_building = true;
-                self.progress.build_started();
+                self.parallelism = (self.config.parallelism)();
+                self.progress.build_started(self.parallelism);
                 self.build.begun_ms = at_ms;
                 (self.now_ms, self.next_frame_ms) = (at_ms, at_ms + FRAME_MS);
                 self.size = self.terminal_size();

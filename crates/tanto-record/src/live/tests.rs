@@ -69,7 +69,7 @@ impl Scene {
             program: "tanto",
             format: setup.status.map_or_else(Format::default, |text| Format::ninja_status(text.as_bytes())),
             own_format: setup.status.is_some(),
-            parallelism: 4,
+            parallelism: Box::new(|| 4),
             color: setup.color,
             unicode: setup.unicode,
             size: Box::new(move || Some(screen.0.borrow().size())),

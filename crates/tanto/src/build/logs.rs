@@ -31,19 +31,15 @@ impl Invocation<'_> {
     }
 
     fn wants_logs(&self, graph: &Graph<'_>, builddir: &[u8]) -> bool {
-        let begin_well = || {
-            BuildLog::begins_well(&builddir::join(builddir, ".ninja_log"))
-                && DepsLog::begins_well(&builddir::join(builddir, ".ninja_deps"))
-        };
         // `source^` may be one that only the deps log knows.
         let asks_log = self.options.targets.iter().any(|target| target.ends_with(b"^"));
-        if self.options.tool.is_some() || self.options.debug.explain || asks_log || !begin_well() {
+        if self.options.tool.is_some() || self.options.debug.explain || asks_log {
             return true;
         }
         let hints = Hints { builddir, deps_log: None };
         let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
         nodes.extend(graph.lookup(&canonical(&self.options.manifest)));
-        need_commands(graph, &nodes)
+        need_commands(graph, &nodes) || !begin_well(builddir)
     }
 
     /// Reads both logs; writes nothing.
@@ -87,4 +83,10 @@ impl Invocation<'_> {
         opened.map_err(|error| self.failed(&error))?;
         logs.deps.open(graph).map_err(|error| self.failed(&error))
     }
+}
+
+/// Would ninja have no warning about either?
+fn begin_well(builddir: &[u8]) -> bool {
+    BuildLog::begins_well(&builddir::join(builddir, ".ninja_log"))
+        && DepsLog::begins_well(&builddir::join(builddir, ".ninja_deps"))
 }

@@ -163,7 +163,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         format,
         explain: options.debug.explain,
         holds: options.door == Door::Tanto,
-        parallelism: options.jobs.limit(cpu::count),
+        parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
 }
@@ -173,13 +173,20 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         program: options.door.name(),
         format,
         own_format: options.own_status,
-        parallelism: options.jobs.limit(cpu::count),
+        parallelism: parallelism(options),
         color: terminal.color,
         unicode: terminal.unicode,
         size: Box::new(|| terminal::size(io::stdout())),
         in_background: Box::new(|| terminal::is_anothers(io::stdout())),
     };
     Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None }
+}
+
+/// How many commands run at a time. The processors are counted when there is something to run: that takes reading five
+/// files, and most runs have nothing to do.
+fn parallelism(options: &Options) -> Box<dyn Fn() -> usize> {
+    let jobs = options.jobs;
+    Box::new(move || jobs.limit(cpu::count))
 }
 
 /// Says `ninja: fatal: TEXT`; that nobody hears it is no error.

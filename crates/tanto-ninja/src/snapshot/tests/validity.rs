@@ -282,7 +282,7 @@ fn a_full_disk_is_an_error() {
     let arena = Arena::new();
     let graph = tree.load(&arena);
     let saving = tree.snapshot().of(&graph, 0, true).unwrap();
-    let key = saving.snapshot.key.clone().unwrap();
+    let key = saving.snapshot.key().unwrap();
     let given_up = std::sync::atomic::AtomicBool::new(false);
     let manifests = saving.manifests().unwrap();
     let logs = &saving.logs;
