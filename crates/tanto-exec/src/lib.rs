@@ -13,3 +13,4 @@ pub mod run;
 pub mod runner;
 pub mod schedule;
 pub mod simulate;
+pub mod writer;

@@ -17,4 +17,3 @@ pub mod report;
 mod said;
 pub mod session;
 pub mod terminal;
-pub mod writer;

@@ -3,17 +3,18 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Usage};
+use tanto_exec::writer::{Stream, Writer};
 
 use crate::history::Learned;
 use crate::jsonl::{Encoder, Head};
 use crate::session::Sessions;
-use crate::writer::Writer;
 
 /// Of longer output of one command the middle is not kept, in bytes.
 const MOST_OUTPUT: usize = 64 << 10;
@@ -31,7 +32,9 @@ pub struct Recorder {
     /// What has not been handed to the writer. Before the build begins, nothing is.
     lines: Vec<u8>,
     length: u64,
-    writer: Option<Writer>,
+    writer: Rc<Writer>,
+    /// The session's file.
+    file: Option<Stream>,
     /// There is no thread to write it: nothing of this build is kept.
     is_lost: bool,
     learned: Learned,
@@ -41,14 +44,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps nothing unless it is `wanted`.
-    pub fn new(wanted: bool) -> Recorder {
+    /// Keeps nothing unless it is `wanted`; what it keeps, `writer` writes.
+    pub fn new(wanted: bool, writer: Rc<Writer>) -> Recorder {
         Recorder {
             wanted,
             encoder: Encoder { most_output: MOST_OUTPUT, brief: false },
             lines: Vec::new(),
             length: 0,
-            writer: None,
+            writer,
+            file: None,
             is_lost: false,
             learned: Learned::default(),
             dir: PathBuf::new(),
@@ -82,8 +86,8 @@ impl Recorder {
             let _ = path.set(file.path().into());
             Ok(file)
         };
-        self.writer = Writer::start(open).ok();
-        self.is_lost = self.writer.is_none();
+        self.file = self.writer.begin(open).ok();
+        self.is_lost = self.file.is_none();
     }
 
     /// The session of the build that ended last, as `end` has left it; none if there could be none.
@@ -98,18 +102,19 @@ impl Recorder {
             self.lines = Vec::new();
         }
         let learned = std::mem::take(&mut self.learned);
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some(file) = self.file.take() else { return Ok(()) };
         let dir = std::mem::take(&mut self.dir);
-        writer.end(vec![Box::new(move || learned.keep(&dir, SystemTime::now()))])
+        file.end(vec![Box::new(move || learned.keep(&dir, SystemTime::now()))])
     }
 
     fn hand_over(&mut self) {
-        let Some(writer) = &self.writer else { return };
+        let Some(file) = &self.file else { return };
         if self.lines.is_empty() {
             return;
         }
         self.length += self.lines.len() as u64;
-        writer.append(&mut self.lines);
+        file.append(&self.lines);
+        self.lines.clear();
         if self.length > LONG {
             self.encoder.brief = true;
         }
@@ -120,7 +125,7 @@ impl Recorder {
             return;
         }
         self.encoder.event(&mut self.lines, event);
-        if self.length + self.lines.len() as u64 > TOO_LONG && self.writer.is_some() {
+        if self.length + self.lines.len() as u64 > TOO_LONG && self.file.is_some() {
             let text = b"the record of this build ends here: it is too long";
             self.encoder.event(&mut self.lines, &Event::Notice { level: Level::Warning, text });
             self.hand_over();
@@ -197,7 +202,7 @@ mod tests {
     fn a_build_is_kept() {
         let place = Scratch::new("recorder");
         let dir = place.at("");
-        let mut recorder = Recorder::new(true);
+        let mut recorder = Recorder::new(true, Rc::default());
         recorder.event(Event::Planned { job: JobId(0), expected_ms: Some(3) });
         recorder.begin(&dir, &head());
         build(&mut recorder, 2, b"said\xff");
@@ -218,7 +223,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_that_is_not_wanted() {
         let place = Scratch::new("recorder-off");
-        let mut recorder = Recorder::new(false);
+        let mut recorder = Recorder::new(false, Rc::default());
         recorder.begin(&place.at(""), &head());
         build(&mut recorder, 2, b"");
         recorder.end().unwrap();
@@ -228,7 +233,7 @@ mod tests {
     #[test]
     fn long_output_loses_its_middle() {
         let place = Scratch::new("recorder-long");
-        let mut recorder = Recorder::new(true);
+        let mut recorder = Recorder::new(true, Rc::default());
         recorder.begin(&place.at(""), &head());
         let output = [&[b'a'; MOST_OUTPUT][..], &[b'z'; MOST_OUTPUT]].concat();
         build(&mut recorder, 1, &output);
@@ -241,7 +246,7 @@ mod tests {
     #[test]
     fn a_session_has_its_limits() {
         let place = Scratch::new("recorder-limits");
-        let mut recorder = Recorder::new(true);
+        let mut recorder = Recorder::new(true, Rc::default());
         recorder.begin(&place.at(""), &head());
         recorder.length = LONG;
         build(&mut recorder, 3, b"said");
@@ -263,7 +268,7 @@ mod tests {
     fn what_stands_in_the_way_is_told() {
         let place = Scratch::new("recorder-way");
         place.write(".tanto", "a file");
-        let mut recorder = Recorder::new(true);
+        let mut recorder = Recorder::new(true, Rc::default());
         recorder.begin(&place.at(""), &head());
         build(&mut recorder, 2, b"");
         assert!(recorder.end().is_err());

@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tanto_sys::{file, own};
+use tanto_sys::file::Limited;
+use tanto_sys::own;
 
 pub use self::read::{Bad, Job, Left, Pause, Session};
 
@@ -113,7 +114,7 @@ impl Sessions {
         };
         let mut left = tried.skip_while(is_taken);
         let (path, file) = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
-        Ok(SessionFile { path, file, room: file::longest_to_write() })
+        Ok(SessionFile { path, file: Limited::new(file) })
     }
 
     /// Removes what is too old, or too much with one more. That it cannot be removed is no reason not to build.
@@ -134,9 +135,7 @@ impl Sessions {
 /// A session's file, being written.
 pub struct SessionFile {
     path: PathBuf,
-    file: File,
-    /// Whoever writes more than this process may is ended by a signal.
-    room: u64,
+    file: Limited,
 }
 
 impl SessionFile {
@@ -148,16 +147,11 @@ impl SessionFile {
 
 impl Write for SessionFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.room {
-            return Err(file::too_large());
-        }
-        let written = self.file.write(bytes)?;
-        self.room -= written as u64;
-        Ok(written)
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.file.flush()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -112,6 +112,35 @@ pub fn longest_to_write() -> u64 {
     match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
         0 => limit.rlim_cur,
         _ => u64::MAX,
+    }
+}
+
+/// A file, being written, that gets no longer than this process may make one.
+#[derive(Debug)]
+pub struct Limited {
+    file: fs::File,
+    room: u64,
+}
+
+impl Limited {
+    /// A file that is empty.
+    pub fn new(file: fs::File) -> Limited {
+        Limited { file, room: longest_to_write() }
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.room {
+            return Err(too_large());
+        }
+        let written = self.file.write(bytes)?;
+        self.room -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

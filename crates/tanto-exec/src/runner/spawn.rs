@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tanto_sys::cgroup::Used;
@@ -16,13 +17,14 @@ use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
 use self::launch::{Started, Starter};
-use self::output::Output;
+use self::output::{Output, Overflow};
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
+use crate::writer::Writer;
 
 mod launch;
 mod output;
@@ -31,7 +33,7 @@ mod words;
 pub use self::words::wants_the_shell;
 
 /// How much may run at a time, and where.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Options {
     /// Commands at a time; 0: any number. Not looked at where somebody else's jobserver says it.
     pub parallelism: usize,
@@ -45,6 +47,8 @@ pub struct Options {
     pub watch: Option<watcher::Options>,
     /// A directory for output that is too large for memory; made when there is some.
     pub overflow: Option<PathBuf>,
+    /// Who writes there.
+    pub writer: Rc<Writer>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -106,7 +110,7 @@ pub struct SpawnRunner {
     /// made, and if we are killed, no more is lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
-    overflow: Option<PathBuf>,
+    overflow: Option<Overflow>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
 }
@@ -154,7 +158,7 @@ impl SpawnRunner {
             held: None,
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
-            overflow: options.overflow,
+            overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
         })
@@ -218,7 +222,7 @@ impl SpawnRunner {
             let moved = watch.ready() || watch.is_nothing();
             let job = self.running[index].job;
             let step = match moved {
-                true => self.running[index].advance(&mut self.buffer, self.overflow.as_deref())?,
+                true => self.running[index].advance(&mut self.buffer, self.overflow.as_ref())?,
                 false => Step::Nothing,
             };
             match step {
@@ -241,7 +245,7 @@ impl SpawnRunner {
             (None, Status::Killed { signal, dumped }) if task.direct => {
                 let mut said = Vec::new();
                 let exit = self.starter.death(signal, dumped, &mut said);
-                task.output.push(&said, self.overflow.as_deref());
+                task.output.push(&said, self.overflow.as_ref());
                 exit
             }
             (None, status) => exit(status),
@@ -469,7 +473,7 @@ impl Task {
 
     /// Takes what it wrote. A command is over when nobody can write to its output any more and it has exited, in
     /// whichever order.
-    fn advance(&mut self, buffer: &mut [u8], overflow: Option<&Path>) -> io::Result<Step> {
+    fn advance(&mut self, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<Step> {
         if self.child.output().is_some() {
             let length = self.child.read_output(buffer)?;
             if length > 0 {

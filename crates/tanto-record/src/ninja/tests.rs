@@ -53,7 +53,8 @@ impl Build {
         let lookup = |name: &str| (name == "TERM" || colors.contains(&name)).then(|| OsString::from("1"));
         let terminal = Terminal::detect(place != Where::Pipe, lookup, Box::new(move || columns));
         let screen = Screen::default();
-        let config = Config { program: "ninja", verbosity, format, explain: true, holds: true, parallelism: Box::new(|| 2) };
+        let config =
+            Config { program: "ninja", verbosity, format, explain: true, holds: true, parallelism: Box::new(|| 2) };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
         let mut build = Build { view, screen, jobs: jobs.to_vec() };
         for job in 0..jobs.len() as u32 {

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use tanto_exec::gauge;
 use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
@@ -197,7 +198,8 @@ impl Invocation<'_> {
         let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let overflow = Some(overflow);
-        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow };
+        let writer = Rc::clone(&self.writer);
+        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow, writer };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 

@@ -15,9 +15,11 @@ mod view;
 use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
 
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
+use tanto_exec::writer::Writer;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
@@ -46,6 +48,8 @@ type Step<T> = Result<T, End>;
 pub struct Invocation<'o> {
     options: &'o Options,
     view: Views,
+    /// Of what a build leaves behind, while commands run.
+    writer: Rc<Writer>,
     clock: RealClock,
     stats: Stats,
     /// Held from the first round that writes.
@@ -67,8 +71,9 @@ enum Round {
 /// Runs what the options ask for; the program's exit code.
 pub fn run(options: &Options) -> i32 {
     let clock = RealClock::start();
+    let writer = Rc::default();
     let view = match view::of(options) {
-        Ok(shown) => Views::new(shown, options),
+        Ok(shown) => Views::new(shown, options, &writer),
         Err(text) => {
             view::fatal(options.door, &text);
             return 1;
@@ -76,7 +81,7 @@ pub fn run(options: &Options) -> i32 {
     };
     let stats = Stats::new(options.debug.stats);
     let doubts = Doubts::default();
-    let mut invocation = Invocation { options, view, clock, stats, turn: None, doubts, said_unkept: false };
+    let mut invocation = Invocation { options, view, writer, clock, stats, turn: None, doubts, said_unkept: false };
     match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,

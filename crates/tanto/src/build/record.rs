@@ -4,10 +4,12 @@
 use std::cell::OnceCell;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
+use tanto_exec::writer::Writer;
 use tanto_record::history::History;
 use tanto_record::jsonl::Head;
 use tanto_record::recorder::Recorder;
@@ -27,10 +29,10 @@ pub struct Views {
 }
 
 impl Views {
-    /// With what the options want kept. What runs nothing leaves nothing behind.
-    pub fn new(shown: Shown, options: &Options) -> Views {
+    /// With what the options want kept, by `writer`. What runs nothing leaves nothing behind.
+    pub fn new(shown: Shown, options: &Options, writer: &Rc<Writer>) -> Views {
         let wanted = options.record && !options.dry_run && options.tool.is_none();
-        Views { shown, recorder: Recorder::new(wanted) }
+        Views { shown, recorder: Recorder::new(wanted, Rc::clone(writer)) }
     }
 }
 

@@ -1,11 +1,17 @@
 //! What a command printed: in memory, and past a limit in a file. Does not know what it says.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
+
+use tanto_sys::file::Limited;
+
+use crate::writer::{Stream, Writer};
 
 /// So much of a command's output is held in memory and shown whole, in bytes. Higher costs memory for every command
 /// that prints as much; lower cuts what somebody may want to read on the screen.
@@ -15,6 +21,14 @@ const SHOWN: usize = 256 << 10;
 /// So many files with such output are kept in the directory.
 const FILES_KEPT: usize = 10;
 
+/// Where output goes that is too large for memory.
+pub(super) struct Overflow {
+    /// Made when there is some.
+    pub(super) dir: PathBuf,
+    /// Who writes it there.
+    pub(super) writer: Rc<Writer>,
+}
+
 /// What one command has printed so far.
 #[derive(Default)]
 pub(super) struct Output {
@@ -23,10 +37,17 @@ pub(super) struct Output {
     rest: Option<Rest>,
 }
 
+/// A file with output, being written.
+struct Kept {
+    stream: Stream,
+    /// Where it is, from the thread that has made it.
+    path: Arc<OnceLock<PathBuf>>,
+}
+
 /// What goes on where memory ends.
 struct Rest {
     /// The file with all of it, or why there is none.
-    file: Result<(File, PathBuf), io::Error>,
+    file: io::Result<Kept>,
     /// Of what came after the beginning, at least the last `SHOWN` bytes, at most twice as many.
     end: Vec<u8>,
     /// Bytes that are in neither beginning nor end.
@@ -34,12 +55,12 @@ struct Rest {
 }
 
 impl Output {
-    /// Takes what the command printed next. `dir` is for the files, and made when the first is.
-    pub(super) fn push(&mut self, bytes: &[u8], dir: Option<&Path>) {
+    /// Takes what the command printed next.
+    pub(super) fn push(&mut self, bytes: &[u8], overflow: Option<&Overflow>) {
         if self.rest.is_none() && self.bytes.len() + bytes.len() <= MOST_IN_MEMORY {
             return self.bytes.extend_from_slice(bytes);
         }
-        self.rest.get_or_insert_with(|| Rest::begin(&mut self.bytes, dir)).push(bytes);
+        self.rest.get_or_insert_with(|| Rest::begin(&mut self.bytes, overflow)).push(bytes);
     }
 
     /// Has all of it been kept for `into_shown`?
@@ -47,15 +68,16 @@ impl Output {
         self.rest.is_none()
     }
 
-    /// What there is to show: all of it, or its beginning and end with a line between that says where the whole is.
+    /// What there is to show: all of it, or its beginning and end with a line between that says where the whole is. Waits
+    /// until that is known.
     pub(super) fn into_shown(self) -> Vec<u8> {
         let mut shown = self.bytes;
         if let Some(rest) = self.rest {
             let from = rest.end.len().saturating_sub(SHOWN);
             let left_out = rest.left_out + from as u64;
-            let place = match &rest.file {
-                Ok((_, path)) => [b"all of it is in ", path.as_os_str().as_bytes()].concat(),
-                Err(why) => [b"it is lost: ", &tanto_sys::error::text(why)[..]].concat(),
+            let place = match rest.file.and_then(Kept::end) {
+                Ok(path) => [b"all of it is in ", path.as_os_str().as_bytes()].concat(),
+                Err(why) => [b"it is lost: ", &tanto_sys::error::text(&why)[..]].concat(),
             };
             shown.extend_from_slice(format!("\n[... {left_out} bytes are not shown; ").as_bytes());
             shown.extend_from_slice(&place);
@@ -68,9 +90,9 @@ impl Output {
 
 impl Rest {
     /// Takes all that was printed, and leaves its beginning.
-    fn begin(bytes: &mut Vec<u8>, dir: Option<&Path>) -> Rest {
+    fn begin(bytes: &mut Vec<u8>, overflow: Option<&Overflow>) -> Rest {
         let end = bytes.split_off(SHOWN);
-        let file = dir.ok_or_else(|| io::ErrorKind::Unsupported.into()).and_then(create);
+        let file = overflow.ok_or_else(|| io::ErrorKind::Unsupported.into()).and_then(Kept::begin);
         let mut rest = Rest { file, end: Vec::new(), left_out: 0 };
         rest.write(bytes);
         rest.push(&end);
@@ -88,18 +110,40 @@ impl Rest {
         }
     }
 
-    /// A file that cannot be written to its end is worth nothing to a reader who takes it for whole.
-    fn write(&mut self, bytes: &[u8]) {
-        let Ok((file, path)) = &mut self.file else { return };
-        if let Err(error) = file.write_all(bytes) {
-            let _ = fs::remove_file(path);
-            self.file = Err(error);
+    fn write(&self, bytes: &[u8]) {
+        if let Ok(file) = &self.file {
+            file.stream.append(bytes);
         }
     }
 }
 
+impl Kept {
+    fn begin(overflow: &Overflow) -> io::Result<Kept> {
+        let path = Arc::new(OnceLock::new());
+        let (dir, made) = (overflow.dir.clone(), Arc::clone(&path));
+        let open = move || {
+            let (file, path) = create(&dir)?;
+            // Nobody else sets it.
+            let _ = made.set(path);
+            Ok(Limited::new(file))
+        };
+        Ok(Kept { stream: overflow.writer.begin(open)?, path })
+    }
+
+    /// Waits until it is whole. A file that cannot be written to its end is worth nothing to a reader who takes it for
+    /// whole.
+    fn end(self) -> io::Result<PathBuf> {
+        let ended = self.stream.end(Vec::new());
+        let path = self.path.get().cloned().unwrap_or_default();
+        if ended.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        ended.map(|()| path)
+    }
+}
+
 /// A new file, which only its owner may read. The oldest of those of former builds go.
-fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
+fn create(dir: &Path) -> io::Result<(fs::File, PathBuf)> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     remove_oldest(dir);
     let mut number = 0;

@@ -217,6 +217,20 @@ fn an_unknown_kind_of_deps_is_an_error() {
     });
 }
 
+/// Of who writes more to a file than it may, a signal would make an end.
+#[test]
+fn output_that_finds_no_room_is_lost_and_nothing_else() {
+    alone(|side| {
+        let rule = "rule print\n  command = head -c 17000000 /dev/zero; touch $out\n";
+        files(side, &[("build.ninja", &format!("{rule}build a: print\nbuild b: print a\n"))]);
+        let ended = side.run(&Run::new("--record=off").shell("ulimit -f 1;"));
+        assert_eq!((ended.code, ended.text().matches("it is lost: File too large").count()), (0, 2));
+        let kept = std::fs::read_dir(side.root.join(".tanto/output")).expect("a directory").count();
+        assert_eq!(kept, 0, "half of it is worth nothing");
+        idle(side, "");
+    });
+}
+
 #[test]
 fn few_descriptors_are_enough_for_many_commands() {
     alone(|side| {

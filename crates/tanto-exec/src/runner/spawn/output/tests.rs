@@ -4,14 +4,18 @@ use tanto_testing::Scratch;
 
 use super::*;
 
+fn overflow(place: &Scratch) -> Overflow {
+    Overflow { dir: place.at("output"), writer: Rc::default() }
+}
+
 /// Numbered lines of eight bytes, so many bytes of them.
 fn lines(bytes: usize) -> Vec<u8> {
     (0..bytes / 8).flat_map(|number| format!("{number:07}\n").into_bytes()).collect()
 }
 
-fn taken(bytes: &[u8], dir: Option<&Path>) -> Output {
+fn taken(bytes: &[u8], overflow: Option<&Overflow>) -> Output {
     let mut output = Output::default();
-    bytes.chunks(60_001).for_each(|chunk| output.push(chunk, dir));
+    bytes.chunks(60_001).for_each(|chunk| output.push(chunk, overflow));
     output
 }
 
@@ -19,7 +23,7 @@ fn taken(bytes: &[u8], dir: Option<&Path>) -> Output {
 fn what_fits_is_shown_whole_and_leaves_no_file() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY);
-    let output = taken(&text, Some(&place.at("output")));
+    let output = taken(&text, Some(&overflow(&place)));
     assert!(output.is_whole());
     assert!(output.into_shown() == text);
     assert!(!place.at("output").exists());
@@ -29,13 +33,14 @@ fn what_fits_is_shown_whole_and_leaves_no_file() {
 fn of_more_both_ends_are_shown_and_the_file_has_all() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY + 5 * SHOWN + 8);
-    let output = taken(&text, Some(&place.at("output")));
+    let output = taken(&text, Some(&overflow(&place)));
     assert!(!output.is_whole());
+    let shown = output.into_shown();
     let file = fs::read_dir(place.at("output")).unwrap().next().unwrap().unwrap().path();
     assert!(fs::read(&file).unwrap() == text);
     let left_out = text.len() - 2 * SHOWN;
     let between = format!("\n[... {left_out} bytes are not shown; all of it is in {} ...]\n", file.display());
-    assert!(output.into_shown() == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
+    assert!(shown == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
 }
 
 #[test]
@@ -43,8 +48,9 @@ fn a_full_disk_loses_the_middle_and_says_so() {
     let text = lines(MOST_IN_MEMORY + SHOWN);
     let mut output = taken(&text[..MOST_IN_MEMORY], None);
     output.rest = Some(Rest::begin(&mut output.bytes, None));
+    let open = || fs::File::options().write(true).open("/dev/full");
     if let Some(rest) = &mut output.rest {
-        rest.file = File::options().write(true).open("/dev/full").map(|file| (file, PathBuf::from("/nowhere/x")));
+        rest.file = Rc::<Writer>::default().begin(open).map(|stream| Kept { stream, path: Arc::default() });
     }
     output.push(&text[MOST_IN_MEMORY..], None);
     let shown = output.into_shown();
