@@ -65,9 +65,14 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        args: "jobs|plot|read|stat [options]",
-        doc: "measure how many jobs are best, and what files cost",
-        more: "`jobs` runs a command with several numbers of jobs, which stand where it says {jobs}: as in `tanto bench jobs \
+        args: "compare|jobs|plot|read|stat [options]",
+        doc: "measure what is faster, how many jobs are best, and what files cost",
+        more: "`compare` runs two commands or more by turns, each a line for the shell: as in `tanto bench compare --runs 30 \
+               --prepare 'make clean' -- 'make CC=a' 'make CC=b'`. It says by how much the second is faster or slower than \
+               the first, with a 95 % interval, or that no difference was seen and which is the smallest that it could \
+               have seen; and it notices what makes such an experiment worthless. Its exit code is 1 if \
+               `--fail-if-slower` says so, and 2 if something failed. \
+               `jobs` runs a command with several numbers of jobs, which stand where it says {jobs}: as in `tanto bench jobs \
                --jobs 1..8 --prepare 'make clean' -- make -j{jobs}`. A command of one word is a line for the shell. It says \
                which number is best, which others cannot be told from it, what limits, and which to take; `--save` makes \
                that the default of builds in this directory. Each run is written down before the next begins, and \
@@ -76,7 +81,7 @@ pub static COMMANDS: &[Command] = &[
                seconds, and shows what a call costs: for files, for files that are missing and for directories. `read` \
                reads the files in a directory, or the beginnings of a file, by `read`, by `pread` in pieces and by \
                `mmap`, and shows what a GB costs in files of each size. Both name the fastest, and what Tanto itself \
-               does. `tanto bench NAME --help` says what each option does. The exit code is 0, 1 if something failed, \
+               does. `tanto bench NAME --help` says what each option does. The exit code of the others is 0, 1 if something failed, \
                or 128 and the number of the signal that interrupted it.",
     },
     Command {

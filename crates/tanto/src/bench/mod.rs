@@ -1,8 +1,9 @@
-//! `tanto bench`: measures on the user's own machine how many jobs are best, and what Tanto's own choices rest on. Does
-//! not know how each is measured.
+//! `tanto bench`: measures on the user's own machine how many jobs are best, what is faster, and what Tanto's own choices
+//! rest on. Does not know how each is measured.
 
 pub mod args;
 pub mod chart;
+mod compare;
 mod files;
 mod grid;
 mod jobs;
@@ -12,7 +13,6 @@ mod plot;
 mod read;
 pub mod show;
 mod stat;
-#[allow(dead_code, reason = "its users follow")]
 pub mod statistics;
 
 use crate::flags::door::Door;
@@ -35,7 +35,14 @@ pub struct Measurement {
 }
 
 /// All of them: the help texts, the man page and the completions are made from it.
-pub static MEASUREMENTS: [Measurement; 4] = [
+pub static MEASUREMENTS: [Measurement; 5] = [
+    Measurement {
+        name: "compare",
+        args: "[options] [--] 'COMMAND A' 'COMMAND B'...",
+        doc: "whether one command is really faster than another",
+        flags: &compare::args::FLAGS,
+        run: compare::run,
+    },
     Measurement {
         name: "jobs",
         args: "--jobs LIST [options] [--] command [arguments...]",

@@ -6,8 +6,6 @@
 //! limits lie between two numbers, by the weights of Hettmansperger and Sheather (1986), which miss the level by a few
 //! tenths of a percent at most.
 
-use super::quantile::sorted;
-
 /// What is meant by "95 %". A little more, for what the weights may miss.
 pub const LEVEL: f64 = 0.958;
 
@@ -66,11 +64,6 @@ pub fn fewest(level: f64) -> usize {
     (1..).find(|&count| Depth::of(count, level).is_some()).unwrap_or(usize::MAX)
 }
 
-/// Where the median of whatever these were drawn from lies, with the chance `level`. None for fewer than it takes.
-pub fn interval(values: &[f64], level: f64) -> Option<Interval> {
-    Some(Depth::of(values.len(), level)?.limits(&sorted(values)))
-}
-
 /// The chance that fewer than k of n coins fall on one side, for k = 0, 1 ... up to the middle and one beyond.
 struct Tails(Vec<f64>);
 
@@ -97,6 +90,11 @@ impl Tails {
 mod tests {
     use super::*;
 
+    /// The interval of these, in ascending order.
+    fn interval(values: &[f64], level: f64) -> Option<Interval> {
+        Some(Depth::of(values.len(), level)?.limits(values))
+    }
+
     #[test]
     fn the_chances_are_those_of_coins() {
         let exact = [0.0, 1.0, 11.0, 56.0, 176.0, 386.0];
@@ -110,7 +108,7 @@ mod tests {
         assert_eq!(fewest(LEVEL), 6);
         assert_eq!(interval(&[1.0, 2.0, 3.0, 4.0, 5.0], LEVEL), None);
         assert_eq!(interval(&[], LEVEL), None);
-        let six = interval(&[6.0, 2.0, 3.0, 4.0, 5.0, 1.0], LEVEL).unwrap();
+        let six = interval(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], LEVEL).unwrap();
         assert!(six.low > 1.0 && six.low < 1.3 && six.high < 6.0 && six.high > 5.7, "{six:?}");
     }
 

@@ -39,6 +39,16 @@ pub struct Estimate {
     pub smallest: f64,
 }
 
+impl Verdict {
+    /// The ratio, if there is one.
+    pub fn estimate(&self) -> Option<&Estimate> {
+        match self {
+            Verdict::Seen(estimate) => Some(estimate),
+            _ => None,
+        }
+    }
+}
+
 impl Estimate {
     /// Do they differ?
     pub fn differs(&self) -> bool {

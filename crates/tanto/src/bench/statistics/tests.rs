@@ -2,10 +2,10 @@
 
 use tanto_testing::Random;
 
-use super::interval::{Depth, LEVEL, interval};
+use super::interval::{Depth, LEVEL};
 use super::looks::Looks;
 use super::pairs::{Estimate, Verdict, pairs};
-use super::quantile::median;
+use super::quantile::{median, sorted};
 
 /// How often each experiment is done. A share of 5 % is then seen as 4.5 to 5.5 %.
 const EXPERIMENTS: usize = 18_000;
@@ -243,7 +243,7 @@ fn a_single_series_interval_holds_its_median() {
         let random = &mut Random::new(7);
         let holds = (0..EXPERIMENTS).filter(|_| {
             let times: Vec<f64> = (0..10).map(|_| noise.of_run(false, random).exp()).collect();
-            interval(&times, LEVEL).is_some_and(|found| found.holds(truth.exp()))
+            Depth::of(10, LEVEL).is_some_and(|depth| depth.limits(&sorted(&times)).holds(truth.exp()))
         });
         let covered = percent(holds.count(), EXPERIMENTS);
         assert!((93.0..=97.0).contains(&covered), "{noise:?}: holds the truth in {covered:.2} %");

@@ -1,0 +1,9 @@
+// A command that takes a known time: as many turns of a loop as it is told. Does nothing else.
+#include <stdlib.h>
+
+int main(int count, char **words) {
+    long turns = count > 1 ? atol(words[1]) : 0;
+    for (volatile long turn = 0; turn < turns; turn = turn + 1) {
+    }
+    return 0;
+}
