@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{MEMBERS, find::Home, make, name, sweep, write};
+use super::{MEMBERS, SWITCHES, could_open, find::Home, make, name, sweep, write};
 
 /// While it lives, this process and all that it starts hold no more memory together than it says.
 #[derive(Debug)]
@@ -12,32 +12,51 @@ pub struct Confined {
     /// Where we were before.
     above: PathBuf,
     group: PathBuf,
+    /// Version 2's tree counts memory there because of us.
+    opened: bool,
 }
 
 impl Confined {
-    /// To so many bytes, with what is swapped out on top where the kernel counts that apart. An error where no control
-    /// group of ours could count memory.
+    /// To so many bytes. An error where no control group of ours could count memory.
     pub fn to(bytes: u64) -> io::Result<Confined> {
         let home = Home::find();
-        match (home.memory(), home.unified()) {
-            (Some(above), _) => Confined::within(above, "memory.limit_in_bytes", bytes),
-            (None, Some(above)) => Confined::within(above, "memory.max", bytes),
-            (None, None) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    fn within(above: &Path, limit: &str, bytes: u64) -> io::Result<Confined> {
+        let above = home.memory().or(home.unified()).ok_or(io::ErrorKind::Unsupported)?;
         sweep(above);
         let group = make(above, &(name(u32::MAX) + "-limit"))?;
-        let confined = Confined { above: above.into(), group };
+        let mut confined = Confined { above: above.into(), group, opened: false };
+        if home.memory().is_none() {
+            confined.open()?;
+        }
+        let limit = if home.memory().is_some() { "memory.limit_in_bytes" } else { LIMIT };
         write(&confined.group.join(limit), &bytes.to_string())?;
         write(&confined.group.join(MEMBERS), "0")?;
         Ok(confined)
     }
+
+    /// Has version 2 count memory for the groups where we are, if it does not. A place that counts for those below it
+    /// has no processes of its own: we go out of its way, which helps only if we are alone there.
+    fn open(&mut self) -> io::Result<()> {
+        if self.group.join(LIMIT).exists() {
+            return Ok(());
+        }
+        if !could_open(&self.above, "memory") {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.opened = true;
+        write(&self.group.join(MEMBERS), "0")?;
+        write(&self.above.join(SWITCHES), "+memory")
+    }
 }
+
+/// Version 2's limit, which is there where memory is counted.
+const LIMIT: &str = "memory.max";
 
 impl Drop for Confined {
     fn drop(&mut self) {
+        if self.opened {
+            // Before anybody can come back.
+            let _ = write(&self.above.join(SWITCHES), "-memory");
+        }
         // Whoever still runs goes where we go.
         for pid in super::members(&self.group).unwrap_or_default() {
             let _ = write(&self.above.join(MEMBERS), &pid.to_string());

@@ -71,6 +71,9 @@ impl Session<'_> {
     fn begin(args: &Args) -> Result<Session<'_>, Vec<u8>> {
         let setup = Setup::of(args)?;
         let outputs = outputs(args)?;
+        if args.save {
+            save::check(&settings::build_file(None))?;
+        }
         let experiment = match args.resume {
             true => resumed(&outputs[0].path, setup)?,
             false => Experiment { setup, runs: Vec::new() },

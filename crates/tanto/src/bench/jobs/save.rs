@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tanto_sys::own;
 
-use crate::bench::output::{refused, replace};
+use crate::bench::output::{Form, Output, refused, replace};
 
 /// What stands above a line of ours.
 const NOTE: &str = "# measured by tanto bench jobs";
@@ -16,6 +16,13 @@ const NOTE: &str = "# measured by tanto bench jobs";
 /// error is a text for the user.
 pub fn save(config: &Path, jobs: u32) -> Result<Option<String>, Vec<u8>> {
     save_to(config, jobs).map_err(|error| refused(config, &error))
+}
+
+/// Could `save` write it? Leaves at most the directory behind. An error is a text for the user.
+pub fn check(config: &Path) -> Result<(), Vec<u8>> {
+    let made = config.parent().map_or(Ok(()), own::make_top);
+    made.map_err(|error| refused(config, &error))?;
+    Output { path: config.into(), form: Form::Text }.check()
 }
 
 fn save_to(config: &Path, jobs: u32) -> io::Result<Option<String>> {
@@ -82,7 +89,9 @@ mod tests {
         assert_eq!(save(&config, 6), Ok(Some("4".into())));
         assert!(fs::read_to_string(&config).expect("a file").ends_with("\njobs = 6\n"));
         dir.write("file", "");
-        let why = save(&dir.at("file/config"), 1).expect_err("no directory");
-        assert!(why.starts_with(b"writing "), "{}", String::from_utf8_lossy(&why));
+        assert_eq!(check(&config), Ok(()));
+        for why in [save(&dir.at("file/config"), 1).err(), check(&dir.at("file/config")).err()] {
+            assert!(why.is_some_and(|why| why.starts_with(b"writing ")));
+        }
     }
 }

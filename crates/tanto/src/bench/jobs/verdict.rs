@@ -45,6 +45,9 @@ pub struct Verdict {
     pub fitted_to: u32,
 }
 
+/// What takes no more than this as much time is about as fast.
+const ABOUT_AS_FAST: f64 = 1.02;
+
 impl Verdict {
     /// What follows; none without runs.
     pub fn of(experiment: &Experiment) -> Option<Verdict> {
@@ -69,9 +72,13 @@ impl Verdict {
         })
     }
 
-    /// The fewest jobs that are as good as the best: they need the least memory.
+    /// The fewest jobs that are as good as the best, for they need the least memory: those that cannot be told from it,
+    /// and were about as fast. Where nothing can be told because all is noise, the first alone would say little.
     pub fn recommended(&self) -> u32 {
-        self.alike.iter().flatten().copied().chain([self.best]).min().unwrap_or(self.best)
+        let median = |jobs: u32| self.rows.iter().find(|row| row.jobs == jobs).map(|row| row.walls.median);
+        let most = median(self.best).map(|best| best * ABOUT_AS_FAST);
+        let alike = self.alike.iter().flatten().copied().filter(|&jobs| median(jobs) <= most);
+        alike.chain([self.best]).min().unwrap_or(self.best)
     }
 
     /// The table and the sentences.
@@ -204,6 +211,9 @@ mod tests {
         assert_eq!((it.best, it.alike.clone(), it.recommended()), (8, Some(vec![16]), 8));
         let it = verdict(&[(1, 100.0), (8, 15.02), (16, 15.0)]);
         assert_eq!((it.best, it.alike.clone(), it.recommended()), (16, Some(vec![8]), 8));
+        let noisy = [(1, 9.0), (1, 12.0), (2, 9.5), (2, 8.0), (4, 8.1), (4, 9.2)];
+        let noise = Verdict::of(&experiment(&noisy)).expect("there are runs");
+        assert_eq!((noise.best, noise.alike.clone(), noise.recommended()), (4, Some(vec![1, 2]), 2));
         let text = it.text();
         assert!(text.contains("The best is -j 16. Not to be told from it: -j 8."), "{text}");
         assert!(text.contains("Recommended: -j 8, the fewest that are as good"), "{text}");

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::bench::jobs::experiment::tests::experiment;
+use crate::bench::jobs::verdict::Verdict;
 use std::path::PathBuf;
+use tanto_testing::{Material, Random};
 
 fn small() -> Experiment {
     experiment(&[(2, 10.5), (1, 20.0), (2, 10.0), (1, 19.5)])
@@ -73,4 +75,24 @@ fn the_chart_has_a_dot_for_each_run() {
     let svg = written(Form::Svg);
     assert_eq!(svg.matches("<circle").count(), 4);
     assert!(svg.contains("make -j{jobs}") && svg.contains("Some CPU, 16 processors"));
+}
+
+#[test]
+fn any_file_is_read_or_refused() {
+    let seeds = vec![written(Form::Json).into(), written(Form::Text).into(), b"1 12:34.5\n2 380.25 s\n".to_vec()];
+    let tokens: [&[u8]; 10] = [b"1e308", b"-1", b"0", b"null", b"\"jobs\"", b"[", b"{", b"4294967295", b":", b"1e-300"];
+    let material = Material { seeds, tokens: &tokens, head: 0 };
+    let mut sound = 0;
+    for seed in 0..3000 {
+        let text = material.input(&mut Random::new(seed));
+        if let Ok(timings) = Timings::read(&text) {
+            let svg = chart(&timings.title, vec![timings.series("x")]);
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", text.escape_ascii());
+            sound += 1;
+        }
+        if let Some(verdict) = json::read(&text).ok().and_then(|experiment| Verdict::of(&experiment)) {
+            assert!(verdict.text().contains("Recommended: -j "));
+        }
+    }
+    assert!((200..2900).contains(&sound), "{sound} of 3000 were sound");
 }
