@@ -114,6 +114,19 @@ fn what_cannot_be_measured_is_said() {
 }
 
 #[test]
+fn memory_is_limited_or_it_is_said_that_it_cannot_be() {
+    let dir = Scratch::new("bench-memory");
+    // In one piece, and written to.
+    let line = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null || exit 9; : {jobs}";
+    let it = ended(dir.path(), &["jobs", "-j1", "--runs=1", "--cgroup-memory=64M", "--", line]);
+    let said = text(&it.err);
+    let refused = said.starts_with("tanto: error: --cgroup-memory: ");
+    assert!(it.code == 1 && (refused || said.contains(" failed: exit code ")), "{}", it.text());
+    let it = ended(dir.path(), &["jobs", "-j1", "--runs=1", "--", line]);
+    assert_eq!(it.code, 0, "{}", it.text());
+}
+
+#[test]
 fn what_is_read_and_asked_for_is_written() {
     let dir = Scratch::new("bench-files");
     dir.write("some", vec![b'x'; 100_000]);
