@@ -18,6 +18,7 @@ ARROWS = {
     "tanto-exec": {"tanto-sys"},
     "tanto-ninja": {"tanto-sys", "tanto-exec"},
     "tanto-record": {"tanto-sys", "tanto-exec"},
+    "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record"},
 }
 FREE = {"tanto", "tanto-fuzz"}
 TESTING = "tanto-testing"

@@ -6,7 +6,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS};
 use crate::settings::Surroundings;
-use crate::{bench, completions, doctor, help, man, report, run, simulate};
+use crate::{bench, bulk, completions, doctor, help, man, report, run, simulate};
 
 /// A subcommand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +98,17 @@ pub static COMMANDS: &[Command] = &[
                commands first (`ninja`), or as in build.ninja (`fifo`). `--session` simulates what ran in a recorded build, \
                which is named as for `tanto report`, instead of all that the targets need.",
     },
+    Command {
+        name: "bulk",
+        args: "resolve [options]",
+        doc: "tell which packages of a pkgsrc tree need which",
+        more: "`resolve --scan FILE --output FILE` reads what a scan of the tree says of its packages (the text of `make \
+               pbulk-index`, with PKG_LOCATION), and writes it again with a line DEPENDS for each package: the packages \
+               that it needs, chosen as pbulk-resolve does. More `--scan FILE` say what else there is: of them only what \
+               is needed is written. If nothing matches a dependency, that is told, with what comes near, and nothing is \
+               written; `--partial` writes such packages without DEPENDS, and `--missing FILE` also makes a list of the \
+               directories that would have to be scanned.",
+    },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];
 
@@ -122,6 +133,7 @@ pub fn obey(args: &[Vec<u8>]) -> Stop {
     };
     match name.as_slice() {
         b"bench" => bench::run(rest),
+        b"bulk" => bulk::run(rest),
         b"simulate" => simulate::run(rest),
         b"report" => report::run(rest),
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),

@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod columns;
+mod bulk;
 mod commands;
 mod completions;
 mod doctor;

@@ -1,0 +1,245 @@
+//! Which packages each package needs: finds for every dependency the package that pbulk's resolver would take. Does not
+//! know where records come from, nor whether a package will be built.
+
+mod cycle;
+mod index;
+mod nearest;
+#[cfg(test)]
+mod tests;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::name::Name;
+use crate::pattern::{self, Pattern};
+use crate::records::Record;
+
+use index::Index;
+
+/// A package: its place among the records, those of the first scan before those of the next.
+pub type Package = u32;
+
+/// What is needed of the packages that are wanted.
+#[derive(Debug)]
+pub struct Resolution<'t> {
+    /// All of them, with the names taken apart.
+    names: Vec<Name<'t>>,
+    packages: Vec<Resolved>,
+    /// What there is to tell a maintainer, in the order of the packages.
+    pub findings: Vec<Finding<'t>>,
+}
+
+/// What became of a package.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Resolved {
+    /// It is in a scan of what is wanted, or something that is wanted needs it.
+    pub wanted: bool,
+    /// What it needs, each once, in the order of ALL_DEPENDS. Nothing if any of it is not there.
+    pub depends: Vec<Package>,
+    /// Not all that it needs is there.
+    pub broken: bool,
+}
+
+/// Something a maintainer should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding<'t> {
+    /// Nothing matches: the package cannot be built.
+    NoMatch {
+        /// What needs it.
+        package: Package,
+        /// The pattern.
+        pattern: &'t [u8],
+        /// Where the package says that it is.
+        location: &'t [u8],
+        /// What comes near: other versions, or packages whose names are alike. The best first.
+        nearest: Vec<Package>,
+    },
+    /// The best match lies elsewhere than the dependency says.
+    Elsewhere {
+        /// What needs it.
+        package: Package,
+        /// The pattern.
+        pattern: &'t [u8],
+        /// Where the package says that it is.
+        location: &'t [u8],
+        /// What was taken.
+        best: Package,
+    },
+    /// This is no `pattern:../../category/directory`.
+    NoDependency {
+        /// Where it stands.
+        package: Package,
+        /// The words.
+        text: &'t [u8],
+    },
+    /// There is no ALL_DEPENDS.
+    NoList(Package),
+    /// Two packages have this name; the first is taken.
+    Duplicate {
+        /// Taken.
+        first: Package,
+        /// Never taken.
+        second: Package,
+    },
+    /// Each of them needs the next, and the last one the first.
+    Cycle(Vec<Package>),
+}
+
+impl Finding<'_> {
+    /// The packages cannot be built.
+    pub fn is_error(&self) -> bool {
+        !matches!(self, Finding::Elsewhere { .. } | Finding::Duplicate { .. })
+    }
+}
+
+impl<'t> Resolution<'t> {
+    /// What became of a package.
+    pub fn package(&self, package: Package) -> &Resolved {
+        &self.packages[package as usize]
+    }
+
+    /// Its name.
+    pub fn name(&self, package: Package) -> &Name<'t> {
+        &self.names[package as usize]
+    }
+
+    /// All packages, wanted or not.
+    pub fn packages(&self) -> impl Iterator<Item = (Package, &Resolved)> {
+        (0..).zip(&self.packages)
+    }
+}
+
+/// Resolves the first `wanted` records, and of the others what these need.
+pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
+    let names: Vec<Name<'t>> = records.iter().map(|record| Name::new(record.name)).collect();
+    let index = Index::new(&names);
+    let mut resolver = Resolver {
+        records,
+        names: &names,
+        index,
+        known: HashMap::default(),
+        packages: vec![Resolved::default(); records.len()],
+        findings: Vec::new(),
+    };
+    resolver.duplicates();
+    resolver.all(wanted);
+    let Resolver { packages, mut findings, .. } = resolver;
+    findings.extend(cycle::find(&packages).map(Finding::Cycle));
+    Resolution { names, packages, findings }
+}
+
+/// A pattern that was seen: one is used seven times on average.
+struct Known {
+    pattern: Pattern,
+    best: Option<Package>,
+}
+
+struct Resolver<'t, 'a> {
+    records: &'a [Record<'t>],
+    names: &'a [Name<'t>],
+    index: Index,
+    known: HashMap<&'t [u8], Result<Known, pattern::Bad>, RandomState>,
+    packages: Vec<Resolved>,
+    findings: Vec<Finding<'t>>,
+}
+
+/// A word of ALL_DEPENDS.
+#[derive(Clone, Copy)]
+struct Dependency<'t> {
+    pattern: &'t [u8],
+    location: &'t [u8],
+}
+
+impl<'t> Dependency<'t> {
+    fn parse(word: &'t [u8]) -> Option<Self> {
+        let (pattern, location) = word.split_at(memchr::memchr(b':', word)?);
+        Some(Dependency { pattern, location: location.strip_prefix(b":../../")? })
+    }
+}
+
+impl<'t> Resolver<'t, '_> {
+    /// In the order of the records; what turns out to be needed later, after them.
+    fn all(&mut self, wanted: usize) {
+        let mut waiting: Vec<Package> = (0..wanted as Package).rev().collect();
+        for &package in &waiting {
+            self.packages[package as usize].wanted = true;
+        }
+        let mut found = Vec::new();
+        while let Some(package) = waiting.pop() {
+            self.one(package);
+            let depends = std::mem::take(&mut self.packages[package as usize].depends);
+            for &needed in &depends {
+                if !std::mem::replace(&mut self.packages[needed as usize].wanted, true) {
+                    found.push(needed);
+                }
+            }
+            self.packages[package as usize].depends = depends;
+            if waiting.is_empty() {
+                waiting.extend(found.drain(..).rev());
+            }
+        }
+    }
+
+    fn one(&mut self, package: Package) {
+        let record = &self.records[package as usize];
+        let Some(list) = record.value("ALL_DEPENDS") else {
+            self.findings.push(Finding::NoList(package));
+            self.packages[package as usize].broken = true;
+            return;
+        };
+        let (mut chosen, mut broken) = (Vec::new(), false);
+        for word in list.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty()) {
+            broken |= !self.dependency(package, word, &mut chosen);
+        }
+        if broken {
+            chosen.clear();
+        }
+        self.packages[package as usize] = Resolved { depends: chosen, broken, ..self.packages[package as usize] };
+    }
+
+    /// Adds what this word needs, unless something that was chosen before will do. False where there is nothing.
+    fn dependency(&mut self, package: Package, word: &'t [u8], chosen: &mut Vec<Package>) -> bool {
+        let Some(dependency) = Dependency::parse(word) else {
+            self.findings.push(Finding::NoDependency { package, text: word });
+            return false;
+        };
+        let (names, index) = (self.names, &self.index);
+        let known = self.known.entry(dependency.pattern).or_insert_with_key(|text| Known::new(text, names, index));
+        let Ok(known) = known else {
+            self.findings.push(Finding::NoDependency { package, text: word });
+            return false;
+        };
+        let earlier = chosen.iter().copied().find(|&earlier| known.pattern.matches(&names[earlier as usize]));
+        let Some(best) = earlier.or(known.best) else {
+            self.no_match(package, dependency);
+            return false;
+        };
+        if self.records[best as usize].location != dependency.location {
+            let Dependency { pattern, location } = dependency;
+            self.findings.push(Finding::Elsewhere { package, pattern, location, best });
+        }
+        if earlier.is_none() {
+            chosen.push(best);
+        }
+        true
+    }
+
+    fn no_match(&mut self, package: Package, Dependency { pattern, location }: Dependency<'t>) {
+        let nearest = nearest::find(pattern, location, self.names, self.records);
+        self.findings.push(Finding::NoMatch { package, pattern, location, nearest });
+    }
+
+    fn duplicates(&mut self) {
+        for (first, second) in self.index.duplicates(self.names) {
+            self.findings.push(Finding::Duplicate { first, second });
+        }
+    }
+}
+
+impl Known {
+    fn new(text: &[u8], names: &[Name<'_>], index: &Index) -> Result<Known, pattern::Bad> {
+        let pattern = Pattern::parse(text)?;
+        let best = index.best(&pattern, names);
+        Ok(Known { pattern, best })
+    }
+}

@@ -1,0 +1,51 @@
+//! Packages that need each other in a circle. Does not know their names.
+
+use super::{Package, Resolved};
+
+/// How far the search has come with a package.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    No,
+    /// It is on the way from where the search began.
+    OnTheWay,
+    Done,
+}
+
+/// The first circle there is, each package before one that it needs; its first is the lowest of them.
+pub(super) fn find(packages: &[Resolved]) -> Option<Vec<Package>> {
+    let mut seen = vec![Seen::No; packages.len()];
+    (0..packages.len() as Package).find_map(|start| search(start, packages, &mut seen))
+}
+
+fn search(start: Package, packages: &[Resolved], seen: &mut [Seen]) -> Option<Vec<Package>> {
+    if seen[start as usize] != Seen::No {
+        return None;
+    }
+    // The way, and how many of its needs each one on it has looked at. Its own stack: trees can be deep.
+    let mut way = vec![(start, 0)];
+    seen[start as usize] = Seen::OnTheWay;
+    while let Some((package, at)) = way.last_mut() {
+        let Some(&next) = packages[*package as usize].depends.get(*at) else {
+            seen[*package as usize] = Seen::Done;
+            way.pop();
+            continue;
+        };
+        *at += 1;
+        match seen[next as usize] {
+            Seen::Done => {}
+            Seen::No => {
+                seen[next as usize] = Seen::OnTheWay;
+                way.push((next, 0));
+            }
+            Seen::OnTheWay => return Some(circle(&way, next)),
+        }
+    }
+    None
+}
+
+fn circle(way: &[(Package, usize)], first: Package) -> Vec<Package> {
+    let mut circle: Vec<Package> = way.iter().map(|&(package, _)| package).skip_while(|&it| it != first).collect();
+    let lowest = circle.iter().enumerate().min_by_key(|(_, package)| **package).map_or(0, |(at, _)| at);
+    circle.rotate_left(lowest);
+    circle
+}

@@ -1,0 +1,97 @@
+//! What a pattern that nothing matches may have meant. Does not know why nothing does.
+
+use std::cmp::Reverse;
+
+use crate::name::Name;
+use crate::records::Record;
+
+use super::Package;
+
+/// More would not help.
+const MOST: usize = 3;
+/// Names that differ more are no help. In letters.
+const FARTHEST: usize = 2;
+
+/// First what is called the same (other versions), then what lies in the directory, then what is called alike.
+pub(super) fn find(pattern: &[u8], location: &[u8], names: &[Name<'_>], records: &[Record<'_>]) -> Vec<Package> {
+    let base = base(pattern);
+    let packages = || 0..names.len() as Package;
+    let mut same: Vec<Package> = packages().filter(|&it| names[it as usize].base() == base).collect();
+    same.sort_by(|&one, &other| names[other as usize].preference(&names[one as usize]));
+    let there = packages().filter(|&it| records[it as usize].location == location);
+    let mut nearest: Vec<Package> = Vec::new();
+    for package in same.into_iter().chain(there) {
+        if !nearest.contains(&package) {
+            nearest.push(package);
+        }
+    }
+    if nearest.is_empty() {
+        nearest = alike(base, names);
+    }
+    nearest.truncate(MOST);
+    nearest
+}
+
+/// The name that a pattern asks for: up to a relation, to a version of digits, or to what is special.
+fn base(pattern: &[u8]) -> &[u8] {
+    let special = pattern.iter().position(|byte| b"<>*?[]{}".contains(byte)).unwrap_or(pattern.len());
+    let literal = &pattern[..special];
+    let relation = matches!(pattern.get(special), Some(b'<' | b'>'));
+    let version = literal.windows(2).rposition(|two| two[0] == b'-' && two[1].is_ascii_digit());
+    match version {
+        Some(dash) if !relation => &literal[..dash],
+        _ => literal.strip_suffix(b"-").unwrap_or(literal),
+    }
+}
+
+/// One for each name, the closest first, of the highest version.
+fn alike(base: &[u8], names: &[Name<'_>]) -> Vec<Package> {
+    let mut found: Vec<(usize, Package)> = (0..)
+        .zip(names)
+        .filter(|(_, name)| name.base().len().abs_diff(base.len()) <= FARTHEST)
+        .map(|(package, name)| (distance(base, name.base()), package))
+        .filter(|&(distance, _)| distance <= FARTHEST)
+        .collect();
+    found.sort_by_key(|&(distance, package)| (distance, names[package as usize].base(), Reverse(package)));
+    found.dedup_by_key(|&mut (_, package)| names[package as usize].base());
+    found.into_iter().map(|(_, package)| package).collect()
+}
+
+/// Letters to add, remove or replace.
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], at + 1);
+        for (column, against) in other.iter().enumerate() {
+            let replaced = corner + usize::from(letter != against);
+            corner = row[column + 1];
+            row[column + 1] = replaced.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_asks_for_a_name() {
+        for (pattern, expected) in [
+            ("gtk3>=3.0<4", "gtk3"),
+            ("lib-3d-2.0>=1", "lib-3d-2.0"),
+            ("gtk3-[0-9]*", "gtk3"),
+            ("boost-libs-1.90{,nb*}", "boost-libs"),
+            ("LPRng-doc-3.6.13", "LPRng-doc"),
+        ] {
+            assert_eq!(base(pattern.as_bytes()), expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn letters_are_counted() {
+        for (one, other, expected) in [("", "ab", 2), ("gtk3", "gtk3", 0), ("gtk3", "gtk", 1), ("perl", "prel", 2)] {
+            assert_eq!(distance(one.as_bytes(), other.as_bytes()), expected);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What resolving a few records finds.
+
+use super::*;
+use crate::records;
+
+/// Records of these packages: name, location, ALL_DEPENDS.
+fn scan(packages: &[(&str, &str, &str)]) -> Vec<u8> {
+    let record = |(name, location, depends): &(&str, &str, &str)| {
+        format!("PKGNAME={name}\nPKG_LOCATION={location}\nALL_DEPENDS={depends}\nSCAN_DEPENDS=x\n")
+    };
+    packages.iter().map(record).collect::<String>().into_bytes()
+}
+
+/// The names of what each package needs, and what was found.
+fn resolved(text: &[u8], wanted: usize) -> (Vec<(bool, String)>, Vec<Finding<'_>>) {
+    let records = records::read(text).unwrap();
+    let resolution = resolve(&records, wanted);
+    let name = |package: &Package| String::from_utf8_lossy(resolution.name(*package).text()).into_owned();
+    let told = |package: &Resolved| (package.wanted, package.depends.iter().map(name).collect::<Vec<_>>().join(" "));
+    let all = resolution.packages().map(|(_, package)| told(package)).collect();
+    (all, resolution.findings)
+}
+
+fn needs(text: &[u8]) -> Vec<String> {
+    resolved(text, records::read(text).unwrap().len()).0.into_iter().map(|(_, needs)| needs).collect()
+}
+
+#[test]
+fn the_highest_version_of_all_packages_is_taken() {
+    let text = scan(&[
+        ("user-1", "a/user", "lib>=1:../../a/lib1"),
+        ("lib-1.9", "a/lib1", ""),
+        ("lib-1.10", "a/lib2", ""),
+        ("lib-1.10rc1", "a/lib3", ""),
+    ]);
+    let (all, findings) = resolved(&text, 4);
+    assert_eq!(all[0], (true, "lib-1.10".into()));
+    assert_eq!(findings, [Finding::Elsewhere { package: 0, pattern: b"lib>=1", location: b"a/lib1", best: 2 }]);
+    assert!(!findings[0].is_error());
+}
+
+#[test]
+fn among_equal_versions_the_later_name_is_taken() {
+    let text = scan(&[
+        ("user-1", "a/user", "{mysql,maria}-client-[0-9]*:../../a/mysql"),
+        ("mysql-client-5.0", "a/mysql", ""),
+        ("maria-client-5", "a/maria", ""),
+    ]);
+    assert_eq!(needs(&text)[0], "mysql-client-5.0");
+}
+
+#[test]
+fn what_was_chosen_before_will_do() {
+    let text = scan(&[
+        ("user-1", "a/user", "  lib<2:../../a/lib\tlib>=1:../../a/lib lib-[0-9]*:../../a/lib"),
+        ("lib-1.5", "a/lib", ""),
+        ("lib-2.5", "a/lib", ""),
+    ]);
+    assert_eq!(needs(&text)[0], "lib-1.5");
+}
+
+#[test]
+fn what_matches_nothing_is_told_with_what_comes_near() {
+    let text = scan(&[
+        ("user-1", "a/user", "lib>=3:../../a/lib libb-[0-9]*:../../a/libb far-[0-9]*:../../b/far"),
+        ("lib-1.5", "a/lib", ""),
+        ("lib-2.5", "a/lib2", ""),
+        ("nothing-2.5", "c/nothing", ""),
+    ]);
+    let (all, findings) = resolved(&text, 4);
+    assert_eq!(all[0].1, "");
+    let nearest = |finding: &Finding<'_>| match finding {
+        Finding::NoMatch { nearest, .. } => nearest.clone(),
+        _ => panic!("{finding:?}"),
+    };
+    assert_eq!(findings.iter().map(nearest).collect::<Vec<_>>(), [vec![2, 1], vec![2], vec![]]);
+    assert!(findings[0].is_error());
+}
+
+#[test]
+fn only_what_is_wanted_is_resolved() {
+    let text = scan(&[
+        ("user-1", "a/user", "lib-[0-9]*:../../a/lib"),
+        ("deep-1", "a/deep", ""),
+        ("other-1", "a/other", "missing-[0-9]*:../../a/missing"),
+        ("lib-1.5", "a/lib", "deep-[0-9]*:../../a/deep"),
+    ]);
+    let (all, findings) = resolved(&text, 1);
+    let expected = [(true, "lib-1.5"), (true, ""), (false, ""), (true, "deep-1")];
+    assert_eq!(all, expected.map(|(wanted, needs)| (wanted, needs.to_owned())));
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn of_two_with_one_name_the_first_is_taken() {
+    let text = scan(&[
+        ("twin-1", "a/first", ""),
+        ("twin-1", "a/second", ""),
+        ("user-1", "a/user", "twin-[0-9]*:../../a/first"),
+    ]);
+    let records = records::read(&text).unwrap();
+    let resolution = resolve(&records, 3);
+    assert_eq!(resolution.package(2).depends, [0]);
+    assert_eq!(resolution.findings, [Finding::Duplicate { first: 0, second: 1 }]);
+}
+
+#[test]
+fn a_circle_is_told_as_a_path() {
+    let text = scan(&[
+        ("user-1", "a/user", "aaaa-[0-9]*:../../a/a"),
+        ("aaaa-1", "a/a", "bbbb-[0-9]*:../../a/b"),
+        ("bbbb-1", "a/b", "user-[0-9]*:../../a/user cccc-[0-9]*:../../a/c"),
+        ("cccc-1", "a/c", ""),
+    ]);
+    let (_, findings) = resolved(&text, 4);
+    assert_eq!(findings, [Finding::Cycle(vec![0, 1, 2])]);
+    let text = scan(&[("self-1", "a/self", "self-[0-9]*:../../a/self")]);
+    assert_eq!(resolved(&text, 1).1, [Finding::Cycle(vec![0])]);
+}
+
+#[test]
+fn words_that_are_no_dependencies_are_told() {
+    for bad in ["lib", "lib:../a/lib", "lib{:../../a/lib"] {
+        let text = scan(&[("user-1", "a/user", bad)]);
+        assert_eq!(resolved(&text, 1).1, [Finding::NoDependency { package: 0, text: bad.as_bytes() }]);
+    }
+    let text = b"PKGNAME=user-1\nPKG_LOCATION=a/user\n";
+    assert_eq!(resolved(text, 1).1, [Finding::NoList(0)]);
+}

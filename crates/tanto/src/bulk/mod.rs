@@ -1,0 +1,21 @@
+//! `tanto bulk`: a whole package tree. Does not know how packages are found, resolved or built.
+
+mod findings;
+mod resolve;
+
+use crate::flags::door::Door;
+use crate::flags::modes;
+use crate::flags::stop::Stop;
+use crate::{commands, help};
+
+/// What `tanto bulk` prints for these arguments.
+pub fn run(args: &[Vec<u8>]) -> Stop {
+    let Some((what, rest)) = args.split_first() else {
+        return Stop::failed(Door::Tanto, "error", b"do what? 'tanto help bulk' tells more");
+    };
+    match what.as_slice() {
+        b"-h" | b"--help" => Stop::printed(commands::find(b"bulk").map(help::topic).unwrap_or_default(), 0),
+        b"resolve" => resolve::run(rest),
+        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, ["resolve"])),
+    }
+}

@@ -1,0 +1,196 @@
+//! `tanto bulk resolve`: from scan files to one that says what each package needs. Does not know how that is found.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+
+use tanto_bulk::records::{self, Record};
+use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
+use tanto_ninja::getopt::{self, Bad, Getopt};
+use tanto_sys::file;
+use tanto_sys::map::Map;
+
+use super::findings;
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+
+/// A command line.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Args {
+    /// The first says what is wanted, the others what else there is.
+    scans: Vec<Vec<u8>>,
+    /// Standard output, if not said.
+    output: Option<Vec<u8>>,
+    /// Gets the directories that would have to be scanned.
+    missing: Option<Vec<u8>>,
+    /// Packages that lack something are written too.
+    partial: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flag {
+    Scan,
+    Output,
+    Missing,
+    Partial,
+}
+
+static FLAGS: [Flag; 4] = [Flag::Scan, Flag::Output, Flag::Missing, Flag::Partial];
+
+impl getopt::Flag for Flag {
+    fn letter(&self) -> Option<u8> {
+        None
+    }
+
+    fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            Flag::Scan => "scan",
+            Flag::Output => "output",
+            Flag::Missing => "missing",
+            Flag::Partial => "partial",
+        })
+    }
+
+    fn takes_value(&self) -> bool {
+        *self != Flag::Partial
+    }
+}
+
+impl Args {
+    fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
+        let mut read = Args::default();
+        let mut getopt = Getopt::new(&FLAGS, args, false);
+        while let Some((flag, value)) = getopt.flag().map_err(|Bad(message)| message)? {
+            match flag {
+                Flag::Scan => read.scans.push(value.to_vec()),
+                Flag::Output => read.output = Some(value.to_vec()),
+                Flag::Missing => read.missing = Some(value.to_vec()),
+                Flag::Partial => read.partial = true,
+            }
+        }
+        match getopt.into_operands().first() {
+            Some(operand) => Err([b"unexpected '", &operand[..], b"'"].concat()),
+            None if read.scans.is_empty() => Err(b"resolve what? Name a file with --scan".to_vec()),
+            None => Ok(read),
+        }
+    }
+}
+
+/// What `tanto bulk resolve` prints. It exits with 1 if a package lacks something, and then writes no output, unless it
+/// was asked for what is missing, or to go on without.
+pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+    match Args::read(args).and_then(|args| obey(&args)) {
+        Ok(stop) => stop,
+        Err(message) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+fn obey(args: &Args) -> Result<Stop, Vec<u8>> {
+    let maps = args.scans.iter().map(|path| open(path)).collect::<Result<Vec<Map>, _>>()?;
+    let mut records = Vec::new();
+    let mut wanted = 0;
+    for (path, map) in args.scans.iter().zip(&maps) {
+        records.extend(records::read(map).map_err(|bad| findings::bad_scan(path, bad))?);
+        wanted = if wanted == 0 { records.len() } else { wanted };
+    }
+    let resolution = resolve(&records, wanted);
+    let broken = resolution.packages().any(|(_, package)| package.wanted && package.broken);
+    let goes_on = args.partial || args.missing.is_some();
+    if !broken || goes_on {
+        write(args, &records, &resolution)?;
+    }
+    if let Some((path, _)) = args.scans.iter().zip(&maps).find(|(_, map)| map.is_torn()) {
+        return Err([b"reading ", &path[..], b": it has become shorter in the meantime"].concat());
+    }
+    let err = findings::told(&resolution, &records);
+    Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !goes_on) })
+}
+
+fn open(path: &[u8]) -> Result<Map, Vec<u8>> {
+    let opened = File::open(file::path(path)).and_then(|file| Map::new(&file, file.metadata()?.len()));
+    opened.map_err(|error| failed("reading ", path, &error))
+}
+
+fn write(args: &Args, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
+    if let Some(path) = &args.missing {
+        let missing = missing(&resolution.findings);
+        whole(path, |file| file.write_all(&missing)).map_err(|error| failed("writing ", path, &error))?;
+    }
+    let text = |out: &mut dyn Write| write_records(out, records, resolution);
+    match &args.output {
+        Some(path) => whole(path, |file| text(file)).map_err(|error| failed("writing ", path, &error)),
+        None => match text(&mut io::stdout().lock()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|error| failed("writing ", b"the output", &error)),
+        },
+    }
+}
+
+/// The directories of what is missing, each once, in the order in which it is missed.
+fn missing(findings: &[Finding<'_>]) -> Vec<u8> {
+    let mut seen = std::collections::HashSet::new();
+    let location = |finding: &Finding<'_>| match *finding {
+        Finding::NoMatch { location, .. } => Some(location.to_vec()),
+        _ => None,
+    };
+    findings
+        .iter()
+        .filter_map(location)
+        .filter(|it| seen.insert(it.clone()))
+        .flat_map(|it| [it, b"\n".into()].concat())
+        .collect()
+}
+
+/// Makes a file that is there whole or not at all. What is no file (`/dev/stdout`) is written as it is.
+fn whole(path: &[u8], fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let path = file::path(path);
+    if path.metadata().is_ok_and(|data| !data.is_file()) {
+        return fill(&mut File::options().write(true).open(path)?);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let filled =
+        File::create(&beside).and_then(|mut file| fill(&mut file)).and_then(|()| std::fs::rename(&beside, path));
+    if filled.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    filled
+}
+
+/// So many pieces go to the kernel at a time.
+const PIECES: usize = 512;
+
+/// The records of what is wanted, as they were read, each with what it needs behind it.
+fn write_records(out: &mut dyn Write, records: &[Record<'_>], resolution: &Resolution<'_>) -> io::Result<()> {
+    let lines: Vec<Vec<u8>> = resolution.packages().map(|(_, it)| depends_line(&it.depends, resolution)).collect();
+    let wanted = resolution.packages().filter(|(_, package)| package.wanted);
+    let pieces = wanted.flat_map(|(package, _)| [records[package as usize].text, &lines[package as usize]]);
+    let mut pieces: Vec<IoSlice<'_>> = pieces.filter(|piece| !piece.is_empty()).map(IoSlice::new).collect();
+    for pieces in pieces.chunks_mut(PIECES) {
+        write_all(out, pieces)?;
+    }
+    out.flush()
+}
+
+fn write_all(out: &mut dyn Write, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !pieces.is_empty() {
+        match out.write_vectored(pieces) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut pieces, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn depends_line(depends: &[Package], resolution: &Resolution<'_>) -> Vec<u8> {
+    if depends.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&[u8]> = depends.iter().map(|&package| resolution.name(package).text()).collect();
+    [b"DEPENDS=", &names.join(&b' ')[..], b"\n"].concat()
+}
+
+fn failed(doing: &str, path: &[u8], error: &io::Error) -> Vec<u8> {
+    [doing.as_bytes(), path, b": ", &tanto_sys::error::text(error)].concat()
+}
