@@ -4,6 +4,7 @@
 //! A panic is caught, and its input saved. What cannot be caught (a stack overflow, a kill for memory) leaves its
 //! input in `target/fuzz/TARGET.current`. Runs in the dev profile, in which a panic unwinds.
 
+mod packages;
 mod snapshot;
 mod targets;
 

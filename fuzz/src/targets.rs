@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::snapshot;
+use crate::{packages, snapshot};
 
 use tanto_ninja::bindings::Escape;
 use tanto_ninja::canon::canonicalize_into;
@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -180,6 +180,56 @@ pub const TARGETS: [Target; 7] = [
         ],
         head: 0,
         run: session,
+    },
+    Target {
+        name: "scan",
+        tokens: &[
+            b"PKGNAME=",
+            b"PKG_LOCATION=",
+            b"ALL_DEPENDS=",
+            b"a/lib",
+            b"lib-[0-9]*",
+            b">=1",
+            b"{,nb*}",
+            b":../../",
+            b" ",
+            b"\t",
+            b"\n",
+            b"lib-1.0nb2",
+        ],
+        head: 0,
+        run: packages::scan,
+    },
+    Target {
+        name: "pattern",
+        tokens: &[
+            b"{",
+            b",",
+            b"}",
+            b"*",
+            b"?",
+            b"[",
+            b"]",
+            b"[!",
+            b"[^",
+            b"[]",
+            b"-",
+            b"\\",
+            b".",
+            b">",
+            b">=",
+            b"<",
+            b"<=",
+            b"nb1",
+            b"rc",
+            b"alpha",
+            b"99999999999999999999",
+            b"[:digit:]",
+            b"\n",
+            b"lib-1.0",
+        ],
+        head: 0,
+        run: packages::pattern,
     },
 ];
 
