@@ -109,6 +109,29 @@ impl<'t> Resolution<'t> {
     }
 }
 
+/// A package that a resolved scan names and does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unknown<'t> {
+    /// What needs it.
+    pub name: &'t [u8],
+    /// Its name.
+    pub needs: &'t [u8],
+}
+
+/// What each package of a resolved scan needs, as its DEPENDS says.
+pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<Package>>, Unknown<'t>> {
+    let mut places: HashMap<&[u8], Package, RandomState> = HashMap::default();
+    for (package, record) in (0..).zip(records) {
+        places.entry(record.name).or_insert(package);
+    }
+    let place = |record: &Record<'t>, needs| places.get(needs).copied().ok_or(Unknown { name: record.name, needs });
+    let words = |list: &'t [u8]| list.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let of = |record: &Record<'t>| {
+        record.value("DEPENDS").into_iter().flat_map(words).map(|word| place(record, word)).collect()
+    };
+    records.iter().map(of).collect()
+}
+
 /// Resolves the first `wanted` records, and of the others what these need.
 pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
     let names: Vec<Name<'t>> = records.iter().map(|record| Name::new(record.name)).collect();

@@ -77,7 +77,22 @@ pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
 
 /// Runs a schedule that has its order and has not begun. `slots` are 1 or more.
 pub fn run(schedule: &mut Schedule, slots: usize) -> Outcome {
-    let (path_ms, pool_ms) = (schedule.longest_chain(), schedule.busiest_pool());
+    let bounds = (schedule.longest_chain(), schedule.busiest_pool());
+    play(schedule, slots, bounds, Schedule::expected_ms)
+}
+
+/// The same where the order rests on wrong expectations: `truth` has the same jobs, and expects of each what it takes.
+pub fn run_against(truth: &Schedule, schedule: &mut Schedule, slots: usize) -> Outcome {
+    let bounds = (truth.longest_chain(), truth.busiest_pool());
+    play(schedule, slots, bounds, |_, job| truth.expected_ms(job))
+}
+
+fn play(
+    schedule: &mut Schedule,
+    slots: usize,
+    (path_ms, pool_ms): (u64, u64),
+    takes: impl Fn(&Schedule, JobId) -> u64,
+) -> Outcome {
     let mut it = Outcome { slots, makespan_ms: 0, work_ms: 0, path_ms, pool_ms, commands: 0 };
     let mut running: BinaryHeap<Reverse<(u64, JobId)>> = BinaryHeap::new();
     schedule.begin();
@@ -85,7 +100,7 @@ pub fn run(schedule: &mut Schedule, slots: usize) -> Outcome {
         while schedule.has_passing() || running.len() < slots && schedule.has_next() {
             match schedule.hand_out() {
                 Some(Next::Start(job)) if schedule.expected_ms(job) > 0 => {
-                    let takes = schedule.expected_ms(job);
+                    let takes = takes(schedule, job);
                     it.work_ms += takes;
                     it.commands += 1;
                     running.push(Reverse((it.makespan_ms + takes, job)));

@@ -1,11 +1,16 @@
 //! What a maintainer is told of a tree that does not fit together. Does not know how it is found.
 
 use tanto_bulk::records::{Bad, Record};
-use tanto_bulk::resolve::{Finding, Package, Resolution};
+use tanto_bulk::resolve::{Finding, Package, Resolution, Unknown};
 
 /// A file that holds no scan.
 pub(super) fn bad_scan(path: &[u8], bad: Bad) -> Vec<u8> {
     [path, format!(":{}: {}", bad.line, bad.why.told()).as_bytes()].concat()
+}
+
+/// A resolved scan in which something is needed that is not there.
+pub(super) fn unknown(path: &[u8], unknown: &Unknown<'_>) -> Vec<u8> {
+    [path, b": ", unknown.name, b" needs ", unknown.needs, b", which is not there"].concat()
 }
 
 /// A line or two for each finding.

@@ -1,7 +1,9 @@
 //! `tanto bulk`: a whole package tree. Does not know how packages are found, resolved or built.
 
+mod files;
 mod findings;
 mod resolve;
+mod simulate;
 
 use crate::flags::door::Door;
 use crate::flags::modes;
@@ -16,6 +18,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
     match what.as_slice() {
         b"-h" | b"--help" => Stop::printed(commands::find(b"bulk").map(help::topic).unwrap_or_default(), 0),
         b"resolve" => resolve::run(rest),
-        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, ["resolve"])),
+        b"simulate" => simulate::run(rest),
+        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, ["resolve", "simulate"])),
     }
 }

@@ -1,14 +1,13 @@
 //! `tanto bulk resolve`: from scan files to one that says what each package needs. Does not know how that is found.
 
-use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
 use tanto_ninja::getopt::{self, Bad, Getopt};
-use tanto_sys::file;
 use tanto_sys::map::Map;
 
+use super::files::{check, failed, open, whole};
 use super::findings;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -98,16 +97,9 @@ fn obey(args: &Args) -> Result<Stop, Vec<u8>> {
     if !broken || goes_on {
         write(args, &records, &resolution)?;
     }
-    if let Some((path, _)) = args.scans.iter().zip(&maps).find(|(_, map)| map.is_torn()) {
-        return Err([b"reading ", &path[..], b": it has become shorter in the meantime"].concat());
-    }
+    args.scans.iter().zip(&maps).try_for_each(|(path, map)| check(path, map))?;
     let err = findings::told(&resolution, &records);
     Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !goes_on) })
-}
-
-fn open(path: &[u8]) -> Result<Map, Vec<u8>> {
-    let opened = File::open(file::path(path)).and_then(|file| Map::new(&file, file.metadata()?.len()));
-    opened.map_err(|error| failed("reading ", path, &error))
 }
 
 fn write(args: &Args, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
@@ -138,22 +130,6 @@ fn missing(findings: &[Finding<'_>]) -> Vec<u8> {
         .filter(|it| seen.insert(it.clone()))
         .flat_map(|it| [it, b"\n".into()].concat())
         .collect()
-}
-
-/// Makes a file that is there whole or not at all. What is no file (`/dev/stdout`) is written as it is.
-fn whole(path: &[u8], fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let path = file::path(path);
-    if path.metadata().is_ok_and(|data| !data.is_file()) {
-        return fill(&mut File::options().write(true).open(path)?);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let filled =
-        File::create(&beside).and_then(|mut file| fill(&mut file)).and_then(|()| std::fs::rename(&beside, path));
-    if filled.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    filled
 }
 
 /// So many pieces go to the kernel at a time.
@@ -189,8 +165,4 @@ fn depends_line(depends: &[Package], resolution: &Resolution<'_>) -> Vec<u8> {
     }
     let names: Vec<&[u8]> = depends.iter().map(|&package| resolution.name(package).text()).collect();
     [b"DEPENDS=", &names.join(&b' ')[..], b"\n"].concat()
-}
-
-fn failed(doing: &str, path: &[u8], error: &io::Error) -> Vec<u8> {
-    [doing.as_bytes(), path, b": ", &tanto_sys::error::text(error)].concat()
 }

@@ -81,14 +81,15 @@ impl Args {
 }
 
 /// 1, 2, 4 ... to 64, and as many as there are processors.
-fn usual_slots(processors: usize) -> Vec<usize> {
+pub(crate) fn usual_slots(processors: usize) -> Vec<usize> {
     let mut slots: Vec<usize> = (0..7).map(|power| 1 << power).chain([processors.max(1)]).collect();
     slots.sort_unstable();
     slots.dedup();
     slots
 }
 
-fn slots(value: &[u8]) -> Option<Vec<usize>> {
+/// Numbers of commands at a time, separated by commas.
+pub(crate) fn slots(value: &[u8]) -> Option<Vec<usize>> {
     let count = |text: &[u8]| number::integer(text).filter(|count| (1..=MOST_SLOTS).contains(count));
     value.split(|&byte| byte == b',').map(|text| Some(count(text)? as usize)).collect()
 }

@@ -1,8 +1,8 @@
 //! `tanto simulate`: how long a build would take on other machines and in another order. Runs nothing, writes nothing.
 
-mod args;
+pub(crate) mod args;
 mod session;
-mod table;
+pub(crate) mod table;
 mod tree;
 
 use std::ffi::OsStr;

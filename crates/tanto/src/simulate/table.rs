@@ -5,21 +5,21 @@ use tanto_exec::simulate::Outcome;
 use crate::columns::aligned;
 
 /// A line: one number of slots.
-pub(super) struct Row {
-    pub(super) outcome: Outcome,
+pub(crate) struct Row {
+    pub(crate) outcome: Outcome,
     /// What the build takes in ninja's order, if that is another one.
-    pub(super) ninja_ms: Option<u64>,
+    pub(crate) ninja_ms: Option<u64>,
 }
 
 /// What does not depend on the number of slots.
-pub(super) fn work(outcome: &Outcome) -> String {
+pub(crate) fn work(outcome: &Outcome) -> String {
     let pool =
         if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
     format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.path_ms))
 }
 
 /// The table.
-pub(super) fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[Row]) -> String {
     let with_ninja = rows.iter().any(|row| row.ninja_ms.is_some());
     let mut heads = vec!["-j", "makespan", "bound", "ratio", "idle"];
     heads.extend(with_ninja.then_some("in ninja's order"));

@@ -1,0 +1,222 @@
+//! What a package will take that was never built: a guess from what others took. Does not know what the time is for.
+//!
+//! A model, fitted to all that is known, says what a package takes that needs the like. Other versions of it, or the
+//! other packages of its directory (the same program for another Python), say more; how much more, and so how far the
+//! estimate goes from the model's to theirs, is measured on packages that are known.
+
+mod features;
+mod model;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::name::Name;
+use crate::records::Record;
+use crate::resolve::Package;
+
+use features::Features;
+use model::Model;
+
+/// What a guess rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Basis {
+    /// It is no guess: the package itself took so long.
+    Known,
+    /// Other versions of it, and the model.
+    Version,
+    /// Other packages of its directory, and the model.
+    Directory,
+    /// The model: packages that need the like, and are needed by as many.
+    Model,
+    /// Nothing was ever built: all are alike.
+    Nothing,
+}
+
+/// What is taken of a package, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Estimate {
+    /// Wall time.
+    pub ms: u64,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// If nothing was ever built.
+const ANY_MS: u64 = 60_000;
+/// From fewer packages no model is made: the median says as much.
+const FEWEST: usize = 30;
+
+/// Estimates of all packages, from the times of those that are known, in milliseconds. `depends` says what each needs.
+pub fn all(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]) -> Vec<Estimate> {
+    let Some(strangers) = Strangers::new(records, depends, known) else {
+        return vec![Estimate { ms: ANY_MS, basis: Basis::Nothing }; records.len()];
+    };
+    let relatives = Relatives::new(records, known, &strangers);
+    let one = |(package, known): (Package, &Option<u64>)| match known {
+        Some(ms) => Estimate { ms: *ms, basis: Basis::Known },
+        None => relatives.estimate(&records[package as usize], strangers.predict(package)),
+    };
+    (0..).zip(known).map(one).collect()
+}
+
+/// Times are compared by their ratios: from seconds to minutes is the same step as from minutes to hours.
+fn log(ms: u64) -> f64 {
+    (ms.max(1) as f64).ln()
+}
+
+type Times<'t> = HashMap<(Basis, &'t [u8]), Vec<f64>, RandomState>;
+
+/// What is known of other versions, and of the same directories.
+struct Relatives<'t> {
+    /// Logarithms, in rising order.
+    times: Times<'t>,
+    /// How far to go from the model's answer to theirs: 0 to 1.
+    trust: f64,
+}
+
+impl<'t> Relatives<'t> {
+    fn new(records: &[Record<'t>], known: &[Option<u64>], strangers: &Strangers) -> Relatives<'t> {
+        let mut times = Times::default();
+        let known = || (0..).zip(records.iter().zip(known)).filter_map(|(at, (it, ms))| Some((at, it, log((*ms)?))));
+        for (_, record, time) in known() {
+            for key in keys(record) {
+                times.entry(key).or_default().push(time);
+            }
+        }
+        times.values_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
+        let mut relatives = Relatives { times, trust: 0.0 };
+        let guess = |(at, record, time)| Some((strangers.predict(at), relatives.others(record, time)?, time));
+        relatives.trust = trust(known().filter_map(guess));
+        relatives
+    }
+
+    /// What the others of its directory took, if this one takes so long.
+    fn others(&self, record: &Record<'t>, time: f64) -> Option<f64> {
+        let mut times = self.times.get(&(Basis::Directory, record.location))?.clone();
+        times.remove(times.iter().position(|&it| it == time)?);
+        median(&times)
+    }
+
+    fn estimate(&self, record: &Record<'t>, predicted: f64) -> Estimate {
+        let said = keys(record).into_iter().find_map(|key| Some((key.0, median(self.times.get(&key)?)?)));
+        let (basis, log) = said
+            .map_or((Basis::Model, predicted), |(basis, time)| (basis, predicted + self.trust * (time - predicted)));
+        Estimate { ms: log.exp().round().clamp(1.0, u32::MAX.into()) as u64, basis }
+    }
+}
+
+fn keys<'t>(record: &Record<'t>) -> [(Basis, &'t [u8]); 2] {
+    [(Basis::Version, Name::new(record.name).base()), (Basis::Directory, record.location)]
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// Where between two answers the truth lies, by least squares: 0 at the first, 1 at the second. Without anything to go by,
+/// relatives are believed.
+fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
+    let (mut along, mut whole) = (0.0, 0.0);
+    for (first, second, truth) in guesses {
+        along += (second - first) * (truth - first);
+        whole += (second - first) * (second - first);
+    }
+    if whole > 0.0 { (along / whole).clamp(0.0, 1.0) } else { 1.0 }
+}
+
+/// What is known of all others.
+enum Strangers {
+    Model(Features, Model),
+    /// All take the median.
+    Alike(f64),
+}
+
+impl Strangers {
+    /// None if nothing is known.
+    fn new(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]) -> Option<Strangers> {
+        let mut times: Vec<(Package, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
+        if times.len() < FEWEST {
+            times.sort_unstable_by(|one, other| one.1.total_cmp(&other.1));
+            return Some(Strangers::Alike(times.get(times.len() / 2)?.1));
+        }
+        let features = Features::new(records, depends);
+        let model = Model::fit(features.count(), times.iter().map(|&(package, time)| (features.of(package), time)));
+        Some(Strangers::Model(features, model))
+    }
+
+    fn predict(&self, package: Package) -> f64 {
+        match self {
+            Strangers::Model(features, model) => model.predict(features.of(package)),
+            Strangers::Alike(time) => *time,
+        }
+    }
+}
+
+/// How far estimates are from what packages took: of half of them, the larger is at most so many times the smaller.
+pub fn median_error(pairs: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
+    let mut errors: Vec<f64> = pairs
+        .map(|(estimated, took)| {
+            let ratio = estimated.max(1) as f64 / took.max(1) as f64;
+            ratio.max(ratio.recip())
+        })
+        .collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    errors.get(errors.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record<'t>(name: &'t str, location: &'t str) -> Record<'t> {
+        Record { name: name.as_bytes(), location: location.as_bytes(), text: b"" }
+    }
+
+    fn estimates(packages: &[(&str, &str, Option<u64>)]) -> Vec<Estimate> {
+        let records: Vec<Record<'_>> = packages.iter().map(|(name, location, _)| record(name, location)).collect();
+        let known: Vec<Option<u64>> = packages.iter().map(|&(.., known)| known).collect();
+        all(&records, &vec![Vec::new(); packages.len()], &known)
+    }
+
+    #[test]
+    fn relatives_tell_before_strangers() {
+        let estimates = estimates(&[
+            ("a-1", "devel/a", Some(10)),
+            ("a-2", "devel/a2", None),
+            ("py311-b-1", "devel/py-b", Some(30)),
+            ("py312-b-1", "devel/py-b", None),
+            ("c-1", "devel/c", Some(50)),
+            ("d-1", "devel/d", None),
+        ]);
+        let said: Vec<_> = estimates.iter().map(|it| (it.ms, it.basis)).collect();
+        let (known, version) = ((10, Basis::Known), (10, Basis::Version));
+        let rest = [(30, Basis::Known), (30, Basis::Directory), (50, Basis::Known), (30, Basis::Model)];
+        assert_eq!(said, [&[known, version][..], &rest].concat());
+    }
+
+    #[test]
+    fn without_any_time_all_are_alike() {
+        assert_eq!(estimates(&[("a-1", "devel/a", None)]), [Estimate { ms: ANY_MS, basis: Basis::Nothing }]);
+    }
+
+    #[test]
+    fn what_packages_need_tells_what_they_take() {
+        // What needs the compiler takes a hundred times as long.
+        let names: Vec<(String, String)> = (0..100).map(|at| (format!("p{at}-1"), format!("c/p{at}"))).collect();
+        let records: Vec<Record<'_>> = names.iter().map(|(name, location)| record(name, location)).collect();
+        let needs_it = |at: usize| at % 2 == 0 && at > 0;
+        let depends: Vec<Vec<Package>> = (0..100).map(|at| if needs_it(at) { vec![0] } else { Vec::new() }).collect();
+        let known = |at: usize| (at < 80).then_some(if needs_it(at) { 100_000 } else { 1_000 });
+        let estimates = all(&records, &depends, &(0..100).map(known).collect::<Vec<_>>());
+        for (at, estimate) in estimates.iter().enumerate().skip(80) {
+            let expected = if needs_it(at) { 50_000..200_000 } else { 500..2_000 };
+            assert!(estimate.basis == Basis::Model && expected.contains(&estimate.ms), "{at} {estimate:?}");
+        }
+    }
+
+    #[test]
+    fn errors_are_ratios() {
+        assert_eq!(median_error([(10, 20), (20, 10), (10, 10), (10, 100), (30, 10)].into_iter()), Some(2.0));
+        assert_eq!(median_error(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What can be said of a package before it is built, as numbers. Does not know what they are good for.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::records::Record;
+use crate::resolve::Package;
+
+/// A feature that is not 0: its place, and its value.
+pub(super) type Feature = (usize, f64);
+
+/// What so many packages need is a feature of each of them: compilers, build tools, large libraries.
+const USERS: usize = 15;
+/// Of these at most so many, those with the most users first.
+const MOST_TOOLS: usize = 200;
+/// A category with fewer packages is none.
+const SMALLEST_CATEGORY: usize = 5;
+/// How much a package needs and is needed, and the squares of that, behind the constant.
+const COUNTS: usize = 7;
+
+/// The features of all packages.
+pub(super) struct Features {
+    /// Side by side; those of package `n` from `starts[n]` on.
+    all: Vec<Feature>,
+    starts: Vec<usize>,
+    count: usize,
+}
+
+impl Features {
+    pub(super) fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Features {
+        let users = users(depends);
+        let deep = depths(depends);
+        let tools = tools(&users);
+        let categories = categories(records, COUNTS + tools.len());
+        let mut features =
+            Features { all: Vec::new(), starts: vec![0], count: COUNTS + tools.len() + categories.len() };
+        for (at, (record, needs)) in records.iter().zip(depends).enumerate() {
+            let counts = [needs.len(), deep[at], users[at]].map(|count| (1.0 + count as f64).ln());
+            features.all.push((0, 1.0));
+            features.all.extend((1..).zip(counts.iter().flat_map(|&count| [count, count * count])));
+            features.all.extend(needs.iter().filter_map(|needed| Some((*tools.get(needed)?, 1.0))));
+            features.all.extend(categories.get(category(record)).map(|&place| (place, 1.0)));
+            features.starts.push(features.all.len());
+        }
+        features
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn of(&self, package: Package) -> &[Feature] {
+        &self.all[self.starts[package as usize]..self.starts[package as usize + 1]]
+    }
+}
+
+/// How many packages need each.
+fn users(depends: &[Vec<Package>]) -> Vec<usize> {
+    let mut users = vec![0; depends.len()];
+    depends.iter().flatten().for_each(|&needed| users[needed as usize] += 1);
+    users
+}
+
+/// How many packages stand below each, in the longest line.
+fn depths(depends: &[Vec<Package>]) -> Vec<usize> {
+    let mut depths = vec![0_usize; depends.len()];
+    // Packages that need each other never settle; so many rounds are deeper than any tree is.
+    for _ in 0..100 {
+        let mut changed = false;
+        for (at, needs) in depends.iter().enumerate() {
+            let depth = needs.iter().map(|&needed| depths[needed as usize] + 1).max().unwrap_or(0);
+            changed |= std::mem::replace(&mut depths[at], depth) != depth;
+        }
+        if !changed {
+            break;
+        }
+    }
+    depths
+}
+
+fn tools(users: &[usize]) -> HashMap<Package, usize, RandomState> {
+    let mut tools: Vec<Package> = (0..users.len() as Package).filter(|&it| users[it as usize] >= USERS).collect();
+    tools.sort_by_key(|&it| std::cmp::Reverse(users[it as usize]));
+    tools.truncate(MOST_TOOLS);
+    tools.into_iter().zip(COUNTS..).collect()
+}
+
+fn categories<'t>(records: &[Record<'t>], first: usize) -> HashMap<&'t [u8], usize, RandomState> {
+    let mut sizes: HashMap<&[u8], usize, RandomState> = HashMap::default();
+    records.iter().for_each(|record| *sizes.entry(category(record)).or_default() += 1);
+    let mut large: Vec<&[u8]> =
+        sizes.into_iter().filter(|&(_, size)| size >= SMALLEST_CATEGORY).map(|(category, _)| category).collect();
+    large.sort_unstable();
+    large.into_iter().zip(first..).collect()
+}
+
+fn category<'t>(record: &Record<'t>) -> &'t [u8] {
+    &record.location[..memchr::memchr(b'/', record.location).unwrap_or(record.location.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_counted() {
+        assert_eq!(depths(&[vec![], vec![0], vec![1, 0], vec![]]), [0, 1, 2, 0]);
+        assert_eq!(depths(&[vec![2], vec![0], vec![]]), [1, 2, 0]);
+        assert_eq!(users(&[vec![2], vec![0, 2], vec![]]), [1, 0, 2]);
+        // A circle ends too.
+        assert_eq!(depths(&[vec![1], vec![0]]).len(), 2);
+    }
+
+    #[test]
+    fn a_package_has_what_it_shares_with_many() {
+        let records = vec![Record { name: b"lib-1", location: b"devel/lib", text: b"" }; 40];
+        let depends: Vec<Vec<Package>> =
+            (0..40).map(|at| if (1..20).contains(&at) { vec![0] } else { vec![] }).collect();
+        let features = Features::new(&records, &depends);
+        assert_eq!(features.count(), COUNTS + 2);
+        let places = |package| features.of(package).iter().map(|&(place, _)| place).collect::<Vec<_>>();
+        assert_eq!(places(1), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(places(30), [0, 1, 2, 3, 4, 5, 6, 8]);
+    }
+}

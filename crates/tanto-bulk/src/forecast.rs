@@ -1,0 +1,98 @@
+//! How long a bulk build would take: its packages as jobs of a schedule, against a clock that jumps. Does not know
+//! where times are kept.
+
+use tanto_exec::cost::Cost;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
+use tanto_exec::simulate::{self, Outcome};
+
+use crate::resolve::Package;
+
+/// Packages and what they need, without what cannot be built.
+pub struct Forecast {
+    schedule: Schedule,
+    /// Each after all that it needs.
+    chain: Vec<JobId>,
+}
+
+impl Forecast {
+    /// Each package is a job of the same number. `depends` says what it needs; `None` if packages need each other.
+    pub fn new<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Forecast> {
+        let mut schedule = Schedule::new();
+        for order in 0..count as u32 {
+            schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        }
+        for package in 0..count as u32 {
+            depends(package).iter().for_each(|&needed| schedule.depend(JobId(package), JobId(needed), 0));
+        }
+        let chain = chain(count, depends)?;
+        Some(Forecast { schedule, chain })
+    }
+
+    /// A build by so many at a time, in the order that `expected` brings, while packages take `takes`; milliseconds both.
+    pub fn play(&self, slots: usize, expected: &[u64], takes: &[u64]) -> Outcome {
+        let mut truth = self.schedule.clone();
+        expect(&mut truth, takes);
+        let mut schedule = self.schedule.clone();
+        expect(&mut schedule, expected);
+        schedule.prioritise(&self.chain, Order::Critical);
+        simulate::run_against(&truth, &mut schedule, slots)
+    }
+}
+
+fn expect(schedule: &mut Schedule, times: &[u64]) {
+    for (job, &ms) in (0..).zip(times) {
+        let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
+        schedule.expect(JobId(job), Cost { wall_ms, ..Cost::default() });
+    }
+}
+
+/// All packages, each after what it needs.
+fn chain<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Vec<JobId>> {
+    let mut missing = vec![0_u32; count];
+    let mut users: Vec<Vec<Package>> = vec![Vec::new(); count];
+    for package in 0..count as u32 {
+        for &needed in depends(package) {
+            missing[package as usize] += 1;
+            users[needed as usize].push(package);
+        }
+    }
+    let mut chain: Vec<JobId> = (0..count as u32).filter(|&it| missing[it as usize] == 0).map(JobId).collect();
+    let mut at = 0;
+    while let Some(&JobId(package)) = chain.get(at) {
+        at += 1;
+        for &user in &users[package as usize] {
+            missing[user as usize] -= 1;
+            chain.extend((missing[user as usize] == 0).then_some(JobId(user)));
+        }
+    }
+    (chain.len() == count).then_some(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn play(slots: usize, expected: &[u64]) -> (u64, u64) {
+        // 3 needs 0; 0 and 3 are the long chain.
+        let depends: [&[Package]; 4] = [&[], &[], &[], &[0]];
+        let outcome = Forecast::new(4, |it| depends[it as usize]).unwrap().play(slots, expected, &[10, 20, 20, 30]);
+        (outcome.makespan_ms, outcome.bound_ms())
+    }
+
+    #[test]
+    fn the_longest_chain_goes_first() {
+        assert_eq!(play(2, &[10, 20, 20, 30]), (40, 40));
+        assert_eq!(play(1, &[10, 20, 20, 30]), (80, 80));
+    }
+
+    #[test]
+    fn wrong_expectations_cost_time() {
+        assert_eq!(play(2, &[1, 20, 20, 1]), (60, 40));
+    }
+
+    #[test]
+    fn packages_that_need_each_other_have_no_forecast() {
+        assert!(Forecast::new(2, |it| if it == 0 { &[1] } else { &[0] }).is_none());
+    }
+}
