@@ -1,0 +1,63 @@
+"""Package trees from the data of others: graphs, times, histories, as files that `tanto bulk` reads. Does not measure."""
+
+import collections
+import csv
+import random
+import subprocess
+
+
+def text(path):
+    """What a .zst file holds."""
+    return subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True, text=True).stdout
+
+
+def write_resolved(graph, locations, path):
+    """Lines `NEEDED -> PACKAGE` as a resolved scan."""
+    needs = collections.defaultdict(list)
+    packages = {}
+    for line in graph.splitlines():
+        needed, package = line.split(" -> ")
+        packages[needed] = packages[package] = True
+        needs[package].append(needed)
+    with path.open("w") as file:
+        for package in packages:
+            file.write(f"PKGNAME={package}\nPKG_LOCATION={locations.get(package, 'unknown/unknown')}\nALL_DEPENDS=\n")
+            if needs[package]:
+                file.write(f"DEPENDS={' '.join(needs[package])}\n")
+    return path
+
+
+def locations(scan):
+    """Where each package of a scan is."""
+    found, name = {}, None
+    with scan.open() as file:
+        for line in file:
+            key, _, value = line.rstrip("\n").partition("=")
+            if key == "PKGNAME":
+                name = value
+            elif key == "PKG_LOCATION":
+                found[name] = value
+    return found
+
+
+def history(text_of_csv):
+    """Of builds that succeeded: where the packages are, and what they took, in seconds."""
+    rows = [row for row in csv.DictReader(text_of_csv.splitlines()) if row["outcome"] == "success"]
+    places = {row["pkgname"]: row["pkgpath"] for row in rows}
+    return places, {row["pkgname"]: int(row["duration"]) / 1000 for row in rows}
+
+
+def times(text_of_table):
+    """A table of seconds."""
+    return {name: float(seconds) for name, seconds in (line.split("\t") for line in text_of_table.splitlines())}
+
+
+def write_times(seconds, path):
+    path.write_text("".join(f"{name}\t{took}\n" for name, took in seconds.items()))
+    return path
+
+
+def hide_half(seconds, seed):
+    """What is left of a history of which each package is missing with a chance of one half."""
+    draw = random.Random(seed)
+    return {name: seconds[name] for name in sorted(seconds) if draw.random() < 0.5}
