@@ -16,4 +16,5 @@ pub mod recorder;
 pub mod report;
 mod said;
 pub mod session;
+pub mod store;
 pub mod terminal;

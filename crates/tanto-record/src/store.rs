@@ -1,0 +1,79 @@
+//! The bulk builder's database: one SQLite file that only its coordinator writes. Rows are plain; what a state or an
+//! outcome means is for who writes them. Does not know what a package is built for.
+
+mod read;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+pub use rows::{Attempt, Change, Cost, File, Package, Scanned, Stage};
+
+/// An open database.
+#[derive(Debug)]
+pub struct Store {
+    db: Connection,
+}
+
+/// Why the database is of no use.
+#[derive(Debug)]
+pub enum StoreError {
+    /// It was written by a later Tanto, in this version of the format.
+    Newer(i64),
+    /// The disk is full: nothing was changed.
+    Full,
+    /// What SQLite says.
+    Other(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full,
+            _ => StoreError::Other(error),
+        }
+    }
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreError::Newer(version) => write!(f, "a later Tanto wrote it, in version {version} of its format"),
+            StoreError::Full => f.write_str("the disk is full"),
+            StoreError::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+/// A result of the database.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// What stands in memory before it is on the disk survives a kill, but not a loss of power; what was committed before
+/// that stays whole.
+const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
+
+impl Store {
+    /// Opens the database for writing. Makes it, for its owner alone, if it is not there, and brings an older one up
+    /// to date. Whoever calls holds the lock that makes it the only writer.
+    pub fn open(path: &Path) -> Result<Store> {
+        if let Err(error) = tanto_sys::own::create(path)
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(StoreError::Other(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN),
+                Some(format!("{}: {error}", path.display())),
+            )));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut db = Connection::open_with_flags(path, flags)?;
+        db.set_prepared_statement_cache_capacity(64);
+        db.execute_batch(SETTINGS)?;
+        schema::bring_up_to_date(&mut db)?;
+        Ok(Store { db })
+    }
+}

@@ -1,0 +1,113 @@
+//! What the database is asked. Does not know who asks.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::{Attempt, Cost, Package, Result, Scanned, Stage, Store};
+
+const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
+const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
+const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, why FROM attempt WHERE run = ?
+    ORDER BY job, attempt";
+const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes, exit,
+    log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
+const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
+const SCANNED: &str = "SELECT location, key, records, failed FROM scan ORDER BY location";
+
+impl Store {
+    /// The last run, and when it ended; no end if it was killed, or goes on.
+    pub fn last_run(&self) -> Result<Option<(i64, Option<i64>)>> {
+        let asked = "SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1";
+        Ok(self.db.query_row(asked, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// The packages of a run, by number.
+    pub fn packages(&self, run: i64) -> Result<Vec<Package>> {
+        self.all(PACKAGES, params![run], |row| {
+            Ok(Package {
+                package: row.get(0)?,
+                job: row.get(1)?,
+                name: row.get(2)?,
+                location: row.get(3)?,
+                state: row.get(4)?,
+                why: row.get(5)?,
+            })
+        })
+    }
+
+    /// Which package of a run needs which.
+    pub fn edges(&self, run: i64) -> Result<Vec<(u32, u32)>> {
+        self.all(EDGES, params![run], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// The attempts of a run, by job.
+    pub fn attempts(&self, run: i64) -> Result<Vec<Attempt>> {
+        self.all(ATTEMPTS, params![run], |row| {
+            Ok(Attempt {
+                job: row.get(0)?,
+                attempt: row.get(1)?,
+                client: row.get(2)?,
+                began_ms: row.get(3)?,
+                ended_ms: row.get(4)?,
+                outcome: row.get(5)?,
+                why: row.get(6)?,
+            })
+        })
+    }
+
+    /// The stages of a run, by job and time.
+    pub fn stages(&self, run: i64) -> Result<Vec<Stage>> {
+        self.all(STAGES, params![run], |row| {
+            Ok(Stage {
+                job: row.get(0)?,
+                attempt: row.get(1)?,
+                stage: row.get(2)?,
+                began_ms: row.get(3)?,
+                wall_ms: count(row, 4)?,
+                cpu_ms: count(row, 5)?,
+                peak_kib: count(row, 6)?,
+                read_bytes: count(row, 7)?,
+                written_bytes: count(row, 8)?,
+                exit: row.get(9)?,
+                log: row.get(10)?,
+            })
+        })
+    }
+
+    /// What packages took when they were last built, by name.
+    pub fn costs(&self) -> Result<Vec<Cost>> {
+        self.all(COSTS, [], |row| {
+            Ok(Cost {
+                name: row.get(0)?,
+                location: row.get(1)?,
+                at_ms: row.get(2)?,
+                wall_ms: count(row, 3)?,
+                cpu_ms: count(row, 4)?,
+                peak_kib: count(row, 5)?,
+                disk_kib: count(row, 6)?,
+            })
+        })
+    }
+
+    /// What scans said, by directory.
+    pub fn scanned(&self) -> Result<Vec<Scanned>> {
+        self.all(SCANNED, [], |row| {
+            Ok(Scanned { location: row.get(0)?, key: row.get(1)?, records: row.get(2)?, failed: row.get(3)? })
+        })
+    }
+
+    fn all<T>(
+        &self,
+        question: &str,
+        about: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.db.prepare_cached(question)?;
+        let rows = statement.query_map(about, row)?;
+        Ok(rows.collect::<rusqlite::Result<Vec<T>>>()?)
+    }
+}
+
+/// SQLite's numbers have a sign; ours that count have none.
+fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
+}

@@ -1,0 +1,147 @@
+//! The rows of the database. Does not know how they are written.
+
+/// What changes in a run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// The run has a package, or has another one in the place of that with this number.
+    Package(Package),
+    /// A package needs another.
+    Edge {
+        /// Which.
+        package: u32,
+        /// The other.
+        needs: u32,
+    },
+    /// A package's state is another.
+    State {
+        /// Which.
+        package: u32,
+        /// The state.
+        state: &'static str,
+        /// Why, in words; empty where that is clear.
+        why: String,
+    },
+    /// An attempt began, or ended if it has an end.
+    Attempt(Attempt),
+    /// A stage of an attempt ended.
+    Stage(Stage),
+    /// A package has this file.
+    File(File),
+    /// A package was built, and took so much.
+    Cost(Cost),
+    /// A directory was scanned.
+    Scanned(Scanned),
+    /// The run is over. Milliseconds since 1970.
+    Ended {
+        /// When.
+        at_ms: i64,
+    },
+}
+
+/// A package of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Package {
+    /// Its number in the run.
+    pub package: u32,
+    /// The job that makes it.
+    pub job: u32,
+    /// PKGNAME.
+    pub name: String,
+    /// PKGPATH.
+    pub location: String,
+    /// Where it stands.
+    pub state: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// An attempt to make a job's packages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// Which job.
+    pub job: u32,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// Who made it.
+    pub client: String,
+    /// Milliseconds since 1970.
+    pub began_ms: i64,
+    /// None while it lasts.
+    pub ended_ms: Option<i64>,
+    /// How it ended; empty while it lasts.
+    pub outcome: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// A stage of an attempt, which has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stage {
+    /// Which job.
+    pub job: u32,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The stage's name.
+    pub stage: String,
+    /// Milliseconds since 1970.
+    pub began_ms: i64,
+    /// Wall time, in milliseconds.
+    pub wall_ms: u64,
+    /// Processor time of all its processes, in milliseconds.
+    pub cpu_ms: u64,
+    /// Peak of memory, in KiB.
+    pub peak_kib: u64,
+    /// Read from disks, in bytes.
+    pub read_bytes: u64,
+    /// Written to files, in bytes.
+    pub written_bytes: u64,
+    /// The exit code; 128 and more for signals.
+    pub exit: i32,
+    /// The file with what it printed; empty if that is gone.
+    pub log: String,
+}
+
+/// A file of a package.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct File {
+    /// PKGNAME.
+    pub name: String,
+    /// Where it is.
+    pub path: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// What stands for its content.
+    pub digest: Vec<u8>,
+}
+
+/// What a package took when it was last built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cost {
+    /// PKGNAME.
+    pub name: String,
+    /// PKGPATH.
+    pub location: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Wall time, in milliseconds.
+    pub wall_ms: u64,
+    /// Processor time, in milliseconds.
+    pub cpu_ms: u64,
+    /// Peak of memory, in KiB.
+    pub peak_kib: u64,
+    /// Disk space while it was built, in KiB.
+    pub disk_kib: u64,
+}
+
+/// What a directory's scan said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scanned {
+    /// PKGPATH.
+    pub location: String,
+    /// What stands for all that it depends on.
+    pub key: Vec<u8>,
+    /// Its records.
+    pub records: Vec<u8>,
+    /// What it printed, if it failed.
+    pub failed: Option<String>,
+}

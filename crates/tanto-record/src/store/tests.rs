@@ -1,0 +1,139 @@
+//! What is written is read again, and a database that is not what it should be is refused.
+
+use std::os::unix::fs::PermissionsExt;
+
+use tanto_testing::Scratch;
+
+use super::*;
+
+fn package(number: u32, state: &str) -> Package {
+    Package {
+        package: number,
+        job: number,
+        name: format!("p{number}-1"),
+        location: format!("devel/p{number}"),
+        state: state.into(),
+        why: String::new(),
+    }
+}
+
+fn attempt(ended_ms: Option<i64>) -> Attempt {
+    let outcome = if ended_ms.is_some() { "done" } else { "" };
+    Attempt {
+        job: 1,
+        attempt: 1,
+        client: "local".into(),
+        began_ms: 5,
+        ended_ms,
+        outcome: outcome.into(),
+        why: String::new(),
+    }
+}
+
+fn stage(name: &str) -> Stage {
+    Stage {
+        job: 1,
+        attempt: 1,
+        stage: name.into(),
+        began_ms: 6,
+        wall_ms: 7,
+        cpu_ms: 8,
+        peak_kib: 9,
+        read_bytes: 10,
+        written_bytes: 11,
+        exit: 130,
+        log: "logs/p1-1/build".into(),
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let place = Scratch::new("store");
+    let path = place.at("db");
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(store.last_run().unwrap(), None);
+    let run = store.begin_run(3).unwrap();
+    let cost = Cost {
+        name: "p1-1".into(),
+        location: "devel/p1".into(),
+        at_ms: 1,
+        wall_ms: 2,
+        cpu_ms: 3,
+        peak_kib: 4,
+        disk_kib: 5,
+    };
+    let scanned =
+        Scanned { location: "devel/p1".into(), key: vec![0, 255], records: vec![b'\n'], failed: Some("no".into()) };
+    let changes = [
+        Change::Package(package(0, "open")),
+        Change::Package(package(1, "open")),
+        Change::Edge { package: 1, needs: 0 },
+        Change::State { package: 0, state: "failed", why: "it hung".into() },
+        Change::Attempt(attempt(None)),
+        Change::Stage(stage("build")),
+        Change::Attempt(attempt(Some(20))),
+        Change::File(File { name: "p1-1".into(), path: "p1-1.tgz".into(), bytes: 1 << 40, digest: vec![1] }),
+        Change::Cost(cost.clone()),
+        Change::Scanned(scanned.clone()),
+    ];
+    store.apply(run, &changes).unwrap();
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.last_run().unwrap(), Some((run, None)));
+    let failed = Package { why: "it hung".into(), ..package(0, "failed") };
+    assert_eq!(store.packages(run).unwrap(), [failed, package(1, "open")]);
+    assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
+    assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
+    assert_eq!(store.stages(run).unwrap(), [stage("build")]);
+    assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned]));
+    store.apply(run, &[Change::Ended { at_ms: 30 }]).unwrap();
+    assert_eq!(store.last_run().unwrap(), Some((run, Some(30))));
+    assert_eq!(store.begin_run(40).unwrap(), run + 1);
+    assert_eq!(store.packages(run + 1).unwrap(), []);
+}
+
+#[test]
+fn changes_are_written_together_or_not_at_all() {
+    let place = Scratch::new("store-whole");
+    let mut store = Store::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    // There is no such run.
+    assert!(store.apply(run, &[Change::Package(package(0, "open"))]).is_ok());
+    assert!(store.apply(run + 1, &[Change::Package(package(1, "open"))]).is_err());
+    assert!(store.packages(run + 1).unwrap().is_empty());
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let place = Scratch::new("store-later");
+    let path = place.at("db");
+    drop(Store::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert_eq!(Store::open(&path).unwrap_err().to_string(), "a later Tanto wrote it, in version 99 of its format");
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let place = Scratch::new("store-other");
+    let path = place.at("db");
+    std::fs::write(&path, "x".repeat(5000)).unwrap();
+    assert!(matches!(Store::open(&path), Err(StoreError::Other(_))));
+    assert_eq!(std::fs::read(&path).unwrap().len(), 5000, "it is left alone");
+    assert!(Store::open(&place.at("no/db")).is_err());
+}
+
+#[test]
+fn a_full_disk_is_told_and_changes_nothing() {
+    let place = Scratch::new("store-full");
+    let mut store = Store::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let pages: i64 = store.db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    store.db.pragma_update(None, "max_page_count", pages + 2).unwrap();
+    let many: Vec<Change> = (0..10_000).map(|number| Change::Package(package(number, "open"))).collect();
+    assert!(matches!(store.apply(run, &many), Err(StoreError::Full)));
+    assert_eq!(store.packages(run).unwrap(), []);
+    store.db.pragma_update(None, "max_page_count", 1 << 30).unwrap();
+    store.apply(run, &many).unwrap();
+    assert_eq!(store.packages(run).unwrap().len(), many.len());
+}

@@ -1,0 +1,78 @@
+//! Changes of a run, written down. Does not know when, or why.
+
+use rusqlite::{Transaction, params};
+
+use super::{Attempt, Change, Cost, File, Package, Result, Scanned, Stage, Store};
+
+const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, ?, ?)";
+const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
+const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
+    read_bytes, written_bytes, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
+const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed) VALUES (?, ?, ?, ?)";
+const ENDED: &str = "UPDATE run SET ended_ms = ? WHERE run = ?";
+
+impl Store {
+    /// Begins a run; its number.
+    pub fn begin_run(&mut self, began_ms: i64) -> Result<i64> {
+        self.db.execute("INSERT INTO run (began_ms) VALUES (?)", [began_ms])?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// Writes these changes of a run, all or none.
+    pub fn apply(&mut self, run: i64, changes: &[Change]) -> Result<()> {
+        let writing = self.db.transaction()?;
+        changes.iter().try_for_each(|change| write(&writing, run, change))?;
+        Ok(writing.commit()?)
+    }
+}
+
+fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
+    match change {
+        Change::Package(Package { package, job, name, location, state, why }) => {
+            db.prepare_cached(PACKAGE)?.execute(params![run, package, job, name, location, state, why])?
+        }
+        Change::Edge { package, needs } => db.prepare_cached(EDGE)?.execute(params![run, package, needs])?,
+        Change::State { package, state, why } => {
+            db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
+        }
+        Change::Attempt(it) => write_attempt(db, run, it)?,
+        Change::Stage(it) => write_stage(db, run, it)?,
+        Change::File(File { name, path, bytes, digest }) => {
+            db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
+        }
+        Change::Cost(it) => write_cost(db, it)?,
+        Change::Scanned(Scanned { location, key, records, failed }) => {
+            db.prepare_cached(SCANNED)?.execute(params![location, key, records, failed])?
+        }
+        Change::Ended { at_ms } => db.prepare_cached(ENDED)?.execute(params![at_ms, run])?,
+    };
+    Ok(())
+}
+
+fn write_attempt(db: &Transaction<'_>, run: i64, it: &Attempt) -> Result<usize> {
+    let mut statement = db.prepare_cached(ATTEMPT)?;
+    let Attempt { job, attempt, client, began_ms, ended_ms, outcome, why } = it;
+    Ok(statement.execute(params![run, job, attempt, client, began_ms, ended_ms, outcome, why])?)
+}
+
+fn write_stage(db: &Transaction<'_>, run: i64, it: &Stage) -> Result<usize> {
+    let mut statement = db.prepare_cached(STAGE)?;
+    let [wall_ms, cpu_ms, peak_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib].map(|number| number as i64);
+    let (read, written) = (it.read_bytes as i64, it.written_bytes as i64);
+    let Stage { job, attempt, stage, began_ms, exit, log, .. } = it;
+    let row = params![run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read, written, exit, log];
+    Ok(statement.execute(row)?)
+}
+
+fn write_cost(db: &Transaction<'_>, it: &Cost) -> Result<usize> {
+    let mut statement = db.prepare_cached(COST)?;
+    let [wall_ms, cpu_ms, peak_kib, disk_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib, it.disk_kib].map(|it| it as i64);
+    Ok(statement.execute(params![it.name, it.location, it.at_ms, wall_ms, cpu_ms, peak_kib, disk_kib])?)
+}
