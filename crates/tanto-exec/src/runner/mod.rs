@@ -4,6 +4,7 @@ pub mod dry;
 pub mod fake;
 pub mod jobserver;
 pub mod spawn;
+pub mod staged;
 #[cfg(test)]
 mod tests;
 

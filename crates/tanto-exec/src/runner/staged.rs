@@ -1,0 +1,157 @@
+//! Jobs of several commands, one after the other, each of which begins as soon as the last has ended: nothing comes
+//! between them. Does not know what the commands are for.
+
+use std::io;
+use std::time::Duration;
+
+use super::{Runner, Woken};
+use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::monitor::findings::Seen;
+
+/// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
+/// change that, and is told of all completions, those of the last commands too.
+pub trait Stages {
+    /// A command of a job has ended.
+    fn next(&mut self, completion: &mut Completion) -> Option<Command>;
+}
+
+/// Runs the commands of jobs on another runner.
+pub struct Staged<'a, S> {
+    runner: &'a mut dyn Runner,
+    stages: S,
+}
+
+impl<'a, S: Stages> Staged<'a, S> {
+    /// What `start` is given is the first command of a job; `stages` says what follows.
+    pub fn new(runner: &'a mut dyn Runner, stages: S) -> Self {
+        Staged { runner, stages }
+    }
+
+    /// Begins what comes next for the job; its completion if nothing does.
+    fn go_on(&mut self, mut completion: Completion) -> Option<Completion> {
+        while let Some(command) = self.stages.next(&mut completion) {
+            match self.runner.start(completion.job, &command) {
+                Ok(()) => return None,
+                Err(error) => completion = refused(completion.job, &error),
+            }
+        }
+        Some(completion)
+    }
+}
+
+/// The machine did not start a command, which is as if it had failed.
+fn refused(job: JobId, error: &io::Error) -> Completion {
+    let output = [b"cannot start a command: ", &tanto_sys::error::text(error)[..], b"\n"].concat();
+    Completion { job, exit: Exit::Code(126), output, is_whole: true, usage: Usage::default(), findings: None }
+}
+
+impl<S: Stages> Runner for Staged<'_, S> {
+    fn capacity(&mut self) -> usize {
+        self.runner.capacity()
+    }
+
+    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
+        self.runner.start(job, command)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.runner.has_ended()
+    }
+
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
+        Ok(match self.runner.wait(most)? {
+            Woken::Completed(completion) => self.go_on(completion).map_or(Woken::Nothing, Woken::Completed),
+            woken => woken,
+        })
+    }
+
+    fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {
+        self.runner.left()
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        self.runner.abort()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::fake::{Effect, FakeRunner};
+
+    /// Three commands each; after a failure there is only `clean`, and the failure stays.
+    #[derive(Default)]
+    struct Three {
+        seen: Vec<(u32, Exit)>,
+        failed: Option<Exit>,
+    }
+
+    impl Stages for &mut Three {
+        fn next(&mut self, completion: &mut Completion) -> Option<Command> {
+            self.seen.push((completion.job.0, completion.exit));
+            let count = self.seen.iter().filter(|(job, _)| *job == completion.job.0).count();
+            let failed = self.failed.take();
+            if let Some(exit) = failed {
+                completion.exit = exit;
+                return None;
+            }
+            let line: &[u8] = match count {
+                _ if !completion.exit.success() => {
+                    self.failed = Some(completion.exit);
+                    b"clean"
+                }
+                1 => b"two",
+                2 => b"three",
+                _ => return None,
+            };
+            Some(Command { line: line.to_vec(), console: false })
+        }
+    }
+
+    fn command(line: &str) -> Command {
+        Command { line: line.into(), console: false }
+    }
+
+    fn ended(staged: &mut Staged<'_, &mut Three>) -> (u32, Exit) {
+        loop {
+            match staged.wait(None).unwrap() {
+                Woken::Completed(completion) => return (completion.job.0, completion.exit),
+                woken => assert_eq!(woken, Woken::Nothing),
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_begins_when_the_last_has_ended() {
+        let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, |_: &Command| Effect::success()));
+        let mut staged = Staged::new(&mut inner, &mut three);
+        staged.start(JobId(7), &command("one")).unwrap();
+        assert_eq!(staged.capacity(), 0);
+        assert_eq!(ended(&mut staged), (7, Exit::Code(0)));
+        assert_eq!(staged.capacity(), 1);
+        assert_eq!(inner.started(), [&b"one"[..], b"two", b"three"]);
+    }
+
+    #[test]
+    fn what_fails_is_followed_by_what_stages_say() {
+        let effect = |it: &Command| Effect::ends(i32::from(it.line == b"two") * 3, b"");
+        let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, effect));
+        let mut staged = Staged::new(&mut inner, &mut three);
+        staged.start(JobId(7), &command("one")).unwrap();
+        assert_eq!(ended(&mut staged), (7, Exit::Code(3)));
+        assert_eq!(inner.started(), [&b"one"[..], b"two", b"clean"]);
+    }
+
+    #[test]
+    fn what_cannot_be_started_has_failed() {
+        let effect = |it: &Command| match it.line == b"two" {
+            true => Effect::Refused(io::ErrorKind::OutOfMemory),
+            false => Effect::success(),
+        };
+        let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, effect));
+        let mut staged = Staged::new(&mut inner, &mut three);
+        staged.start(JobId(7), &command("one")).unwrap();
+        assert_eq!(ended(&mut staged), (7, Exit::Code(126)));
+        assert_eq!(inner.started(), [&b"one"[..], b"clean"]);
+    }
+}
