@@ -48,7 +48,7 @@ fn expect(schedule: &mut Schedule, times: &[u64]) {
 }
 
 /// All packages, each after what it needs.
-fn chain<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Vec<JobId>> {
+pub(crate) fn chain<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Vec<JobId>> {
     let mut missing = vec![0_u32; count];
     let mut users: Vec<Vec<Package>> = vec![Vec::new(); count];
     for package in 0..count as u32 {

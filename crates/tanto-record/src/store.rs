@@ -1,6 +1,7 @@
 //! The bulk builder's database: one SQLite file that only its coordinator writes. Rows are plain; what a state or an
 //! outcome means is for who writes them. Does not know what a package is built for.
 
+pub mod journal;
 mod read;
 mod rows;
 mod schema;

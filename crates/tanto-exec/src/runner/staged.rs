@@ -1,10 +1,12 @@
 //! Jobs of several commands, one after the other, each of which begins as soon as the last has ended: nothing comes
 //! between them. Does not know what the commands are for.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use super::{Runner, Woken};
+use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::Seen;
 
@@ -19,22 +21,26 @@ pub trait Stages {
 pub struct Staged<'a, S> {
     runner: &'a mut dyn Runner,
     stages: S,
+    /// What is expected of the jobs that run.
+    expected: HashMap<JobId, Cost>,
 }
 
 impl<'a, S: Stages> Staged<'a, S> {
     /// What `start` is given is the first command of a job; `stages` says what follows.
     pub fn new(runner: &'a mut dyn Runner, stages: S) -> Self {
-        Staged { runner, stages }
+        Staged { runner, stages, expected: HashMap::new() }
     }
 
     /// Begins what comes next for the job; its completion if nothing does.
     fn go_on(&mut self, mut completion: Completion) -> Option<Completion> {
+        let job = completion.job;
         while let Some(command) = self.stages.next(&mut completion) {
-            match self.runner.start(completion.job, &command) {
+            match self.runner.start(job, &command, self.expected.get(&job).copied().unwrap_or_default()) {
                 Ok(()) => return None,
-                Err(error) => completion = refused(completion.job, &error),
+                Err(error) => completion = refused(job, &error),
             }
         }
+        self.expected.remove(&job);
         Some(completion)
     }
 }
@@ -50,8 +56,9 @@ impl<S: Stages> Runner for Staged<'_, S> {
         self.runner.capacity()
     }
 
-    fn start(&mut self, job: JobId, command: &Command) -> io::Result<()> {
-        self.runner.start(job, command)
+    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
+        self.expected.insert(job, expected);
+        self.runner.start(job, command, expected)
     }
 
     fn has_ended(&self) -> bool {
@@ -125,7 +132,7 @@ mod tests {
     fn each_command_begins_when_the_last_has_ended() {
         let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, |_: &Command| Effect::success()));
         let mut staged = Staged::new(&mut inner, &mut three);
-        staged.start(JobId(7), &command("one")).unwrap();
+        staged.start(JobId(7), &command("one"), Cost::default()).unwrap();
         assert_eq!(staged.capacity(), 0);
         assert_eq!(ended(&mut staged), (7, Exit::Code(0)));
         assert_eq!(staged.capacity(), 1);
@@ -137,7 +144,7 @@ mod tests {
         let effect = |it: &Command| Effect::ends(i32::from(it.line == b"two") * 3, b"");
         let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, effect));
         let mut staged = Staged::new(&mut inner, &mut three);
-        staged.start(JobId(7), &command("one")).unwrap();
+        staged.start(JobId(7), &command("one"), Cost::default()).unwrap();
         assert_eq!(ended(&mut staged), (7, Exit::Code(3)));
         assert_eq!(inner.started(), [&b"one"[..], b"two", b"clean"]);
     }
@@ -150,7 +157,7 @@ mod tests {
         };
         let (mut three, mut inner) = (Three::default(), FakeRunner::new(1, effect));
         let mut staged = Staged::new(&mut inner, &mut three);
-        staged.start(JobId(7), &command("one")).unwrap();
+        staged.start(JobId(7), &command("one"), Cost::default()).unwrap();
         assert_eq!(ended(&mut staged), (7, Exit::Code(126)));
         assert_eq!(inner.started(), [&b"one"[..], b"clean"]);
     }

@@ -1,0 +1,273 @@
+//! What happens to each package of a run, and writing it down. Does not know how commands are run.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use tanto_exec::clock::Clock;
+use tanto_exec::job::{Command, Completion, Exit, JobId, Usage};
+use tanto_record::store::journal::Journal;
+use tanto_record::store::{Attempt, Change, Cost};
+
+use super::plan::Plan;
+use super::stages::{Site, Stage};
+use super::state::State;
+use crate::resolve::Package;
+
+/// How often a package is tried whose failure is the machine's.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// All that is known of a run that goes on.
+pub struct Books<'a> {
+    /// The packages, and where they stand.
+    pub plan: Plan,
+    site: &'a Site,
+    clock: &'a dyn Clock,
+    /// When the clock stood at 0, in milliseconds since 1970.
+    epoch_ms: i64,
+    journal: Journal,
+    running: HashMap<Package, Progress>,
+}
+
+/// How far a package has come.
+struct Progress {
+    attempt: u32,
+    began_ms: i64,
+    stage: Stage,
+    stage_began_ms: i64,
+    /// Why it has failed; then it is only cleaned up.
+    failed: Option<Failure>,
+    cpu_ms: u64,
+    peak_kib: u64,
+}
+
+#[derive(Clone)]
+struct Failure {
+    exit: Exit,
+    why: String,
+}
+
+impl<'a> Books<'a> {
+    /// The books of a run that begins.
+    pub fn new(plan: Plan, site: &'a Site, clock: &'a dyn Clock, epoch_ms: i64, journal: Journal) -> Books<'a> {
+        Books { plan, site, clock, epoch_ms, journal, running: HashMap::new() }
+    }
+
+    /// All that was noted goes to the database. False if that fails for good.
+    pub fn flush(&mut self) -> bool {
+        self.journal.flush()
+    }
+
+    /// There is no room for what is noted: nothing more is to be started.
+    pub fn disk_is_full(&self) -> bool {
+        self.journal.disk_is_full()
+    }
+
+    /// The run is over. The plan as it is now, and what is to be waited for.
+    pub fn close(mut self) -> (Plan, Journal) {
+        self.journal.note(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
+        (self.plan, self.journal)
+    }
+
+    /// A package's first attempt begins: its first command.
+    pub fn begin(&mut self, package: Package) -> Command {
+        self.set(package, State::Running, String::new());
+        self.attempt(package, 1)
+    }
+
+    /// A package was interrupted: it will be built again.
+    pub fn interrupted(&mut self, package: Package) {
+        if let Some(progress) = self.running.remove(&package) {
+            self.note_attempt(package, &progress, "interrupted", "");
+        }
+        self.set(package, State::Open, String::new());
+    }
+
+    /// A package is done, or has failed, with all that needs it.
+    pub fn finish(&mut self, package: Package, exit: Exit) {
+        let progress = self.running.remove(&package).expect("it was begun");
+        if exit.success() {
+            self.note_attempt(package, &progress, "done", "");
+            self.note_cost(package, &progress);
+            self.set(package, State::Done, String::new());
+            // What it printed is of no more use.
+            let _ = fs::remove_dir_all(self.logs(package));
+            return;
+        }
+        let why = progress.failed.as_ref().map(|failed| failed.why.clone()).unwrap_or_default();
+        self.note_attempt(package, &progress, "failed", &why);
+        self.set(package, State::Failed, why);
+        for fallen in self.plan.fell(package) {
+            let it = self.plan.package(fallen);
+            let (state, why) = (it.state.name(), it.why.clone());
+            self.journal.note(Change::State { package: fallen, state, why });
+        }
+    }
+
+    fn attempt(&mut self, package: Package, attempt: u32) -> Command {
+        let now_ms = self.clock.now_ms();
+        let stage = Stage::after(None, self.plan.package(package)).expect("each package has stages");
+        let progress =
+            Progress { attempt, began_ms: now_ms, stage, stage_began_ms: now_ms, failed: None, cpu_ms: 0, peak_kib: 0 };
+        self.journal.note(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
+        self.running.insert(package, progress);
+        self.command(package, stage)
+    }
+
+    fn command(&self, package: Package, stage: Stage) -> Command {
+        Command { line: stage.line(self.site, &self.plan, package).into_bytes(), console: false }
+    }
+
+    fn set(&mut self, package: Package, state: State, why: String) {
+        self.plan.set(package, state, why.clone());
+        self.journal.note(Change::State { package, state: state.name(), why });
+    }
+
+    /// Milliseconds since 1970.
+    fn date(&self, ms: i64) -> i64 {
+        self.epoch_ms.saturating_add(ms)
+    }
+
+    fn note_attempt(&mut self, package: Package, progress: &Progress, outcome: &str, why: &str) {
+        let ended_ms = Some(self.date(self.clock.now_ms()));
+        self.journal.note(Change::Attempt(self.attempt_row(package, progress, ended_ms, outcome, why)));
+    }
+
+    fn attempt_row(&self, job: u32, it: &Progress, ended_ms: Option<i64>, outcome: &str, why: &str) -> Attempt {
+        Attempt {
+            job,
+            attempt: it.attempt,
+            client: "local".into(),
+            began_ms: self.date(it.began_ms),
+            ended_ms,
+            outcome: outcome.into(),
+            why: why.into(),
+        }
+    }
+
+    fn note_stage(&mut self, package: Package, completion: &Completion, log: String) {
+        let progress = &self.running[&package];
+        let usage = completion.usage;
+        self.journal.note(Change::Stage(tanto_record::store::Stage {
+            job: package,
+            attempt: progress.attempt,
+            stage: progress.stage.name().into(),
+            began_ms: self.date(progress.stage_began_ms),
+            wall_ms: u64::try_from(self.clock.now_ms() - progress.stage_began_ms).unwrap_or(0),
+            cpu_ms: cpu_ms(usage),
+            peak_kib: usage.max_rss_kib,
+            read_bytes: usage.read_bytes,
+            written_bytes: usage.written_bytes,
+            exit: completion.exit.code(),
+            log,
+        }));
+    }
+
+    fn note_cost(&mut self, package: Package, progress: &Progress) {
+        let it = self.plan.package(package);
+        let now_ms = self.clock.now_ms();
+        self.journal.note(Change::Cost(Cost {
+            name: it.name.clone(),
+            location: it.location.clone(),
+            at_ms: self.date(now_ms),
+            wall_ms: u64::try_from(now_ms - progress.began_ms).unwrap_or(0),
+            cpu_ms: progress.cpu_ms,
+            peak_kib: progress.peak_kib,
+            disk_kib: 0,
+        }));
+    }
+
+    fn logs(&self, package: Package) -> PathBuf {
+        PathBuf::from(&self.site.logs).join(&self.plan.package(package).name)
+    }
+
+    /// What a stage printed, in a file; its name, or nothing if it printed nothing. A log that cannot be written is no
+    /// failure of the package.
+    fn write_log(&self, package: Package, stage: Stage, output: &[u8]) -> String {
+        let path = self.logs(package).join(format!("{}.log", stage.name()));
+        let write = || fs::create_dir_all(self.logs(package)).and_then(|()| fs::write(&path, output));
+        if output.is_empty() || write().is_err() { String::new() } else { path.to_string_lossy().into_owned() }
+    }
+
+    /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
+    fn failed(&mut self, package: Package, completion: &Completion) -> Command {
+        let progress = self.running.get_mut(&package).expect("it runs");
+        let why = why(progress.stage, completion);
+        let attempt = progress.attempt;
+        if let Some(fault) = machines_fault(completion)
+            && attempt < MOST_ATTEMPTS
+        {
+            let progress = self.running.remove(&package).expect("it runs");
+            self.note_attempt(package, &progress, "machine", &format!("{why}: {fault}"));
+            return self.attempt(package, attempt + 1);
+        }
+        progress.failed = Some(Failure { exit: completion.exit, why });
+        self.enter(package, Stage::Clean)
+    }
+
+    fn enter(&mut self, package: Package, stage: Stage) -> Command {
+        let now_ms = self.clock.now_ms();
+        let progress = self.running.get_mut(&package).expect("it runs");
+        (progress.stage, progress.stage_began_ms) = (stage, now_ms);
+        self.command(package, stage)
+    }
+}
+
+impl Books<'_> {
+    /// A command of a package has ended: the next one, or nothing, and then `finish` comes next.
+    pub fn stage_ended(&mut self, completion: &mut Completion) -> Option<Command> {
+        let JobId(package) = completion.job;
+        if completion.exit.interrupted() {
+            // One of its own processes sent that: it is no wish of the user's.
+            completion.exit = Exit::Code(1);
+        }
+        let stage = self.running[&package].stage;
+        let log = self.write_log(package, stage, &completion.output);
+        self.note_stage(package, completion, log);
+        let progress = self.running.get_mut(&package).expect("it runs");
+        progress.cpu_ms += cpu_ms(completion.usage);
+        progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
+        if let Some(failure) = progress.failed.clone() {
+            completion.exit = failure.exit;
+            return None;
+        }
+        if !completion.exit.success() && stage != Stage::Clean {
+            return Some(self.failed(package, completion));
+        }
+        completion.exit = Exit::Code(0);
+        let next = Stage::after(Some(stage), self.plan.package(package))?;
+        Some(self.enter(package, next))
+    }
+}
+
+fn cpu_ms(usage: Usage) -> u64 {
+    (usage.user_us + usage.system_us) / 1000
+}
+
+/// In words.
+fn why(stage: Stage, completion: &Completion) -> String {
+    let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+    match (stopped, completion.exit) {
+        (Some(_), _) => format!("{} was ended by the monitor", stage.name()),
+        (None, Exit::Code(code)) => format!("{} exited with {code}", stage.name()),
+        (None, Exit::Signal(signal) | Exit::Dumped(signal)) => format!("{} died of signal {signal}", stage.name()),
+    }
+}
+
+const SIGKILL: i32 = 9;
+/// What programs print when a disk is full.
+const FULL: &[u8] = b"No space left on device";
+/// How much of the end of the output is searched for that.
+const TAIL: usize = 16 << 10;
+
+/// Why a failure is not the package's, if it is not.
+fn machines_fault(completion: &Completion) -> Option<&'static str> {
+    let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
+    let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
+    match completion.exit {
+        Exit::Signal(SIGKILL) if !was_stopped => Some("something killed it, perhaps for memory"),
+        Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => Some("no process to be had"),
+        _ if memchr::memmem::find(tail, FULL).is_some() => Some("the disk is full"),
+        _ => None,
+    }
+}

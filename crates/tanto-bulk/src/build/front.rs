@@ -1,0 +1,74 @@
+//! A bulk build on the run loop: jobs are packages. Does not know which commands they are.
+
+use std::cell::RefCell;
+
+use tanto_exec::event::View;
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::runner::staged::Stages;
+use tanto_exec::schedule::Schedule;
+
+use super::books::Books;
+
+/// The books, for the loop and for who runs the stages.
+#[derive(Clone, Copy)]
+pub struct Packages<'a, 'b> {
+    books: &'a RefCell<Books<'b>>,
+}
+
+impl<'a, 'b> Packages<'a, 'b> {
+    /// Of these books.
+    pub fn new(books: &'a RefCell<Books<'b>>) -> Self {
+        Packages { books }
+    }
+}
+
+impl Stages for Packages<'_, '_> {
+    fn next(&mut self, completion: &mut Completion) -> Option<Command> {
+        self.books.borrow_mut().stage_ended(completion)
+    }
+}
+
+impl Front for Packages<'_, '_> {
+    fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
+        let mut books = self.books.borrow_mut();
+        let command = books.begin(package);
+        let description = books.plan.package(package).name.clone().into_bytes();
+        let about = About { command: command.line.clone(), description, ..About::default() };
+        Ok(Start::Run(command, about))
+    }
+
+    fn judge(&mut self, _: &mut Completion) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        JobId(package): JobId,
+        ending: Ending<'_>,
+        _: &mut Schedule,
+        _: &mut dyn View,
+    ) -> Result<(), Fatal> {
+        match ending {
+            Ending::Passed => {}
+            Ending::Succeeded { completion, .. } => self.books.borrow_mut().finish(package, completion.exit),
+            Ending::Failed => self.books.borrow_mut().finish(package, Exit::Code(1)),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        match self.books.borrow_mut().flush() {
+            true => Ok(()),
+            false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),
+        }
+    }
+
+    fn outputs(&self, JobId(package): JobId) -> Vec<Vec<u8>> {
+        vec![self.books.borrow().plan.package(package).name.clone().into_bytes()]
+    }
+
+    fn abandon(&mut self, JobId(package): JobId, _: &mut dyn View) {
+        self.books.borrow_mut().interrupted(package);
+    }
+}

@@ -1,0 +1,220 @@
+//! Which packages are to be built, and which cannot be. Does not know what has become of them in earlier runs, unless
+//! it is told.
+
+use tanto_exec::cost::Cost;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
+
+use super::state::State;
+use crate::forecast;
+use crate::records::Record;
+use crate::resolve::Package;
+
+/// A package, and what is to be known of it to build it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// PKGNAME.
+    pub name: String,
+    /// PKGPATH.
+    pub location: String,
+    /// MULTI_VERSION: arguments for make.
+    pub arguments: Vec<String>,
+    /// CATEGORIES.
+    pub categories: String,
+    /// BOOTSTRAP_PKG: it may be installed already, and is not installed as a test.
+    pub bootstrap: bool,
+    /// USE_DESTDIR is `user-destdir`: it is installed as the unprivileged user too.
+    pub user_destdir: bool,
+    /// USERGROUP_PHASE.
+    pub usergroup_phase: String,
+    /// What it needs.
+    pub depends: Vec<Package>,
+    /// Where it stands.
+    pub state: State,
+    /// Why, if that is not clear.
+    pub why: String,
+}
+
+/// All packages of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// By number.
+    pub packages: Vec<Planned>,
+    /// Who needs each.
+    users: Vec<Vec<Package>>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bad {
+    /// A name or a place is no text, or could lead out of its directory.
+    Name(Vec<u8>),
+    /// Packages need each other.
+    Cycle,
+}
+
+impl Plan {
+    /// The packages of a resolved scan. Those that say so cannot be built, nor what needs one of them.
+    pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, Bad> {
+        let planned = records.iter().zip(depends).map(|(record, depends)| Planned::new(record, depends.clone()));
+        let packages = planned.collect::<Result<Vec<Planned>, Bad>>()?;
+        let mut users = vec![Vec::new(); packages.len()];
+        for (package, it) in (0..).zip(&packages) {
+            it.depends.iter().for_each(|&needed| users[needed as usize].push(package));
+        }
+        let mut plan = Plan { packages, users };
+        for package in plan.all().filter(|&it| plan.package(it).state == State::Prefailed).collect::<Vec<_>>() {
+            plan.fell(package);
+        }
+        Ok(plan)
+    }
+
+    /// All numbers.
+    pub fn all(&self) -> std::ops::Range<Package> {
+        0..self.packages.len() as Package
+    }
+
+    /// A package.
+    pub fn package(&self, package: Package) -> &Planned {
+        &self.packages[package as usize]
+    }
+
+    /// A package's state is another.
+    pub fn set(&mut self, package: Package, state: State, why: String) {
+        let it = &mut self.packages[package as usize];
+        (it.state, it.why) = (state, why);
+    }
+
+    /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
+    pub fn fell(&mut self, package: Package) -> Vec<Package> {
+        let (state, verb) = match self.package(package).state {
+            State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
+            _ => (State::IndirectFailed, "failed"),
+        };
+        let why = format!("it needs {}, which {verb}", self.package(package).name);
+        let (mut fallen, mut at) = (Vec::new(), Some(package));
+        let mut next = 0;
+        while let Some(lost) = at {
+            for user in self.users[lost as usize].clone() {
+                if self.package(user).state == State::Open {
+                    self.set(user, state, why.clone());
+                    fallen.push(user);
+                }
+            }
+            at = fallen.get(next).copied();
+            next += 1;
+        }
+        fallen
+    }
+
+    /// How many are in each state, in the order of `State::ALL`.
+    pub fn counts(&self) -> [usize; State::ALL.len()] {
+        State::ALL.map(|state| self.packages.iter().filter(|package| package.state == state).count())
+    }
+
+    /// The schedule of what is open: a package's job has its number. Times are expected wall times, in milliseconds.
+    pub fn schedule(&self, times: &[u64]) -> Result<Schedule, Bad> {
+        let mut schedule = Schedule::new();
+        for (order, package) in (0..).zip(&self.packages) {
+            let wanted = package.state == State::Open;
+            schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
+        }
+        let chain = forecast::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+        for (package, &ms) in self.all().zip(times) {
+            for &needed in &self.package(package).depends {
+                schedule.depend(JobId(package), JobId(needed), 0);
+            }
+            let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
+            schedule.expect(JobId(package), Cost { wall_ms, ..Cost::default() });
+        }
+        schedule.prioritise(&chain, Order::Critical);
+        Ok(schedule)
+    }
+}
+
+impl Planned {
+    fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, Bad> {
+        let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
+        let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
+        Ok(Planned {
+            name: safe(record.name, false)?,
+            location: safe(record.location, true)?,
+            arguments: text("MULTI_VERSION").split_whitespace().map(str::to_owned).collect(),
+            categories: text("CATEGORIES"),
+            bootstrap: !text("BOOTSTRAP_PKG").is_empty(),
+            user_destdir: text("USE_DESTDIR") == "user-destdir",
+            usergroup_phase: text("USERGROUP_PHASE"),
+            depends,
+            state: if reason.is_some() { State::Prefailed } else { State::Open },
+            why: reason.unwrap_or_default(),
+        })
+    }
+}
+
+/// Names become parts of paths and of command lines.
+fn safe(text: &[u8], slashes: bool) -> Result<String, Bad> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._~,@=:".contains(byte) || slashes && *byte == b'/';
+    let parts = text.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+    match std::str::from_utf8(text) {
+        Ok(name) if parts && text.iter().all(plain) && !text.starts_with(b"-") => Ok(name.to_owned()),
+        _ => Err(Bad::Name(text.to_vec())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records;
+
+    fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, Bad> {
+        let text = |(name, more, _): &(&str, &str, &[Package])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
+        let text: String = packages.iter().map(text).collect();
+        let records = records::read(text.as_bytes()).unwrap();
+        Plan::new(&records, &packages.iter().map(|(.., depends)| depends.to_vec()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_needs_what_cannot_be_built_cannot_be_built() {
+        let plan = plan(&[
+            ("skip-1", "PKG_SKIP_REASON=\"not here\"\n", &[]),
+            ("user-1", "", &[0]),
+            ("deep-1", "", &[1, 3]),
+            ("fine-1", "PKG_FAIL_REASON=\n", &[]),
+        ])
+        .unwrap();
+        use State::{IndirectPrefailed, Open, Prefailed};
+        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [Prefailed, IndirectPrefailed, IndirectPrefailed, Open]);
+        assert_eq!(plan.package(0).why, "\"not here\"");
+        assert_eq!(plan.package(2).why, "it needs skip-1, which cannot be built");
+        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_failure_takes_what_is_open_with_it() {
+        let mut plan =
+            plan(&[("base-1", "", &[]), ("user-1", "", &[0]), ("deep-1", "", &[1]), ("done-1", "", &[0])]).unwrap();
+        plan.set(3, State::Done, String::new());
+        plan.set(0, State::Failed, "it hung".into());
+        assert_eq!(plan.fell(0), [1, 2]);
+        assert_eq!(plan.package(2).state, State::IndirectFailed);
+        assert_eq!(plan.package(2).why, "it needs base-1, which failed");
+        assert_eq!(plan.package(3).state, State::Done);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in ["../x-1", "a/x-1", "x;y-1", "x$y-1", "-rf-1", "x'y-1"] {
+            assert_eq!(plan(&[(name, "", &[])]), Err(Bad::Name(name.into())));
+        }
+        let text = b"PKGNAME=good-1\nPKG_LOCATION=a/../../b\n";
+        let records = records::read(text).unwrap();
+        assert_eq!(Plan::new(&records, &[vec![]]), Err(Bad::Name(b"a/../../b".to_vec())));
+    }
+
+    #[test]
+    fn packages_that_need_each_other_have_no_schedule() {
+        let plan = plan(&[("one-1", "", &[1]), ("two-1", "", &[0])]).unwrap();
+        assert_eq!(plan.schedule(&[1, 1]).err(), Some(Bad::Cycle));
+    }
+}

@@ -1,0 +1,303 @@
+//! The stages that a package goes through, and their commands; those of pbulk's `pkg-build`. Does not know when they
+//! run, nor what becomes of their output.
+
+use std::fmt::Write;
+
+use super::plan::{Plan, Planned};
+use crate::resolve::Package;
+
+/// Where packages are built, and with what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// The tree.
+    pub pkgsrc: String,
+    /// The program that reads its makefiles.
+    pub make: String,
+    /// Where packages are installed.
+    pub prefix: String,
+    /// The database of what is installed.
+    pub pkgdb: String,
+    /// Binary packages are in `All` below it.
+    pub packages: String,
+    /// Logs are in directories with the names of packages below it.
+    pub logs: String,
+    /// What an empty prefix is made from: an archive, or a directory.
+    pub bootstrapkit: String,
+    /// Installs packages.
+    pub pkg_add: String,
+    /// Removes them.
+    pub pkg_delete: String,
+    /// Ends the names of binary packages.
+    pub suffix: String,
+    /// Who configures and builds, where we may become somebody else.
+    pub user: Option<String>,
+    /// Files are fetched and checked as that user too.
+    pub unprivileged_checksum: bool,
+}
+
+/// A stage.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// An empty prefix, with the bootstrap kit in it.
+    ClientClean,
+    /// What an earlier build left in the work directory goes.
+    PreClean,
+    /// What the package needs is installed.
+    Depends,
+    /// Files are fetched and checked.
+    Checksum,
+    /// It is configured.
+    Configure,
+    /// It is built.
+    Build,
+    /// It is installed below its work directory.
+    Install,
+    /// It becomes a binary package, which is installed as a test.
+    Package,
+    /// That is removed again.
+    Deinstall,
+    /// The binary package gets its place.
+    SyncPackage,
+    /// The work directory goes.
+    Clean,
+}
+
+impl Stage {
+    /// All of them, in their order.
+    pub const ALL: [Stage; 11] = [
+        Stage::ClientClean,
+        Stage::PreClean,
+        Stage::Depends,
+        Stage::Checksum,
+        Stage::Configure,
+        Stage::Build,
+        Stage::Install,
+        Stage::Package,
+        Stage::Deinstall,
+        Stage::SyncPackage,
+        Stage::Clean,
+    ];
+
+    /// Its name, in the database and in those of logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::ClientClean => "client-clean",
+            Stage::PreClean => "pre-clean",
+            Stage::Depends => "depends",
+            Stage::Checksum => "checksum",
+            Stage::Configure => "configure",
+            Stage::Build => "build",
+            Stage::Install => "install",
+            Stage::Package => "package",
+            Stage::Deinstall => "deinstall",
+            Stage::SyncPackage => "sync-package",
+            Stage::Clean => "clean",
+        }
+    }
+
+    /// The stage that comes after this one for a package.
+    pub fn after(stage: Option<Stage>, package: &Planned) -> Option<Stage> {
+        Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package))
+    }
+
+    fn is_for(self, package: &Planned) -> bool {
+        match self {
+            Stage::Depends => !package.depends.is_empty(),
+            Stage::Deinstall => !package.bootstrap,
+            _ => true,
+        }
+    }
+
+    /// The line for `/bin/sh`.
+    pub fn line(self, site: &Site, plan: &Plan, package: Package) -> String {
+        let it = plan.package(package);
+        let writer = Writer { site, package: it };
+        match self {
+            Stage::ClientClean => writer.client_clean(),
+            Stage::PreClean | Stage::Clean => writer.make(&["clean"], false),
+            Stage::Depends => writer.depends(plan),
+            Stage::Checksum => writer.make(&["checksum"], site.unprivileged_checksum),
+            Stage::Configure => writer.with_users("configure", "configure"),
+            Stage::Build => writer.with_users("build", "all"),
+            Stage::Install => writer.with_users("install", "stage-install"),
+            Stage::Package => writer.package(),
+            Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
+            Stage::SyncPackage => writer.sync(),
+        }
+    }
+}
+
+/// Writes lines for one package.
+struct Writer<'a> {
+    site: &'a Site,
+    package: &'a Planned,
+}
+
+impl Writer<'_> {
+    /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
+    fn make(&self, targets: &[&str], unprivileged: bool) -> String {
+        let Site { pkgsrc, make, .. } = self.site;
+        let mut line = String::new();
+        for word in [make.as_str()].iter().chain(targets).chain(&["BATCH=1", "DEPENDS_TARGET=/nonexistent"]) {
+            line += &quoted(word);
+            line.push(' ');
+        }
+        for argument in &self.package.arguments {
+            line += &quoted(argument);
+            line.push(' ');
+        }
+        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
+        let line = match &self.site.user {
+            Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
+            _ => line,
+        };
+        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
+    }
+
+    /// Before the phase in which the package wants its users and groups, they are made.
+    fn with_users(&self, phase: &str, target: &str) -> String {
+        let wanted = &self.package.usergroup_phase;
+        let users: &[&str] = match phase {
+            "configure" if wanted.ends_with("configure") => &["create-usergroup", "clean"],
+            "build" if wanted.ends_with("build") => &["create-usergroup"],
+            "install" if wanted == "pre-install" => &["create-usergroup"],
+            _ => &[],
+        };
+        let unprivileged = phase != "install" || self.package.user_destdir;
+        let line = self.make(&[target], unprivileged);
+        if users.is_empty() { line } else { format!("{} && {line}", self.make(users, false)) }
+    }
+
+    fn client_clean(&self) -> String {
+        let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
+        let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
+        let logs = quoted(&self.logs());
+        // The prefix itself may be a mount point.
+        format!(
+            "{{ rm -rf {prefix} {pkgdb} 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
+             if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
+        )
+    }
+
+    fn depends(&self, plan: &Plan) -> String {
+        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+        let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
+        for &needed in &self.package.depends {
+            line.push(' ');
+            line += &quoted(&plan.package(needed).name);
+        }
+        line
+    }
+
+    /// The file's name is written down, for the stage that moves it.
+    fn package(&self) -> String {
+        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+        let create = self.make(&["stage-package-create"], false);
+        let show = self.make(&["show-var", "VARNAME=STAGE_PKGFILE"], false);
+        let note = quoted(&self.file());
+        let line = format!("{{ {create}; }} && {{ {show}; }} >{note} && file=$(cat {note}) && test -s \"$file\"");
+        if self.package.bootstrap {
+            return line;
+        }
+        let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
+        format!("{line} && PKG_PATH={path} {pkg_add} -K {db} \"$file\"")
+    }
+
+    /// A package is there whole or not at all.
+    fn sync(&self) -> String {
+        let all = format!("{}/All", self.site.packages);
+        let name = &self.package.name;
+        let (place, new) =
+            (quoted(&format!("{all}/{name}{}", self.site.suffix)), quoted(&format!("{all}/.{name}.new")));
+        format!("mkdir -p {} && cp \"$(cat {})\" {new} && mv {new} {place}", quoted(&all), quoted(&self.file()))
+    }
+
+    fn logs(&self) -> String {
+        format!("{}/{}", self.site.logs, self.package.name)
+    }
+
+    fn file(&self) -> String {
+        format!("{}/pkgfile", self.logs())
+    }
+}
+
+/// One word for the shell.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._/,@=:".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::records;
+
+    /// A place where nothing is.
+    pub(in crate::build) fn nowhere() -> Site {
+        Site {
+            pkgsrc: "/src".into(),
+            make: "bmake".into(),
+            prefix: "/pkg".into(),
+            pkgdb: "/pkg/db".into(),
+            packages: "/packages".into(),
+            logs: "/logs".into(),
+            bootstrapkit: "/kit.tgz".into(),
+            pkg_add: "pkg_add".into(),
+            pkg_delete: "pkg_delete".into(),
+            suffix: ".tgz".into(),
+            user: None,
+            unprivileged_checksum: false,
+        }
+    }
+
+    const PACKAGES: &str = "PKGNAME=lib-1\nPKG_LOCATION=a/lib\nBOOTSTRAP_PKG=yes\n\
+        PKGNAME=py311-x-1\nPKG_LOCATION=a/py-x\nMULTI_VERSION= PYTHON_VERSION_REQD=311 A=b\nUSERGROUP_PHASE=configure\n";
+
+    fn lines(site: &Site, package: Package) -> Vec<(&'static str, String)> {
+        let records = records::read(PACKAGES.as_bytes()).unwrap();
+        let plan = Plan::new(&records, &[vec![], vec![0]]).unwrap();
+        let next = |stage: &Option<Stage>| Stage::after(*stage, plan.package(package)).map(Some);
+        let stages = std::iter::successors(Some(None), next).flatten();
+        stages.map(|stage| (stage.name(), stage.line(site, &plan, package))).collect()
+    }
+
+    #[test]
+    fn a_package_has_the_stages_that_it_needs() {
+        let names =
+            |package| lines(&nowhere(), package).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
+        let all = "checksum configure build install package";
+        assert_eq!(names(0), format!("client-clean pre-clean {all} sync-package clean"));
+        assert_eq!(names(1), format!("client-clean pre-clean depends {all} deinstall sync-package clean"));
+    }
+
+    #[test]
+    fn make_gets_what_pbulk_gives_it() {
+        let lines = lines(&nowhere(), 1);
+        let line = |stage| &lines.iter().find(|(name, _)| *name == stage).unwrap().1;
+        let arguments =
+            "BATCH=1 DEPENDS_TARGET=/nonexistent PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
+        assert_eq!(line("build"), &format!("cd /src/a/py-x && bmake all {arguments}"));
+        let users = format!("cd /src/a/py-x && bmake create-usergroup clean {arguments}");
+        assert_eq!(line("configure"), &format!("{users} && cd /src/a/py-x && bmake configure {arguments}"));
+        assert_eq!(line("depends"), "PKG_PATH=/packages/All pkg_add -K /pkg/db lib-1");
+        assert_eq!(line("deinstall"), "pkg_delete -K /pkg/db py311-x-1");
+    }
+
+    #[test]
+    fn another_user_builds_if_there_is_one() {
+        let site = Site { user: Some("pbulk".into()), ..nowhere() };
+        let lines = lines(&site, 0);
+        let by_user = |stage| lines.iter().find(|(name, _)| *name == stage).unwrap().1.contains("su pbulk -c 'bmake ");
+        let stages = ["checksum", "configure", "build", "install", "package"];
+        assert_eq!(stages.map(by_user), [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn odd_words_are_quoted() {
+        assert_eq!([quoted("a'b c"), quoted(""), quoted("x=1")], [r"'a'\''b c'", "''", "x=1"]);
+    }
+}
