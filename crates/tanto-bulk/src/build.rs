@@ -6,3 +6,56 @@ pub mod front;
 pub mod plan;
 pub mod stages;
 pub mod state;
+
+use std::cell::RefCell;
+
+use tanto_exec::clock::Clock;
+use tanto_exec::event::View;
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::runner::Runner;
+use tanto_exec::runner::staged::Staged;
+use tanto_exec::schedule::Reading;
+use tanto_record::store::journal::Journal;
+
+use self::books::Books;
+use self::front::Packages;
+use self::plan::{Bad, Plan};
+use self::stages::Site;
+
+/// What a build needs besides its packages.
+pub struct Build<'a> {
+    /// Where packages are built.
+    pub site: &'a Site,
+    /// What executes commands.
+    pub runner: &'a mut dyn Runner,
+    /// Who looks on.
+    pub view: &'a mut dyn View,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+    /// When the clock stood at 0, in milliseconds since 1970.
+    pub epoch_ms: i64,
+}
+
+impl Build<'_> {
+    /// Builds all that is open, the most urgent first by what each package is expected to take, in milliseconds. The
+    /// journal has not ended then.
+    pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(Verdict, Plan, Journal), Bad> {
+        let mut schedule = plan.schedule(times)?;
+        let Build { site, runner, view, clock, epoch_ms } = self;
+        let books = RefCell::new(Books::new(plan, site, clock, epoch_ms, journal));
+        let packages = Packages::new(&books);
+        schedule.begin();
+        let run = Run {
+            front: &mut packages.clone(),
+            schedule: &mut schedule,
+            runner: &mut Staged::new(runner, packages),
+            view,
+            clock,
+            failures_allowed: usize::MAX,
+            gauge: &mut Reading::default,
+        };
+        let verdict = run.to_end();
+        let (plan, journal) = books.into_inner().close(verdict != Verdict::Interrupted);
+        Ok((verdict, plan, journal))
+    }
+}

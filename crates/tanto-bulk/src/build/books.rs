@@ -63,9 +63,11 @@ impl<'a> Books<'a> {
         self.journal.disk_is_full()
     }
 
-    /// The run is over. The plan as it is now, and what is to be waited for.
-    pub fn close(mut self) -> (Plan, Journal) {
-        self.journal.note(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
+    /// Nothing more is built; if the run is over, that is noted. The plan as it is now, and what is to be waited for.
+    pub fn close(mut self, is_over: bool) -> (Plan, Journal) {
+        if is_over {
+            self.journal.note(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
+        }
         (self.plan, self.journal)
     }
 

@@ -4,6 +4,7 @@
 use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
+use tanto_record::store::{self, Change};
 
 use super::state::State;
 use crate::forecast;
@@ -107,9 +108,37 @@ impl Plan {
         fallen
     }
 
+    /// What became of packages in a run that was not finished, by name: what is done stays so, and what failed is not
+    /// tried again.
+    pub fn recall(&mut self, state: impl Fn(&str) -> Option<(State, String)>) {
+        for package in self.all() {
+            let Some((state @ (State::Done | State::Failed), why)) = state(&self.package(package).name) else {
+                continue;
+            };
+            if matches!(self.package(package).state, State::Open | State::IndirectFailed) {
+                self.set(package, state, why);
+            }
+            if self.package(package).state == State::Failed {
+                self.fell(package);
+            }
+        }
+    }
+
     /// How many are in each state, in the order of `State::ALL`.
     pub fn counts(&self) -> [usize; State::ALL.len()] {
         State::ALL.map(|state| self.packages.iter().filter(|package| package.state == state).count())
+    }
+
+    /// All of it as rows of the database.
+    pub fn rows(&self) -> impl Iterator<Item = Change> {
+        self.all().flat_map(|package| {
+            let it = self.package(package);
+            let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
+            let state = it.state.name().to_owned();
+            let row = Change::Package(store::Package { package, job: package, name, location, state, why });
+            let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
+            std::iter::once(row).chain(edges)
+        })
     }
 
     /// The schedule of what is open: a package's job has its number. Times are expected wall times, in milliseconds.

@@ -1,0 +1,119 @@
+//! A bulk build of a resolved scan in which each stage does nothing: what the coordinator itself costs. With `fake`
+//! nothing is started; with a command, each stage is that command. Does not know what it is measured against.
+//!
+//! `coordinate RESOLVED DIRECTORY fake|COMMAND JOBS`: the database and the logs come into the directory.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tanto_bulk::build::Build;
+use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::stages::Site;
+use tanto_bulk::build::state::State;
+use tanto_bulk::records;
+use tanto_bulk::resolve::depends_of;
+use tanto_exec::clock::RealClock;
+use tanto_exec::cost::Cost;
+use tanto_exec::event::{Event, View};
+use tanto_exec::job::{Command, JobId};
+use tanto_exec::runner::fake::{Effect, FakeRunner};
+use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::runner::{Runner, Woken};
+use tanto_record::store::Store;
+use tanto_record::store::journal::Journal;
+
+struct Blind;
+
+impl View for Blind {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// Puts one command in the place of each.
+struct Instead {
+    runner: SpawnRunner,
+    command: Command,
+}
+
+impl Runner for Instead {
+    fn capacity(&mut self) -> usize {
+        self.runner.capacity()
+    }
+
+    fn start(&mut self, job: JobId, _: &Command, expected: Cost) -> std::io::Result<()> {
+        self.runner.start(job, &self.command, expected)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.runner.has_ended()
+    }
+
+    fn wait(&mut self, most: Option<std::time::Duration>) -> std::io::Result<Woken> {
+        self.runner.wait(most)
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        self.runner.abort()
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [resolved, directory, command, jobs] = &arguments[..] else {
+        eprintln!("usage: coordinate RESOLVED DIRECTORY fake|COMMAND JOBS");
+        return ExitCode::FAILURE;
+    };
+    match coordinate(resolved, &PathBuf::from(directory), command, jobs.parse().unwrap_or(1)) {
+        Ok(told) => {
+            println!("{told}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn coordinate(resolved: &str, directory: &std::path::Path, command: &str, jobs: usize) -> Result<String, String> {
+    let text = std::fs::read(resolved).map_err(|error| format!("{resolved}: {error}"))?;
+    let records = records::read(&text).map_err(|bad| format!("{resolved}:{}: {}", bad.line, bad.why.told()))?;
+    let depends = depends_of(&records).map_err(|_| format!("{resolved}: something that is needed is not there"))?;
+    let plan = Plan::new(&records, &depends).map_err(|bad| format!("{bad:?}"))?;
+    let mut store = Store::open(&directory.join("db")).map_err(|error| error.to_string())?;
+    let run = store.begin_run(0).map_err(|error| error.to_string())?;
+    let mut journal = Journal::start(store, run).map_err(|error| error.to_string())?;
+    plan.rows().for_each(|change| journal.note(change));
+    let times = vec![1; plan.packages.len()];
+    let mut runner: Box<dyn Runner> = match command {
+        "fake" => Box::new(FakeRunner::new(jobs, |_: &Command| Effect::success())),
+        line => {
+            let options = spawn::Options { parallelism: jobs, ..spawn::Options::default() };
+            let runner = SpawnRunner::new(options).map_err(|error| error.to_string())?;
+            Box::new(Instead { runner, command: Command { line: line.into(), console: false } })
+        }
+    };
+    let (site, clock) = (site(directory), RealClock::start());
+    let build = Build { site: &site, runner: &mut *runner, view: &mut Blind, clock: &clock, epoch_ms: 0 };
+    let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
+    journal.end().map_err(|error| error.to_string())?;
+    let counts = State::ALL.iter().zip(plan.counts()).map(|(state, count)| format!("{} {count}", state.name()));
+    Ok(counts.collect::<Vec<_>>().join(", "))
+}
+
+fn site(directory: &std::path::Path) -> Site {
+    let text = |name: &str| directory.join(name).to_string_lossy().into_owned();
+    Site {
+        pkgsrc: text("pkgsrc"),
+        make: "make".into(),
+        prefix: text("prefix"),
+        pkgdb: text("pkgdb"),
+        packages: text("packages"),
+        logs: text("logs"),
+        bootstrapkit: text("kit"),
+        pkg_add: "pkg_add".into(),
+        pkg_delete: "pkg_delete".into(),
+        suffix: ".tgz".into(),
+        user: None,
+        unprivileged_checksum: false,
+    }
+}
