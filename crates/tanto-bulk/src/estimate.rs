@@ -204,7 +204,7 @@ mod tests {
         // What needs the compiler takes a hundred times as long.
         let names: Vec<(String, String)> = (0..100).map(|at| (format!("p{at}-1"), format!("c/p{at}"))).collect();
         let records: Vec<Record<'_>> = names.iter().map(|(name, location)| record(name, location)).collect();
-        let needs_it = |at: usize| at % 2 == 0 && at > 0;
+        let needs_it = |at: usize| at.is_multiple_of(2) && at > 0;
         let depends: Vec<Vec<Package>> = (0..100).map(|at| if needs_it(at) { vec![0] } else { Vec::new() }).collect();
         let known = |at: usize| (at < 80).then_some(if needs_it(at) { 100_000 } else { 1_000 });
         let estimates = all(&records, &depends, &(0..100).map(known).collect::<Vec<_>>());

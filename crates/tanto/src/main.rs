@@ -2,8 +2,8 @@
 
 mod bench;
 mod build;
-mod columns;
 mod bulk;
+mod columns;
 mod commands;
 mod completions;
 mod doctor;

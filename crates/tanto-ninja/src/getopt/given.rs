@@ -79,6 +79,11 @@ impl Given {
         self.value(key).is_some()
     }
 
+    /// All values of the flag, in the order of the command line.
+    pub fn values(&self, key: &str) -> impl Iterator<Item = &[u8]> {
+        self.flags.iter().filter(move |(flag, _)| flag.is(key)).map(|(_, value)| value.as_slice())
+    }
+
     /// The flag's last value.
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.flags.iter().rev().find(|(flag, _)| flag.is(key)).map(|(_, value)| value.as_slice())

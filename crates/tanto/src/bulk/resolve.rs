@@ -4,7 +4,8 @@ use std::io::{self, IoSlice, Write};
 
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
-use tanto_ninja::getopt::{self, Bad, Getopt};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::map::Map;
 
 use super::files::{check, failed, open, whole};
@@ -13,7 +14,6 @@ use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
 /// A command line.
-#[derive(Default, PartialEq, Eq, Debug)]
 struct Args {
     /// The first says what is wanted, the others what else there is.
     scans: Vec<Vec<u8>>,
@@ -25,51 +25,20 @@ struct Args {
     partial: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flag {
-    Scan,
-    Output,
-    Missing,
-    Partial,
-}
-
-static FLAGS: [Flag; 4] = [Flag::Scan, Flag::Output, Flag::Missing, Flag::Partial];
-
-impl getopt::Flag for Flag {
-    fn letter(&self) -> Option<u8> {
-        None
-    }
-
-    fn name(&self) -> Option<&'static str> {
-        Some(match self {
-            Flag::Scan => "scan",
-            Flag::Output => "output",
-            Flag::Missing => "missing",
-            Flag::Partial => "partial",
-        })
-    }
-
-    fn takes_value(&self) -> bool {
-        *self != Flag::Partial
-    }
-}
+static FLAGS: [Plain; 4] =
+    [name("scan").with_value(), name("output").with_value(), name("missing").with_value(), name("partial")];
 
 impl Args {
     fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let mut read = Args::default();
-        let mut getopt = Getopt::new(&FLAGS, args, false);
-        while let Some((flag, value)) = getopt.flag().map_err(|Bad(message)| message)? {
-            match flag {
-                Flag::Scan => read.scans.push(value.to_vec()),
-                Flag::Output => read.output = Some(value.to_vec()),
-                Flag::Missing => read.missing = Some(value.to_vec()),
-                Flag::Partial => read.partial = true,
-            }
-        }
-        match getopt.into_operands().first() {
+        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
+        let scans: Vec<Vec<u8>> = given.values("scan").map(<[u8]>::to_vec).collect();
+        match given.operands.first() {
             Some(operand) => Err([b"unexpected '", &operand[..], b"'"].concat()),
-            None if read.scans.is_empty() => Err(b"resolve what? Name a file with --scan".to_vec()),
-            None => Ok(read),
+            None if scans.is_empty() => Err(b"resolve what? Name a file with --scan".to_vec()),
+            None => {
+                Ok(Args { scans, output: owned("output"), missing: owned("missing"), partial: given.has("partial") })
+            }
         }
     }
 }

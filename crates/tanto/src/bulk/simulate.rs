@@ -6,7 +6,8 @@ use tanto_bulk::estimate::{self, median_error};
 use tanto_bulk::forecast::Forecast;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
-use tanto_ninja::getopt::{self, Bad, Getopt};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, letter, name};
 
 use super::files::{check, open};
 use super::findings;
@@ -25,54 +26,25 @@ struct Args {
     slots: Vec<usize>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flag {
-    Resolved,
-    Times,
-    Known,
-    Jobs,
-}
-
-static FLAGS: [Flag; 4] = [Flag::Resolved, Flag::Times, Flag::Known, Flag::Jobs];
-
-impl getopt::Flag for Flag {
-    fn letter(&self) -> Option<u8> {
-        (*self == Flag::Jobs).then_some(b'j')
-    }
-
-    fn name(&self) -> Option<&'static str> {
-        match self {
-            Flag::Resolved => Some("resolved"),
-            Flag::Times => Some("times"),
-            Flag::Known => Some("known"),
-            Flag::Jobs => None,
-        }
-    }
-
-    fn takes_value(&self) -> bool {
-        true
-    }
-}
+static FLAGS: [Plain; 4] =
+    [name("resolved").with_value(), name("times").with_value(), name("known").with_value(), letter(b'j').with_value()];
 
 impl Args {
     fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let (mut resolved, mut times, mut known) = (None, None, None);
-        let mut slot_counts = usual_slots(tanto_sys::cpu::count());
-        let mut getopt = Getopt::new(&FLAGS, args, false);
-        while let Some((flag, value)) = getopt.flag().map_err(|Bad(message)| message)? {
-            match flag {
-                Flag::Resolved => resolved = Some(value.to_vec()),
-                Flag::Times => times = Some(value.to_vec()),
-                Flag::Known => known = Some(value.to_vec()),
-                Flag::Jobs => slot_counts = slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
-            }
-        }
-        if let Some(operand) = getopt.into_operands().first() {
+        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        if let Some(operand) = given.operands.first() {
             return Err([b"unexpected '", &operand[..], b"'"].concat());
         }
-        let resolved = resolved.ok_or(b"simulate what? Name a file with --resolved")?;
-        let times = times.ok_or(b"what do packages take? Name a file with --times")?;
-        Ok(Args { resolved, times, known, slots: slot_counts })
+        let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
+        Ok(Args {
+            resolved: owned("resolved").ok_or(b"simulate what? Name a file with --resolved")?,
+            times: owned("times").ok_or(b"what do packages take? Name a file with --times")?,
+            known: owned("known"),
+            slots: match given.value("j") {
+                None => usual_slots(tanto_sys::cpu::count()),
+                Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
+            },
+        })
     }
 }
 
