@@ -1,10 +1,14 @@
 //! A bulk build of a resolved scan in which each stage does nothing: what the coordinator itself costs. With `fake`
-//! nothing is started; with a command, each stage is that command. Does not know what it is measured against.
+//! nothing is started; with a command, the stage `build` of each package is that. Does not know what it is measured
+//! against.
 //!
 //! `coordinate RESOLVED DIRECTORY fake|COMMAND JOBS`: the database and the logs come into the directory.
 
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tanto_bulk::build::Build;
 use tanto_bulk::build::plan::Plan;
@@ -15,7 +19,7 @@ use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
 use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, View};
-use tanto_exec::job::{Command, JobId};
+use tanto_exec::job::{Command, Completion, Exit, JobId, Usage};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::runner::{Runner, Woken};
@@ -28,27 +32,34 @@ impl View for Blind {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// Puts one command in the place of each.
-struct Instead {
+/// Puts one command in the place of each build; the other stages are done at once.
+struct Builds {
     runner: SpawnRunner,
     command: Command,
+    done: VecDeque<JobId>,
 }
 
-impl Runner for Instead {
+impl Runner for Builds {
     fn capacity(&mut self) -> usize {
-        self.runner.capacity()
+        self.runner.capacity().saturating_sub(self.done.len())
     }
 
-    fn start(&mut self, job: JobId, _: &Command, expected: Cost) -> std::io::Result<()> {
-        self.runner.start(job, &self.command, expected)
+    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
+        if memchr::memmem::find(&command.line, b" all BATCH=1 ").is_some() {
+            return self.runner.start(job, &self.command, expected);
+        }
+        self.done.push_back(job);
+        Ok(())
     }
 
     fn has_ended(&self) -> bool {
-        self.runner.has_ended()
+        !self.done.is_empty() || self.runner.has_ended()
     }
 
-    fn wait(&mut self, most: Option<std::time::Duration>) -> std::io::Result<Woken> {
-        self.runner.wait(most)
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
+        let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
+        let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
+        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, findings: None }))
     }
 
     fn abort(&mut self) -> Vec<JobId> {
@@ -74,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn coordinate(resolved: &str, directory: &std::path::Path, command: &str, jobs: usize) -> Result<String, String> {
+fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> Result<String, String> {
     let text = std::fs::read(resolved).map_err(|error| format!("{resolved}: {error}"))?;
     let records = records::read(&text).map_err(|bad| format!("{resolved}:{}: {}", bad.line, bad.why.told()))?;
     let depends = depends_of(&records).map_err(|_| format!("{resolved}: something that is needed is not there"))?;
@@ -89,7 +100,7 @@ fn coordinate(resolved: &str, directory: &std::path::Path, command: &str, jobs: 
         line => {
             let options = spawn::Options { parallelism: jobs, ..spawn::Options::default() };
             let runner = SpawnRunner::new(options).map_err(|error| error.to_string())?;
-            Box::new(Instead { runner, command: Command { line: line.into(), console: false } })
+            Box::new(Builds { runner, command: Command { line: line.into(), console: false }, done: VecDeque::new() })
         }
     };
     let (site, clock) = (site(directory), RealClock::start());
@@ -100,7 +111,7 @@ fn coordinate(resolved: &str, directory: &std::path::Path, command: &str, jobs: 
     Ok(counts.collect::<Vec<_>>().join(", "))
 }
 
-fn site(directory: &std::path::Path) -> Site {
+fn site(directory: &Path) -> Site {
     let text = |name: &str| directory.join(name).to_string_lossy().into_owned();
     Site {
         pkgsrc: text("pkgsrc"),
