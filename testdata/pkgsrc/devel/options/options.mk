@@ -1,0 +1,3 @@
+# What the package is built with.
+
+PKG_OPTIONS?=	colour

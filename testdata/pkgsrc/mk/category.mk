@@ -1,0 +1,4 @@
+# For categories.
+
+.include "prefs.mk"
+.include "subdir.mk"

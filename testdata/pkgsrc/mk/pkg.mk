@@ -1,0 +1,121 @@
+# For packages: what they are, and how they become binary packages.
+
+.include "prefs.mk"
+
+PKGPATH:=	${.CURDIR:H:T}/${.CURDIR:T}
+CATEGORIES?=	${.CURDIR:H:T}
+MAINTAINER?=	nobody@example.org
+COMMENT?=	${PKGNAME}
+USE_DESTDIR?=	user-destdir
+.if defined(WRKOBJDIR)
+WRKDIR=		${WRKOBJDIR}/${PKGPATH}${PYTHON_VERSION_REQD:D-${PYTHON_VERSION_REQD}}
+.else
+WRKDIR=		${.CURDIR}/work
+.endif
+DESTDIR=	${WRKDIR}/.destdir
+WRKSRC=		${WRKDIR}/src
+WRKLOG?=	${WRKDIR}/.work.log
+STAGE_PKGFILE=	${WRKDIR}/.packages/${PKGNAME}${PKG_SUFX}
+OWN_FILE=	share/${PKGNAME:C/-[^-]*$//}.txt
+ALL_FILES=	${OWN_FILE} ${FILES}
+
+do-configure?=	:
+do-build?=	:
+
+.PHONY: pbulk-index pbulk-index-item fetch checksum configure all stage-install stage-package-create clean show-var \
+	create-usergroup pbulk-save-wrkdir
+
+show-var:
+	@echo ${${VARNAME}:Q}
+
+.if defined(MULTI_LIST)
+pbulk-index:
+	@set -e; for version in ${MULTI_LIST}; do \
+		${MULTI_VAR}=$$version ${MAKE} pbulk-index-item; done
+.else
+pbulk-index: pbulk-index-item
+.endif
+
+.if defined(PBULK_CACHE_DIRECTORY)
+SCANNED_FILES=	${.MAKE.MAKEFILES:N${PBULK_CACHE_DIRECTORY}/*}
+.else
+SCANNED_FILES=	${.MAKE.MAKEFILES}
+.endif
+
+pbulk-index-item:
+	@echo PKGNAME=${PKGNAME:Q}
+	@echo ALL_DEPENDS=${DEPENDS:Q}
+	@echo PKG_SKIP_REASON=${PKG_SKIP_REASON:Q}
+	@echo PKG_FAIL_REASON=${PKG_FAIL_REASON:Q}
+	@echo NO_BIN_ON_FTP=${NO_BIN_ON_FTP:Q}
+	@echo RESTRICTED=${RESTRICTED:Q}
+	@echo CATEGORIES=${CATEGORIES:Q}
+	@echo MAINTAINER=${MAINTAINER:Q}
+	@echo USE_DESTDIR=${USE_DESTDIR:Q}
+	@echo BOOTSTRAP_PKG=${BOOTSTRAP_PKG}
+	@echo USERGROUP_PHASE=${USERGROUP_PHASE:Q}
+	@echo SCAN_DEPENDS=${SCANNED_FILES:Q}
+.if defined(MULTI_LIST)
+	@echo MULTI_VERSION=" ${MULTI_VAR}=${${MULTI_VAR}}"
+.endif
+
+# What would be fetched is made.
+fetch:
+.for file in ${DISTFILES}
+	@mkdir -p ${DISTDIR} && \
+	test -f ${DISTDIR}/${file} || { echo ${file} >${DISTDIR}/.${file}.$$$$ && mv ${DISTDIR}/.${file}.$$$$ ${DISTDIR}/${file}; }
+.endfor
+
+checksum: fetch
+.for file in ${DISTFILES}
+	@test "$$(cat ${DISTDIR}/${file})" = ${file} || { echo "the checksum of ${file} is another"; exit 1; }
+.endfor
+
+${WRKDIR}/.extracted: checksum
+	@mkdir -p ${WRKSRC} && : >$@
+
+${WRKDIR}/.configured: ${WRKDIR}/.extracted
+	@for file in ${NEEDS_FILES}; do \
+		test -f ${LOCALBASE}/$$file || { echo "$$file is not there"; exit 1; }; done
+	@cd ${WRKSRC} && ${do-configure}
+	@: >$@
+
+${WRKDIR}/.built: ${WRKDIR}/.configured
+	@echo "building ${PKGNAME}" | tee -a ${WRKLOG}
+	@cd ${WRKSRC} && ${do-build}
+	@: >$@
+
+${WRKDIR}/.installed: ${WRKDIR}/.built
+.for file in ${ALL_FILES}
+	@mkdir -p ${DESTDIR}${LOCALBASE}/${file:H} && echo ${PKGNAME} ${file} >${DESTDIR}${LOCALBASE}/${file}
+.endfor
+	@: >$@
+
+configure: ${WRKDIR}/.configured
+all: ${WRKDIR}/.built
+stage-install: ${WRKDIR}/.installed
+
+# What it needs is what is installed of it.
+META=	${WRKDIR}/.meta
+stage-package-create: ${WRKDIR}/.installed
+	@rm -rf ${META} && mkdir -p ${META} ${STAGE_PKGFILE:H}
+	@echo ${COMMENT:Q} >${META}/+COMMENT
+	@printf '%s\n' "PKGPATH=${PKGPATH}" "OPSYS=Linux" "CATEGORIES=${CATEGORIES}" "MAINTAINER=${MAINTAINER}" \
+		"NO_BIN_ON_FTP=${NO_BIN_ON_FTP}" "RESTRICTED=${RESTRICTED}" >${META}/+BUILD_INFO
+	@cd ${TOPDIR} && grep '[$$]NetBSD' ${PKGPATH}/Makefile /dev/null | sed 's/:# */: /' >${META}/+BUILD_VERSION
+	@{ echo "@name ${PKGNAME}"; echo "@cwd ${LOCALBASE}"; \
+	for needed in ${DEPENDS:C/:.*//:@it@${it:Q}@}; do \
+		name=$$(PKG_DBDIR=${PKG_DBDIR} ${PKG_INFO} -E "$$needed") || { echo "$$needed is not installed" >&2; exit 1; }; \
+		echo "@blddep $$name"; echo "@pkgdep $$needed"; done; \
+	printf '%s\n' ${ALL_FILES}; } >${META}/+CONTENTS
+	@tar -czf ${STAGE_PKGFILE} -C ${META} +CONTENTS +COMMENT +BUILD_INFO +BUILD_VERSION \
+		-C ${DESTDIR}${LOCALBASE} ${ALL_FILES}
+
+create-usergroup:
+	@echo "would make users"
+
+clean:
+	@rm -rf ${WRKDIR}
+
+pbulk-save-wrkdir:
+	@test ! -d ${WRKDIR} || tar -czf ${INTO} -C ${WRKDIR} .

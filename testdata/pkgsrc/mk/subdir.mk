@@ -1,0 +1,11 @@
+# For directories of directories.
+
+.PHONY: show-subdir-var clean
+
+show-subdir-var:
+	@echo ${${VARNAME}:Q}
+
+clean:
+.for dir in ${SUBDIR}
+	@cd ${dir} && ${MAKE} clean
+.endfor
