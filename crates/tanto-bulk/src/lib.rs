@@ -2,6 +2,7 @@
 //! `.ninja` files, and not how a command is run.
 
 pub mod build;
+pub mod config;
 pub mod estimate;
 pub mod forecast;
 pub mod name;

@@ -1,0 +1,229 @@
+//! What a bulk build is told: one TOML file, with pbulk's names where they mean the same. Does not know where the file
+//! is, nor who obeys.
+
+mod keys;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub use self::keys::{KEYS, Key};
+pub use self::read::{Why, Wrong};
+
+/// All settings. Paths are absolute once the file was read from a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The package tree.
+    pub pkgsrc: String,
+    /// The program that reads its makefiles: bmake.
+    pub make: String,
+    /// Where packages are installed.
+    pub prefix: String,
+    /// The database of what is installed.
+    pub pkgdb: String,
+    /// What packages keep when they run.
+    pub varbase: String,
+    /// Binary packages are in `All` below it.
+    pub packages: String,
+    /// Logs of packages.
+    pub bulklog: String,
+    /// Where Tanto keeps its own state.
+    pub state: String,
+    /// What an empty prefix is made from; empty: nothing.
+    pub bootstrapkit: String,
+    /// Installs packages.
+    pub pkg_add: String,
+    /// Removes packages.
+    pub pkg_delete: String,
+    /// Tells of packages.
+    pub pkg_info: String,
+    /// Ends the names of binary packages.
+    pub pkg_sufx: String,
+    /// A file that names the directories that are wanted; empty: the whole tree.
+    pub limited_list: String,
+    /// What was scanned is not scanned again while nothing has changed that it depends on.
+    pub reuse_scan_results: bool,
+    /// Packages whose dependencies are missing are left out, and the rest is built.
+    pub ignore_missing_dependencies: bool,
+    /// A package may be older than what it needs.
+    pub skip_age_check: bool,
+    /// Who configures and builds when Tanto is root.
+    pub unprivileged_user: String,
+    /// Files are fetched and checked as that user too.
+    pub use_unprivileged_checksum: bool,
+    /// A failed package's work directory is kept.
+    pub keep_wrkdir: bool,
+    /// What was installed for a failed package is kept.
+    pub keep_prefix: bool,
+    /// Scans at a time; 0: as many as there are processors.
+    pub scan_clients: usize,
+    /// Packages at a time; 0: as many as there are processors.
+    pub build_clients: usize,
+    /// MAKE_JOBS for each package.
+    pub make_jobs: usize,
+    /// In what packages are built.
+    pub sandbox: String,
+    /// Run before the scan; empty: nothing.
+    pub script_phase_scan: String,
+    /// Run before the first package is built; empty: nothing.
+    pub script_phase_build: String,
+    /// For stages that have none of their own.
+    pub limits: Limits,
+    /// Of single stages.
+    pub stages: BTreeMap<String, StageLimits>,
+}
+
+/// When a command is ended.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// After so many milliseconds without a new process, processor time or output.
+    pub hang_ms: Option<i64>,
+    /// After so many milliseconds.
+    pub total_ms: Option<i64>,
+}
+
+/// What the file says of a stage; `None` where it says nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StageLimits {
+    /// As `Limits::hang_ms`.
+    pub hang_ms: Option<Option<i64>>,
+    /// As `Limits::total_ms`.
+    pub total_ms: Option<Option<i64>>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            pkgsrc: "/usr/pkgsrc".into(),
+            make: "bmake".into(),
+            prefix: "/usr/pkg".into(),
+            pkgdb: "/var/db/pkg".into(),
+            varbase: "/var".into(),
+            packages: "packages".into(),
+            bulklog: "bulklog".into(),
+            state: "state".into(),
+            bootstrapkit: String::new(),
+            pkg_add: "pkg_add".into(),
+            pkg_delete: "pkg_delete".into(),
+            pkg_info: "pkg_info".into(),
+            pkg_sufx: ".tgz".into(),
+            limited_list: String::new(),
+            reuse_scan_results: true,
+            ignore_missing_dependencies: false,
+            skip_age_check: false,
+            unprivileged_user: "pbulk".into(),
+            use_unprivileged_checksum: false,
+            keep_wrkdir: false,
+            keep_prefix: false,
+            scan_clients: 0,
+            build_clients: 0,
+            make_jobs: 1,
+            sandbox: "none".into(),
+            script_phase_scan: String::new(),
+            script_phase_build: String::new(),
+            limits: Limits { hang_ms: Some(30 * 60_000), total_ms: None },
+            stages: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file's text. Relative paths are taken from `dir`, which is absolute.
+    pub fn read(text: &str, dir: &Path) -> Result<Config, Wrong> {
+        let mut config = read::read(text)?;
+        config.settle(dir);
+        Ok(config)
+    }
+
+    /// The file that says all of this, with a line on each key.
+    pub fn text(&self) -> String {
+        write::text(self)
+    }
+
+    /// When a command of this stage (or of `scan`) is ended.
+    pub fn limits(&self, stage: &str) -> Limits {
+        let own = self.stages.get(stage).copied().unwrap_or_default();
+        Limits {
+            hang_ms: own.hang_ms.unwrap_or(self.limits.hang_ms),
+            total_ms: own.total_ms.unwrap_or(self.limits.total_ms),
+        }
+    }
+
+    fn settle(&mut self, dir: &Path) {
+        let absolute = |value: &mut String| *value = dir.join(&*value).to_string_lossy().into_owned();
+        for key in KEYS {
+            match key.field {
+                keys::Field::Path(field) if !field(self).is_empty() => absolute(field(self)),
+                // A name alone is looked for in PATH.
+                keys::Field::Program(field) if field(self).contains('/') => absolute(field(self)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, (usize, String)> {
+        Config::read(text, Path::new("/here")).map_err(|wrong| (wrong.at, wrong.why.told()))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let defaults = Config::default();
+        let mut settled = defaults.clone();
+        settled.settle(Path::new("/here"));
+        assert_eq!(read(&defaults.text()), Ok(settled.clone()));
+        assert_eq!(read(""), Ok(settled));
+        let text = defaults.text();
+        assert!(KEYS.iter().all(|key| text.contains(&format!("\n{} = ", key.name))));
+        let odd = Config {
+            make: "a \"b\" \\ c".into(),
+            build_clients: 3,
+            limits: Limits { hang_ms: None, total_ms: Some(5_430_000) },
+            ..defaults
+        };
+        let again = read(&odd.text()).unwrap();
+        assert_eq!((again.make, again.build_clients, again.limits), (odd.make, 3, odd.limits));
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let config = read("pkgsrc = \"tree\"\nmake = \"bin/bmake\"\nprefix = \"/pkg\"").unwrap();
+        assert_eq!((&*config.pkgsrc, &*config.make), ("/here/tree", "/here/bin/bmake"));
+        assert_eq!((&*config.prefix, &*config.pkg_add, &*config.limited_list), ("/pkg", "pkg_add", ""));
+    }
+
+    #[test]
+    fn stages_have_limits_of_their_own() {
+        let text = "hang_timeout = \"10m\"\ntimeout = \"0\"\n[stage.build]\ntimeout = \"1h30m\"\n[stage.scan]\nhang_timeout = \"0\"";
+        let config = read(text).unwrap();
+        assert_eq!(config.limits("build"), Limits { hang_ms: Some(600_000), total_ms: Some(5_400_000) });
+        assert_eq!(config.limits("scan"), Limits::default());
+        assert_eq!(config.limits("install"), Limits { hang_ms: Some(600_000), total_ms: None });
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, at, why) in [
+            ("pkgsrc = \"x\"\npkgscr = \"y\"", 13, "unknown key 'pkgscr'"),
+            ("keep_wrkdir = \"yes\"", 14, "expected true or false"),
+            ("scan_clients = -1", 15, "expected a number from 0 to 4096"),
+            ("scan_clients = 5000", 15, "expected a number from 0 to 4096"),
+            ("make = 1", 7, "expected a text in quotes"),
+            ("make = \"\"", 7, "this cannot be empty"),
+            ("timeout = \"soon\"", 10, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none"),
+            ("sandbox = \"chroot\"", 10, "there is no such sandbox; so far there is only \"none\""),
+            ("[stage.biuld]\ntimeout = \"1s\"", 7, "unknown stage 'biuld'"),
+            ("[stage.build]\ntimeuot = \"1s\"", 14, "unknown key 'timeuot'"),
+            ("stage = 1", 8, "expected tables such as [stage.build]"),
+        ] {
+            assert_eq!(read(text), Err((at, why.to_owned())), "{text}");
+        }
+        assert_eq!(read("pkgsrc = ").unwrap_err().0, 9);
+        assert_eq!(read("pkgsrc = \"a\"\npkgsrc = \"b\"").unwrap_err().0, 13);
+    }
+}

@@ -1,0 +1,114 @@
+//! The keys: their names, what they mean in a line, and where their values go. Does not know how a file is written.
+
+use super::Config;
+
+/// A key of the file.
+#[derive(Clone, Copy)]
+pub struct Key {
+    /// As it stands there.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    pub(super) field: Field,
+}
+
+/// What a value has to be, and where it goes.
+#[derive(Clone, Copy)]
+pub(super) enum Field {
+    /// A path that may not be empty, unless it is so by default.
+    Path(fn(&mut Config) -> &mut String),
+    /// A program: a path, or a name in PATH.
+    Program(fn(&mut Config) -> &mut String),
+    Text(fn(&mut Config) -> &mut String),
+    Sandbox(fn(&mut Config) -> &mut String),
+    Flag(fn(&mut Config) -> &mut bool),
+    Count(fn(&mut Config) -> &mut usize),
+    Time(fn(&mut Config) -> &mut Option<i64>),
+}
+
+use Field::{Count, Flag, Path, Program, Sandbox, Text, Time};
+
+const fn key(name: &'static str, field: Field, doc: &'static str) -> Key {
+    Key { name, doc, field }
+}
+
+/// All of them, in the order of the file.
+pub static KEYS: &[Key] = &[
+    key("pkgsrc", Path(|it| &mut it.pkgsrc), "The package tree."),
+    key("make", Program(|it| &mut it.make), "The program that reads its makefiles."),
+    key("prefix", Path(|it| &mut it.prefix), "Where packages are installed. It is emptied before each package."),
+    key("pkgdb", Path(|it| &mut it.pkgdb), "The database of what is installed. It is emptied before each package."),
+    key("varbase", Path(|it| &mut it.varbase), "What packages keep when they run (VARBASE)."),
+    key("packages", Path(|it| &mut it.packages), "Binary packages are in All below it."),
+    key("bulklog", Path(|it| &mut it.bulklog), "Logs of packages that failed, a directory for each."),
+    key("state", Path(|it| &mut it.state), "Where Tanto keeps its state, a database among it."),
+    key(
+        "bootstrapkit",
+        Path(|it| &mut it.bootstrapkit),
+        "What an empty prefix is made from: an archive, or a directory.",
+    ),
+    key("pkg_add", Program(|it| &mut it.pkg_add), "Installs packages. Not one in prefix: that is emptied."),
+    key("pkg_delete", Program(|it| &mut it.pkg_delete), "Removes packages."),
+    key("pkg_info", Program(|it| &mut it.pkg_info), "Tells of packages."),
+    key("pkg_sufx", Text(|it| &mut it.pkg_sufx), "Ends the names of binary packages (PKG_SUFX)."),
+    key(
+        "limited_list",
+        Path(|it| &mut it.limited_list),
+        "A file with a category/directory in each line: only these, and what they need. Empty: the whole tree.",
+    ),
+    key(
+        "reuse_scan_results",
+        Flag(|it| &mut it.reuse_scan_results),
+        "Whether a directory is scanned only if something has changed that its last scan depends on.",
+    ),
+    key(
+        "ignore_missing_dependencies",
+        Flag(|it| &mut it.ignore_missing_dependencies),
+        "Whether to go on without packages that need something that is not there.",
+    ),
+    key("skip_age_check", Flag(|it| &mut it.skip_age_check), "Whether a package may be older than what it needs."),
+    key(
+        "unprivileged_user",
+        Text(|it| &mut it.unprivileged_user),
+        "Who configures and builds where Tanto runs as root. Empty: root does.",
+    ),
+    key(
+        "use_unprivileged_checksum",
+        Flag(|it| &mut it.use_unprivileged_checksum),
+        "Whether that user also fetches and checks files.",
+    ),
+    key(
+        "keep_wrkdir",
+        Flag(|it| &mut it.keep_wrkdir),
+        "Whether to keep the work directory of what failed, in its log directory.",
+    ),
+    key(
+        "keep_prefix",
+        Flag(|it| &mut it.keep_prefix),
+        "Whether to keep what was installed for what failed, in its log directory.",
+    ),
+    key(
+        "scan_clients",
+        Count(|it| &mut it.scan_clients),
+        "How many directories are scanned at a time. 0: one for each processor.",
+    ),
+    key(
+        "build_clients",
+        Count(|it| &mut it.build_clients),
+        "How many packages are built at a time. 0: one for each processor.",
+    ),
+    key("make_jobs", Count(|it| &mut it.make_jobs), "How many jobs a package's own build may run (MAKE_JOBS)."),
+    key("sandbox", Sandbox(|it| &mut it.sandbox), "In what packages are built. So far only \"none\"."),
+    key("script_phase_scan", Text(|it| &mut it.script_phase_scan), "A line for the shell, run before the scan."),
+    key(
+        "script_phase_build",
+        Text(|it| &mut it.script_phase_build),
+        "A line for the shell, run before the first package is built.",
+    ),
+    key(
+        "hang_timeout",
+        Time(|it| &mut it.limits.hang_ms),
+        "A command is ended that for so long starts no process, uses no processor and prints nothing. \"0\": never.",
+    ),
+    key("timeout", Time(|it| &mut it.limits.total_ms), "A command is ended that takes so long. \"0\": never."),
+];

@@ -1,0 +1,171 @@
+//! A file's text becomes settings. Does not know how an error is shown.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{Field, KEYS, Key};
+use super::{Config, StageLimits};
+use crate::build::stages::Stage;
+
+/// What is wrong with a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// From which byte on.
+    pub at: usize,
+    /// What.
+    pub why: Why,
+}
+
+/// What can be wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// There is no such thing.
+    Unknown {
+        /// A key or a stage.
+        what: &'static str,
+        /// As it stands there.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// In words.
+    Told(String),
+}
+
+impl Why {
+    /// For a user, who may also be told what comes near.
+    pub fn told(&self) -> String {
+        match self {
+            Why::Unknown { what, name, .. } => format!("unknown {what} '{name}'"),
+            Why::Told(text) => text.clone(),
+        }
+    }
+}
+
+const MOST: usize = 4096;
+const STAGE: &str = "stage";
+const HANG_TIMEOUT: &str = "hang_timeout";
+const TIMEOUT: &str = "timeout";
+/// What a scan's limits stand under.
+const SCAN: &str = "scan";
+
+pub(super) fn read(text: &str) -> Result<Config, Wrong> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(text.len(), |span| span.start);
+        Wrong { at, why: Why::Told(error.message().to_owned()) }
+    })?;
+    let mut config = Config::default();
+    for (name, value) in sorted(table.get_ref()) {
+        match KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) {
+            Some(key) => take(&mut config, key, value)?,
+            None if name.get_ref() == STAGE => stages(&mut config, value)?,
+            None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
+        }
+    }
+    Ok(config)
+}
+
+type Name<'t> = Spanned<toml::de::DeString<'t>>;
+type Value<'t> = Spanned<DeValue<'t>>;
+
+/// In the order of the file, so that the first error is told.
+fn sorted<'a, 't>(table: &'a DeTable<'t>) -> Vec<(&'a Name<'t>, &'a Value<'t>)> {
+    let mut pairs: Vec<_> = table.iter().collect();
+    pairs.sort_by_key(|(name, _)| name.span().start);
+    pairs
+}
+
+fn unknown(what: &'static str, name: &Name<'_>, known: impl Iterator<Item = &'static str>) -> Wrong {
+    let text = name.get_ref().clone().into_owned();
+    Wrong { at: name.span().start, why: Why::Unknown { what, name: text, known: known.collect() } }
+}
+
+fn wrong(value: &Value<'_>, why: &str) -> Wrong {
+    Wrong { at: value.span().start, why: Why::Told(why.to_owned()) }
+}
+
+fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> {
+    match key.field {
+        Field::Path(field) | Field::Program(field) => {
+            let said = text(value)?;
+            if said.is_empty() && !field(&mut Config::default()).is_empty() {
+                return Err(wrong(value, "this cannot be empty"));
+            }
+            *field(config) = said;
+        }
+        Field::Text(field) => *field(config) = text(value)?,
+        Field::Sandbox(field) => {
+            let said = text(value)?;
+            if said != "none" {
+                return Err(wrong(value, "there is no such sandbox; so far there is only \"none\""));
+            }
+            *field(config) = said;
+        }
+        Field::Flag(field) => {
+            *field(config) = value.get_ref().as_bool().ok_or_else(|| wrong(value, "expected true or false"))?;
+        }
+        Field::Count(field) => *field(config) = count(value)?,
+        Field::Time(field) => *field(config) = time(value)?,
+    }
+    Ok(())
+}
+
+fn text(value: &Value<'_>) -> Result<String, Wrong> {
+    let text = value.get_ref().as_str().ok_or_else(|| wrong(value, "expected a text in quotes"))?;
+    if text.contains('\0') { Err(wrong(value, "a text holds no NUL")) } else { Ok(text.to_owned()) }
+}
+
+fn count(value: &Value<'_>) -> Result<usize, Wrong> {
+    let number = value.get_ref().as_integer();
+    let number = number.and_then(|it| usize::from_str_radix(it.as_str(), it.radix()).ok());
+    number.filter(|&it| it <= MOST).ok_or_else(|| wrong(value, &format!("expected a number from 0 to {MOST}")))
+}
+
+/// Milliseconds; `None` for no limit.
+fn time(value: &Value<'_>) -> Result<Option<i64>, Wrong> {
+    let bad = || wrong(value, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none");
+    let text = value.get_ref().as_str().ok_or_else(bad)?;
+    let ms = milliseconds(text).ok_or_else(bad)?;
+    Ok((ms > 0).then_some(ms))
+}
+
+fn milliseconds(text: &str) -> Option<i64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let (mut sum, mut rest) = (0_i64, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|it: char| !it.is_ascii_digit())?;
+        let number: i64 = rest[..digits].parse().ok()?;
+        let seconds = match rest.as_bytes()[digits] {
+            b'd' => 86_400,
+            b'h' => 3600,
+            b'm' => 60,
+            b's' => 1,
+            _ => return None,
+        };
+        sum = sum.checked_add(number.checked_mul(seconds * 1000)?)?;
+        rest = &rest[digits + 1..];
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
+fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
+    let none = |value| wrong(value, "expected tables such as [stage.build]");
+    for (name, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
+        let known = || Stage::ALL.iter().map(|stage| stage.name()).chain([SCAN]);
+        if !known().any(|stage| stage == name.get_ref()) {
+            return Err(unknown("stage", name, known()));
+        }
+        let mut limits = StageLimits::default();
+        for (key, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
+            match key.get_ref().as_ref() {
+                HANG_TIMEOUT => limits.hang_ms = Some(time(value)?),
+                TIMEOUT => limits.total_ms = Some(time(value)?),
+                _ => return Err(unknown("key", key, [HANG_TIMEOUT, TIMEOUT].into_iter())),
+            }
+        }
+        config.stages.insert(name.get_ref().clone().into_owned(), limits);
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Settings become a file that explains itself. Does not know who reads it.
+
+use super::Config;
+use super::keys::{Field, KEYS};
+
+const HEAD: &str =
+    "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
+# this file is. A stage can have limits of its own:
+#
+#     [stage.build]
+#     timeout = \"6h\"
+";
+
+pub(super) fn text(config: &Config) -> String {
+    let mut config = config.clone();
+    let mut text = HEAD.to_owned();
+    for key in KEYS {
+        let value = match key.field {
+            Field::Path(field) | Field::Program(field) | Field::Text(field) | Field::Sandbox(field) => {
+                quoted(field(&mut config))
+            }
+            Field::Flag(field) => field(&mut config).to_string(),
+            Field::Count(field) => field(&mut config).to_string(),
+            Field::Time(field) => time(*field(&mut config)),
+        };
+        text += &format!("\n# {}\n{} = {value}\n", key.doc, key.name);
+    }
+    text
+}
+
+/// What must be escaped in a text of one line.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for it in text.chars() {
+        match it {
+            '"' | '\\' => quoted.extend(['\\', it]),
+            it if it.is_control() => quoted += &format!("\\u{:04X}", u32::from(it)),
+            it => quoted.push(it),
+        }
+    }
+    quoted + "\""
+}
+
+fn time(ms: Option<i64>) -> String {
+    let seconds = ms.unwrap_or(0) / 1000;
+    match seconds {
+        0 => "\"0\"".to_owned(),
+        it if it % 3600 == 0 => format!("\"{}h\"", it / 3600),
+        it if it % 60 == 0 => format!("\"{}m\"", it / 60),
+        it => format!("\"{it}s\""),
+    }
+}
