@@ -10,7 +10,8 @@ pub mod state;
 use std::cell::RefCell;
 
 use tanto_exec::clock::Clock;
-use tanto_exec::event::View;
+use tanto_exec::event::{Event, View};
+use tanto_exec::job::JobId;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::staged::Staged;
@@ -21,6 +22,7 @@ use self::books::Books;
 use self::front::Packages;
 use self::plan::{Bad, Plan};
 use self::stages::Site;
+use self::state::State;
 
 /// What a build needs besides its packages.
 pub struct Build<'a> {
@@ -42,6 +44,10 @@ impl Build<'_> {
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(Verdict, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
         let Build { site, runner, view, clock, epoch_ms } = self;
+        for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
+            let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
+            view.event(Event::Planned { job: JobId(package), expected_ms });
+        }
         let books = RefCell::new(Books::new(plan, site, clock, epoch_ms, journal));
         let packages = Packages::new(&books);
         schedule.begin();

@@ -24,8 +24,8 @@ pub struct Store {
 /// Why the database is of no use.
 #[derive(Debug)]
 pub enum StoreError {
-    /// It was written by a later Tanto, in this version of the format.
-    Newer(i64),
+    /// It was written by another Tanto, in this version of the format.
+    Version(i64),
     /// The disk is full: nothing was changed.
     Full,
     /// What SQLite says.
@@ -44,7 +44,7 @@ impl From<rusqlite::Error> for StoreError {
 impl std::fmt::Display for StoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StoreError::Newer(version) => write!(f, "a later Tanto wrote it, in version {version} of its format"),
+            StoreError::Version(version) => write!(f, "another Tanto wrote it, in version {version} of its format"),
             StoreError::Full => f.write_str("the disk is full"),
             StoreError::Other(error) => error.fmt(f),
         }
@@ -59,6 +59,14 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
 
 impl Store {
+    /// Opens the database to read it, while somebody else may be writing.
+    pub fn look(path: &Path) -> Result<Store> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let db = Connection::open_with_flags(path, flags)?;
+        schema::check(&db)?;
+        Ok(Store { db })
+    }
+
     /// Opens the database for writing. Makes it, for its owner alone, if it is not there, and brings an older one up
     /// to date. Whoever calls holds the lock that makes it the only writer.
     pub fn open(path: &Path) -> Result<Store> {

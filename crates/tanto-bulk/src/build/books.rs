@@ -45,6 +45,8 @@ struct Progress {
 struct Failure {
     exit: Exit,
     why: String,
+    /// For the user: the end of what was printed, why, and where the rest is.
+    told: Vec<u8>,
 }
 
 impl<'a> Books<'a> {
@@ -192,7 +194,7 @@ impl<'a> Books<'a> {
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
-    fn failed(&mut self, package: Package, completion: &Completion) -> Command {
+    fn failed(&mut self, package: Package, completion: &Completion, log: &str) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
         let why = why(progress.stage, completion);
         let attempt = progress.attempt;
@@ -203,7 +205,8 @@ impl<'a> Books<'a> {
             self.note_attempt(package, &progress, "machine", &format!("{why}: {fault}"));
             return self.attempt(package, attempt + 1);
         }
-        progress.failed = Some(Failure { exit: completion.exit, why });
+        let told = told(&completion.output, &why, log);
+        progress.failed = Some(Failure { exit: completion.exit, why, told });
         self.enter(package, Stage::Clean)
     }
 
@@ -225,18 +228,19 @@ impl Books<'_> {
         }
         let stage = self.running[&package].stage;
         let log = self.write_log(package, stage, &completion.output);
-        self.note_stage(package, completion, log);
+        self.note_stage(package, completion, log.clone());
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.cpu_ms += cpu_ms(completion.usage);
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
         if let Some(failure) = progress.failed.clone() {
-            completion.exit = failure.exit;
+            (completion.exit, completion.output) = (failure.exit, failure.told);
             return None;
         }
         if !completion.exit.success() && stage != Stage::Clean {
-            return Some(self.failed(package, completion));
+            return Some(self.failed(package, completion, &log));
         }
         completion.exit = Exit::Code(0);
+        completion.output.clear();
         let next = Stage::after(Some(stage), self.plan.package(package))?;
         Some(self.enter(package, next))
     }
@@ -254,6 +258,16 @@ fn why(stage: Stage, completion: &Completion) -> String {
         (None, Exit::Code(code)) => format!("{} exited with {code}", stage.name()),
         (None, Exit::Signal(signal) | Exit::Dumped(signal)) => format!("{} died of signal {signal}", stage.name()),
     }
+}
+
+/// So much of a failed stage's output is shown.
+const SHOWN: usize = 2 << 10;
+
+fn told(output: &[u8], why: &str, log: &str) -> Vec<u8> {
+    let from = output.len().saturating_sub(SHOWN);
+    let line = if from == 0 { 0 } else { memchr::memchr(b'\n', &output[from..]).map_or(from, |end| from + end + 1) };
+    let place = if log.is_empty() { String::new() } else { format!("; all that it printed is in {log}") };
+    [&output[line..], why.as_bytes(), place.as_bytes(), b"\n"].concat()
 }
 
 const SIGKILL: i32 = 9;

@@ -33,8 +33,10 @@ impl Front for Packages<'_, '_> {
     fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
         let mut books = self.books.borrow_mut();
         let command = books.begin(package);
-        let description = books.plan.package(package).name.clone().into_bytes();
-        let about = About { command: command.line.clone(), description, ..About::default() };
+        let it = books.plan.package(package);
+        let name = it.name.clone().into_bytes();
+        let place = it.location.clone().into_bytes();
+        let about = About { command: place, description: name.clone(), outputs: vec![name], ..About::default() };
         Ok(Start::Run(command, about))
     }
 

@@ -49,11 +49,17 @@ const MIGRATIONS: [&str; 1] = ["
     ) STRICT, WITHOUT ROWID;
 "];
 
+/// Is it in this version of the format? An older one is brought up to date by who writes next.
+pub(super) fn check(db: &Connection) -> Result<()> {
+    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == MIGRATIONS.len() as i64 { Ok(()) } else { Err(StoreError::Version(version)) }
+}
+
 /// Takes the steps that are missing, all or none.
 pub(super) fn bring_up_to_date(db: &mut Connection) -> Result<()> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let missing = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version..));
-    let Some(missing) = missing else { return Err(StoreError::Newer(version)) };
+    let Some(missing) = missing else { return Err(StoreError::Version(version)) };
     if missing.is_empty() {
         return Ok(());
     }

@@ -110,7 +110,7 @@ fn a_later_format_is_refused() {
     let path = place.at("db");
     drop(Store::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert_eq!(Store::open(&path).unwrap_err().to_string(), "a later Tanto wrote it, in version 99 of its format");
+    assert_eq!(Store::open(&path).unwrap_err().to_string(), "another Tanto wrote it, in version 99 of its format");
 }
 
 #[test]

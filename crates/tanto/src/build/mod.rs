@@ -10,7 +10,7 @@ mod snapshot;
 mod stats;
 mod tool;
 mod turn;
-mod view;
+pub(crate) mod view;
 
 use std::cell::OnceCell;
 use std::io::{self, Write};

@@ -1,7 +1,10 @@
 //! `tanto bulk`: a whole package tree. Does not know how packages are found, resolved or built.
 
+mod ask;
+mod build;
 mod files;
 mod findings;
+mod place;
 mod resolve;
 mod simulate;
 
@@ -18,7 +21,15 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
     match what.as_slice() {
         b"-h" | b"--help" => Stop::printed(commands::find(b"bulk").map(help::topic).unwrap_or_default(), 0),
         b"resolve" => resolve::run(rest),
+        b"build" => build::run(rest),
+        b"status" => ask::status(rest),
+        b"why" => ask::why(rest),
+        b"log" => ask::log(rest),
         b"simulate" => simulate::run(rest),
-        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, ["resolve", "simulate"])),
+        what => Stop::failed(
+            Door::Tanto,
+            "error",
+            &modes::unknown("bulk command", what, ["build", "log", "resolve", "simulate", "status", "why"]),
+        ),
     }
 }

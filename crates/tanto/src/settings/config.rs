@@ -17,13 +17,16 @@ pub fn parse(path: &[u8], text: &[u8], file: ConfigFile) -> Result<Layer, Vec<u8
 }
 
 /// What is wrong with a line, and from which byte on.
-struct Wrong {
-    message: Vec<u8>,
-    at: usize,
+pub struct Wrong {
+    /// For the user.
+    pub message: Vec<u8>,
+    /// The byte of the line.
+    pub at: usize,
 }
 
 impl Wrong {
-    fn pointing(self, path: &[u8], number: u32, line: &[u8]) -> Vec<u8> {
+    /// The place, the message, the line, and a caret below the byte.
+    pub fn pointing(self, path: &[u8], number: u32, line: &[u8]) -> Vec<u8> {
         // Tabs stay tabs, so that the caret stands where the terminal puts the byte.
         let blank = line.iter().take(self.at).map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
         let blank: Vec<u8> = blank.collect();

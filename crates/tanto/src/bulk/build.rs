@@ -1,0 +1,188 @@
+//! `tanto bulk build`: builds the packages of a resolved scan. Does not know what a stage does.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tanto_bulk::build::Build;
+use tanto_bulk::build::plan::{Bad as BadPlan, Plan};
+use tanto_bulk::build::stages::Site;
+use tanto_bulk::build::state::State;
+use tanto_bulk::config::{self, Config};
+use tanto_bulk::estimate;
+use tanto_bulk::records::{self, Record};
+use tanto_bulk::resolve::{Package, depends_of};
+use tanto_exec::clock::RealClock;
+use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
+use tanto_exec::monitor::{GRACE_MS, Limits};
+use tanto_exec::run::Verdict;
+use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, name};
+use tanto_record::store::Store;
+use tanto_record::store::journal::Journal;
+use tanto_sys::user;
+
+use super::files::{check, open};
+use super::place::{config as read, take, unusable};
+use super::{ask, findings};
+use crate::build::view;
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+use crate::flags::{self, Options};
+use crate::settings::Surroundings;
+
+static FLAGS: [Plain; 3] = [name("config").with_value(), name("resolved").with_value(), name("again")];
+
+/// Builds, and says how that ended. The exit code is 1 if a package failed.
+pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+    match obey(args) {
+        Ok(stop) => stop,
+        Err(message) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
+    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    if let Some(operand) = given.operands.first() {
+        return Err([b"unexpected '", &operand[..], b"'"].concat());
+    }
+    let config = read(given.value("config"))?;
+    let resolved = given.value("resolved").ok_or(b"build what? Name a resolved scan with --resolved")?;
+    let site = site(&config)?;
+    let mut state = take(&config)?;
+    let map = open(resolved)?;
+    let records = records::read(&map).map_err(|bad| findings::bad_scan(resolved, bad))?;
+    let depends = depends_of(&records).map_err(|unknown| findings::unknown(resolved, &unknown))?;
+    check(resolved, &map)?;
+    let plan = Plan::new(&records, &depends).map_err(|bad| no_plan(&bad))?;
+    let epoch_ms = now_ms();
+    let (run, plan) = begin(&mut state.store, plan, epoch_ms, given.has("again"))?;
+    let times = times(&state.store, &records, &depends)?;
+    let journal = Journal::start(state.store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
+    let (verdict, plan, store) = build(&config, &site, plan, &times, journal, epoch_ms)?;
+    let text = ask::summary(&store, run)?;
+    let failed = plan.packages.iter().any(|package| package.state == State::Failed);
+    let code = match verdict {
+        Verdict::Interrupted => 130,
+        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed => return Err(why),
+        _ => u8::from(failed),
+    };
+    Ok(Stop { out: text.into_bytes(), err: Vec::new(), code })
+}
+
+/// Goes on with the last run if that was not finished, else begins one. What has failed is tried again in a new run.
+fn begin(store: &mut Store, mut plan: Plan, now_ms: i64, again: bool) -> Result<(i64, Plan), Vec<u8>> {
+    let failed = |error| unusable(&error);
+    let last = store.last_run().map_err(failed)?;
+    let rows = match last {
+        Some((run, _)) => store.packages(run).map_err(failed)?,
+        None => Vec::new(),
+    };
+    let goes_on = matches!(last, Some((_, None))) && !again;
+    let states: HashMap<String, (State, String)> = rows
+        .into_iter()
+        .filter_map(|row| Some((row.name, (State::named(&row.state)?, row.why))))
+        .filter(|(_, (state, _))| *state == State::Done && !again || goes_on)
+        .collect();
+    plan.recall(|name| states.get(name).cloned());
+    let run = match last {
+        Some((run, None)) if goes_on => run,
+        _ => store.begin_run(now_ms).map_err(failed)?,
+    };
+    Ok((run, plan))
+}
+
+fn build(
+    config: &Config,
+    site: &Site,
+    plan: Plan,
+    times: &[u64],
+    mut journal: Journal,
+    epoch_ms: i64,
+) -> Result<(Verdict, Plan, Store), Vec<u8>> {
+    plan.rows().for_each(|change| journal.note(change));
+    journal.flush();
+    let mut view = view::of(&options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
+    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let clock = RealClock::start();
+    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms };
+    let (verdict, plan, journal) = build.run(plan, times, journal).map_err(|bad| no_plan(&bad))?;
+    let store = journal.end().map_err(|error| unusable(&error))?;
+    Ok((verdict, plan, store))
+}
+
+/// What shows a build shows this one too.
+fn options() -> Result<Options, Vec<u8>> {
+    flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
+}
+
+/// Without a sandbox there is one prefix, and so one package at a time.
+fn spawning(config: &Config) -> spawn::Options {
+    let config::Limits { hang_ms, total_ms } = config.limits;
+    let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: true };
+    let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::All });
+    spawn::Options { parallelism: 1, watch, ..spawn::Options::default() }
+}
+
+/// What packages will take, in milliseconds, from what they and others took.
+fn times(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<u64>, Vec<u8>> {
+    let costs = store.costs().map_err(|error| unusable(&error))?;
+    let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
+    let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
+    Ok(estimate::all(records, depends, &known).into_iter().map(|estimate| estimate.ms).collect())
+}
+
+fn site(config: &Config) -> Result<Site, Vec<u8>> {
+    for path in [&config.prefix, &config.pkgdb] {
+        may_be_emptied(path)?;
+    }
+    if config.bootstrapkit.is_empty() {
+        return Err(b"each package begins with an empty prefix: say with 'bootstrapkit' what comes into it".to_vec());
+    }
+    let text = |text: &String| text.clone();
+    Ok(Site {
+        pkgsrc: text(&config.pkgsrc),
+        make: text(&config.make),
+        prefix: text(&config.prefix),
+        pkgdb: text(&config.pkgdb),
+        packages: text(&config.packages),
+        logs: text(&config.bulklog),
+        bootstrapkit: text(&config.bootstrapkit),
+        pkg_add: text(&config.pkg_add),
+        pkg_delete: text(&config.pkg_delete),
+        suffix: text(&config.pkg_sufx),
+        user: (user::own() == ROOT).then(|| text(&config.unprivileged_user)).filter(|user| !user.is_empty()),
+        unprivileged_checksum: config.use_unprivileged_checksum,
+    })
+}
+
+const ROOT: u32 = 0;
+/// Whose loss would be the machine's.
+const NEVER: [&str; 16] = [
+    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin", "/srv", "/sys", "/tmp",
+    "/usr", "/var",
+];
+
+/// The prefix is removed before each package.
+fn may_be_emptied(path: &str) -> Result<(), Vec<u8>> {
+    let is_one_of_them = NEVER.iter().any(|never| Path::new(never) == Path::new(path));
+    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == Path::new(path));
+    let leads_up = Path::new(path).components().any(|part| part == std::path::Component::ParentDir);
+    match is_one_of_them || is_home || leads_up || !Path::new(path).is_absolute() {
+        true => Err(format!("{path} is emptied before each package: that cannot be meant").into_bytes()),
+        false => Ok(()),
+    }
+}
+
+fn no_plan(bad: &BadPlan) -> Vec<u8> {
+    match bad {
+        BadPlan::Name(name) => [b"'", &name[..], b"' is no name for a package or its directory"].concat(),
+        BadPlan::Cycle => b"packages need each other; 'tanto bulk resolve' tells which".to_vec(),
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,77 @@
+//! The place of a bulk build: its configuration and its state. Does not know what is built.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tanto_bulk::config::{Config, Why, Wrong};
+use tanto_record::store::{Store, StoreError};
+use tanto_sys::{file, lock};
+
+use crate::flags::modes;
+use crate::settings;
+
+/// What `--config` says if nobody says it.
+const CONFIG: &[u8] = b"bulk.toml";
+
+/// The configuration that this file, or else `bulk.toml`, holds. An error is a text for the user.
+pub(super) fn config(path: Option<&[u8]>) -> Result<Config, Vec<u8>> {
+    let path = file::path(path.unwrap_or(CONFIG));
+    let failed = |error: io::Error| super::files::failed("reading ", path.as_os_str().as_encoded_bytes(), &error);
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let dir = std::path::absolute(path).map_err(failed)?.parent().map(Path::to_owned).unwrap_or_default();
+    Config::read(&text, &dir).map_err(|wrong| pointed(path, &text, &wrong))
+}
+
+fn pointed(path: &Path, text: &str, wrong: &Wrong) -> Vec<u8> {
+    let at = wrong.at.min(text.len());
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    let number = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(u32::MAX);
+    let message = match &wrong.why {
+        Why::Unknown { what, name, known } => modes::unknown(what, name.as_bytes(), known.iter().copied()),
+        why => why.told().into_bytes(),
+    };
+    let wrong = settings::config::Wrong { message, at: at - start };
+    wrong.pointing(path.as_os_str().as_encoded_bytes(), number, line.as_bytes())
+}
+
+/// The state of a bulk build, which nobody else changes while this lives.
+pub(super) struct State {
+    /// The database.
+    pub(super) store: Store,
+    /// Keeps others away.
+    _lock: File,
+}
+
+/// Takes the state for ourselves; makes it if there is none yet.
+pub(super) fn take(config: &Config) -> Result<State, Vec<u8>> {
+    let dir = Path::new(&config.state);
+    let failed = |error: io::Error| super::files::failed("opening ", dir.as_os_str().as_encoded_bytes(), &error);
+    fs::create_dir_all(dir.parent().unwrap_or(dir)).map_err(failed)?;
+    tanto_sys::own::make(dir).map_err(failed)?;
+    let file = lock::open(&dir.join("lock")).map_err(failed)?;
+    if !lock::try_exclusive(&file).map_err(failed)? {
+        return Err(b"another bulk build is using this state: wait for it".to_vec());
+    }
+    let store = Store::open(&database(config)).map_err(|error| unusable(&error))?;
+    Ok(State { store, _lock: file })
+}
+
+/// The state as it is now, to be asked only.
+pub(super) fn look(config: &Config) -> Result<Store, Vec<u8>> {
+    let path = database(config);
+    if !path.exists() {
+        return Err([b"nothing was built yet: there is no ", path.as_os_str().as_encoded_bytes()].concat());
+    }
+    Store::look(&path).map_err(|error| unusable(&error))
+}
+
+fn database(config: &Config) -> PathBuf {
+    Path::new(&config.state).join("db")
+}
+
+/// What a user is told of a database that does not do what it should.
+pub(super) fn unusable(error: &StoreError) -> Vec<u8> {
+    format!("the database: {error}").into_bytes()
+}

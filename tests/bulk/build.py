@@ -1,0 +1,160 @@
+"""A small package tree, built whole by `tanto bulk` with Debian's bmake: what becomes of each package, also when builds
+are killed.
+
+    build.py TANTO"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = ROOT / "testdata/pkgsrc"
+KILLS = 12
+# What must become of the packages that are not simply built.
+FATES = {
+    "broken-1": ("failed", "build exited with 1"),
+    "deadlock-1": ("failed", "build was ended by the monitor"),
+    "loop-1": ("failed", "build was ended by the monitor"),
+    "network-1": ("failed", "build exited with 1"),
+    "needbroken-1": ("indirect-failed", "it needs broken-1, which failed"),
+    "skip-1": ("prefailed", None),
+    "failreason-1": ("prefailed", None),
+    "needskip-1": ("indirect-prefailed", "it needs skip-1, which cannot be built"),
+}
+
+
+class Place:
+    """A copy of the tree, with all that a bulk build needs around it."""
+
+    def __init__(self, tanto, directory, categories, limits):
+        self.tanto, self.directory = tanto, directory
+        shutil.copytree(TREE, directory / "tree")
+        (directory / "kit").mkdir()
+        (directory / "kit/from-the-kit").write_text("kit\n")
+        (directory / "mk.conf").write_text(
+            f"LOCALBASE= {directory}/prefix\nPKG_DBDIR= {directory}/prefix/pkgdb\nPACKAGES= {directory}/packages\n"
+            f"DISTDIR= {directory}/distfiles\nWRKOBJDIR= {directory}/work\nOUTSIDE= {directory}/outside\nFLOOD_MB= 20\n"
+        )
+        tools = "".join(f'{tool} = "tree/tools/{tool}"\n' for tool in ("pkg_add", "pkg_delete", "pkg_info"))
+        (directory / "bulk.toml").write_text(
+            f'pkgsrc = "tree"\nprefix = "prefix"\npkgdb = "prefix/pkgdb"\nbootstrapkit = "kit"\n'
+            f'unprivileged_user = ""\n{tools}{limits}'
+        )
+        self.environment = {**os.environ, "MAKECONF": str(directory / "mk.conf")}
+        (directory / "pscan").write_text("".join(self.scan(categories)))
+        self.run("resolve", "--scan", "pscan", "--output", "presolve")
+
+    def make(self, place, *words):
+        command = ["bmake", *words]
+        directory = self.directory / "tree" / place
+        return subprocess.run(
+            command, cwd=directory, env=self.environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    def scan(self, categories):
+        for category in categories:
+            for name in self.make(category, "show-subdir-var", "VARNAME=SUBDIR").split():
+                for line in self.make(f"{category}/{name}", "pbulk-index").splitlines(keepends=True):
+                    yield line
+                    if line.startswith("PKGNAME="):
+                        yield f"PKG_LOCATION={category}/{name}\n"
+
+    def command(self, *words):
+        return [self.tanto, "bulk", *words]
+
+    def run(self, *words, code=0):
+        told = subprocess.run(
+            self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert told.returncode == code, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
+        return told.stdout
+
+    def build(self, code, *more):
+        return self.run("build", "--resolved", "presolve", *more, code=code)
+
+    def names(self):
+        text = (self.directory / "presolve").read_text()
+        return [line[8:] for line in text.splitlines() if line.startswith("PKGNAME=")]
+
+    def packages(self):
+        return sorted(path.name.removesuffix(".tgz") for path in (self.directory / "packages/All").glob("*.tgz"))
+
+    def state(self, name):
+        """The state, and why."""
+        _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
+        state, _, why = said.partition(" (")
+        return state, why.removesuffix(")")
+
+
+def whole_tree(tanto, directory):
+    place = Place(
+        tanto, directory, ("base", "devel", "trouble"), 'hang_timeout = "10s"\ntimeout = "45s"\n'
+    )
+    place.build(1)
+    built = []
+    for name in place.names():
+        state, why = place.state(name)
+        expected, reason = FATES.get(name, ("done", ""))
+        assert state == expected and reason in (None, why), f"{name} is {state} ({why}), not {expected} ({reason})"
+        built += [name] * (state == "done")
+    assert place.packages() == sorted(built), "the packages that are there are not those that were built"
+    logs = sorted(path.name for path in (directory / "bulklog").iterdir())
+    failed = sorted(name for name, (state, _) in FATES.items() if state == "failed")
+    assert logs == failed, f"there are logs of {logs}"
+    assert "error: it does not compile" in place.run("log", "broken-1")
+    assert place.run("log", "broken-1", "build") == place.run("log", "trouble/broken")
+    place.run("log", "broken-1", "configure", code=1)
+    leftovers = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
+    assert not leftovers.strip(), f"processes are left: {leftovers}"
+    print(f"whole tree: {len(built)} packages are built, and the others are as they should be ... ok")
+
+
+def kills(tanto, directory):
+    """What is recorded as done has its package, and is not built again."""
+    place = Place(tanto, directory, ("base", "devel"), "")
+    draw = random.Random(7)
+    moments = 0
+    for _ in range(KILLS):
+        build = subprocess.Popen(
+            place.command("build", "--resolved", "presolve"),
+            cwd=directory,
+            env=place.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(draw.random() * 2)
+        build.send_signal(signal.SIGKILL)
+        moments += build.wait() == -signal.SIGKILL
+        done = [name for name in place.names() if (directory / "state/db").exists() and began(place, name)]
+        assert set(done) <= set(place.packages()), f"{done} are recorded, and there are {place.packages()}"
+    place.build(0)
+    assert place.packages() == sorted(place.names())
+    again = place.build(0)
+    assert "[1/" not in again, f"something was built again:\n{again}"
+    place.run("status")
+    print(f"kills: after {moments} kills all packages are built, each once it was recorded no more ... ok")
+
+
+def began(place, name):
+    """Is it recorded as done? There may be no run yet."""
+    told = subprocess.run(
+        place.command("why", name), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
+    )
+    return told.stdout.startswith(f"{name}: done")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    for test in (whole_tree, kills):
+        with tempfile.TemporaryDirectory() as directory:
+            test(tanto, Path(directory))
+
+
+main()
