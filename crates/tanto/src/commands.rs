@@ -100,14 +100,18 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "resolve|simulate [options]",
-        doc: "tell which packages of a pkgsrc tree need which",
+        args: "resolve|build|status|why|log|simulate [options]",
+        doc: "build the packages of a pkgsrc tree",
         more: "`resolve --scan FILE --output FILE` reads what a scan of the tree says of its packages (the text of `make \
                pbulk-index`, with PKG_LOCATION), and writes it again with a line DEPENDS for each package: the packages \
                that it needs, chosen as pbulk-resolve does. More `--scan FILE` say what else there is: of them only what \
                is needed is written. If nothing matches a dependency, that is told, with what comes near, and nothing is \
                written; `--partial` writes such packages without DEPENDS, and `--missing FILE` also makes a list of the \
-               directories that would have to be scanned.\n\n\
+               directories that would have to be scanned. \
+               `build --resolved FILE` builds the packages of a resolved scan, as bulk.toml of the current directory (or \
+               the file that `--config` names) says: the most urgent first, each from an empty prefix. It goes on where \
+               an earlier build was interrupted; what is there is not built again, unless `--again` is said. \
+               `status`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what became of packages, also while they are built. \
                `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
                resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \
                tab, and seconds; what is not in it is guessed from packages like it. `--known FILE` says what the order \
