@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::refused;
 use crate::stat::mtime;
@@ -113,6 +113,37 @@ pub fn longest_to_write() -> u64 {
         0 => limit.rlim_cur,
         _ => u64::MAX,
     }
+}
+
+/// Gives a file another content; whoever looks meanwhile sees the old or the new, and so does who comes after we were
+/// killed (after a loss of power only if `fill` syncs). What is no file (`/dev/stdout`) is written as it is.
+pub fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
+        return fill(&mut fs::File::options().write(true).open(path)?);
+    }
+    let beside = beside(path);
+    let written = fs::File::create(&beside).and_then(|mut file| fill(&mut file));
+    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// Could `replace` write there? Asked by making the file that it would make.
+pub fn may_replace(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(data) if data.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(data) if !data.is_file() => return fs::File::options().write(true).open(path).map(drop),
+        _ => {}
+    }
+    let beside = beside(path);
+    fs::File::create(&beside)?;
+    fs::remove_file(&beside)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    name.into()
 }
 
 /// A file, being written, that gets no longer than this process may make one.

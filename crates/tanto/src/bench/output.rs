@@ -2,10 +2,11 @@
 //! written.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use tanto_sys::file;
 
 use super::args::Flag;
 
@@ -58,7 +59,7 @@ impl Output {
 
     /// Can it be written? Leaves nothing behind. An error is a text for the user.
     pub fn check(&self) -> Result<(), Vec<u8>> {
-        check(&self.path).map_err(|error| refused(&self.path, &error))
+        file::may_replace(&self.path).map_err(|error| refused(&self.path, &error))
     }
 
     /// Replaces what is in it, wholly or not at all. An error is a text for the user.
@@ -83,31 +84,12 @@ pub fn refused(path: &Path, error: &io::Error) -> Vec<u8> {
     [b"writing ", path.as_os_str().as_bytes(), b": ", &tanto_sys::error::text(error)[..]].concat()
 }
 
-fn check(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    let beside = beside(path);
-    File::create(&beside)?;
-    fs::remove_file(&beside)
-}
-
-/// Gives a file this content; whoever looks meanwhile sees the old or the new, and so does who comes after a crash.
+/// Gives a file this content, wholly or not at all, also where the power fails.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = beside(path);
-    let written = File::create(&beside).and_then(|mut file| {
+    file::replace(path, |file| {
         file.write_all(content)?;
         file.sync_data()
-    });
-    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
     })
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    name.into()
 }
 
 /// A cell of CSV.
@@ -121,6 +103,7 @@ pub fn csv(cell: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use tanto_testing::Scratch;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Files that a user names: read by mapping them, written whole. Does not know what is in them.
+//! Files that a user names. Does not know what is in them.
 
 use std::fs::File;
 use std::io;
@@ -15,21 +15,6 @@ pub(super) fn open(path: &[u8]) -> Result<Map, Vec<u8>> {
 /// To be asked when all has been read: what became shorter in the meantime was not read right.
 pub(super) fn check(path: &[u8], map: &Map) -> Result<(), Vec<u8>> {
     if map.is_torn() { Err([b"reading ", path, b": it has become shorter in the meantime"].concat()) } else { Ok(()) }
-}
-
-/// Makes a file that is there whole or not at all. What is no file (`/dev/stdout`) is written as it is.
-pub(super) fn whole(path: &[u8], fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let path = file::path(path);
-    if path.metadata().is_ok_and(|data| !data.is_file()) {
-        return fill(&mut File::options().write(true).open(path)?);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let made = File::create(&beside).and_then(|mut file| fill(&mut file)).and_then(|()| std::fs::rename(&beside, path));
-    if made.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    made
 }
 
 /// For the user.
