@@ -142,6 +142,44 @@ def kills(tanto, directory):
     print(f"kills: after {moments} kills all packages are built, each once it was recorded no more ... ok")
 
 
+def full_disk(tanto, directory):
+    """The database's disk is full for a while: nothing is lost, and the build goes on when there is room."""
+    state = directory / "state"
+    state.mkdir(mode=0o700)
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", state]
+    if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True, check=False).returncode != 0:
+        print("full disk: skipped, for no small disk can be made here")
+        return
+    try:
+        place = Place(tanto, directory, ("base", "devel"), "")
+        build = subprocess.Popen(
+            place.command("build", "--resolved", "presolve"),
+            cwd=directory,
+            env=place.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        told = build.stdout.readline()
+        with (state / "filler").open("wb", buffering=0) as filler:
+            try:
+                while filler.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        while "the disk is full" not in told:
+            line = build.stdout.readline()
+            assert line, f"the build ended without a word on the disk:\n{told}"
+            told += line
+        (state / "filler").unlink()
+        told += build.communicate()[0]
+        assert build.returncode == 0, told
+        assert all(place.state(name)[0] == "done" for name in place.names())
+    finally:
+        subprocess.run(["umount", state], check=True)
+    print("full disk: the build waits for room, and all that was done is recorded ... ok")
+
+
 def began(place, name):
     """Is it recorded as done? There may be no run yet."""
     told = subprocess.run(
@@ -152,7 +190,7 @@ def began(place, name):
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    for test in (whole_tree, kills):
+    for test in (whole_tree, kills, full_disk):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

@@ -27,6 +27,8 @@ pub struct Books<'a> {
     epoch_ms: i64,
     journal: Journal,
     running: HashMap<Package, Progress>,
+    /// As it was last told.
+    told_full: bool,
 }
 
 /// How far a package has come.
@@ -52,7 +54,7 @@ struct Failure {
 impl<'a> Books<'a> {
     /// The books of a run that begins.
     pub fn new(plan: Plan, site: &'a Site, clock: &'a dyn Clock, epoch_ms: i64, journal: Journal) -> Books<'a> {
-        Books { plan, site, clock, epoch_ms, journal, running: HashMap::new() }
+        Books { plan, site, clock, epoch_ms, journal, running: HashMap::new(), told_full: false }
     }
 
     /// All that was noted goes to the database. False if that fails for good.
@@ -63,6 +65,12 @@ impl<'a> Books<'a> {
     /// There is no room for what is noted: nothing more is to be started.
     pub fn disk_is_full(&self) -> bool {
         self.journal.disk_is_full()
+    }
+
+    /// Is the disk full, and was that not told yet?
+    pub fn has_news_of_the_disk(&mut self) -> bool {
+        let full = self.disk_is_full();
+        full && !std::mem::replace(&mut self.told_full, full)
     }
 
     /// Nothing more is built; if the run is over, that is noted. The plan as it is now, and what is to be waited for.

@@ -1,8 +1,9 @@
 //! A bulk build on the run loop: jobs are packages. Does not know which commands they are.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
-use tanto_exec::event::View;
+use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
 use tanto_exec::runner::staged::Stages;
@@ -27,10 +28,33 @@ impl Stages for Packages<'_, '_> {
     fn next(&mut self, completion: &mut Completion) -> Option<Command> {
         self.books.borrow_mut().stage_ended(completion)
     }
+
+    fn may_begin(&self) -> bool {
+        !self.books.borrow().disk_is_full()
+    }
+}
+
+/// So long a build waits for room on a full disk when nothing runs that could make some.
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_millis(100);
+
+impl Packages<'_, '_> {
+    fn wait_for_room(&self) -> Result<(), Fatal> {
+        let begun = Instant::now();
+        while self.books.borrow().disk_is_full() {
+            if begun.elapsed() > MOST_PATIENCE {
+                let why = b"the disk is full, and what is known could not be written down".to_vec();
+                return Err(Fatal { why, no_build: false });
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(())
+    }
 }
 
 impl Front for Packages<'_, '_> {
     fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
+        self.wait_for_room()?;
         let mut books = self.books.borrow_mut();
         let command = books.begin(package);
         let it = books.plan.package(package);
@@ -49,8 +73,12 @@ impl Front for Packages<'_, '_> {
         JobId(package): JobId,
         ending: Ending<'_>,
         _: &mut Schedule,
-        _: &mut dyn View,
+        view: &mut dyn View,
     ) -> Result<(), Fatal> {
+        if self.books.borrow_mut().has_news_of_the_disk() {
+            let text = b"the disk is full: nothing more is begun until there is room";
+            view.event(Event::Notice { level: Level::Warning, text });
+        }
         match ending {
             Ending::Passed => {}
             Ending::Succeeded { completion, .. } => self.books.borrow_mut().finish(package, completion.exit),

@@ -15,6 +15,9 @@ use crate::monitor::findings::Seen;
 pub trait Stages {
     /// A command of a job has ended.
     fn next(&mut self, completion: &mut Completion) -> Option<Command>;
+
+    /// May a job begin while others run?
+    fn may_begin(&self) -> bool;
 }
 
 /// Runs the commands of jobs on another runner.
@@ -53,7 +56,7 @@ fn refused(job: JobId, error: &io::Error) -> Completion {
 
 impl<S: Stages> Runner for Staged<'_, S> {
     fn capacity(&mut self) -> usize {
-        self.runner.capacity()
+        if self.expected.is_empty() || self.stages.may_begin() { self.runner.capacity() } else { 0 }
     }
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
@@ -89,6 +92,7 @@ mod tests {
     /// Three commands each; after a failure there is only `clean`, and the failure stays.
     #[derive(Default)]
     struct Three {
+        holds: bool,
         seen: Vec<(u32, Exit)>,
         failed: Option<Exit>,
     }
@@ -112,6 +116,10 @@ mod tests {
                 _ => return None,
             };
             Some(Command { line: line.to_vec(), console: false })
+        }
+
+        fn may_begin(&self) -> bool {
+            !self.holds
         }
     }
 
@@ -137,6 +145,18 @@ mod tests {
         assert_eq!(ended(&mut staged), (7, Exit::Code(0)));
         assert_eq!(staged.capacity(), 1);
         assert_eq!(inner.started(), [&b"one"[..], b"two", b"three"]);
+    }
+
+    #[test]
+    fn what_holds_jobs_back_never_holds_the_only_one() {
+        let mut three = Three { holds: true, ..Three::default() };
+        let mut inner = FakeRunner::new(4, |_: &Command| Effect::success());
+        let mut staged = Staged::new(&mut inner, &mut three);
+        assert_eq!(staged.capacity(), 4);
+        staged.start(JobId(7), &command("one"), Cost::default()).unwrap();
+        assert_eq!(staged.capacity(), 0);
+        ended(&mut staged);
+        assert_eq!(staged.capacity(), 4);
     }
 
     #[test]

@@ -4,19 +4,19 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::{Change, Result, Store, StoreError};
 
-/// So many batches may wait; then whoever has more waits for the disk.
+/// So many batches may wait; then more gathers with who has it.
 const MOST_WAITING: usize = 256;
 /// So many changes are written together, if so many wait.
 const MOST_TOGETHER: usize = 10_000;
 /// How often a full disk is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// A disk that is still full then, when the build ends, has lost the changes.
+/// How often that is done when the build has ended. Then the changes are lost.
 const LAST_TRIES: u32 = 50;
 
 /// Takes the changes of one run.
@@ -25,17 +25,24 @@ pub struct Journal {
     sender: SyncSender<Vec<Change>>,
     thread: JoinHandle<Result<Store>>,
     pending: Vec<Change>,
-    disk_is_full: Arc<AtomicBool>,
+    signs: Arc<Signs>,
+}
+
+/// What both sides know of each other.
+#[derive(Debug, Default)]
+struct Signs {
+    disk_is_full: AtomicBool,
+    is_over: AtomicBool,
 }
 
 impl Journal {
     /// Begins to write to the database, in this run.
     pub fn start(store: Store, run: i64) -> io::Result<Journal> {
         let (sender, receiver) = mpsc::sync_channel(MOST_WAITING);
-        let disk_is_full = Arc::new(AtomicBool::new(false));
-        let keeper = Keeper { store, run, receiver, disk_is_full: Arc::clone(&disk_is_full) };
+        let signs = Arc::new(Signs::default());
+        let keeper = Keeper { store, run, receiver, signs: Arc::clone(&signs) };
         let thread = thread::Builder::new().name("journal".into()).spawn(move || keeper.work())?;
-        Ok(Journal { sender, thread, pending: Vec::new(), disk_is_full })
+        Ok(Journal { sender, thread, pending: Vec::new(), signs })
     }
 
     /// Something has changed; it goes out with the next `flush`.
@@ -43,19 +50,32 @@ impl Journal {
         self.pending.push(change);
     }
 
-    /// Hands over what was noted: all of it will be there, or none. Whether the thread goes on: if not, `end` says why.
+    /// Hands over what was noted: all of it will be there, or none. Waits for nothing: if too much waits, it goes out with
+    /// the next flush. Whether the thread goes on: if not, `end` says why.
     pub fn flush(&mut self) -> bool {
-        self.pending.is_empty() || self.sender.send(std::mem::take(&mut self.pending)).is_ok()
+        if self.pending.is_empty() {
+            return true;
+        }
+        match self.sender.try_send(std::mem::take(&mut self.pending)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(changes)) => {
+                self.pending = changes;
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
     }
 
     /// The disk is full. Nothing that was noted is lost, but nothing more should be begun.
     pub fn disk_is_full(&self) -> bool {
-        self.disk_is_full.load(Ordering::Relaxed)
+        self.signs.disk_is_full.load(Ordering::Relaxed)
     }
 
     /// Waits until all is written.
-    pub fn end(mut self) -> Result<Store> {
-        self.flush();
+    pub fn end(self) -> Result<Store> {
+        self.signs.is_over.store(true, Ordering::Relaxed);
+        // The thread has ended if that fails, and says why below.
+        let _ = self.sender.send(self.pending);
         drop(self.sender);
         self.thread.join().unwrap_or_else(|_| Err(StoreError::Other(rusqlite::Error::InvalidQuery)))
     }
@@ -65,7 +85,7 @@ struct Keeper {
     store: Store,
     run: i64,
     receiver: Receiver<Vec<Change>>,
-    disk_is_full: Arc<AtomicBool>,
+    signs: Arc<Signs>,
 }
 
 impl Keeper {
@@ -87,11 +107,11 @@ impl Keeper {
         loop {
             let written = self.store.apply(self.run, changes);
             let full = matches!(written, Err(StoreError::Full));
-            self.disk_is_full.store(full, Ordering::Relaxed);
+            self.signs.disk_is_full.store(full, Ordering::Relaxed);
             if !full || tries == LAST_TRIES {
                 return written;
             }
-            tries += 1;
+            tries += u32::from(self.signs.is_over.load(Ordering::Relaxed));
             thread::sleep(TRY_EVERY);
         }
     }
