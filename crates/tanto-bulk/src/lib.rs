@@ -9,4 +9,5 @@ pub mod name;
 pub mod pattern;
 pub mod records;
 pub mod resolve;
+pub mod scan;
 pub mod version;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-pub use rows::{Attempt, Change, Cost, File, Package, Scanned, Stage};
+pub use rows::{Attempt, Change, Cost, Digested, File, Package, Scanned, Stage, Stamp};
 
 /// An open database.
 #[derive(Debug)]

@@ -100,9 +100,16 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "resolve|build|status|why|log|simulate [options]",
+        args: "init|scan|resolve|build|status|why|log|simulate [options]",
         doc: "build the packages of a pkgsrc tree",
-        more: "`resolve --scan FILE --output FILE` reads what a scan of the tree says of its packages (the text of `make \
+        more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
+               mean and their defaults.\n\n\
+               `scan` asks each directory of the tree which packages it makes, or the directories of `limited_list` and \
+               what these need, and keeps the answers in the state directory. It asks again only where something has \
+               changed that an answer depends on. `--config FILE` names another file than bulk.toml; `--output FILE` \
+               gets all records; `--verify-scan N%` asks again in so many of the directories for which that is not \
+               needed, and compares. The exit code is 1 if a directory gave no answer, or another than before.\n\n\
+               `resolve --scan FILE --output FILE` reads what a scan of the tree says of its packages (the text of `make \
                pbulk-index`, with PKG_LOCATION), and writes it again with a line DEPENDS for each package: the packages \
                that it needs, chosen as pbulk-resolve does. More `--scan FILE` say what else there is: of them only what \
                is needed is written. If nothing matches a dependency, that is told, with what comes near, and nothing is \

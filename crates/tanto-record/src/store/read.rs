@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::{Attempt, Cost, Package, Result, Scanned, Stage, Store};
+use super::{Attempt, Cost, Digested, Package, Result, Scanned, Stage, Stamp, Store};
 
 const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
 const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
@@ -11,7 +11,8 @@ const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes, exit,
     log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
-const SCANNED: &str = "SELECT location, key, records, failed FROM scan ORDER BY location";
+const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan ORDER BY location";
+const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
 
 impl Store {
     /// The last run, and when it ended; no end if it was killed, or goes on.
@@ -91,7 +92,23 @@ impl Store {
     /// What scans said, by directory.
     pub fn scanned(&self) -> Result<Vec<Scanned>> {
         self.all(SCANNED, [], |row| {
-            Ok(Scanned { location: row.get(0)?, key: row.get(1)?, records: row.get(2)?, failed: row.get(3)? })
+            Ok(Scanned {
+                location: row.get(0)?,
+                key: row.get(1)?,
+                records: row.get(2)?,
+                failed: row.get(3)?,
+                wall_ms: count(row, 4)?,
+            })
+        })
+    }
+
+    /// What files held when they were read.
+    pub fn digests(&self) -> Result<Vec<Digested>> {
+        self.all(DIGESTS, [], |row| {
+            let number = |at| row.get(at).map(i64::cast_unsigned);
+            let (device, inode, bytes) = (number(1)?, number(2)?, number(3)?);
+            let stamp = Stamp { device, inode, bytes, mtime_ns: row.get(4)?, ctime_ns: row.get(5)? };
+            Ok(Digested { path: row.get(0)?, stamp, digest: row.get(6)?, asks: row.get(7)? })
         })
     }
 

@@ -31,6 +31,8 @@ pub enum Change {
     Cost(Cost),
     /// A directory was scanned.
     Scanned(Scanned),
+    /// A file was read.
+    Digested(Digested),
     /// The run is over. Milliseconds since 1970.
     Ended {
         /// When.
@@ -144,4 +146,34 @@ pub struct Scanned {
     pub records: Vec<u8>,
     /// What it printed, if it failed.
     pub failed: Option<String>,
+    /// How long it took, in milliseconds.
+    pub wall_ms: u64,
+}
+
+/// What a file held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Digested {
+    /// Where it is.
+    pub path: Vec<u8>,
+    /// How it was then.
+    pub stamp: Stamp,
+    /// What stands for its content.
+    pub digest: Vec<u8>,
+    /// It asks for another package's options.
+    pub asks: bool,
+}
+
+/// What tells a file that was changed from one that was not, without reading it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// The file system's number.
+    pub device: u64,
+    /// Its own number there.
+    pub inode: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// When its content changed, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// When anything of it changed, in nanoseconds since 1970.
+    pub ctime_ns: i64,
 }

@@ -6,7 +6,8 @@ use super::{Result, StoreError};
 
 /// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
 /// released is never changed again.
-const MIGRATIONS: [&str; 1] = ["
+pub(super) const MIGRATIONS: [&str; 2] = [
+    "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
         run INTEGER PRIMARY KEY, began_ms INTEGER NOT NULL, ended_ms INTEGER
@@ -47,7 +48,17 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE scan (
         location TEXT PRIMARY KEY, key BLOB NOT NULL, records BLOB NOT NULL, failed TEXT
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    ALTER TABLE scan ADD COLUMN wall_ms INTEGER NOT NULL DEFAULT 0;
+    -- What a file held when it was as the other columns say; while it is so, it need not be read. Times are nanoseconds
+    -- since 1970.
+    CREATE TABLE digest (
+        path BLOB PRIMARY KEY, device INTEGER NOT NULL, inode INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, digest BLOB NOT NULL, asks INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 /// Is it in this version of the format? An older one is brought up to date by who writes next.
 pub(super) fn check(db: &Connection) -> Result<()> {

@@ -63,8 +63,15 @@ fn what_is_written_is_read_again() {
         peak_kib: 4,
         disk_kib: 5,
     };
-    let scanned =
-        Scanned { location: "devel/p1".into(), key: vec![0, 255], records: vec![b'\n'], failed: Some("no".into()) };
+    let scanned = Scanned {
+        location: "devel/p1".into(),
+        key: vec![0, 255],
+        records: vec![b'\n'],
+        failed: Some("no".into()),
+        wall_ms: 7,
+    };
+    let stamp = Stamp { device: u64::MAX, inode: 1, bytes: 2, mtime_ns: -3, ctime_ns: 4 };
+    let digested = Digested { path: b"/x\xff".into(), stamp, digest: vec![9; 32], asks: true };
     let changes = [
         Change::Package(package(0, "open")),
         Change::Package(package(1, "open")),
@@ -76,6 +83,7 @@ fn what_is_written_is_read_again() {
         Change::File(File { name: "p1-1".into(), path: "p1-1.tgz".into(), bytes: 1 << 40, digest: vec![1] }),
         Change::Cost(cost.clone()),
         Change::Scanned(scanned.clone()),
+        Change::Digested(digested.clone()),
     ];
     store.apply(run, &changes).unwrap();
     drop(store);
@@ -87,6 +95,7 @@ fn what_is_written_is_read_again() {
     assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
     assert_eq!(store.stages(run).unwrap(), [stage("build")]);
     assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned]));
+    assert_eq!(store.digests().unwrap(), [digested]);
     store.apply(run, &[Change::Ended { at_ms: 30 }]).unwrap();
     assert_eq!(store.last_run().unwrap(), Some((run, Some(30))));
     assert_eq!(store.begin_run(40).unwrap(), run + 1);
@@ -111,6 +120,21 @@ fn a_later_format_is_refused() {
     drop(Store::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert_eq!(Store::open(&path).unwrap_err().to_string(), "another Tanto wrote it, in version 99 of its format");
+}
+
+#[test]
+fn an_older_database_is_brought_up_to_date() {
+    let place = Scratch::new("store-older");
+    let path = place.at("db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    old.execute("INSERT INTO scan VALUES ('a/b', x'00', x'', NULL)", []).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    drop(old);
+    let store = Store::open(&path).unwrap();
+    let scanned = store.scanned().unwrap();
+    assert_eq!((scanned.len(), &*scanned[0].location, scanned[0].wall_ms), (1, "a/b", 0));
+    assert!(store.digests().unwrap().is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::{Attempt, Change, Cost, File, Package, Result, Scanned, Stage, Store};
+use super::{Attempt, Change, Cost, Digested, File, Package, Result, Scanned, Stage, Stamp, Store};
 
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -15,7 +15,9 @@ const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, beg
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
 const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
-const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed) VALUES (?, ?, ?, ?)";
+const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed, wall_ms) VALUES (?, ?, ?, ?, ?)";
+const DIGESTED: &str = "INSERT OR REPLACE INTO digest (path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const ENDED: &str = "UPDATE run SET ended_ms = ? WHERE run = ?";
 
 impl Store {
@@ -48,9 +50,10 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
             db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
         }
         Change::Cost(it) => write_cost(db, it)?,
-        Change::Scanned(Scanned { location, key, records, failed }) => {
-            db.prepare_cached(SCANNED)?.execute(params![location, key, records, failed])?
+        Change::Scanned(Scanned { location, key, records, failed, wall_ms }) => {
+            db.prepare_cached(SCANNED)?.execute(params![location, key, records, failed, *wall_ms as i64])?
         }
+        Change::Digested(it) => write_digest(db, it)?,
         Change::Ended { at_ms } => db.prepare_cached(ENDED)?.execute(params![at_ms, run])?,
     };
     Ok(())
@@ -75,4 +78,11 @@ fn write_cost(db: &Transaction<'_>, it: &Cost) -> Result<usize> {
     let mut statement = db.prepare_cached(COST)?;
     let [wall_ms, cpu_ms, peak_kib, disk_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib, it.disk_kib].map(|it| it as i64);
     Ok(statement.execute(params![it.name, it.location, it.at_ms, wall_ms, cpu_ms, peak_kib, disk_kib])?)
+}
+
+fn write_digest(db: &Transaction<'_>, it: &Digested) -> Result<usize> {
+    let Stamp { device, inode, bytes, mtime_ns, ctime_ns } = it.stamp;
+    let [device, inode, bytes] = [device, inode, bytes].map(u64::cast_signed);
+    let mut statement = db.prepare_cached(DIGESTED)?;
+    Ok(statement.execute(params![it.path, device, inode, bytes, mtime_ns, ctime_ns, it.digest, it.asks])?)
 }

@@ -4,14 +4,18 @@ mod ask;
 mod build;
 mod files;
 mod findings;
+mod init;
 mod place;
 mod resolve;
+mod scan;
 mod simulate;
 
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
+
+const KNOWN: [&str; 8] = ["init", "scan", "resolve", "build", "status", "why", "log", "simulate"];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -20,16 +24,14 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
     };
     match what.as_slice() {
         b"-h" | b"--help" => Stop::printed(commands::find(b"bulk").map(help::topic).unwrap_or_default(), 0),
+        b"init" => init::run(rest),
+        b"scan" => scan::run(rest),
         b"resolve" => resolve::run(rest),
         b"build" => build::run(rest),
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
         b"simulate" => simulate::run(rest),
-        what => Stop::failed(
-            Door::Tanto,
-            "error",
-            &modes::unknown("bulk command", what, ["build", "log", "resolve", "simulate", "status", "why"]),
-        ),
+        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN)),
     }
 }

@@ -12,7 +12,7 @@ use crate::flags::modes;
 use crate::settings;
 
 /// What `--config` says if nobody says it.
-const CONFIG: &[u8] = b"bulk.toml";
+pub(super) const CONFIG: &[u8] = b"bulk.toml";
 
 /// The configuration that this file, or else `bulk.toml`, holds. An error is a text for the user.
 pub(super) fn config(path: Option<&[u8]>) -> Result<Config, Vec<u8>> {

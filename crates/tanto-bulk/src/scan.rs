@@ -1,0 +1,150 @@
+//! Asks a tree's directories what packages they make, and does not ask again where nothing has changed that the answer
+//! rests on. Does not know how commands are run, nor what becomes of the answers.
+
+mod ask;
+mod base;
+mod files;
+mod inputs;
+mod list;
+mod output;
+mod session;
+
+use tanto_exec::clock::Clock;
+use tanto_exec::event::View;
+use tanto_exec::runner::Runner;
+use tanto_record::store::{Store, StoreError};
+
+pub use self::list::BadList;
+use self::session::Session;
+use crate::config::Config;
+use crate::records;
+use crate::resolve::{Finding, resolve};
+
+/// What a scan needs.
+pub struct Scan<'a> {
+    /// What is scanned, and with what.
+    pub config: &'a Config,
+    /// What executes commands.
+    pub runner: &'a mut dyn Runner,
+    /// Who looks on.
+    pub view: &'a mut dyn View,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+    /// Of answers that would be used again, so many of 100 are asked for again and compared.
+    pub verify: f64,
+    /// Which of them: another number, another sample.
+    pub seed: u64,
+}
+
+/// What a scan has brought.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The records of all directories, in their order: pbulk's `pscan`.
+    pub records: Vec<u8>,
+    /// So many directories were scanned.
+    pub scanned: usize,
+    /// Of so many the last answer still holds.
+    pub reused: usize,
+    /// So many commands were started.
+    pub started: usize,
+    /// So many directories that need not have been were scanned, to compare.
+    pub verified: usize,
+    /// Those of them that gave another answer.
+    pub differing: Vec<String>,
+    /// Directories that gave none, with what they printed.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Why there is no scan.
+#[derive(Debug)]
+pub enum Bad {
+    /// The list of directories cannot be read.
+    NoList(std::io::Error),
+    /// It holds something else.
+    List(BadList),
+    /// The top of the tree does not say what is in it.
+    Tree(String),
+    /// `script_phase_scan` failed.
+    Script(String),
+    /// The user has stopped it. What was scanned until then is in the database.
+    Interrupted,
+    /// It cannot go on.
+    Stopped(String),
+    /// What the database says.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Bad {
+    fn from(error: StoreError) -> Bad {
+        Bad::Store(error)
+    }
+}
+
+impl Bad {
+    /// For the user.
+    pub fn told(&self, config: &Config) -> String {
+        match self {
+            Bad::NoList(error) => format!("{}: {error}", config.limited_list),
+            Bad::List(bad) => {
+                format!("{}:{}: this is no category/directory: {}", config.limited_list, bad.line, bad.text)
+            }
+            Bad::Tree(output) => format!("{} does not say what is in it:\n{}", config.pkgsrc, output.trim_end()),
+            Bad::Script(output) => format!("script_phase_scan failed:\n{}", output.trim_end()),
+            Bad::Interrupted => "interrupted by user".into(),
+            Bad::Stopped(why) => why.clone(),
+            Bad::Store(error) => format!("{}: {error}", config.state),
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Scans what the configuration names. The report, and the database, which has all answers.
+    pub fn run(self, store: Store) -> Result<(Report, Store), Bad> {
+        let limited = match self.config.limited_list.as_str() {
+            "" => None,
+            path => Some(list::limited(&std::fs::read(path).map_err(Bad::NoList)?).map_err(Bad::List)?),
+        };
+        let mut session = Session::begin(self, &store)?;
+        let store = session.script(store)?;
+        match limited {
+            None => {
+                let (locations, store) = session.tree(store)?;
+                let store = session.directories(&locations, store)?;
+                Ok((session.end(&locations), store))
+            }
+            Some(wanted) => fixed_point(session, wanted, store),
+        }
+    }
+}
+
+/// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.
+fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Store) -> Result<(Report, Store), Bad> {
+    let mut locations = wanted.clone();
+    let mut next = wanted.clone();
+    while !next.is_empty() {
+        store = session.directories(&next, store)?;
+        let text = session.records(&locations);
+        let first = session.records(&wanted);
+        next = missing(&text, &first).into_iter().filter(|it| !locations.contains(it)).collect();
+        locations.extend(next.iter().cloned());
+    }
+    Ok((session.end(&locations), store))
+}
+
+/// The directories of what these records lack; what is wanted of them are the first.
+fn missing(text: &[u8], first: &[u8]) -> Vec<String> {
+    let count = |text| records::read(text).map_or(0, |records| records.len());
+    let Ok(all) = records::read(text) else { return Vec::new() };
+    let resolution = resolve(&all, count(first));
+    let location = |finding: &Finding<'_>| match finding {
+        Finding::NoMatch { location, .. } => std::str::from_utf8(location).ok().map(str::to_owned),
+        _ => None,
+    };
+    let mut found: Vec<String> = Vec::new();
+    for location in resolution.findings.iter().filter_map(location).filter(|it| list::is_location(it)) {
+        if !found.contains(&location) {
+            found.push(location);
+        }
+    }
+    found
+}

@@ -1,0 +1,97 @@
+//! Commands that are asked of many directories at once, on the run loop. Does not know what they ask, nor what becomes
+//! of the answers.
+
+use tanto_exec::cost::Cost;
+use tanto_exec::event::View;
+use tanto_exec::front::{Ending, Fatal, Front, Start};
+use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+use tanto_record::store::Change;
+use tanto_record::store::journal::Journal;
+
+use super::files::now_ns;
+
+/// One of them.
+pub(super) struct Ask {
+    /// The directory, for views and for whoever takes the answer.
+    pub location: String,
+    /// For the shell.
+    pub line: String,
+    /// What it took last time, in milliseconds.
+    pub wall_ms: u64,
+}
+
+/// An answer.
+pub(super) struct Answer<'a> {
+    pub ask: &'a Ask,
+    /// What it printed, and how it ended; whoever takes it may change that.
+    pub completion: &'a mut Completion,
+    /// When it was started, in nanoseconds since 1970.
+    pub began_ns: i64,
+    /// How long it took, in milliseconds.
+    pub wall_ms: u64,
+}
+
+/// All of them; the first goes first.
+pub(super) struct Asks<'a> {
+    pub asks: &'a [Ask],
+    /// When each was started, in nanoseconds since 1970.
+    pub began_ns: Vec<i64>,
+    pub journal: &'a mut Journal,
+    /// Takes an answer; what is to be written down of it.
+    pub take: &'a mut dyn FnMut(Answer<'_>) -> Vec<Change>,
+}
+
+/// The schedule of these.
+pub(super) fn schedule(asks: &[Ask]) -> Schedule {
+    let mut schedule = Schedule::new();
+    for (order, ask) in (0..).zip(asks) {
+        let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        let wall_ms = u32::try_from(ask.wall_ms).unwrap_or(u32::MAX);
+        schedule.expect(job, Cost { wall_ms, ..Cost::default() });
+    }
+    schedule.begin();
+    schedule
+}
+
+impl Front for Asks<'_> {
+    fn start(&mut self, JobId(at): JobId) -> Result<Start, Fatal> {
+        let ask = &self.asks[at as usize];
+        self.began_ns[at as usize] = now_ns();
+        let line = ask.line.clone().into_bytes();
+        let description = format!("scan {}", ask.location).into_bytes();
+        let location = ask.location.clone().into_bytes();
+        let about = About { command: location.clone(), description, outputs: vec![location], ..About::default() };
+        Ok(Start::Run(Command { line, console: false }, about))
+    }
+
+    fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal> {
+        if completion.exit.interrupted() {
+            // One of its own processes sent that: it is no wish of the user's.
+            completion.exit = Exit::Code(1);
+        }
+        let at = completion.job.0 as usize;
+        let began_ns = self.began_ns[at];
+        let wall_ms = u64::try_from((now_ns() - began_ns) / 1_000_000).unwrap_or(0);
+        let changes = (self.take)(Answer { ask: &self.asks[at], completion, began_ns, wall_ms });
+        changes.into_iter().for_each(|change| self.journal.note(change));
+        Ok(())
+    }
+
+    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        match self.journal.flush() {
+            true => Ok(()),
+            false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),
+        }
+    }
+
+    fn outputs(&self, JobId(at): JobId) -> Vec<Vec<u8>> {
+        vec![self.asks[at as usize].location.clone().into_bytes()]
+    }
+
+    fn abandon(&mut self, _: JobId, _: &mut dyn View) {}
+}

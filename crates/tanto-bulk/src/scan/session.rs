@@ -1,0 +1,334 @@
+//! One scan from its beginning to its end: which answers still hold, asking for the others, writing them down. Does not
+//! know how a key is made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
+use sha2::{Digest, Sha256};
+use tanto_exec::event::Event;
+use tanto_exec::job::{Completion, Exit, JobId};
+use tanto_exec::run::{Run, Verdict};
+use tanto_exec::schedule::Reading;
+use tanto_record::store::journal::Journal;
+use tanto_record::store::{Change, Scanned, Store};
+
+use super::ask::{self, Answer, Ask, Asks};
+use super::files::Files;
+use super::inputs::Inputs;
+use super::{Bad, Report, Scan, base, list, output};
+use crate::config::Config;
+
+/// So much of the end of a log is kept, in bytes.
+const MOST_LOG: usize = 64 << 10;
+/// The location of the tree itself; a category has its name.
+const TOP: &str = "";
+
+pub(super) struct Session<'a> {
+    scan: Scan<'a>,
+    inputs: Inputs,
+    rows: HashMap<String, Scanned, RandomState>,
+    report: Report,
+    place: Place,
+}
+
+/// Where commands leave what only they need.
+struct Place {
+    /// Options of packages that others ask for: good for one scan, for nobody knows when they change.
+    cache: PathBuf,
+    /// Standard error of each command.
+    logs: PathBuf,
+}
+
+/// What a directory is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Which directories it has.
+    Subdirs,
+    /// Which packages it makes.
+    Packages,
+}
+
+impl<'a> Session<'a> {
+    /// With all that is known from earlier scans.
+    pub fn begin(scan: Scan<'a>, store: &Store) -> Result<Session<'a>, Bad> {
+        let state = Path::new(&scan.config.state).join("scan");
+        let place = Place { cache: state.join("options"), logs: state.join("logs") };
+        place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", state.display())))?;
+        let mut files = Files::knowing(store.digests()?);
+        let base = base::print(scan.config, &mut files);
+        let inputs = Inputs::new(files, &scan.config.pkgsrc, base);
+        let rows = store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect();
+        Ok(Session { scan, inputs, rows, report: Report::default(), place })
+    }
+
+    /// Runs what the user wants to be run before.
+    pub fn script(&mut self, store: Store) -> Result<Store, Bad> {
+        let script = &self.scan.config.script_phase_scan;
+        if script.is_empty() {
+            return Ok(store);
+        }
+        let asks = [Ask { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
+        let mut failed = None;
+        let mut take = |answer: Answer<'_>| {
+            let said = || String::from_utf8_lossy(&answer.completion.output).into_owned();
+            failed = (!answer.completion.exit.success()).then(said);
+            Vec::new()
+        };
+        let store = run(&mut self.scan, &asks, store, &mut take)?;
+        failed.map_or(Ok(store), |output| Err(Bad::Script(output)))
+    }
+
+    /// All directories of the tree.
+    pub fn tree(&mut self, store: Store) -> Result<(Vec<String>, Store), Bad> {
+        let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
+        if let Some(log) = self.rows.get(TOP).and_then(|row| row.failed.clone()) {
+            return Err(Bad::Tree(log));
+        }
+        let categories = self.subdirs(TOP);
+        let store = self.ask(What::Subdirs, &categories, store)?;
+        let mut locations = Vec::new();
+        for category in &categories {
+            locations.extend(self.subdirs(category).iter().map(|it| format!("{category}/{it}")));
+            self.note_failure(category);
+        }
+        Ok((locations, store))
+    }
+
+    /// Scans these directories, where that is needed.
+    pub fn directories(&mut self, locations: &[String], store: Store) -> Result<Store, Bad> {
+        let store = self.ask(What::Packages, locations, store)?;
+        locations.iter().for_each(|location| self.note_failure(location));
+        Ok(store)
+    }
+
+    /// What these directories have said.
+    pub fn records(&self, locations: &[String]) -> Vec<u8> {
+        locations.iter().filter_map(|it| self.rows.get(it)).flat_map(|row| row.records.iter().copied()).collect()
+    }
+
+    /// It is over.
+    pub fn end(mut self, locations: &[String]) -> Report {
+        self.report.records = self.records(locations);
+        // Nobody needs them any more.
+        let _ = fs::remove_dir_all(&self.place.cache);
+        let _ = fs::remove_dir_all(&self.place.logs);
+        self.report
+    }
+
+    fn note_failure(&mut self, location: &str) {
+        if let Some(log) = self.rows.get(location).and_then(|row| row.failed.clone()) {
+            self.report.failed.push((location.to_owned(), log));
+        }
+    }
+
+    fn subdirs(&self, location: &str) -> Vec<String> {
+        let records = self.rows.get(location).map(|row| String::from_utf8_lossy(&row.records).into_owned());
+        let text = records.unwrap_or_default();
+        let names = text.lines().find_map(|line| line.strip_prefix("SUBDIR=")).unwrap_or_default();
+        names.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn ask(&mut self, what: What, locations: &[String], store: Store) -> Result<Store, Bad> {
+        let mut verified: HashSet<String, RandomState> = HashSet::default();
+        let mut asks = Vec::new();
+        for location in locations {
+            let holds = self.holds(location);
+            if what == What::Packages {
+                *if holds { &mut self.report.reused } else { &mut self.report.scanned } += 1;
+            }
+            if holds && !(what == What::Packages && self.is_sampled(location)) {
+                continue;
+            }
+            if holds {
+                verified.insert(location.clone());
+            }
+            asks.push(self.question(what, location));
+        }
+        if what == What::Packages && asks.len() > 1 {
+            self.urgent_first(&mut asks);
+        }
+        self.report.started += asks.len();
+        self.report.verified += verified.len();
+        let Session { scan, inputs, rows, report, place } = self;
+        let mut take = |answer: Answer<'_>| {
+            let location = answer.ask.location.clone();
+            let row = row(what, answer, inputs, place);
+            if verified.contains(&location) && rows.get(&location).is_some_and(|old| old.records != row.records) {
+                report.differing.push(location.clone());
+            }
+            rows.insert(location, row.clone());
+            vec![Change::Scanned(row)]
+        };
+        let mut store = if asks.is_empty() { store } else { run(scan, &asks, store, &mut take)? };
+        let fresh: Vec<Change> = inputs.files.take_fresh().into_iter().map(Change::Digested).collect();
+        store.apply(0, &fresh)?;
+        Ok(store)
+    }
+
+    /// What it said last time is what it would say.
+    fn holds(&mut self, location: &str) -> bool {
+        let Some(row) = self.rows.get(location).filter(|row| row.failed.is_none()) else { return false };
+        self.scan.config.reuse_scan_results && self.inputs.key(location, &row.records)[..] == row.key[..]
+    }
+
+    fn is_sampled(&self, location: &str) -> bool {
+        let hash = Sha256::new().chain_update(self.scan.seed.to_le_bytes()).chain_update(location).finalize();
+        let drawn = u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]);
+        f64::from(drawn) < self.scan.verify / 100.0 * (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn question(&self, what: What, location: &str) -> Ask {
+        let wall_ms = self.rows.get(location).map_or(0, |row| row.wall_ms);
+        Ask { location: location.to_owned(), line: self.place.line(what, location, self.scan.config), wall_ms }
+    }
+
+    /// What takes long and is needed by many goes first: others then find the options that it was built with.
+    fn urgent_first(&self, asks: &mut [Ask]) {
+        let mut users: HashMap<&[u8], u64, RandomState> = HashMap::default();
+        for row in self.rows.values() {
+            needed(&row.records).for_each(|location| *users.entry(location).or_default() += 1);
+        }
+        let weight = |ask: &Ask| {
+            let users = users.get(ask.location.as_bytes()).copied().unwrap_or(0);
+            ask.wall_ms.max(1).saturating_mul(1 + users)
+        };
+        asks.sort_by_cached_key(|ask| std::cmp::Reverse(weight(ask)));
+    }
+}
+
+/// The directories that ALL_DEPENDS of these records names.
+fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = records.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"ALL_DEPENDS="));
+    let words = lines.flat_map(|line| line.split(|byte| b" \t".contains(byte)));
+    words.filter_map(|word| memchr::memmem::find(word, b":../../").map(|at| &word[at + b":../../".len()..]))
+}
+
+/// Runs these to their end. What was taken is in the database then, whatever ends it.
+fn run(
+    scan: &mut Scan<'_>,
+    asks: &[Ask],
+    store: Store,
+    take: &mut dyn FnMut(Answer<'_>) -> Vec<Change>,
+) -> Result<Store, Bad> {
+    let mut journal = Journal::start(store, 0).map_err(|error| Bad::Stopped(error.to_string()))?;
+    let mut schedule = ask::schedule(asks);
+    for (job, ask) in (0..).zip(asks) {
+        let expected_ms = (ask.wall_ms > 0).then(|| i64::try_from(ask.wall_ms).unwrap_or(i64::MAX));
+        scan.view.event(Event::Planned { job: JobId(job), expected_ms });
+    }
+    let mut answers = 0;
+    let mut take = |answer: Answer<'_>| {
+        answers += 1;
+        take(answer)
+    };
+    let run = Run {
+        front: &mut Asks { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
+        schedule: &mut schedule,
+        runner: &mut *scan.runner,
+        view: &mut *scan.view,
+        clock: scan.clock,
+        failures_allowed: usize::MAX,
+        gauge: &mut Reading::default,
+    };
+    let verdict = run.to_end();
+    let store = journal.end()?;
+    match verdict {
+        Verdict::Interrupted => Err(Bad::Interrupted),
+        Verdict::Wrong(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
+        // Commands that fail do not stop the others.
+        Verdict::Failed { why, .. } if answers < asks.len() => {
+            Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned()))
+        }
+        Verdict::Failed { .. } | Verdict::Done => Ok(store),
+    }
+}
+
+/// The row of an answer; one that is no answer has failed.
+fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Scanned {
+    let Answer { ask, completion, began_ns, wall_ms } = answer;
+    let location = ask.location.clone();
+    let stderr = place.take_log(&location);
+    let said = match (completion.exit, completion.is_whole) {
+        (Exit::Code(0), true) => what.read(&location, &completion.output),
+        (Exit::Code(0), false) => Err("it printed too much".into()),
+        (Exit::Code(code), _) => Err(format!("it exited with {code}")),
+        (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
+    };
+    match said {
+        Ok(records) => {
+            let key = inputs.key_since(&location, &records, began_ns).map(Vec::from).unwrap_or_default();
+            Scanned { location, key, records, failed: None, wall_ms }
+        }
+        Err(why) => {
+            let log = log(&stderr, completion, &why);
+            completion.output = log.clone().into_bytes();
+            completion.exit = if completion.exit.success() { Exit::Code(1) } else { completion.exit };
+            Scanned { location, key: Vec::new(), records: Vec::new(), failed: Some(log), wall_ms }
+        }
+    }
+}
+
+fn log(stderr: &[u8], completion: &Completion, why: &str) -> String {
+    let all = [&completion.output[..], stderr].concat();
+    let tail = &all[all.len().saturating_sub(MOST_LOG)..];
+    let tail = String::from_utf8_lossy(tail);
+    let end = if tail.is_empty() || tail.ends_with('\n') { "" } else { "\n" };
+    format!("{tail}{end}{why}\n")
+}
+
+impl What {
+    /// What a command has printed, as it is written down.
+    fn read(self, location: &str, output: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            What::Packages => output::complete(location, output),
+            What::Subdirs => {
+                let (names, files) = list::listed(output)?;
+                Ok([b"SUBDIR=", names.join(" ").as_bytes(), b"\nSCAN_DEPENDS=", &files, b"\n"].concat())
+            }
+        }
+    }
+}
+
+impl Place {
+    fn make(&self) -> std::io::Result<()> {
+        for dir in [&self.cache, &self.logs] {
+            let _ = fs::remove_dir_all(dir);
+            fs::create_dir_all(dir)?;
+        }
+        Ok(())
+    }
+
+    fn log(&self, location: &str) -> PathBuf {
+        self.logs.join(format!("{},log", location.replace('/', ",")))
+    }
+
+    /// What a command printed to standard error.
+    fn take_log(&self, location: &str) -> Vec<u8> {
+        let path = self.log(location);
+        let said = fs::read(&path).unwrap_or_default();
+        let _ = fs::remove_file(path);
+        said
+    }
+
+    fn line(&self, what: What, location: &str, config: &Config) -> String {
+        let make = quoted(&config.make);
+        let dir = quoted(&format!("{}/{location}", config.pkgsrc));
+        let log = quoted(&self.log(location).to_string_lossy());
+        let cache = quoted(&self.cache.to_string_lossy());
+        let begin = format!("unset {}; cd {dir} && exec 2>{log} &&", base::VOLATILE.join(" "));
+        match what {
+            What::Packages => format!("{begin} PBULK_CACHE_DIRECTORY={cache} exec {make} pbulk-index"),
+            What::Subdirs => {
+                let show = |variable| format!("{make} show-subdir-var VARNAME={variable}");
+                format!("{begin} {} && exec {}", show("SUBDIR"), show(".MAKE.MAKEFILES"))
+            }
+        }
+    }
+}
+
+/// One word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

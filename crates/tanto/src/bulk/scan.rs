@@ -1,0 +1,145 @@
+//! `tanto bulk scan`: asks a tree which packages it makes. Does not know which of the answers still hold.
+
+use std::io::Write;
+
+use tanto_bulk::config::Config;
+use tanto_bulk::scan::{Bad as BadScan, Report, Scan};
+use tanto_exec::clock::RealClock;
+use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
+use tanto_exec::monitor::{GRACE_MS, Limits};
+use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, name};
+use tanto_sys::{clock, file};
+
+use super::files::failed;
+use super::place::{config, take};
+use crate::build::view;
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+use crate::flags::{self, Options};
+use crate::settings::Surroundings;
+
+static FLAGS: [Plain; 3] = [name("config").with_value(), name("output").with_value(), name("verify-scan").with_value()];
+
+/// Scans, and says what that has brought.
+pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+    match obey(args) {
+        Ok(stop) => stop,
+        Err(message) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
+    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    if let Some(operand) = given.operands.first() {
+        return Err([b"unexpected '", &operand[..], b"'"].concat());
+    }
+    let verify = match given.value("verify-scan") {
+        None => 0.0,
+        Some(value) => percent(value).ok_or(b"--verify-scan: expected a number such as 5%")?,
+    };
+    let config = config(given.value("config"))?;
+    let report = match scan(&config, verify) {
+        Err(Told::Interrupted) => return Ok(Stop { code: 130, ..stopped(b"interrupted by user") }),
+        Err(Told::Message(message)) => return Err(message),
+        Ok(report) => report,
+    };
+    if let Some(path) = given.value("output") {
+        file::replace(file::path(path), |file| file.write_all(&report.records))
+            .map_err(|error| failed("writing ", path, &error))?;
+    }
+    let code = u8::from(!report.failed.is_empty() || !report.differing.is_empty());
+    Ok(Stop { out: summary(&report).into_bytes(), err: complaints(&report), code })
+}
+
+/// Why there is no report.
+enum Told {
+    Interrupted,
+    Message(Vec<u8>),
+}
+
+impl From<Vec<u8>> for Told {
+    fn from(message: Vec<u8>) -> Told {
+        Told::Message(message)
+    }
+}
+
+/// Scans with the state to ourselves.
+fn scan(config: &Config, verify: f64) -> Result<Report, Told> {
+    let state = take(config)?;
+    let mut view = view::of(&options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
+    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
+    let scan = Scan { config, runner: &mut runner, view: &mut view, clock: &clock, verify, seed };
+    match scan.run(state.store) {
+        Ok((report, _)) => Ok(report),
+        Err(BadScan::Interrupted) => Err(Told::Interrupted),
+        Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
+    }
+}
+
+/// What shows a build shows this too.
+fn options() -> Result<Options, Vec<u8>> {
+    flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
+}
+
+fn spawning(config: &Config) -> spawn::Options {
+    let own = config.limits("scan");
+    let limits = Limits { hang_ms: own.hang_ms, total_ms: own.total_ms, grace_ms: GRACE_MS, looks: true };
+    let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::None });
+    let parallelism = if config.scan_clients == 0 { tanto_sys::cpu::count() } else { config.scan_clients };
+    spawn::Options { parallelism, watch, ..spawn::Options::default() }
+}
+
+fn percent(value: &[u8]) -> Option<f64> {
+    let number: f64 = std::str::from_utf8(value).ok()?.strip_suffix('%')?.parse().ok()?;
+    (0.0..=100.0).contains(&number).then_some(number)
+}
+
+fn stopped(why: &[u8]) -> Stop {
+    Stop::failed(Door::Tanto, "error", why)
+}
+
+fn summary(report: &Report) -> String {
+    let packages = count(&report.records);
+    let Report { scanned, reused, started, .. } = report;
+    let mut text = format!(
+        "{} directories make {packages} packages; {scanned} were scanned, {reused} are as before\n\
+         {started} commands were run\n",
+        scanned + reused
+    );
+    if report.verified > 0 {
+        text += &format!("{} were scanned to compare; {} differ\n", report.verified, report.differing.len());
+    }
+    text
+}
+
+fn count(records: &[u8]) -> usize {
+    records.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"PKGNAME=")).count()
+}
+
+/// A line for each directory that gave no answer, and its log.
+fn complaints(report: &Report) -> Vec<u8> {
+    let mut text = String::new();
+    for (location, log) in &report.failed {
+        text += &format!("tanto: error: {location} cannot be scanned:\n{log}");
+    }
+    for location in &report.differing {
+        text +=
+            &format!("tanto: error: {location} gives another answer, though nothing has changed that Tanto knows of\n");
+    }
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_a_percentage() {
+        let read = ["5%", "0.5%", "100%", "0%"].map(|it| percent(it.as_bytes()));
+        assert_eq!(read, [Some(5.0), Some(0.5), Some(100.0), Some(0.0)]);
+        assert!(["5", "-1%", "101%", "%", "x%", "NaN%"].iter().all(|it| percent(it.as_bytes()).is_none()));
+    }
+}
