@@ -8,6 +8,8 @@ mod inputs;
 mod list;
 mod output;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::View;

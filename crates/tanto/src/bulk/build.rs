@@ -113,7 +113,7 @@ fn build(
 }
 
 /// What shows a build shows this one too.
-fn options() -> Result<Options, Vec<u8>> {
+pub(super) fn options() -> Result<Options, Vec<u8>> {
     flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
 }
 

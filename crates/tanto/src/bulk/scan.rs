@@ -17,8 +17,6 @@ use super::place::{config, take};
 use crate::build::view;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
-use crate::flags::{self, Options};
-use crate::settings::Surroundings;
 
 static FLAGS: [Plain; 3] = [name("config").with_value(), name("output").with_value(), name("verify-scan").with_value()];
 
@@ -68,7 +66,7 @@ impl From<Vec<u8>> for Told {
 /// Scans with the state to ourselves.
 fn scan(config: &Config, verify: f64) -> Result<Report, Told> {
     let state = take(config)?;
-    let mut view = view::of(&options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
+    let mut view = view::of(&super::build::options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
     let scan = Scan { config, runner: &mut runner, view: &mut view, clock: &clock, verify, seed };
@@ -77,11 +75,6 @@ fn scan(config: &Config, verify: f64) -> Result<Report, Told> {
         Err(BadScan::Interrupted) => Err(Told::Interrupted),
         Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
     }
-}
-
-/// What shows a build shows this too.
-fn options() -> Result<Options, Vec<u8>> {
-    flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
 }
 
 fn spawning(config: &Config) -> spawn::Options {
