@@ -41,7 +41,7 @@ class Place:
             f"LOCALBASE= {directory}/prefix\nPKG_DBDIR= {directory}/prefix/pkgdb\nPACKAGES= {directory}/packages\n"
             f"DISTDIR= {directory}/distfiles\nWRKOBJDIR= {directory}/work\nOUTSIDE= {directory}/outside\nFLOOD_MB= 20\n"
         )
-        tools = "".join(f'{tool} = "tree/tools/{tool}"\n' for tool in ("pkg_add", "pkg_delete", "pkg_info"))
+        tools = "".join(f'{tool} = "tree/tools/{tool}"\n' for tool in ("pkg_add", "pkg_delete"))
         (directory / "bulk.toml").write_text(
             f'pkgsrc = "tree"\nprefix = "prefix"\npkgdb = "prefix/pkgdb"\nbootstrapkit = "kit"\n'
             f'unprivileged_user = ""\n{tools}{limits}'

@@ -123,6 +123,7 @@ fn site(directory: &Path) -> Site {
         bootstrapkit: text("kit"),
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
+        make_jobs: 1,
         suffix: ".tgz".into(),
         user: None,
         unprivileged_checksum: false,

@@ -22,8 +22,6 @@ pub struct Config {
     pub prefix: String,
     /// The database of what is installed.
     pub pkgdb: String,
-    /// What packages keep when they run.
-    pub varbase: String,
     /// Binary packages are in `All` below it.
     pub packages: String,
     /// Logs of packages.
@@ -36,38 +34,24 @@ pub struct Config {
     pub pkg_add: String,
     /// Removes packages.
     pub pkg_delete: String,
-    /// Tells of packages.
-    pub pkg_info: String,
     /// Ends the names of binary packages.
     pub pkg_sufx: String,
     /// A file that names the directories that are wanted; empty: the whole tree.
     pub limited_list: String,
     /// What was scanned is not scanned again while nothing has changed that it depends on.
     pub reuse_scan_results: bool,
-    /// Packages whose dependencies are missing are left out, and the rest is built.
-    pub ignore_missing_dependencies: bool,
-    /// A package may be older than what it needs.
-    pub skip_age_check: bool,
     /// Who configures and builds when Tanto is root.
     pub unprivileged_user: String,
     /// Files are fetched and checked as that user too.
     pub use_unprivileged_checksum: bool,
-    /// A failed package's work directory is kept.
-    pub keep_wrkdir: bool,
-    /// What was installed for a failed package is kept.
-    pub keep_prefix: bool,
     /// Scans at a time; 0: as many as there are processors.
     pub scan_clients: usize,
-    /// Packages at a time; 0: as many as there are processors.
-    pub build_clients: usize,
     /// MAKE_JOBS for each package.
     pub make_jobs: usize,
     /// In what packages are built.
     pub sandbox: String,
     /// Run before the scan; empty: nothing.
     pub script_phase_scan: String,
-    /// Run before the first package is built; empty: nothing.
-    pub script_phase_build: String,
     /// For stages that have none of their own.
     pub limits: Limits,
     /// Of single stages.
@@ -99,29 +83,21 @@ impl Default for Config {
             make: "bmake".into(),
             prefix: "/usr/pkg".into(),
             pkgdb: "/var/db/pkg".into(),
-            varbase: "/var".into(),
             packages: "packages".into(),
             bulklog: "bulklog".into(),
             state: "state".into(),
             bootstrapkit: String::new(),
             pkg_add: "pkg_add".into(),
             pkg_delete: "pkg_delete".into(),
-            pkg_info: "pkg_info".into(),
             pkg_sufx: ".tgz".into(),
             limited_list: String::new(),
             reuse_scan_results: true,
-            ignore_missing_dependencies: false,
-            skip_age_check: false,
             unprivileged_user: "pbulk".into(),
             use_unprivileged_checksum: false,
-            keep_wrkdir: false,
-            keep_prefix: false,
             scan_clients: 0,
-            build_clients: 0,
             make_jobs: 1,
             sandbox: "none".into(),
             script_phase_scan: String::new(),
-            script_phase_build: String::new(),
             limits: Limits { hang_ms: Some(30 * 60_000), total_ms: None },
             stages: BTreeMap::new(),
         }
@@ -182,12 +158,11 @@ mod tests {
         assert!(KEYS.iter().all(|key| text.contains(&format!("\n{} = ", key.name))));
         let odd = Config {
             make: "a \"b\" \\ c".into(),
-            build_clients: 3,
             limits: Limits { hang_ms: None, total_ms: Some(5_430_000) },
             ..defaults
         };
         let again = read(&odd.text()).unwrap();
-        assert_eq!((again.make, again.build_clients, again.limits), (odd.make, 3, odd.limits));
+        assert_eq!((again.make, again.limits), (odd.make, odd.limits));
     }
 
     #[test]
@@ -198,28 +173,26 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_limits_of_their_own() {
-        let text = "hang_timeout = \"10m\"\ntimeout = \"0\"\n[stage.build]\ntimeout = \"1h30m\"\n[stage.scan]\nhang_timeout = \"0\"";
-        let config = read(text).unwrap();
-        assert_eq!(config.limits("build"), Limits { hang_ms: Some(600_000), total_ms: Some(5_400_000) });
-        assert_eq!(config.limits("scan"), Limits::default());
-        assert_eq!(config.limits("install"), Limits { hang_ms: Some(600_000), total_ms: None });
+    fn the_scan_has_limits_of_its_own() {
+        let config = read("hang_timeout = \"10m\"\ntimeout = \"0\"\n[stage.scan]\ntimeout = \"1h30m\"").unwrap();
+        assert_eq!(config.limits("scan"), Limits { hang_ms: Some(600_000), total_ms: Some(5_400_000) });
+        assert_eq!(config.limits("build"), Limits { hang_ms: Some(600_000), total_ms: None });
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (text, at, why) in [
             ("pkgsrc = \"x\"\npkgscr = \"y\"", 13, "unknown key 'pkgscr'"),
-            ("keep_wrkdir = \"yes\"", 14, "expected true or false"),
+            ("reuse_scan_results = \"yes\"", 21, "expected true or false"),
             ("scan_clients = -1", 15, "expected a number from 0 to 4096"),
             ("scan_clients = 5000", 15, "expected a number from 0 to 4096"),
             ("make = 1", 7, "expected a text in quotes"),
             ("make = \"\"", 7, "this cannot be empty"),
             ("timeout = \"soon\"", 10, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none"),
             ("sandbox = \"chroot\"", 10, "there is no such sandbox; so far there is only \"none\""),
-            ("[stage.biuld]\ntimeout = \"1s\"", 7, "unknown stage 'biuld'"),
-            ("[stage.build]\ntimeuot = \"1s\"", 14, "unknown key 'timeuot'"),
-            ("stage = 1", 8, "expected tables such as [stage.build]"),
+            ("[stage.scna]\ntimeout = \"1s\"", 7, "unknown stage 'scna'"),
+            ("[stage.scan]\ntimeuot = \"1s\"", 13, "unknown key 'timeuot'"),
+            ("stage = 1", 8, "expected a table [stage.scan]"),
         ] {
             assert_eq!(read(text), Err((at, why.to_owned())), "{text}");
         }

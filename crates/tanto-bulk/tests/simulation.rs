@@ -38,6 +38,7 @@ fn site(scratch: &Scratch) -> Site {
         bootstrapkit: "/kit".into(),
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
+        make_jobs: 1,
         suffix: ".tgz".into(),
         user: None,
         unprivileged_checksum: false,

@@ -27,6 +27,8 @@ pub struct Site {
     pub pkg_add: String,
     /// Removes them.
     pub pkg_delete: String,
+    /// MAKE_JOBS: how many jobs a package's own build may run.
+    pub make_jobs: usize,
     /// Ends the names of binary packages.
     pub suffix: String,
     /// Who configures and builds, where we may become somebody else.
@@ -138,7 +140,9 @@ impl Writer<'_> {
     fn make(&self, targets: &[&str], unprivileged: bool) -> String {
         let Site { pkgsrc, make, .. } = self.site;
         let mut line = String::new();
-        for word in [make.as_str()].iter().chain(targets).chain(&["BATCH=1", "DEPENDS_TARGET=/nonexistent"]) {
+        let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
+        let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
+        for word in [make.as_str()].iter().chain(targets).chain(&always) {
             line += &quoted(word);
             line.push(' ');
         }
@@ -248,6 +252,7 @@ pub(super) mod tests {
             bootstrapkit: "/kit.tgz".into(),
             pkg_add: "pkg_add".into(),
             pkg_delete: "pkg_delete".into(),
+            make_jobs: 1,
             suffix: ".tgz".into(),
             user: None,
             unprivileged_checksum: false,
@@ -278,8 +283,7 @@ pub(super) mod tests {
     fn make_gets_what_pbulk_gives_it() {
         let lines = lines(&nowhere(), 1);
         let line = |stage| &lines.iter().find(|(name, _)| *name == stage).unwrap().1;
-        let arguments =
-            "BATCH=1 DEPENDS_TARGET=/nonexistent PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
+        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
         assert_eq!(line("build"), &format!("cd /src/a/py-x && bmake all {arguments}"));
         let users = format!("cd /src/a/py-x && bmake create-usergroup clean {arguments}");
         assert_eq!(line("configure"), &format!("{users} && cd /src/a/py-x && bmake configure {arguments}"));

@@ -38,7 +38,6 @@ pub static KEYS: &[Key] = &[
     key("make", Program(|it| &mut it.make), "The program that reads its makefiles."),
     key("prefix", Path(|it| &mut it.prefix), "Where packages are installed. It is emptied before each package."),
     key("pkgdb", Path(|it| &mut it.pkgdb), "The database of what is installed. It is emptied before each package."),
-    key("varbase", Path(|it| &mut it.varbase), "What packages keep when they run (VARBASE)."),
     key("packages", Path(|it| &mut it.packages), "Binary packages are in All below it."),
     key("bulklog", Path(|it| &mut it.bulklog), "Logs of packages that failed, a directory for each."),
     key("state", Path(|it| &mut it.state), "Where Tanto keeps its state, a database among it."),
@@ -49,7 +48,6 @@ pub static KEYS: &[Key] = &[
     ),
     key("pkg_add", Program(|it| &mut it.pkg_add), "Installs packages. Not one in prefix: that is emptied."),
     key("pkg_delete", Program(|it| &mut it.pkg_delete), "Removes packages."),
-    key("pkg_info", Program(|it| &mut it.pkg_info), "Tells of packages."),
     key("pkg_sufx", Text(|it| &mut it.pkg_sufx), "Ends the names of binary packages (PKG_SUFX)."),
     key(
         "limited_list",
@@ -62,12 +60,6 @@ pub static KEYS: &[Key] = &[
         "Whether a directory is scanned only if something has changed that its last scan depends on.",
     ),
     key(
-        "ignore_missing_dependencies",
-        Flag(|it| &mut it.ignore_missing_dependencies),
-        "Whether to go on without packages that need something that is not there.",
-    ),
-    key("skip_age_check", Flag(|it| &mut it.skip_age_check), "Whether a package may be older than what it needs."),
-    key(
         "unprivileged_user",
         Text(|it| &mut it.unprivileged_user),
         "Who configures and builds where Tanto runs as root. Empty: root does.",
@@ -78,33 +70,13 @@ pub static KEYS: &[Key] = &[
         "Whether that user also fetches and checks files.",
     ),
     key(
-        "keep_wrkdir",
-        Flag(|it| &mut it.keep_wrkdir),
-        "Whether to keep the work directory of what failed, in its log directory.",
-    ),
-    key(
-        "keep_prefix",
-        Flag(|it| &mut it.keep_prefix),
-        "Whether to keep what was installed for what failed, in its log directory.",
-    ),
-    key(
         "scan_clients",
         Count(|it| &mut it.scan_clients),
         "How many directories are scanned at a time. 0: one for each processor.",
     ),
-    key(
-        "build_clients",
-        Count(|it| &mut it.build_clients),
-        "How many packages are built at a time. 0: one for each processor.",
-    ),
     key("make_jobs", Count(|it| &mut it.make_jobs), "How many jobs a package's own build may run (MAKE_JOBS)."),
     key("sandbox", Sandbox(|it| &mut it.sandbox), "In what packages are built. So far only \"none\"."),
     key("script_phase_scan", Text(|it| &mut it.script_phase_scan), "A line for the shell, run before the scan."),
-    key(
-        "script_phase_build",
-        Text(|it| &mut it.script_phase_build),
-        "A line for the shell, run before the first package is built.",
-    ),
     key(
         "hang_timeout",
         Time(|it| &mut it.limits.hang_ms),

@@ -5,10 +5,10 @@ use super::keys::{Field, KEYS};
 
 const HEAD: &str =
     "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
-# this file is. A stage can have limits of its own:
+# this file is. The scan can have limits of its own:
 #
-#     [stage.build]
-#     timeout = \"6h\"
+#     [stage.scan]
+#     timeout = \"10m\"
 ";
 
 pub(super) fn text(config: &Config) -> String {

@@ -151,6 +151,7 @@ fn site(config: &Config) -> Result<Site, Vec<u8>> {
         bootstrapkit: text(&config.bootstrapkit),
         pkg_add: text(&config.pkg_add),
         pkg_delete: text(&config.pkg_delete),
+        make_jobs: config.make_jobs.max(1),
         suffix: text(&config.pkg_sufx),
         user: (user::own() == ROOT).then(|| text(&config.unprivileged_user)).filter(|user| !user.is_empty()),
         unprivileged_checksum: config.use_unprivileged_checksum,
