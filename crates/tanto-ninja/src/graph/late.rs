@@ -5,9 +5,11 @@ mod open;
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use tanto_sys::error::is_shortage;
 use tanto_sys::version::Version;
 
 use self::open::Open;
@@ -79,17 +81,17 @@ impl Manifests {
         if span.len == 0 {
             return Ok(());
         }
-        self.try_read_into(span, text).ok_or_else(|| self.changed(span))
-    }
-
-    fn try_read_into(&self, span: Span, text: &mut Vec<u8>) -> Option<()> {
-        let manifest = self.list.get(span.file as usize)?;
-        if let Text::Kept(all) = &manifest.text {
-            text.extend_from_slice(all.get(range(span))?);
-            return Some(());
-        }
-        let file = self.open.get(span.file, &manifest.path)?;
-        manifest.append(&file, &range(span), text)
+        let Some(manifest) = self.list.get(span.file as usize) else { return Err(self.changed(span)) };
+        let appended = match &manifest.text {
+            Text::Kept(all) => all.get(range(span)).map(|part| text.extend_from_slice(part)),
+            Text::OnDisk => match self.open.get(span.file, &manifest.path) {
+                Ok(file) => manifest.append(&file, &range(span), text),
+                // The manifest may be what it was; it is we who cannot read it now.
+                Err(error) if is_shortage(&error) => return Err(manifest.unreadable(&error)),
+                Err(_) => None,
+            },
+        };
+        appended.ok_or_else(|| self.changed(span))
     }
 
     /// Is the manifest of this number the one that was loaded?
@@ -99,7 +101,7 @@ impl Manifests {
             Text::Kept(_) => true,
             Text::OnDisk => {
                 let file = self.open.get(number, &manifest.path);
-                let now = file.and_then(|file| Version::of(&file).ok());
+                let now = file.and_then(|file| Version::of(&file)).ok();
                 now.is_some() && now == manifest.state.map(|state| state.version)
             }
         }
@@ -112,6 +114,10 @@ impl Manifests {
 }
 
 impl Manifest {
+    fn unreadable(&self, error: &io::Error) -> Error {
+        Error::of(&[&self.path, b": ", &tanto_sys::error::text(error)])
+    }
+
     /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.
     fn append(&self, file: &File, wanted: &Range<usize>, text: &mut Vec<u8>) -> Option<()> {
         let size = usize::try_from(self.state?.version.size).ok()?;

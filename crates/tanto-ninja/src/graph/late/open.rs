@@ -1,6 +1,7 @@
 //! Manifests that are open. Does not know what is read from them.
 
 use std::fs::File;
+use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tanto_sys::file::path;
@@ -17,16 +18,16 @@ pub(super) struct Open(RwLock<Map<u32, Arc<File>>>);
 
 impl Open {
     /// The file at this path, which has this number.
-    pub(super) fn get(&self, number: u32, name: &[u8]) -> Option<Arc<File>> {
+    pub(super) fn get(&self, number: u32, name: &[u8]) -> io::Result<Arc<File>> {
         if let Some(file) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
-            return Some(Arc::clone(file));
+            return Ok(Arc::clone(file));
         }
-        let file = Arc::new(File::open(path(name)).ok()?);
+        let file = Arc::new(File::open(path(name))?);
         let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MOST_OPEN {
             files.clear();
         }
-        Some(Arc::clone(files.entry(number).or_insert(file)))
+        Ok(Arc::clone(files.entry(number).or_insert(file)))
     }
 }
 
@@ -47,6 +48,6 @@ mod tests {
             assert!(Arc::ptr_eq(&file, &open.get(number, &name).unwrap()));
             assert!((1..=MOST_OPEN).contains(&count()));
         }
-        assert!(open.get(u32::MAX, &dir.bytes("none")).is_none());
+        assert!(open.get(u32::MAX, &dir.bytes("none")).is_err());
     }
 }
