@@ -1,7 +1,7 @@
 //! `tanto bulk build`: builds the packages of a resolved scan. Does not know what a stage does.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_bulk::build::Build;
@@ -135,7 +135,7 @@ fn times(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Res
 
 fn site(config: &Config) -> Result<Site, Vec<u8>> {
     for path in [&config.prefix, &config.pkgdb] {
-        may_be_emptied(path)?;
+        may_be_emptied(path, &precious(config))?;
     }
     if config.bootstrapkit.is_empty() {
         return Err(b"each package begins with an empty prefix: say with 'bootstrapkit' what comes into it".to_vec());
@@ -160,19 +160,52 @@ fn site(config: &Config) -> Result<Site, Vec<u8>> {
 
 const ROOT: u32 = 0;
 /// Whose loss would be the machine's.
-const NEVER: [&str; 16] = [
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin", "/srv", "/sys", "/tmp",
-    "/usr", "/var",
+const SYSTEM: [&str; 20] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var/lib",
+    "/var/log",
 ];
 
-/// The prefix is removed before each package.
-fn may_be_emptied(path: &str) -> Result<(), Vec<u8>> {
-    let is_one_of_them = NEVER.iter().any(|never| Path::new(never) == Path::new(path));
-    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == Path::new(path));
-    let leads_up = Path::new(path).components().any(|part| part == std::path::Component::ParentDir);
-    match is_one_of_them || is_home || leads_up || !Path::new(path).is_absolute() {
-        true => Err(format!("{path} is emptied before each package: that cannot be meant").into_bytes()),
-        false => Ok(()),
+/// What must not lie in a directory that is emptied.
+fn precious(config: &Config) -> Vec<PathBuf> {
+    let ours = [&config.pkgsrc, &config.packages, &config.bulklog, &config.state, &config.bootstrapkit];
+    let paths = SYSTEM.iter().map(PathBuf::from).chain(ours.map(PathBuf::from));
+    paths.chain(std::env::var_os("HOME").map(PathBuf::from)).chain(std::env::current_dir()).collect()
+}
+
+/// The prefix is removed before each package. Links count as what they lead to.
+fn may_be_emptied(path: &str, precious: &[PathBuf]) -> Result<(), Vec<u8>> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let emptied = Path::new(path);
+    let leads_up = emptied.components().any(|part| part == std::path::Component::ParentDir);
+    let lost = precious.iter().find(|it| it.starts_with(emptied) || real(it).starts_with(real(emptied)));
+    match lost {
+        Some(lost) => {
+            let lost = lost.display();
+            Err(format!("{path} is emptied before each package, and {lost} is in it: that cannot be meant")
+                .into_bytes())
+        }
+        None if leads_up || !emptied.is_absolute() => {
+            Err(format!("{path} is emptied before each package: name it without '..'").into_bytes())
+        }
+        None => Ok(()),
     }
 }
 
@@ -186,4 +219,30 @@ fn no_plan(bad: &BadPlan) -> Vec<u8> {
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn nothing_is_emptied_that_holds_something_else() {
+        let place = Scratch::new("bulk-emptied");
+        place.write("builds/tree/x", "");
+        std::os::unix::fs::symlink("builds", place.at("link")).unwrap();
+        let config = Config { pkgsrc: place.text().to_owned() + "/builds/tree", ..Config::default() };
+        let may = |path: &str| may_be_emptied(path, &precious(&config)).map_err(|why| String::from_utf8(why).unwrap());
+        let inside = |path: &str| format!("{}/{path}", place.text());
+        for path in ["/", "/usr", "/usr/local", "/var", "/tmp", "builds", "/pkg/../usr"] {
+            assert!(may(path).is_err(), "{path}");
+        }
+        for path in ["builds", "builds/.", "builds/tree", "link", "."] {
+            assert!(may(&inside(path)).unwrap_err().contains("is emptied before each package, and "), "{path}");
+        }
+        for path in ["prefix", "builds/prefix", "builds/tree-2"] {
+            assert_eq!(may(&inside(path)), Ok(()), "{path}");
+        }
+        assert_eq!((may("/usr/pkg"), may("/var/db/pkg")), (Ok(()), Ok(())));
+    }
 }
