@@ -60,8 +60,9 @@ class Tree:
 
 
 def again(tree):
-    (code, scanned, reused, _), _ = tree.scan()
+    (code, scanned, reused, _), ran = tree.scan()
     assert (code, reused) == (0, 0), code
+    assert "PKGNAME=" not in ran.stdout, "answers are no messages"
     first = (tree.directory / "pscan").read_bytes()
     assert {"libone-1.2nb3", "py312-thing-1.0", "py311-thing-1.0"} <= set(tree.names())
     for args in ((), ("--config", "bulk.toml")):

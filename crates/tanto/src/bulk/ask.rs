@@ -33,11 +33,9 @@ pub(super) fn why(args: &[Vec<u8>]) -> Stop {
         }
         for stage in store.stages(run).map_err(|error| unusable(&error))?.iter().filter(|it| it.job == package.job) {
             let (wall, cpu) = (stage.wall_ms as f64 / 1e3, stage.cpu_ms as f64 / 1e3);
-            let _ = writeln!(
-                text,
-                "    {:12} exit {:3} {wall:9.2} s {cpu:9.2} s cpu  {}",
-                stage.stage, stage.exit, stage.log
-            );
+            // The logs of what was built are gone.
+            let log = if Path::new(&stage.log).exists() { format!("  {}", stage.log) } else { String::new() };
+            let _ = writeln!(text, "    {:12} exit {:3} {wall:9.2} s {cpu:9.2} s cpu{log}", stage.stage, stage.exit);
         }
         Ok(text)
     })
