@@ -32,6 +32,19 @@ pub enum Basis {
     Nothing,
 }
 
+impl Basis {
+    /// In a word, as it stands in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Known => "known",
+            Basis::Version => "version",
+            Basis::Directory => "directory",
+            Basis::Model => "model",
+            Basis::Nothing => "nothing",
+        }
+    }
+}
+
 /// What is taken of a package, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-pub use rows::{Attempt, Change, Cost, Digested, File, Package, Scanned, Stage, Stamp};
+pub use rows::{Attempt, Change, Cost, Digested, Expected, File, Package, Run, Scanned, Stage, Stamp};
 
 /// An open database.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::store::{self, Change};
 
 use super::state::State;
+use crate::estimate::Estimate;
 use crate::forecast;
 use crate::records::Record;
 use crate::resolve::Package;
@@ -138,6 +139,14 @@ impl Plan {
             let row = Change::Package(store::Package { package, job: package, name, location, state, why });
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
             std::iter::once(row).chain(edges)
+        })
+    }
+
+    /// What is expected of what is open, as rows of the database.
+    pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
+        let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state == State::Open);
+        open.map(|(package, it)| {
+            Change::Expected(store::Expected { package, wall_ms: it.ms, basis: it.basis.name().into() })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::{Attempt, Cost, Digested, Package, Result, Scanned, Stage, Stamp, Store};
+use super::{Attempt, Cost, Digested, Expected, Package, Result, Run, Scanned, Stage, Stamp, Store};
 
 const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
 const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
@@ -11,6 +11,8 @@ const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes, exit,
     log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
+const EXPECTED: &str = "SELECT package, wall_ms, basis FROM expected WHERE run = ? ORDER BY package";
+const RUNS: &str = "SELECT run, began_ms, ended_ms FROM run ORDER BY run";
 const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan ORDER BY location";
 const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
 
@@ -19,6 +21,11 @@ impl Store {
     pub fn last_run(&self) -> Result<Option<(i64, Option<i64>)>> {
         let asked = "SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1";
         Ok(self.db.query_row(asked, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// All runs, the last one at the end.
+    pub fn runs(&self) -> Result<Vec<Run>> {
+        self.all(RUNS, [], |row| Ok(Run { run: row.get(0)?, began_ms: row.get(1)?, ended_ms: row.get(2)? }))
     }
 
     /// The packages of a run, by number.
@@ -86,6 +93,13 @@ impl Store {
                 peak_kib: count(row, 5)?,
                 disk_kib: count(row, 6)?,
             })
+        })
+    }
+
+    /// What packages of a run were expected to take, by number.
+    pub fn expected(&self, run: i64) -> Result<Vec<Expected>> {
+        self.all(EXPECTED, params![run], |row| {
+            Ok(Expected { package: row.get(0)?, wall_ms: count(row, 1)?, basis: row.get(2)? })
         })
     }
 

@@ -29,6 +29,8 @@ pub enum Change {
     File(File),
     /// A package was built, and took so much.
     Cost(Cost),
+    /// A package is to be built, and will take so much.
+    Expected(Expected),
     /// A directory was scanned.
     Scanned(Scanned),
     /// A file was read.
@@ -38,6 +40,17 @@ pub enum Change {
         /// When.
         at_ms: i64,
     },
+}
+
+/// A bulk build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Its number.
+    pub run: i64,
+    /// Milliseconds since 1970.
+    pub began_ms: i64,
+    /// None if it was killed, or goes on.
+    pub ended_ms: Option<i64>,
 }
 
 /// A package of a run.
@@ -133,6 +146,17 @@ pub struct Cost {
     pub peak_kib: u64,
     /// Disk space while it was built, in KiB.
     pub disk_kib: u64,
+}
+
+/// What a package was expected to take, before it was built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// Which.
+    pub package: u32,
+    /// Wall time, in milliseconds.
+    pub wall_ms: u64,
+    /// On what that rests, in a word.
+    pub basis: String,
 }
 
 /// What a directory's scan said.

@@ -63,6 +63,7 @@ fn what_is_written_is_read_again() {
         peak_kib: 4,
         disk_kib: 5,
     };
+    let expected = Expected { package: 1, wall_ms: 9, basis: "known".into() };
     let scanned = Scanned {
         location: "devel/p1".into(),
         key: vec![0, 255],
@@ -82,6 +83,7 @@ fn what_is_written_is_read_again() {
         Change::Attempt(attempt(Some(20))),
         Change::File(File { name: "p1-1".into(), path: "p1-1.tgz".into(), bytes: 1 << 40, digest: vec![1] }),
         Change::Cost(cost.clone()),
+        Change::Expected(expected.clone()),
         Change::Scanned(scanned.clone()),
         Change::Digested(digested.clone()),
     ];
@@ -96,6 +98,8 @@ fn what_is_written_is_read_again() {
     assert_eq!(store.stages(run).unwrap(), [stage("build")]);
     assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned]));
     assert_eq!(store.digests().unwrap(), [digested]);
+    assert_eq!(store.expected(run).unwrap(), [expected]);
+    assert_eq!(store.runs().unwrap(), [Run { run, began_ms: 3, ended_ms: None }]);
     store.apply(run, &[Change::Ended { at_ms: 30 }]).unwrap();
     assert_eq!(store.last_run().unwrap(), Some((run, Some(30))));
     assert_eq!(store.begin_run(40).unwrap(), run + 1);

@@ -2,7 +2,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::{Attempt, Change, Cost, Digested, File, Package, Result, Scanned, Stage, Stamp, Store};
+use super::{Attempt, Change, Cost, Digested, Expected, File, Package, Result, Scanned, Stage, Stamp, Store};
 
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -15,6 +15,7 @@ const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, beg
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
 const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
+const EXPECTED: &str = "INSERT OR REPLACE INTO expected (run, package, wall_ms, basis) VALUES (?, ?, ?, ?)";
 const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed, wall_ms) VALUES (?, ?, ?, ?, ?)";
 const DIGESTED: &str = "INSERT OR REPLACE INTO digest (path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -50,6 +51,9 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
             db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
         }
         Change::Cost(it) => write_cost(db, it)?,
+        Change::Expected(Expected { package, wall_ms, basis }) => {
+            db.prepare_cached(EXPECTED)?.execute(params![run, package, *wall_ms as i64, basis])?
+        }
         Change::Scanned(Scanned { location, key, records, failed, wall_ms }) => {
             db.prepare_cached(SCANNED)?.execute(params![location, key, records, failed, *wall_ms as i64])?
         }

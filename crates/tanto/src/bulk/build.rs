@@ -9,7 +9,7 @@ use tanto_bulk::build::plan::{Bad as BadPlan, Plan};
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
 use tanto_bulk::config::{self, Config};
-use tanto_bulk::estimate;
+use tanto_bulk::estimate::{self, Estimate};
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
 use tanto_exec::clock::RealClock;
@@ -58,9 +58,9 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
     let plan = Plan::new(&records, &depends).map_err(|bad| no_plan(&bad))?;
     let epoch_ms = now_ms();
     let (run, plan) = begin(&mut state.store, plan, epoch_ms, given.has("again"))?;
-    let times = times(&state.store, &records, &depends)?;
+    let estimates = estimates(&state.store, &records, &depends)?;
     let journal = Journal::start(state.store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
-    let (verdict, plan, store) = build(&config, &site, plan, &times, journal, epoch_ms)?;
+    let (verdict, plan, store) = build(&config, &site, plan, &estimates, journal, epoch_ms)?;
     let text = ask::summary(&store, run)?;
     let failed = plan.packages.iter().any(|package| package.state == State::Failed);
     let code = match verdict {
@@ -97,17 +97,18 @@ fn build(
     config: &Config,
     site: &Site,
     plan: Plan,
-    times: &[u64],
+    estimates: &[Estimate],
     mut journal: Journal,
     epoch_ms: i64,
 ) -> Result<(Verdict, Plan, Store), Vec<u8>> {
-    plan.rows().for_each(|change| journal.note(change));
+    plan.rows().chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
     let mut view = view::of(&options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
+    let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
     let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms };
-    let (verdict, plan, journal) = build.run(plan, times, journal).map_err(|bad| no_plan(&bad))?;
+    let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))
 }
@@ -126,11 +127,11 @@ fn spawning(config: &Config) -> spawn::Options {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn times(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<u64>, Vec<u8>> {
+fn estimates(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<Estimate>, Vec<u8>> {
     let costs = store.costs().map_err(|error| unusable(&error))?;
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
-    Ok(estimate::all(records, depends, &known).into_iter().map(|estimate| estimate.ms).collect())
+    Ok(estimate::all(records, depends, &known))
 }
 
 fn site(config: &Config) -> Result<Site, Vec<u8>> {
