@@ -1,6 +1,7 @@
 //! The scheduler: a pure state machine over jobs and pools. It has no clock, no lock and no I/O, so that a list of
 //! completions replays it exactly. It does not know what a job does.
 
+mod again;
 mod blocked;
 mod order;
 mod rations;
@@ -62,9 +63,9 @@ pub enum State {
     Running,
     /// `hand_out` gave it out as unwanted; it holds no slot.
     Passing,
-    /// It succeeded or passed: its dependents need not wait for it.
+    /// It succeeded or passed: its dependents need not wait for it, unless it is opened again.
     Done,
-    /// It failed: its dependents wait for ever.
+    /// It failed: its dependents wait for ever, unless it is opened again.
     Failed,
 }
 
@@ -418,6 +419,7 @@ impl Schedule {
                 | (Ready, Running | Waiting)
                 | (Running, Done | Failed)
                 | (Passing, Done)
+                | (Done | Failed, Waiting)
         )
     }
 }

@@ -68,10 +68,11 @@ struct Simulation {
     running: Vec<usize>,
     pressed: bool,
     begun: bool,
+    reopened: usize,
     trace: Vec<String>,
 }
 
-const MOST_JOBS: usize = 60;
+const MOST_JOBS: usize = 80;
 
 impl Simulation {
     fn new(seed: u64) -> Simulation {
@@ -86,6 +87,7 @@ impl Simulation {
             running: Vec::new(),
             pressed: false,
             begun: false,
+            reopened: 0,
             trace: Vec::new(),
         };
         for _ in 0..it.random.below(4) {
@@ -96,7 +98,7 @@ impl Simulation {
         if let Some(memory) = it.character.memory {
             it.schedule.ration(Limits { memory_kib: Some(memory), slots: it.character.parallelism });
         }
-        for _ in 0..1 + it.random.below(MOST_JOBS / 2) {
+        for _ in 0..1 + it.random.below(MOST_JOBS) {
             it.add_job();
         }
         it.begin();
@@ -139,20 +141,38 @@ impl Simulation {
             self.schedule.depend(id(job), id(on), self.random.below(3) as u32);
         }
         self.jobs[job].needs.insert(on);
+        self.forget_patience(job);
     }
 
-    /// The heaviest chain that begins with a job is its priority.
-    fn begin(&mut self) {
-        let mut order: Vec<usize> = (0..self.jobs.len()).collect();
-        order.sort_by_key(|&job| self.jobs[job].level);
-        for &job in order.iter().rev() {
-            let behind = self.jobs.iter().filter(|other| other.needs.contains(&job)).map(|other| other.priority).max();
-            self.jobs[job].priority = self.weight(job) + behind.unwrap_or(0);
+    /// One that went back to waiting begins anew to be patient.
+    fn forget_patience(&mut self, job: usize) {
+        if self.schedule.state(id(job)) == State::Waiting {
+            self.jobs[job].passed_over = 0;
         }
+    }
+
+    fn begin(&mut self) {
+        let order = self.prioritise();
         let order: Vec<JobId> = order.into_iter().map(id).collect();
         self.schedule.prioritise(&order, Order::Critical);
         self.schedule.begin();
         self.begun = true;
+    }
+
+    /// The heaviest chain of those that wait, and that begins with a job, is its priority. The order of all jobs, each
+    /// after those that it needs.
+    fn prioritise(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.jobs.len()).collect();
+        order.sort_by_key(|&job| self.jobs[job].level);
+        for &job in order.iter().rev() {
+            let waits = |other: &&Job| other.needs.contains(&job) && !other.handed_out;
+            let behind = match self.jobs[job].end {
+                Some(End::Done) => None,
+                _ => self.jobs.iter().filter(waits).map(|other| other.priority).max(),
+            };
+            self.jobs[job].priority = self.weight(job) + behind.unwrap_or(0);
+        }
+        order
     }
 
     fn weight(&self, job: usize) -> i64 {
@@ -234,10 +254,12 @@ impl Simulation {
         let rank = |job: usize| (self.jobs[job].priority, std::cmp::Reverse(job));
         let is_command = |job: usize| self.jobs[job].kind == Kind::Command;
         let is_ready = |job: usize| self.schedule.state(id(job)) == State::Ready;
+        // Of several that starve, one after the other gets its turn.
+        let starved = self.jobs[started].passed_over == PATIENCE;
         let counts: Vec<_> = (0..self.jobs.len())
             .map(|job| match () {
                 () if !is_ready(job) => 0,
-                () if is_command(started) && is_command(job) && rank(job) > rank(started) => {
+                () if !starved && is_command(started) && is_command(job) && rank(job) > rank(started) => {
                     self.jobs[job].passed_over + 1
                 }
                 () => self.jobs[job].passed_over,
@@ -310,11 +332,18 @@ impl Simulation {
     /// What a front may do while a job finishes.
     fn change_plan(&mut self) {
         while self.random.chance(self.character.changing) {
-            match self.random.below(5) {
+            match self.random.below(9) {
                 0 => self.take_out(),
                 1 => self.take_in(),
                 2 => self.raise(),
-                3 if self.jobs.len() < MOST_JOBS => {
+                3 => self.reopen(),
+                4 => self.withdraw(),
+                5 => self.free(),
+                6 => {
+                    self.schedule.prioritise_again();
+                    self.prioritise();
+                }
+                7 if self.jobs.len() < MOST_JOBS => {
                     let job = self.add_job();
                     self.schedule.settle(id(job));
                 }
@@ -342,6 +371,49 @@ impl Simulation {
         }
     }
 
+    /// What has ended is to run once more; what waits for it and was not handed out waits again.
+    fn reopen(&mut self) {
+        let job = self.random.below(self.jobs.len());
+        if self.jobs[job].end.is_none() || self.reopened >= MOST_JOBS {
+            return;
+        }
+        self.reopened += 1;
+        self.trace.push(format!("reopen {job}"));
+        self.schedule.reopen(id(job));
+        let it = &mut self.jobs[job];
+        (it.end, it.handed_out, it.wanted) = (None, false, true);
+        for on in self.jobs[job].needs.clone() {
+            self.schedule.depend(id(job), id(on), 0);
+        }
+        for user in 0..self.jobs.len() {
+            if self.jobs[user].needs.contains(&job) && !self.jobs[user].handed_out {
+                self.schedule.undepend(id(user), id(job));
+                self.schedule.depend(id(user), id(job), 0);
+                self.forget_patience(user);
+            }
+        }
+        self.schedule.settle(id(job));
+    }
+
+    fn withdraw(&mut self) {
+        let job = self.random.below(self.jobs.len());
+        self.schedule.withdraw(id(job));
+        if !self.jobs[job].handed_out {
+            (self.jobs[job].wanted, self.jobs[job].passed_over) = (false, 0);
+        }
+    }
+
+    /// A job need not wait for another any more.
+    fn free(&mut self) {
+        let job = self.random.below(self.jobs.len());
+        let Some(&on) = self.jobs[job].needs.iter().next() else { return };
+        if !self.jobs[job].handed_out {
+            self.jobs[job].needs.remove(&on);
+            self.schedule.undepend(id(job), id(on));
+            self.schedule.settle(id(job));
+        }
+    }
+
     /// No pool is overrun, none has a slot free while a job waits for it, and no job waits without need.
     fn check_pools(&self) {
         for (pool, &depth) in self.depths.iter().enumerate() {
@@ -350,7 +422,7 @@ impl Simulation {
             assert!(depth == 0 || busy <= depth as usize, "pool {pool} is overrun");
             assert!(count(State::Delayed) == 0 || busy == depth as usize, "pool {pool} has a slot to spare");
         }
-        for (index, job) in self.jobs.iter().enumerate() {
+        for (index, job) in self.jobs.iter().enumerate().filter(|(_, job)| !job.handed_out) {
             let free = job.needs.iter().all(|&on| self.jobs[on].end == Some(End::Done));
             let waits = self.schedule.state(id(index)) == State::Waiting;
             assert!(waits != free, "job {index} waits: {waits}; has all it needs: {free}");
@@ -363,16 +435,9 @@ impl Simulation {
 
     /// Whatever is not behind a failure has ended, and the schedule knows whether there is more.
     fn check_end(&self) {
-        let mut order: Vec<usize> = (0..self.jobs.len()).collect();
-        order.sort_by_key(|&job| self.jobs[job].level);
-        let mut blocked = BTreeSet::new();
-        for job in order {
-            let it = &self.jobs[job];
-            if it.end == Some(End::Failed) || it.needs.iter().any(|on| blocked.contains(on)) {
-                blocked.insert(job);
-            }
-            let expected = if blocked.contains(&job) { it.end.filter(|&e| e == End::Failed) } else { Some(End::Done) };
-            assert_eq!(it.end, expected, "job {job}");
+        for (index, job) in self.jobs.iter().enumerate() {
+            let free = job.needs.iter().all(|&on| self.jobs[on].end == Some(End::Done));
+            assert!(job.end.is_some() || !free, "job {index} has not ended");
         }
         let left = self.jobs.iter().any(|job| job.wanted && job.end != Some(End::Done));
         let commands = self.jobs.iter().any(|job| job.wanted && job.kind == Kind::Command);
@@ -412,5 +477,5 @@ fn every_seed_keeps_the_rules_and_replays() {
         drop(told);
     }
     // Many seeds that meet no failure, nothing to pass or no lack of memory would test less than they say.
-    assert!(count < 10_000 || ends.len() == 6, "{ends:?}");
+    assert!(count < 10_000 || ends.len() == 7, "{ends:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Dependent, Job, Kind, Rank, Schedule, State};
+use super::{Job, Kind, Rank, Schedule, State};
 use crate::cost::Cost;
 use crate::job::JobId;
 
@@ -47,7 +47,7 @@ impl Schedule {
     }
 
     /// Each job is at least as urgent as the most urgent of its dependents, and its own time before that.
-    fn add_up(&mut self, chain: &[JobId]) {
+    pub(super) fn add_up(&mut self, chain: &[JobId]) {
         for &job in chain.iter().rev() {
             let it = &self.jobs[job.0 as usize];
             let behind = it.dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
@@ -110,18 +110,8 @@ impl Schedule {
     /// By job: what the longest chain of commands takes that waits for it, in milliseconds. Only before anything was handed
     /// out.
     pub fn behind(&self) -> Vec<u64> {
-        let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
-        let mut chain: Vec<JobId> = self.job_ids().filter(|job| missing[job.0 as usize] == 0).collect();
-        let mut at = 0;
-        while let Some(job) = chain.get(at) {
-            at += 1;
-            for &Dependent { job: user, .. } in &self.jobs[job.0 as usize].dependents {
-                let left = &mut missing[user.0 as usize];
-                *left -= 1;
-                chain.extend((*left == 0).then_some(user));
-            }
-        }
-        let mut behind: Vec<u64> = vec![0; missing.len()];
+        let chain = self.chain();
+        let mut behind: Vec<u64> = vec![0; self.jobs.len()];
         for job in chain.into_iter().rev() {
             let users = self.jobs[job.0 as usize].dependents.iter().map(|it| it.job);
             let longest = users.map(|user| behind[user.0 as usize] + self.expected_ms(user)).max();
