@@ -1,7 +1,10 @@
 //! The formats of package trees: what must be true of any input. Does not know how inputs are made.
 
+use std::io::Read;
 use std::path::Path;
 
+use tanto_bulk::archive::plist::{Entry, Plist};
+use tanto_bulk::archive::{Kind, Package};
 use tanto_bulk::name::Name;
 use tanto_bulk::pattern::Pattern;
 use tanto_bulk::records;
@@ -36,4 +39,47 @@ pub(crate) fn pattern(input: &[u8], _: &Path) {
     }
     let plain = !text.iter().any(|byte| b"{}<>*?[]".contains(byte));
     assert!(!plain || pattern.matches(&name) == (text == name.text()));
+}
+
+/// A package has no more in it than its archive, and as many files as are read.
+pub(crate) fn package(input: &[u8], _: &Path) {
+    list(input);
+    let mut input = input.to_vec();
+    input.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar").for_each(sum_up);
+    let Ok(mut package) = Package::read(&input[..]) else { return };
+    assert!(!package.metadata().name().is_empty());
+    let bare = !input.starts_with(b"\x1f\x8b");
+    let metadata: usize = package.metadata().members().map(|(_, content)| content.len()).sum();
+    assert!(!bare || metadata < input.len());
+    list(package.metadata().get("+CONTENTS").unwrap_or_default());
+    while let Ok(Some(member)) = package.next_file() {
+        assert!(!member.path.is_empty() && (member.kind == Kind::File || member.size == 0));
+        let mut content = Vec::new();
+        if package.content().read_to_end(&mut content).is_ok() {
+            assert_eq!(content.len() as u64, member.size);
+        }
+    }
+}
+
+/// Lines are what they are in the text, and files are lines that count.
+fn list(text: &[u8]) {
+    let plist = Plist::new(text);
+    let is_line = |line: &[u8]| !line.contains(&b'\n') && holds(text, line);
+    for entry in plist.entries() {
+        let (Entry::File(line) | Entry::Word(_, line) | Entry::Unknown(line)) = entry;
+        assert!(is_line(line) && !line.ends_with(b" "));
+    }
+    let files = plist.obeyed().filter(|entry| matches!(entry, Entry::File(_))).count();
+    assert_eq!(plist.files().count(), files);
+}
+
+fn holds(text: &[u8], line: &[u8]) -> bool {
+    line.is_empty() || text.windows(line.len()).any(|window| window == line)
+}
+
+/// A head with a sum that is wrong hides all that follows it.
+fn sum_up(head: &mut [u8]) {
+    head[148..156].fill(b' ');
+    let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
+    head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }

@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -230,6 +230,33 @@ pub const TARGETS: [Target; 9] = [
         ],
         head: 0,
         run: packages::pattern,
+    },
+    Target {
+        name: "package",
+        tokens: &[
+            b"+CONTENTS",
+            b"+BUILD_INFO",
+            b"+PKG_HASH",
+            b"ustar\x0000",
+            b"!<arch>\n",
+            b"`\n",
+            b"#1/20",
+            b"\x1f\x8b\x08",
+            b"00000000010\0",
+            b"77777777777\0",
+            b"\x80\0\0\0\0\0\0\0\0\0\x10\0",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"12 path=a/b\n",
+            b"14 size=99999\n",
+            b"15 mtime=-1.5\n",
+            b"@name lib-1.0\n",
+            b"@cwd /pkg\n",
+            b"@ignore\n",
+            b"@comment MD5:0\n",
+            b"\0",
+        ],
+        head: 0,
+        run: packages::package,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! A package tree's language: what a scan says of its packages, and which package needs which others. Does not know
 //! `.ninja` files, and not how a command is run.
 
+pub mod archive;
 pub mod build;
 pub mod config;
 pub mod estimate;

@@ -1,0 +1,252 @@
+//! Binary packages, as pkg_install makes them: a tar archive, with gzip around it or not, signed or not, in which what
+//! the package says of itself comes first, then its files. Reads; does not know where files go, nor who signed.
+//!
+//! Whoever only wants to know what a package says has read only the beginning of its file.
+
+pub mod plist;
+mod signed;
+mod tar;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use self::plist::Plist;
+pub use self::signed::Signed;
+pub use self::tar::{Kind, Member};
+
+/// A package that is being read, from its first file on.
+pub struct Package<'r> {
+    metadata: Metadata,
+    members: tar::Members<Box<dyn Read + 'r>>,
+    /// The first file: with it, the metadata has ended.
+    next: Option<Member>,
+}
+
+/// What a package says of itself: the members before its files, by their names (`+CONTENTS`, `+BUILD_INFO`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    members: Vec<(Vec<u8>, Vec<u8>)>,
+    signed: Option<Signed>,
+}
+
+/// Why a file is of no use as a package.
+#[derive(Debug)]
+pub enum Bad {
+    /// It cannot be read, or what packed it was damaged.
+    Io(io::Error),
+    /// It ends too early.
+    Torn,
+    /// It is neither a tar archive nor one that was packed or signed.
+    NoPackage,
+    /// It is packed by a program whose format is not known here.
+    Packed(&'static str),
+    /// The head of an archive's member makes no sense; says what does not.
+    Member(&'static str),
+    /// What it says of itself is longer than anyone means.
+    TooLong,
+    /// It says something twice.
+    Twice(String),
+    /// It does not say what is in it: a `+CONTENTS` that has a `@name` is missing.
+    NoContents,
+    /// What was signed is something else; says what differs.
+    Signature(&'static str),
+}
+
+/// All that a package says of itself, in bytes. A list of a million files is shorter.
+const LONGEST_METADATA: u64 = 128 << 20;
+
+/// What pkg_add takes for metadata. Another name begins the files.
+const NAMES: [&[u8]; 14] = [
+    b"+CONTENTS",
+    b"+COMMENT",
+    b"+DESC",
+    b"+INSTALL",
+    b"+DEINSTALL",
+    b"+DISPLAY",
+    b"+MTREE_DIRS",
+    b"+BUILD_VERSION",
+    b"+BUILD_INFO",
+    b"+SIZE_PKG",
+    b"+SIZE_ALL",
+    b"+PRESERVE",
+    b"+REQUIRED_BY",
+    b"+INSTALLED_INFO",
+];
+
+impl Bad {
+    /// For a user, behind the name of the file.
+    pub fn told(&self) -> String {
+        match self {
+            Bad::Io(error) => String::from_utf8_lossy(&tanto_sys::error::text(error)).into_owned(),
+            Bad::Torn => "the package is not whole: its file ends too early".into(),
+            Bad::NoPackage => "this is no binary package".into(),
+            Bad::Packed(how) => format!("the package is packed with {how}, and only gzip can be read"),
+            Bad::Member(what) => format!("the package's archive is damaged: {what}"),
+            Bad::TooLong => "the package says more of itself than can be meant".into(),
+            Bad::Twice(name) => format!("the package has two {name}"),
+            Bad::NoContents => "the package has no +CONTENTS with a @name".into(),
+            Bad::Signature(what) => format!("the package is not what was signed: {what}"),
+        }
+    }
+}
+
+impl From<io::Error> for Bad {
+    fn from(error: io::Error) -> Bad {
+        // What was signed is checked while it is read, and so are the ends of archives inside of archives.
+        match error.downcast::<Bad>() {
+            Ok(bad) => bad,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Bad::Torn,
+            Err(error) => Bad::Io(error),
+        }
+    }
+}
+
+impl std::fmt::Display for Bad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.told())
+    }
+}
+
+impl std::error::Error for Bad {}
+
+impl Metadata {
+    /// What the package in this file says of itself. Its files are not looked at.
+    pub fn of(path: &Path) -> Result<Metadata, Bad> {
+        Package::open(path).map(|package| package.metadata)
+    }
+
+    /// A member's content; its name begins with `+`.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.members.iter().find(|(it, _)| it == name.as_bytes()).map(|(_, content)| &content[..])
+    }
+
+    /// All members, in the order of the package.
+    pub fn members(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.members.iter().map(|(name, content)| (&name[..], &content[..]))
+    }
+
+    /// What is in it.
+    pub fn contents(&self) -> Plist<'_> {
+        Plist::new(self.get("+CONTENTS").unwrap_or_default())
+    }
+
+    /// PKGNAME.
+    pub fn name(&self) -> &[u8] {
+        self.contents().name().unwrap_or_default()
+    }
+
+    /// What `+BUILD_INFO` says of a variable.
+    pub fn build_info(&self, variable: &str) -> Option<&[u8]> {
+        let mut lines = self.get("+BUILD_INFO")?.split(|&byte| byte == b'\n');
+        lines.find_map(|line| line.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))
+    }
+
+    /// What was signed, if it is.
+    pub fn signed(&self) -> Option<&Signed> {
+        self.signed.as_ref()
+    }
+}
+
+impl<'r> Package<'r> {
+    /// The package in a file.
+    pub fn open(path: &Path) -> Result<Package<'static>, Bad> {
+        Package::read(File::open(path)?)
+    }
+
+    /// A package, from its first byte on.
+    pub fn read(from: impl Read + 'r) -> Result<Package<'r>, Bad> {
+        let mut head = [0; signed::MAGIC.len()];
+        let (head, from) = peeked(&mut head, from)?;
+        let (signed, inner): (_, Box<dyn Read + 'r>) = match head == signed::MAGIC {
+            true => {
+                let (signed, inner) = signed::open(from)?;
+                (Some(signed), unpacked(inner)?)
+            }
+            false => (None, unpacked(from)?),
+        };
+        let mut members = tar::Members::new(inner);
+        let (metadata, next) = Metadata::read(&mut members, signed)?;
+        Ok(Package { metadata, members, next })
+    }
+
+    /// What it says of itself.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Its next file, whose content can be read then.
+    pub fn next_file(&mut self) -> Result<Option<Member>, Bad> {
+        match self.next.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.members.next_member(),
+        }
+    }
+
+    /// The content of the file that `next_file` has named, or what is left of it.
+    pub fn content(&mut self) -> impl Read {
+        &mut self.members
+    }
+}
+
+impl Metadata {
+    fn read(from: &mut tar::Members<impl Read>, signed: Option<Signed>) -> Result<(Metadata, Option<Member>), Bad> {
+        let mut metadata = Metadata { members: Vec::new(), signed };
+        let mut room = LONGEST_METADATA;
+        let next = loop {
+            let Some(member) = from.next_member()? else { break None };
+            if !NAMES.contains(&&member.path[..]) || member.kind != Kind::File {
+                break Some(member);
+            }
+            room = room.checked_sub(member.size).ok_or(Bad::TooLong)?;
+            if metadata.members.iter().any(|(name, _)| *name == member.path) {
+                return Err(Bad::Twice(String::from_utf8_lossy(&member.path).into_owned()));
+            }
+            let mut content = Vec::new();
+            from.read_to_end(&mut content)?;
+            metadata.members.push((member.path, content));
+        };
+        let name = metadata.contents().name().ok_or(Bad::NoContents)?;
+        match &metadata.signed {
+            Some(signed) if signed.name != name => Err(Bad::Signature("it has another name")),
+            _ => Ok((metadata, next)),
+        }
+    }
+}
+
+/// A reader that begins again with bytes that were read already.
+type Again<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+
+/// The first bytes, and a reader that begins with them again.
+fn peeked<R: Read>(head: &mut [u8], mut from: R) -> io::Result<(&[u8], Again<R>)> {
+    let mut length = 0;
+    while length < head.len() {
+        match from.read(&mut head[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let head = &head[..length];
+    Ok((head, io::Cursor::new(head.to_vec()).chain(from)))
+}
+
+/// The tar archive in what may be packed.
+fn unpacked<'r>(from: impl Read + 'r) -> Result<Box<dyn Read + 'r>, Bad> {
+    const BUFFER: usize = 1 << 16;
+    let mut head = [0; 4];
+    let (head, from) = peeked(&mut head, from)?;
+    match head {
+        [0x1f, 0x8b, ..] => Ok(Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, from)))),
+        b"\xfd7zX" => Err(Bad::Packed("xz")),
+        [b'B', b'Z', b'h', _] => Err(Bad::Packed("bzip2")),
+        b"\x28\xb5\x2f\xfd" => Err(Bad::Packed("zstd")),
+        _ => Ok(Box::new(BufReader::with_capacity(BUFFER, from))),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

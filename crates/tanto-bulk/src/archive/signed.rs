@@ -1,0 +1,178 @@
+//! Signed packages: an `ar` archive of what was signed (`+PKG_HASH`: name, size, and a digest for each block), the
+//! signature, and the package. Sees to it that the package is what was signed; does not know whether the signature is
+//! good.
+
+use std::io::{self, Read};
+
+use sha2::{Digest, Sha512};
+
+use super::Bad;
+
+/// What was signed, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signed {
+    /// The text that was signed.
+    pub text: Vec<u8>,
+    /// The PKGNAME that it names.
+    pub name: Vec<u8>,
+    /// The member that has the signature: `+PKG_GPG_SIGNATURE`, or `+PKG_SIGNATURE` for X.509.
+    pub form: &'static str,
+    /// The signature.
+    pub signature: Vec<u8>,
+    block: usize,
+    size: u64,
+    digests: Vec<[u8; 64]>,
+}
+
+pub(super) const MAGIC: [u8; 8] = *b"!<arch>\n";
+const HASH: &str = "+PKG_HASH";
+const FORMS: [&str; 2] = ["+PKG_GPG_SIGNATURE", "+PKG_SIGNATURE"];
+/// A digest has 129 bytes, and stands for a block of 64 KiB: that is a package of 32 GiB.
+const LONGEST: u64 = 64 << 20;
+/// pkg_install takes no smaller blocks.
+const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=1 << 26;
+const LONGEST_NAME: u64 = 4096;
+
+/// What was signed, and a reader of the package that fails where it is something else.
+pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>), Bad> {
+    from.read_exact(&mut [0; MAGIC.len()])?;
+    let (name, text) = whole(&mut from)?;
+    if name != HASH.as_bytes() {
+        return Err(Bad::NoPackage);
+    }
+    let mut signed = Signed::read(text).ok_or(Bad::Signature("its +PKG_HASH makes no sense"))?;
+    let (name, signature) = whole(&mut from)?;
+    let form = FORMS.into_iter().find(|form| form.as_bytes() == name);
+    signed.form = form.ok_or(Bad::Signature("there is no signature"))?;
+    signed.signature = signature;
+    let Head { size, .. } = Head::read(&mut from)?;
+    if size != signed.size {
+        return Err(Bad::Signature("it has another size"));
+    }
+    let checked = Checked {
+        from: from.take(size),
+        digests: signed.digests.clone().into_iter(),
+        block: Vec::new(),
+        at: 0,
+        length: signed.block,
+    };
+    Ok((signed, checked))
+}
+
+/// Of a member.
+struct Head {
+    name: Vec<u8>,
+    size: u64,
+    /// Members begin at even places.
+    padding: u64,
+}
+
+impl Head {
+    fn read(from: &mut impl Read) -> Result<Head, Bad> {
+        let broken = || Bad::Member("the head of a member of the signed archive makes no sense");
+        let mut head = [0; 60];
+        from.read_exact(&mut head)?;
+        let number = |field: &[u8]| std::str::from_utf8(field.trim_ascii()).ok()?.parse::<u64>().ok();
+        let whole = number(&head[48..58]).filter(|_| head.ends_with(b"`\n")).ok_or_else(broken)?;
+        let name = head[..16].trim_ascii_end();
+        let Some(length) = name.strip_prefix(b"#1/") else {
+            // Some end names so.
+            let name = name.strip_suffix(b"/").unwrap_or(name).to_vec();
+            return Ok(Head { name, size: whole, padding: whole % 2 });
+        };
+        // The name is the beginning of the content.
+        let length = number(length).filter(|&length| length <= whole.min(LONGEST_NAME)).ok_or_else(broken)?;
+        let mut name = bytes(from, length)?;
+        name.truncate(name.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        Ok(Head { name, size: whole - length, padding: whole % 2 })
+    }
+}
+
+fn whole(from: &mut impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
+    let Head { name, size, padding } = Head::read(from)?;
+    if size > LONGEST {
+        return Err(Bad::TooLong);
+    }
+    let content = bytes(from, size)?;
+    bytes(from, padding)?;
+    Ok((name, content))
+}
+
+fn bytes(from: &mut impl Read, length: u64) -> Result<Vec<u8>, Bad> {
+    let mut content = Vec::new();
+    from.take(length).read_to_end(&mut content)?;
+    if (content.len() as u64) < length { Err(Bad::Torn) } else { Ok(content) }
+}
+
+impl Signed {
+    fn read(text: Vec<u8>) -> Option<Signed> {
+        let mut lines = std::str::from_utf8(&text).ok()?.split('\n');
+        for expected in ["pkgsrc signature", "", "version: 1"] {
+            lines.next().filter(|&line| line == expected)?;
+        }
+        let name = lines.next()?.strip_prefix("pkgname: ")?.as_bytes().to_vec();
+        lines.next().filter(|&line| line == "algorithm: SHA512")?;
+        let block = lines.next()?.strip_prefix("block size: ")?.parse().ok().filter(|it| BLOCKS.contains(it))?;
+        let size: u64 = lines.next()?.strip_prefix("file size: ")?.parse().ok().filter(|&size| size > 0)?;
+        lines.next().filter(|line| line.is_empty())?;
+        let mut digests = Vec::new();
+        for _ in 0..size.div_ceil(block) {
+            digests.push(digest(lines.next()?)?);
+        }
+        if !lines.eq(["end pkgsrc signature", ""]) {
+            return None;
+        }
+        let block = usize::try_from(block).ok()?;
+        Some(Signed { name, form: FORMS[0], signature: Vec::new(), block, size, digests, text })
+    }
+}
+
+fn digest(hex: &str) -> Option<[u8; 64]> {
+    let (mut digest, hex) = ([0; 64], hex.as_bytes());
+    if hex.len() != 2 * digest.len() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(hex.chunks(2)) {
+        let value = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = u8::try_from(value(0)? * 16 + value(1)?).ok()?;
+    }
+    Some(digest)
+}
+
+/// A package, a block at a time, each compared with what was signed before anyone sees it.
+pub(super) struct Checked<R> {
+    from: R,
+    digests: std::vec::IntoIter<[u8; 64]>,
+    block: Vec<u8>,
+    at: usize,
+    length: usize,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.block.len() && !self.next_block()? {
+            return Ok(0);
+        }
+        let length = room.len().min(self.block.len() - self.at);
+        room[..length].copy_from_slice(&self.block[self.at..self.at + length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+impl<R: Read> Checked<R> {
+    fn next_block(&mut self) -> io::Result<bool> {
+        let Some(expected) = self.digests.next() else { return Ok(false) };
+        self.at = 0;
+        self.block.clear();
+        (&mut self.from).take(self.length as u64).read_to_end(&mut self.block)?;
+        if self.block.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if Sha512::digest(&self.block)[..] != expected[..] {
+            self.block.clear();
+            return Err(io::Error::other(Bad::Signature("a block has another digest")));
+        }
+        Ok(true)
+    }
+}
