@@ -29,7 +29,8 @@ pub enum Event<'a> {
         /// Wall time of its last run in milliseconds.
         expected_ms: Option<i64>,
     },
-    /// A command left the plan: its inputs turned out not to have changed.
+    /// A command left the plan: its inputs turned out not to have changed, or something that it needs has failed. One that
+    /// is planned once more, though it has left or has ended, is back in it.
     Unplanned {
         /// Which job.
         job: JobId,
@@ -89,6 +90,23 @@ pub enum Event<'a> {
         outputs: &'a [Vec<u8>],
         /// The failed job: the first that it waits for, itself or through others.
         because: JobId,
+    },
+    /// A job of several commands has come to this one.
+    Stage {
+        /// Which job.
+        job: JobId,
+        /// What the command is called.
+        stage: &'a str,
+        /// When.
+        at_ms: i64,
+    },
+    /// How many jobs there are in each state, in the words of the language whose jobs they are; comes when that has
+    /// changed, and only from one that has words of its own.
+    Standing {
+        /// States and numbers, in the order in which they are told.
+        counts: &'a [(&'static str, usize)],
+        /// When.
+        at_ms: i64,
     },
     /// A look at the processes of a command that runs.
     Looked {

@@ -2,6 +2,7 @@
 
 use crate::event::View;
 use crate::job::{About, Command, Completion, JobId};
+use crate::runner::Runner;
 use crate::schedule::Schedule;
 
 /// Why a build cannot go on at all.
@@ -66,8 +67,14 @@ pub trait Front {
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
 
-    /// All that may start has been started: writes what it has kept back of the jobs that are done.
-    fn flush(&mut self) -> Result<(), Fatal>;
+    /// The loop is about to start what may start: does what others have asked for since, if somebody can.
+    fn attend(&mut self, _: &mut Schedule, _: &mut dyn Runner, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    /// All that may start has been started: writes what it has kept back of the jobs that are done, and tells the view
+    /// what it has kept back for it.
+    fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal>;
 
     /// The files that the job makes, for a view to show.
     fn outputs(&self, job: JobId) -> Vec<Vec<u8>>;

@@ -101,7 +101,7 @@ impl Run<'_> {
         if !it.running.is_empty() {
             it.abandon_running();
         }
-        let flushed = it.run.front.flush();
+        let flushed = it.run.front.flush(it.run.view);
         if it.failures > 0 {
             it.tell_skipped();
         }
@@ -129,21 +129,23 @@ impl Loop<'_> {
         Verdict::Done
     }
 
-    /// Starts all that may start, then waits for one thing to happen.
+    /// Does what others ask for, starts all that may start, then waits for one thing to happen.
     fn turn(&mut self) -> Result<Step, Fatal> {
+        let Run { front, schedule, runner, view, .. } = &mut self.run;
+        front.attend(schedule, *runner, *view)?;
         self.start_ready()?;
         if self.running.is_empty() {
             let done = !self.run.schedule.more_to_do();
             return Ok(Step::Stop(if done { Verdict::Done } else { self.no_progress() }));
         }
         if !self.run.runner.has_ended() {
-            self.run.front.flush()?;
+            self.run.front.flush(self.run.view)?;
             self.run.view.flush();
         }
         match self.run.runner.wait(self.patience()) {
             Ok(Woken::Completed(completion)) => self.complete(completion),
             Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
-            Ok(Woken::MayStart) => Ok(Step::GoOn),
+            Ok(Woken::MayStart | Woken::Called) => Ok(Step::GoOn),
             Ok(Woken::Looked(job, load)) => {
                 self.run.schedule.holds(job, load.memory_kib);
                 self.run.view.event(Event::Looked { job, at_ms: self.run.clock.now_ms(), load });

@@ -511,7 +511,7 @@ impl Front for Builder<'_, '_> {
         .map_err(fatal)
     }
 
-    fn flush(&mut self) -> std::result::Result<(), Fatal> {
+    fn flush(&mut self, _: &mut dyn View) -> std::result::Result<(), Fatal> {
         self.flush_logs().map_err(fatal)
     }
 

@@ -62,6 +62,8 @@ pub enum Kept {
     Grouped { job: JobId, about: About, at_ms: i64 },
     Finished(Finished),
     Skipped { job: JobId, outputs: Vec<Vec<u8>>, because: JobId },
+    Stage { job: JobId, stage: Vec<u8>, at_ms: i64 },
+    Standing { counts: Vec<(Vec<u8>, u64)>, at_ms: i64 },
     Looked { job: JobId, at_ms: i64, load: Load },
     Stopped { job: JobId, stopped: Stopped },
     Left { job: JobId, processes: Vec<Seen>, killed: bool },

@@ -180,7 +180,12 @@ impl View for NinjaView {
                 self.line.on_new_line(&text);
             }
             Event::Held { why, .. } => why.into_iter().for_each(|why| self.held(why)),
-            Event::Looked { .. } | Event::Grouped { .. } | Event::Skipped { .. } | Event::Tick { .. } => {}
+            Event::Looked { .. }
+            | Event::Grouped { .. }
+            | Event::Skipped { .. }
+            | Event::Stage { .. }
+            | Event::Standing { .. }
+            | Event::Tick { .. } => {}
         }
         if !self.building {
             self.line.settle();

@@ -61,6 +61,7 @@ pub fn ended(job: &Job) -> String {
         return match stopped.why {
             Why::Hung { .. } => "hung".into(),
             Why::TooLong { .. } => "took too long".into(),
+            Why::Wanted => "killed by the user".into(),
         };
     }
     match job.end.as_ref().map(|end| end.exit) {

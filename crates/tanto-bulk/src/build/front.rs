@@ -87,7 +87,7 @@ impl Front for Packages<'_, '_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Fatal> {
+    fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
         match self.books.borrow_mut().flush() {
             true => Ok(()),
             false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),

@@ -86,7 +86,7 @@ impl Front for Asks<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Fatal> {
+    fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
         match self.journal.flush() {
             true => Ok(()),
             false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),

@@ -15,14 +15,18 @@ pub enum Why {
         /// How long.
         after_ms: i64,
     },
+    /// The user wanted it to end.
+    Wanted,
 }
 
 impl Why {
-    /// What a job that was ended for this is said to have exited with; the second is that of `timeout`.
+    /// What a job that was ended for this is said to have exited with: 124 is that of `timeout`, 143 that of a shell whose
+    /// command was told to end.
     pub fn code(self) -> i32 {
         match self {
             Why::Hung { .. } => 123,
             Why::TooLong { .. } => 124,
+            Why::Wanted => 143,
         }
     }
 }
@@ -34,6 +38,7 @@ impl fmt::Display for Why {
                 write!(f, "hung: no new process, no processor time and no output for {}", Length(after_ms))
             }
             Why::TooLong { after_ms } => write!(f, "not done after {}", Length(after_ms)),
+            Why::Wanted => f.write_str("killed by the user"),
         }
     }
 }

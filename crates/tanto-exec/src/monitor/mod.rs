@@ -206,6 +206,12 @@ impl Monitor {
         gap_ms.min(LONGEST_GAP_MS).min(hang_ms / LOOKS_PER_HANG).min(left_ms).max(1)
     }
 
+    /// The job is to end now. What is to be done, if it runs and is not ending already.
+    pub fn end(&mut self, job: JobId, now_ms: i64, why: Why) -> Option<Act> {
+        self.jobs.get(&job).filter(|it| it.stage == Stage::Runs)?;
+        Some(self.terminate(job, now_ms, why))
+    }
+
     fn terminate(&mut self, job: JobId, now_ms: i64, why: Why) -> Act {
         self.enter(job, Stage::Terminated, now_ms);
         Act::Terminate(job, why)

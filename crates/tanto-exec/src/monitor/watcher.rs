@@ -180,6 +180,12 @@ impl Watcher {
         left.into_iter().map(|(job, pids)| (job, trees::seen(&procs::trees(&pids)))).collect()
     }
 
+    /// Ends a job that runs; whether there is one to end.
+    pub fn end(&mut self, job: JobId, why: Why) -> bool {
+        let act = self.monitor.end(job, self.now_ms(), why);
+        act.map(|act| self.do_it(act)).is_some()
+    }
+
     /// Why the job is being ended, if it is.
     pub fn why(&self, job: JobId) -> Option<Why> {
         self.stopped.get(&job).map(|stopped| stopped.why)

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::cost::Cost;
 use crate::job::{Command, Completion, JobId};
-use crate::monitor::findings::{Load, Seen};
+use crate::monitor::findings::{Load, Seen, Why};
 
 /// What a runner's wait brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub enum Woken {
     Looked(JobId, Load),
     /// Nothing ended, but more may be started now (a job token came free).
     MayStart,
+    /// Somebody who is no job of this build wants something of it.
+    Called,
     /// Nothing happened in the time that was given.
     Nothing,
 }
@@ -49,6 +51,17 @@ pub trait Runner {
 
     /// Waits until something happens, or this time is over (none: without end). Not called while no command runs.
     fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Woken>;
+
+    /// Ends all processes of a running job, for `why`; it completes when they have ended. False if the runner cannot, or the
+    /// job has no processes.
+    fn end(&mut self, _job: JobId, _why: Why) -> bool {
+        false
+    }
+
+    /// What a running command has printed so far, as far as it can be shown.
+    fn printed(&self, _job: JobId) -> Option<Vec<u8>> {
+        None
+    }
 
     /// The processes that jobs have left and that are still there, by job. Asked for when no command runs any more.
     fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {

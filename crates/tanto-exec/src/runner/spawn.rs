@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ pub struct Options {
     pub overflow: Option<PathBuf>,
     /// Who writes there.
     pub writer: Rc<Writer>,
+    /// Readable when somebody wants something of us.
+    pub bell: Option<OwnedFd>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -111,6 +113,7 @@ pub struct SpawnRunner {
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
     overflow: Option<Overflow>,
+    bell: Option<OwnedFd>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
 }
@@ -120,6 +123,7 @@ pub struct SpawnRunner {
 enum Seen {
     Ending,
     FreeSlot,
+    Bell,
     Tasks,
 }
 
@@ -131,6 +135,9 @@ enum Step {
     Ended(Ended),
 }
 
+/// Where in the list of what is waited for the jobserver and the bell stand, behind the endings.
+const SLOTS: usize = 1;
+const BELL: usize = 2;
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
@@ -159,6 +166,7 @@ impl SpawnRunner {
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
+            bell: options.bell,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
         })
@@ -196,18 +204,21 @@ impl SpawnRunner {
             return Ok(Seen::Ending);
         }
         self.advance_all(first_task)?;
-        let slot_is_free = first_task > 1 && self.watches[1].ready();
-        Ok(if slot_is_free { Seen::FreeSlot } else { Seen::Tasks })
+        Ok(match () {
+            () if self.watches[SLOTS].ready() => Seen::FreeSlot,
+            () if self.watches[BELL].ready() => Seen::Bell,
+            () => Seen::Tasks,
+        })
     }
 
-    /// Lists what to wait for: the endings, the jobserver if it could help, each command. Says where those begin.
+    /// Lists what to wait for: the endings, the jobserver if it could help, the bell, each command. Says where those begin.
     /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
-        if let Some(purse) = self.purse.as_ref().filter(|purse| purse.hungry) {
-            self.watches.push(Watch::new(&purse.share));
-        }
+        let hungry = self.purse.as_ref().filter(|purse| purse.hungry);
+        self.watches.push(hungry.map_or(Watch::nothing(), |purse| Watch::new(&purse.share)));
+        self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
         let first_task = self.watches.len();
         for task in &mut self.running {
             self.watches.push(task.watch(self.machine.exit_fd));
@@ -386,7 +397,8 @@ impl Runner for SpawnRunner {
                 return Ok(Woken::Completed(completion));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            match self.look(left)? {
+            let seen = self.look(left)?;
+            match seen {
                 Seen::Ending => {
                     if let Some(signal) = self.endings.take() {
                         self.interrupted_by = Some(signal);
@@ -394,15 +406,27 @@ impl Runner for SpawnRunner {
                     }
                 }
                 Seen::FreeSlot if self.finished.is_empty() => return Ok(Woken::MayStart),
-                Seen::FreeSlot | Seen::Tasks => {}
+                Seen::FreeSlot | Seen::Bell | Seen::Tasks => {}
             }
             if let Some(woken) = self.attend() {
                 return Ok(woken);
+            }
+            // Not before the watcher's turn: whoever rings all the time keeps nobody from being ended.
+            if seen == Seen::Bell && self.finished.is_empty() {
+                return Ok(Woken::Called);
             }
             if self.finished.is_empty() && left.is_some_and(|left| left.is_zero()) {
                 return Ok(Woken::Nothing);
             }
         }
+    }
+
+    fn end(&mut self, job: JobId, why: Why) -> bool {
+        self.watcher.as_mut().is_some_and(|watcher| watcher.end(job, why))
+    }
+
+    fn printed(&self, job: JobId) -> Option<Vec<u8>> {
+        Some(self.running.iter().find(|task| task.job == job)?.output.so_far())
     }
 
     fn left(&mut self) -> Vec<(JobId, Vec<findings::Seen>)> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Runner, Woken};
 use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
-use crate::monitor::findings::Seen;
+use crate::monitor::findings::{Seen, Why};
 
 /// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
 /// change that, and is told of all completions, those of the last commands too.
@@ -73,6 +73,14 @@ impl<S: Stages> Runner for Staged<'_, S> {
             Woken::Completed(completion) => self.go_on(completion).map_or(Woken::Nothing, Woken::Completed),
             woken => woken,
         })
+    }
+
+    fn end(&mut self, job: JobId, why: Why) -> bool {
+        self.runner.end(job, why)
+    }
+
+    fn printed(&self, job: JobId) -> Option<Vec<u8>> {
+        self.runner.printed(job)
     }
 
     fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {

@@ -21,7 +21,7 @@ impl Front for Commands {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Fatal> {
+    fn flush(&mut self, _view: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 

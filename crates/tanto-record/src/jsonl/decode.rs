@@ -61,6 +61,8 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
             let because = JobId(small(fields, "because")?);
             Kept::Skipped { job: job(fields)?, outputs: texts(fields, "outputs")?, because }
         }
+        "stage" => Kept::Stage { job: job(fields)?, stage: text(fields, "stage")?, at_ms: time(fields, "at_ms")? },
+        "standing" => Kept::Standing { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
         "looked" => Kept::Looked { job: job(fields)?, at_ms: time(fields, "at_ms")?, load: load(fields)? },
         "stopped" => match why(fields)? {
             Some(why) => {
@@ -122,12 +124,19 @@ fn load(fields: &Fields) -> Result<Load, Wrong> {
 
 /// None for one that a newer Tanto has.
 fn why(fields: &Fields) -> Result<Option<Why>, Wrong> {
-    let after_ms = time(fields, "after_ms")?;
+    let after_ms = || time(fields, "after_ms");
     Ok(match text(fields, "why")?.as_slice() {
-        b"hung" => Some(Why::Hung { after_ms }),
-        b"too_long" => Some(Why::TooLong { after_ms }),
+        b"hung" => Some(Why::Hung { after_ms: after_ms()? }),
+        b"too_long" => Some(Why::TooLong { after_ms: after_ms()? }),
+        b"wanted" => Some(Why::Wanted),
         _ => None,
     })
+}
+
+/// In the order of their names.
+fn counts(fields: &Fields) -> Result<Vec<(Vec<u8>, u64)>, Wrong> {
+    let Some(Value::Object(states)) = fields.get("counts") else { return Err(wrong("counts", "a number by state")) };
+    states.keys().map(|state| Ok((json::bytes(state), count(states, state)?))).collect()
 }
 
 /// None for one that a newer Tanto has.

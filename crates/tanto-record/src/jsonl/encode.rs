@@ -76,6 +76,12 @@ impl Encoder {
                 }
                 object.end_line();
             }
+            Event::Stage { job, stage, at_ms } => {
+                let mut object = timed(out, "stage", job, at_ms);
+                object.text("stage", stage.as_bytes());
+                object.end_line();
+            }
+            Event::Standing { counts, at_ms } => standing(out, counts, at_ms),
             Event::Looked { job, at_ms, load } => {
                 let mut object = timed(out, "looked", job, at_ms);
                 object.number("processes", load.processes);
@@ -203,6 +209,18 @@ fn held(out: &mut Vec<u8>, why: Option<Hold>, at_ms: i64) {
     object.end_line();
 }
 
+/// States in which there is nothing are left out.
+fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
+    let mut object = begin(out, "standing");
+    object.number("at_ms", at_ms);
+    let mut states = Object::new(object.field("counts"));
+    for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
+        states.number(state, *count as u64);
+    }
+    states.end();
+    object.end_line();
+}
+
 /// Why nothing more is started.
 pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
     match why {
@@ -221,11 +239,14 @@ pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
 /// Why a command was ended, and how.
 pub(crate) fn stop(object: &mut Object<'_>, stopped: &Stopped) {
     let (why, after_ms) = match stopped.why {
-        Why::Hung { after_ms } => ("hung", after_ms),
-        Why::TooLong { after_ms } => ("too_long", after_ms),
+        Why::Hung { after_ms } => ("hung", Some(after_ms)),
+        Why::TooLong { after_ms } => ("too_long", Some(after_ms)),
+        Why::Wanted => ("wanted", None),
     };
     object.text("why", why.as_bytes());
-    object.number("after_ms", after_ms);
+    if let Some(after_ms) = after_ms {
+        object.number("after_ms", after_ms);
+    }
     object.mark("killed", stopped.killed);
 }
 

@@ -27,6 +27,10 @@ impl Kept {
                 usage: it.usage,
             },
             Kept::Skipped { job, outputs, because } => Event::Skipped { job: *job, outputs, because: *because },
+            Kept::Stage { job, stage, at_ms } => {
+                Event::Stage { job: *job, stage: std::str::from_utf8(stage).unwrap(), at_ms: *at_ms }
+            }
+            Kept::Standing { .. } => unreachable!("it has a test of its own"),
             Kept::Looked { job, at_ms, load } => Event::Looked { job: *job, at_ms: *at_ms, load: *load },
             Kept::Stopped { job, stopped } => Event::Stopped { job: *job, about, stopped },
             Kept::Left { job, processes, killed } => Event::Left { job: *job, about, processes, killed: *killed },
@@ -75,7 +79,7 @@ fn some_event(random: &mut Random) -> Kept {
     let job = JobId(random.number() as u32);
     let at_ms = (random.number() >> 30) as i64;
     let expected_ms = random.chance(50).then_some(-at_ms);
-    match random.below(13) {
+    match random.below(14) {
         0 => Kept::Planned { job, expected_ms },
         1 => Kept::Unplanned { job, expected_ms },
         2 => {
@@ -87,9 +91,10 @@ fn some_event(random: &mut Random) -> Kept {
         5 => Kept::BuildFinished { at_ms },
         8 => Kept::Looked { job, at_ms, load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7 } },
         9 => {
-            let why = if random.chance(50) { Why::Hung { after_ms: at_ms } } else { Why::TooLong { after_ms: 1 } };
+            let why = *random.pick(&[Why::Hung { after_ms: at_ms }, Why::TooLong { after_ms: 1 }, Why::Wanted]);
             Kept::Stopped { job, stopped: Stopped { why, processes: seen(random), killed: random.chance(50) } }
         }
+        12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },
         10 => Kept::Left { job, processes: seen(random), killed: random.chance(50) },
         11 => {
             let memory = Hold::Memory { job, needs_kib: random.number(), left_kib: 0 };
@@ -117,6 +122,16 @@ fn some_event(random: &mut Random) -> Kept {
             },
         }),
     }
+}
+
+#[test]
+fn how_jobs_stand_is_told_by_name() {
+    let mut out = Vec::new();
+    let counts = [("open", 12), ("running", 0), ("done", 3)];
+    Encoder::WHOLE.event(&mut out, &Event::Standing { counts: &counts, at_ms: 7 });
+    assert_eq!(out, b"{\"event\":\"standing\",\"at_ms\":7,\"counts\":{\"open\":12,\"done\":3}}\n");
+    let counts = vec![(b"done".to_vec(), 3), (b"open".to_vec(), 12)];
+    assert_eq!(line(&out[..out.len() - 1]), Ok(Line::Event(Kept::Standing { counts, at_ms: 7 })));
 }
 
 fn encoded(encoder: Encoder, kept: &Kept) -> Vec<u8> {

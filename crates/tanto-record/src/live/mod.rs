@@ -32,6 +32,8 @@ use summary::Failures;
 const FRAME_MS: i64 = 100;
 /// What holds commands back is shown once it has for so long, in milliseconds: mostly it is over sooner.
 const HOLD_MS: i64 = 1000;
+/// With no more rows than this for commands, none says how many are in which state.
+const MOST_WITHOUT: usize = 2;
 /// A terminal that does not know its size is taken to have so many columns and rows.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
@@ -91,6 +93,8 @@ struct Build {
     slow: Slow,
     /// Why nothing more is started, and since when.
     hold: Option<(Hold, i64)>,
+    /// How many jobs are in each state, where there are such.
+    standing: Vec<(&'static str, usize)>,
 }
 
 struct Running {
@@ -98,6 +102,8 @@ struct Running {
     start_ms: i64,
     /// What its processes had when somebody last looked.
     memory_kib: Option<u64>,
+    name: String,
+    /// The name, and behind it the stage that it has come to, if it has some.
     text: String,
 }
 
@@ -133,11 +139,17 @@ impl Build {
             done: 0.0,
             slow: Slow::default(),
             hold: None,
+            standing: Vec::new(),
         }
     }
 
     fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
-        self.total += 1;
+        if self.work.has_ended(job) {
+            self.finished -= 1;
+            self.failures.forget(job);
+        } else {
+            self.total += 1;
+        }
         self.done = 0.0;
         self.known.longest_ms = self.known.longest_ms.max(expected_ms);
         self.work.planned(job, expected_ms);
@@ -153,6 +165,12 @@ impl Build {
         self.work.finished(job, end_ms - start_ms);
         self.pace.ended(end_ms - self.begun_ms);
         self.running.retain(|it| it.job != job);
+    }
+
+    fn stage(&mut self, job: JobId, stage: &str) {
+        if let Some(running) = self.running.iter_mut().find(|it| it.job == job) {
+            running.text = format!("{}: {stage}", running.name);
+        }
     }
 
     fn looked(&mut self, job: JobId, memory_kib: u64) {
@@ -204,7 +222,7 @@ impl LiveView {
         let shown = if about.description.is_empty() { &about.command } else { &about.description };
         let text = text::clean(shown, self.config.unicode);
         self.build.work.started(job);
-        self.build.running.push(Running { job, start_ms: at_ms, memory_kib: None, text });
+        self.build.running.push(Running { job, start_ms: at_ms, memory_kib: None, name: text.clone(), text });
         if about.console {
             self.status(about);
             self.build.console = Console::Promised(job);
@@ -274,7 +292,9 @@ impl LiveView {
         self.is_building = false;
         let build = std::mem::replace(&mut self.build, Build::new(self.config.unicode));
         if build.failures.count() > 0 {
-            self.region.above(build.failures.text(build.finished, build.total, self.config.color).as_bytes());
+            let unbuilt = build.total - build.finished + build.work.missed;
+            self.region
+                .above(build.failures.text(build.total + build.work.missed, unbuilt, self.config.color).as_bytes());
         } else if build.finished == build.total && build.finished > 0 {
             let commands = if build.total == 1 { "command" } else { "commands" };
             let took = text::span(at_ms - build.begun_ms);
@@ -324,11 +344,13 @@ impl LiveView {
             status: status.as_deref().map(str::trim),
         };
         let hold = build.hold.filter(|&(_, since_ms)| sheet.room() > 0 && self.now_ms - since_ms >= HOLD_MS);
-        let room = sheet.room() - usize::from(hold.is_some());
+        let standing = (sheet.room() > MOST_WITHOUT && !build.standing.is_empty()).then_some(&build.standing);
+        let room = sheet.room() - usize::from(hold.is_some()) - usize::from(standing.is_some());
         let shown = if build.running.len() > room { room.saturating_sub(1) } else { build.running.len() };
         let hidden = if room > 0 { build.running.len() - shown } else { 0 };
         let jobs: Vec<Job<'_>> = build.running.iter().take(shown).map(|it| self.job(it)).collect();
         let mut rows = vec![page::head(sheet, &whole)];
+        rows.extend(standing.map(|counts| page::standing(sheet, counts)));
         rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
         rows.extend(hold.map(|(why, _)| page::hold(sheet, &said::hold(why))));
         rows
@@ -368,7 +390,18 @@ impl View for LiveView {
             Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {
                 self.finished(job, about, (start_ms, end_ms), exit, output);
             }
-            Event::Skipped { outputs, because, .. } => self.build.failures.skipped(outputs, because),
+            Event::Skipped { job, outputs, because } => {
+                self.build.work.skipped(job);
+                self.build.failures.skipped(outputs, because);
+            }
+            Event::Stage { job, stage, at_ms } => {
+                self.now_ms = at_ms;
+                self.build.stage(job, stage);
+            }
+            Event::Standing { counts, at_ms } => {
+                self.now_ms = at_ms;
+                self.build.standing = counts.to_vec();
+            }
             Event::BuildFinished { at_ms } => self.build_finished(at_ms),
             Event::Notice { level, text } => self.notice(level, text),
             Event::Tick { at_ms } => {

@@ -31,12 +31,25 @@ pub(super) struct Work {
     /// Of those that ended and have run before: what they took, now and then.
     known_spent_ms: f64,
     known_then_ms: f64,
+    /// So many left the plan because of a failure.
+    pub(super) missed: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Job {
     expected_ms: Option<i64>,
     waits: bool,
+    stands: Stands,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stands {
+    /// In the plan, and it has not ended.
+    #[default]
+    Planned,
+    /// Not in the plan any more.
+    Left,
+    Ended,
 }
 
 /// What can be said of the end.
@@ -54,7 +67,7 @@ impl Work {
         if self.jobs.len() <= at {
             self.jobs.resize(at + 1, Job::default());
         }
-        self.jobs[at] = Job { expected_ms, waits: true };
+        self.jobs[at] = Job { expected_ms, waits: true, stands: Stands::Planned };
         match expected_ms {
             Some(ms) => {
                 self.known_left += 1;
@@ -62,7 +75,18 @@ impl Work {
             }
             None => self.unknown_left += 1,
         }
-        self.longest.push((expected_ms.unwrap_or(0), job));
+        self.longest.push((expected_ms.unwrap_or(0).saturating_add(self.behind(job)), job));
+    }
+
+    /// It has ended, and was not planned again since.
+    pub(super) fn has_ended(&self, job: JobId) -> bool {
+        self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Ended)
+    }
+
+    /// It was never started, because something failed.
+    pub(super) fn skipped(&mut self, job: JobId) {
+        let has_left = self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Left);
+        self.missed += usize::from(has_left);
     }
 
     /// The build begins; by job, what waits for it takes so long, one after the other.
@@ -86,13 +110,13 @@ impl Work {
 
     pub(super) fn unplanned(&mut self, job: JobId) {
         self.started(job);
-        self.leave(job);
+        self.leave(job, Stands::Left);
     }
 
     pub(super) fn finished(&mut self, job: JobId, took_ms: i64) {
         self.finished += 1;
         self.spent_ms += took_ms as f64;
-        if let Some(then_ms) = self.leave(job) {
+        if let Some(then_ms) = self.leave(job, Stands::Ended) {
             self.known_spent_ms += took_ms as f64;
             self.known_then_ms += then_ms as f64;
         }
@@ -103,8 +127,11 @@ impl Work {
         self.jobs.get(job.0 as usize).and_then(|it| it.expected_ms)
     }
 
-    fn leave(&mut self, job: JobId) -> Option<i64> {
+    fn leave(&mut self, job: JobId, to: Stands) -> Option<i64> {
         let expected = self.expected(job);
+        if let Some(it) = self.jobs.get_mut(job.0 as usize) {
+            it.stands = to;
+        }
         match expected {
             Some(ms) => {
                 self.known_left -= 1;

@@ -183,6 +183,19 @@ pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) 
     rows
 }
 
+/// The row that says how many jobs are in which state. What does not fit is at its end.
+pub(super) fn standing(sheet: Sheet, counts: &[(&str, usize)]) -> String {
+    let mut row = sheet.row();
+    for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
+        let piece = format!("  {count} {state}");
+        if row.columns() + text::columns(&piece) > sheet.width() {
+            break;
+        }
+        row.push(if *state == "failed" { Look::Bad } else { Look::Faint }, &piece);
+    }
+    row.into_bytes()
+}
+
 /// The row that says why nothing more is started.
 pub(super) fn hold(sheet: Sheet, why: &str) -> String {
     let mut row = sheet.row();

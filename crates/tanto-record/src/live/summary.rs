@@ -36,6 +36,11 @@ impl Failures {
         self.all.push(Failure { job, name, how: how(exit), skipped: Vec::new(), skipped_more: 0 });
     }
 
+    /// The job is to run once more.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.all.retain(|failure| failure.job != job);
+    }
+
     pub(super) fn skipped(&mut self, outputs: &[Vec<u8>], because: JobId) {
         let name = self.name(outputs);
         let Some(failure) = self.all.iter_mut().find(|failure| failure.job == because) else { return };
@@ -58,12 +63,12 @@ impl Failures {
         }
     }
 
-    /// The failures of `total` commands, of which so many ended.
-    pub(super) fn text(&self, finished: usize, total: usize, color: bool) -> String {
+    /// The failures of `total` commands, of which so many did not run.
+    pub(super) fn text(&self, total: usize, unbuilt: usize, color: bool) -> String {
         let (red, plain) = if color { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         let mut out = format!("\n{red}{} of {total} failed{plain}", self.all.len());
-        if finished < total {
-            put(&mut out, format_args!(", {} not built", total - finished));
+        if unbuilt > 0 {
+            put(&mut out, format_args!(", {unbuilt} not built"));
         }
         out.push('\n');
         for failure in self.all.iter().take(MOST_FAILURES) {

@@ -158,6 +158,27 @@ impl Scene {
         self.wait()
     }
 
+    fn stage(&mut self, job: u32, stage: &str) -> &mut Scene {
+        self.view.event(Event::Stage { job: JobId(job), stage, at_ms: self.now_ms });
+        self
+    }
+
+    fn standing(&mut self, counts: &[(&'static str, usize)]) -> &mut Scene {
+        self.view.event(Event::Standing { counts, at_ms: self.now_ms });
+        self
+    }
+
+    fn plan(&mut self, job: u32, is_in: bool) -> &mut Scene {
+        let expected_ms = Some(10_000);
+        let job = JobId(job);
+        self.view.event(if is_in {
+            Event::Planned { job, expected_ms }
+        } else {
+            Event::Unplanned { job, expected_ms }
+        });
+        self
+    }
+
     fn hold(&mut self, why: Option<Hold>) -> &mut Scene {
         self.view.event(Event::Held { why, at_ms: self.now_ms });
         self.wait()
@@ -249,6 +270,20 @@ fn failures_stay_above_and_are_summed_up() {
     scene.end(1, Exit::Signal(9), "").succeed(&[3]);
     scene.skip(4, 1).skip(5, 1).finish().notice(Level::Info, "build stopped: subcommands failed.").picture("the end");
     scene.as_in("failures");
+}
+
+#[test]
+fn packages_have_stages_and_states() {
+    let packages: Vec<(&str, i64)> = ["libone-1.2", "app-1", "tool-3nb2"].map(|name| (name, 10_000)).to_vec();
+    let mut scene = Scene::new(Setup::default(), &packages);
+    scene.start(&[0, 2]).stage(0, "configure").stage(2, "build").standing(&[("done", 4), ("running", 2), ("open", 1)]);
+    scene.pass(5000).picture("two stages");
+    scene.end(0, BAD, "build exited with 1\n").plan(1, false);
+    scene.standing(&[("done", 4), ("running", 1), ("failed", 1), ("indirect-failed", 1)]).pass(100);
+    scene.picture("what cannot be built any more is not waited for");
+    scene.plan(0, true).plan(1, true).start(&[0]).stage(0, "depends").pass(100).picture("tried again");
+    scene.pass(9000).succeed(&[0]).end(2, BAD, "").plan(1, false).skip(1, 2).finish().picture("the end");
+    scene.as_in("packages");
 }
 
 #[test]

@@ -186,7 +186,9 @@ impl Session {
             Kept::Grouped { job, about, at_ms } => self.begin(job, about, at_ms, true)?,
             Kept::Finished(end) => self.finish(end)?,
             Kept::Skipped { .. } => self.skipped += 1,
-            Kept::Looked { at_ms, .. } => self.last_ms = self.last_ms.max(at_ms),
+            Kept::Looked { at_ms, .. } | Kept::Stage { at_ms, .. } | Kept::Standing { at_ms, .. } => {
+                self.last_ms = self.last_ms.max(at_ms)
+            }
             Kept::Stopped { job, stopped } => self.known(job)?.stopped = Some(stopped),
             Kept::Left { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
             Kept::Held { why, at_ms } => self.hold(why, at_ms),
@@ -197,10 +199,13 @@ impl Session {
     }
 
     fn begin(&mut self, id: JobId, about: About, start_ms: i64, is_group: bool) -> Result<(), String> {
-        if self.places.insert(id, self.jobs.len()).is_some() {
+        let planned = self.plan.remove(&id);
+        let runs_again = |place: usize| planned.is_some() && self.jobs[place].end.is_some();
+        if !self.places.get(&id).is_none_or(|&place| runs_again(place)) {
             return Err(format!("job {} begins again", id.0));
         }
-        let expected_ms = self.plan.remove(&id).flatten();
+        self.places.insert(id, self.jobs.len());
+        let expected_ms = planned.flatten();
         self.last_ms = self.last_ms.max(start_ms);
         self.jobs.push(Job { id, about, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
         Ok(())

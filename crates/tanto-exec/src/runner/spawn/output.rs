@@ -68,6 +68,16 @@ impl Output {
         self.rest.is_none()
     }
 
+    /// What was printed until now: all of it, or its beginning and end with a line between that says how much is missing.
+    pub(super) fn so_far(&self) -> Vec<u8> {
+        let mut shown = self.bytes.clone();
+        if let Some(rest) = &self.rest {
+            shown.extend_from_slice(format!("\n[... {} bytes are not shown ...]\n", rest.left_out).as_bytes());
+            shown.extend_from_slice(&rest.end);
+        }
+        shown
+    }
+
     /// What there is to show: all of it, or its beginning and end with a line between that says where the whole is. Waits
     /// until that is known.
     pub(super) fn into_shown(self) -> Vec<u8> {

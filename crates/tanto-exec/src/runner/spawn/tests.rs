@@ -437,3 +437,41 @@ fn a_stopped_job_ends_when_the_build_is_interrupted() {
     runner.interrupted_by = Some(15);
     assert_eq!(runner.abort(), [JobId(3)]);
 }
+
+#[test]
+fn a_job_that_nobody_wants_any_more_is_ended() {
+    let limits = Limits { hang_ms: None, total_ms: None, grace_ms: 20_000, looks: false };
+    let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Kill, groups: watcher::Groups::None };
+    let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
+    assert!(!runner.end(JobId(3), Why::Wanted), "nothing runs");
+    start(&mut runner, 3, "sleep 600 & echo said; wait");
+    start(&mut runner, 4, "true");
+    while runner.printed(JobId(3)).unwrap().is_empty() {
+        runner.wait(Some(Duration::from_millis(1))).unwrap();
+    }
+    assert_eq!((runner.printed(JobId(3)).unwrap(), runner.printed(JobId(9))), (b"said\n".to_vec(), None));
+    assert!(runner.end(JobId(3), Why::Wanted));
+    assert!(!runner.end(JobId(3), Why::Wanted), "it is ending already");
+    let ended = loop {
+        match runner.wait(None).unwrap() {
+            Woken::Completed(it) if it.job == JobId(3) => break it,
+            _ => {}
+        }
+    };
+    assert_eq!(ended.exit, Exit::Code(Why::Wanted.code()));
+    assert_eq!(ended.findings.unwrap().stopped.unwrap().why, Why::Wanted);
+}
+
+#[test]
+fn a_bell_wakes_who_waits_for_jobs() {
+    let place = Scratch::new("spawn-bell");
+    let fifo = named_pipe(&place, "go");
+    let (bell, mut rope) = std::io::pipe().unwrap();
+    let mut runner = SpawnRunner::new(Options { bell: Some(bell.into()), ..Options::default() }).unwrap();
+    start(&mut runner, 0, &hold(&fifo));
+    std::io::Write::write_all(&mut rope, b"!").unwrap();
+    assert_eq!(runner.wait(None).unwrap(), Woken::Called);
+    release(&fifo);
+    // Whoever rings all the time keeps nobody from ending.
+    while runner.wait(None).unwrap() == Woken::Called {}
+}
