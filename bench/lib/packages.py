@@ -61,3 +61,32 @@ def hide_half(seconds, seed):
     """What is left of a history of which each package is missing with a chance of one half."""
     draw = random.Random(seed)
     return {name: seconds[name] for name in sorted(seconds) if draw.random() < 0.5}
+
+
+def parts(text_of_csv):
+    """Of builds that succeeded: how long each kept one processor busy, and how much it did that any number of processors
+    could have shared, in seconds of one processor."""
+    rows = [row for row in csv.DictReader(text_of_csv.splitlines()) if row["outcome"] == "success"]
+    return {row["pkgname"]: parts_of(*(milliseconds(row[key]) for key in COLUMNS)) for row in rows}
+
+
+COLUMNS = ("duration", "make_jobs", "build", "cpu:build")
+
+
+def milliseconds(text_of_cell):
+    return int(text_of_cell) if text_of_cell not in ("", "-") else 0
+
+
+def parts_of(duration, jobs, wall, cpu):
+    """The stage `build` ran one job at a time for a while and then as many as MAKE_JOBS says: its wall time and its
+    processor time tell how long each was. All other stages are taken to run one at a time."""
+    if jobs < 2 or cpu <= wall:
+        return duration / 1000, 0
+    shared = cpu if cpu > jobs * wall else (cpu - wall) * jobs / (jobs - 1)
+    alone = max(0, wall - shared / jobs)
+    return (duration - wall + alone) / 1000, shared / 1000
+
+
+def write_parts(found, path):
+    path.write_text("".join(f"{name}\t{alone}\t{shared}\n" for name, (alone, shared) in found.items()))
+    return path

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod cost;
+pub mod deal;
 pub mod event;
 pub mod front;
 pub mod gauge;

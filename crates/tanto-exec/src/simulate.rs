@@ -1,6 +1,8 @@
 //! Builds that nobody runs: a schedule against a clock that jumps from one end to the next. Each command takes what it
 //! is expected to take. Does not know where that is known from.
 
+pub mod shared;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

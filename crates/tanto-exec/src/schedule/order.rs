@@ -110,11 +110,16 @@ impl Schedule {
     /// By job: what the longest chain of commands takes that waits for it, in milliseconds. Only before anything was handed
     /// out.
     pub fn behind(&self) -> Vec<u64> {
+        self.behind_of(|job| self.expected_ms(job))
+    }
+
+    /// The same where jobs take something else.
+    fn behind_of(&self, takes: impl Fn(JobId) -> u64) -> Vec<u64> {
         let chain = self.chain();
         let mut behind: Vec<u64> = vec![0; self.jobs.len()];
         for job in chain.into_iter().rev() {
             let users = self.jobs[job.0 as usize].dependents.iter().map(|it| it.job);
-            let longest = users.map(|user| behind[user.0 as usize] + self.expected_ms(user)).max();
+            let longest = users.map(|user| behind[user.0 as usize] + takes(user)).max();
             behind[job.0 as usize] = longest.unwrap_or(0);
         }
         behind
@@ -122,7 +127,12 @@ impl Schedule {
 
     /// What the longest chain of commands takes, in milliseconds. Only before anything was handed out.
     pub fn longest_chain(&self) -> u64 {
-        let chains = self.job_ids().zip(self.behind()).map(|(job, behind)| behind + self.expected_ms(job));
+        self.longest_chain_of(|job| self.expected_ms(job))
+    }
+
+    /// The same where jobs take something else.
+    pub fn longest_chain_of(&self, takes: impl Fn(JobId) -> u64) -> u64 {
+        let chains = self.job_ids().zip(self.behind_of(&takes)).map(|(job, behind)| behind + takes(job));
         chains.max().unwrap_or(0)
     }
 
@@ -142,6 +152,11 @@ impl Schedule {
     /// How urgent the job is: of two that could go, that with the higher number goes first.
     pub fn priority(&self, job: JobId) -> i64 {
         self.jobs[job.0 as usize].priority
+    }
+
+    /// How urgent the most urgent job is that waits for its turn.
+    pub fn next_priority(&self) -> Option<i64> {
+        self.ready.first().map(|rank| rank.priority.0)
     }
 
     /// What a job adds to the chains that it is in.

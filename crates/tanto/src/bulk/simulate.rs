@@ -6,6 +6,8 @@ use tanto_bulk::estimate::{self, median_error};
 use tanto_bulk::forecast::Forecast;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
+use tanto_exec::simulate::Outcome;
+use tanto_exec::simulate::shared::{Parts, Sharing};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, letter, name};
 
@@ -20,14 +22,30 @@ use crate::simulate::table;
 struct Args {
     resolved: Vec<u8>,
     /// What packages take.
-    times: Vec<u8>,
-    /// What the order rests on, if that is not `times`.
-    known: Option<Vec<u8>>,
+    times: Times,
     slots: Vec<usize>,
 }
 
-static FLAGS: [Plain; 4] =
-    [name("resolved").with_value(), name("times").with_value(), name("known").with_value(), letter(b'j').with_value()];
+/// Where it stands what packages take.
+enum Times {
+    /// One at a time on each slot.
+    Whole {
+        times: Vec<u8>,
+        /// What the order rests on, if that is not `times`.
+        known: Option<Vec<u8>>,
+    },
+    /// In parts, on tokens that they share.
+    Parts { parts: Vec<u8>, sharing: Sharing },
+}
+
+static FLAGS: [Plain; 6] = [
+    name("resolved").with_value(),
+    name("times").with_value(),
+    name("known").with_value(),
+    name("pool").with_value(),
+    name("make-jobs").with_value(),
+    letter(b'j').with_value(),
+];
 
 impl Args {
     fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
@@ -38,8 +56,11 @@ impl Args {
         let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
         Ok(Args {
             resolved: owned("resolved").ok_or(b"simulate what? Name a file with --resolved")?,
-            times: owned("times").ok_or(b"what do packages take? Name a file with --times")?,
-            known: owned("known"),
+            times: match (owned("times"), owned("pool")) {
+                (Some(times), None) => Times::Whole { times, known: owned("known") },
+                (None, Some(parts)) => Times::Parts { parts, sharing: sharing(given.value("make-jobs"))? },
+                _ => return Err(b"what do packages take? Name a file with --times or with --pool".to_vec()),
+            },
             slots: match given.value("j") {
                 None => usual_slots(tanto_sys::cpu::count()),
                 Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
@@ -56,23 +77,43 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
     }
 }
 
+fn sharing(make_jobs: Option<&[u8]>) -> Result<Sharing, Vec<u8>> {
+    let Some(value) = make_jobs else { return Ok(Sharing::Pool) };
+    match slots(value).as_deref() {
+        Some(&[jobs]) => Ok(Sharing::Fixed(jobs)),
+        _ => Err(b"expected a number such as --make-jobs 4".to_vec()),
+    }
+}
+
 fn report(args: &Args) -> Result<String, Vec<u8>> {
     let map = open(&args.resolved)?;
     let records = records::read(&map).map_err(|bad| findings::bad_scan(&args.resolved, bad))?;
     let depends = depends_of(&records).map_err(|unknown| findings::unknown(&args.resolved, &unknown))?;
-    let took = read_times(&args.times, &records)?;
-    let known = args.known.as_ref().map(|path| read_times(path, &records)).transpose()?;
-    let takes: Vec<u64> = guess(&records, &depends, &took);
-    let expected = known.as_ref().map_or_else(|| takes.clone(), |known| guess(&records, &depends, known));
-    check(&args.resolved, &map)?;
     let forecast =
         Forecast::new(records.len(), |package: Package| &depends[package as usize][..]).ok_or_else(|| {
             [&args.resolved[..], b": packages need each other; 'tanto bulk resolve' tells which"].concat()
         })?;
-    let rows = args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes));
-    let rows: Vec<table::Row> = rows.map(|outcome| table::Row { outcome, ninja_ms: None }).collect();
-    let about = rows.first().map(|row| table::work(&row.outcome)).unwrap_or_default();
-    let guesses = guesses(&took, known.as_deref().unwrap_or(&took), &expected);
+    let (rows, guesses) = match &args.times {
+        Times::Whole { times, known } => {
+            let took = read_times(times, &records)?;
+            let known = known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
+            let (takes, expected) = (guess(&records, &depends, &took), guess(&records, &depends, &known));
+            let rows: Vec<Outcome> = args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
+            (rows, guesses(&took, &known, &expected))
+        }
+        Times::Parts { parts, sharing } => {
+            let parts = read_lines(parts, &records, "seconds, a tab, and seconds", read_parts)?;
+            let took: Vec<Option<u64>> = parts.iter().map(|parts| Some((*parts)?.with(1))).collect();
+            let takes = guess(&records, &depends, &took);
+            let alone = |alone_ms| Parts { alone_ms, shared_ms: 0 };
+            let parts: Vec<Parts> = parts.iter().zip(takes).map(|(it, ms)| it.unwrap_or(alone(ms))).collect();
+            let rows = args.slots.iter().map(|&tokens| forecast.share(tokens, *sharing, &parts)).collect();
+            (rows, guesses(&took, &took, &[]))
+        }
+    };
+    check(&args.resolved, &map)?;
+    let about = rows.first().map(table::work).unwrap_or_default();
+    let rows: Vec<table::Row> = rows.into_iter().map(|outcome| table::Row { outcome, ninja_ms: None }).collect();
     Ok(format!("{} packages; {about}\n{guesses}\n{}", records.len(), table::text(&rows)))
 }
 
@@ -95,21 +136,40 @@ fn guess(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]
 
 /// The times of a file, for these packages, in milliseconds.
 fn read_times(path: &[u8], records: &[Record<'_>]) -> Result<Vec<Option<u64>>, Vec<u8>> {
+    read_lines(path, records, "seconds", milliseconds)
+}
+
+/// What a file says of these packages: in each line a name, a tab, and `what`.
+fn read_lines<T: Copy>(
+    path: &[u8],
+    records: &[Record<'_>],
+    what: &str,
+    read: fn(&[u8]) -> Option<T>,
+) -> Result<Vec<Option<T>>, Vec<u8>> {
     let map = open(path)?;
-    let mut times = HashMap::new();
+    let mut values = HashMap::new();
     for (number, line) in (1..).zip(map.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())) {
-        let Some((name, ms)) = read_time(line) else {
-            return Err([path, format!(":{number}: expected a package's name, a tab, and seconds").as_bytes()].concat());
+        let Some((name, value)) = at_tab(line).and_then(|(name, rest)| Some((name, read(rest)?))) else {
+            return Err([path, format!(":{number}: expected a package's name, a tab, and {what}").as_bytes()].concat());
         };
-        times.insert(name, ms);
+        values.insert(name, value);
     }
-    let known = records.iter().map(|record| times.get(record.name).copied()).collect();
+    let known = records.iter().map(|record| values.get(record.name).copied()).collect();
     check(path, &map)?;
     Ok(known)
 }
 
-fn read_time(line: &[u8]) -> Option<(&[u8], u64)> {
+fn at_tab(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tab = line.iter().position(|&byte| byte == b'\t')?;
-    let seconds: f64 = std::str::from_utf8(&line[tab + 1..]).ok()?.parse().ok()?;
-    (0.0..1e9).contains(&seconds).then(|| (&line[..tab], (seconds * 1000.0).round() as u64))
+    Some((&line[..tab], &line[tab + 1..]))
+}
+
+fn milliseconds(text: &[u8]) -> Option<u64> {
+    let seconds: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (0.0..1e9).contains(&seconds).then(|| (seconds * 1000.0).round() as u64)
+}
+
+fn read_parts(text: &[u8]) -> Option<Parts> {
+    let (alone, shared) = at_tab(text)?;
+    Some(Parts { alone_ms: milliseconds(alone)?, shared_ms: milliseconds(shared)? })
 }

@@ -1,0 +1,178 @@
+//! Builds that nobody runs, of jobs that are builds themselves: a part of each keeps one processor busy, another as many
+//! as it gets. They share one pool of tokens. Does not know where the parts are known from.
+
+use std::collections::BTreeMap;
+
+use super::Outcome;
+use crate::deal::{Claim, deal};
+use crate::job::JobId;
+use crate::schedule::{Next, Schedule};
+
+/// What a job does, first the one and then the other.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Milliseconds with one token.
+    pub alone_ms: u64,
+    /// Milliseconds with one token; with more of them it takes so much less.
+    pub shared_ms: u64,
+}
+
+impl Parts {
+    /// What both take, with so many tokens.
+    pub fn with(self, tokens: usize) -> u64 {
+        self.alone_ms + self.shared_ms.div_ceil(tokens as u64)
+    }
+}
+
+/// How tokens come to jobs. Each job that runs has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// What is free goes to whom it helps most: to a job that can use it, or to one that has not begun.
+    Pool,
+    /// Each job has so many, whether it can use them or not; as many jobs run as that leaves room for.
+    Fixed(usize),
+}
+
+struct Running {
+    priority: i64,
+    left: Parts,
+    tokens: usize,
+}
+
+impl Running {
+    fn ends_in(&self) -> u64 {
+        match self.left.alone_ms {
+            0 => self.left.shared_ms.div_ceil(self.tokens as u64),
+            alone_ms => alone_ms,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.left.alone_ms > 0
+    }
+
+    fn pass(&mut self, ms: u64) {
+        match self.left.alone_ms {
+            0 => self.left.shared_ms = self.left.shared_ms.saturating_sub(ms * self.tokens as u64),
+            _ => self.left.alone_ms -= ms,
+        }
+    }
+}
+
+/// Runs a schedule that has its order and has not begun, on so many tokens (1 or more). `parts` are those of each job.
+pub fn run(schedule: &mut Schedule, tokens: usize, sharing: Sharing, parts: &[Parts]) -> Outcome {
+    let path_ms = schedule.longest_chain_of(|job| parts[job.0 as usize].with(tokens));
+    let mut it = Outcome { slots: tokens, makespan_ms: 0, work_ms: 0, path_ms, pool_ms: 0, commands: 0 };
+    let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
+    schedule.begin();
+    loop {
+        while let Some(job) = next(schedule, &mut running, tokens, sharing) {
+            let left = parts[job.0 as usize];
+            it.work_ms += left.with(1);
+            it.commands += 1;
+            running.insert(job, Running { priority: schedule.priority(job), left, tokens: sharing.least() });
+        }
+        let Some(ms) = running.values().map(Running::ends_in).min() else { return it };
+        it.makespan_ms += ms;
+        running.values_mut().for_each(|job| job.pass(ms));
+        running.retain(|&job, it| {
+            let goes_on = it.left != Parts::default();
+            if !goes_on {
+                schedule.succeeded(job);
+            }
+            goes_on
+        });
+    }
+}
+
+impl Sharing {
+    fn least(self) -> usize {
+        match self {
+            Sharing::Pool => 1,
+            Sharing::Fixed(tokens) => tokens,
+        }
+    }
+}
+
+/// Deals out the tokens among those that run and those that could; the next that gets one to begin with.
+fn next(
+    schedule: &mut Schedule,
+    running: &mut BTreeMap<JobId, Running>,
+    tokens: usize,
+    sharing: Sharing,
+) -> Option<JobId> {
+    let begins = match sharing {
+        Sharing::Fixed(least) => schedule.has_next() && (running.len() + 1) * least <= tokens.max(least),
+        Sharing::Pool => share_out(running, tokens, schedule.next_priority()),
+    };
+    match begins.then(|| schedule.hand_out())?? {
+        Next::Start(job) | Next::Pass(job) => Some(job),
+    }
+}
+
+/// May a job of this priority begin?
+fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Option<i64>) -> bool {
+    let most = |job: &Running| if job.is_alone() { 0 } else { tokens };
+    let claims = running.values().map(|job| Claim { urgency: job.priority, most: most(job) });
+    // Of two that are alike the one that waits is first: it frees others when it is done, which more tokens do later.
+    let claims: Vec<Claim> = waiting.map(|urgency| Claim { urgency, most: 1 }).into_iter().chain(claims).collect();
+    let mut shares = deal(tokens.saturating_sub(running.len()), &claims).into_iter();
+    let begins = waiting.is_some() && shares.next() == Some(1);
+    running.values_mut().zip(shares).for_each(|(job, more)| job.tokens = 1 + more);
+    begins
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::schedule::{JobSpec, Kind, Order, PoolId};
+
+    /// Jobs with their parts, and what each needs; in seconds.
+    fn play(tokens: usize, sharing: Sharing, jobs: &[(u64, u64, &[u32])]) -> (u64, u64) {
+        let mut schedule = Schedule::new();
+        let parts = |&(alone, shared, _): &(u64, u64, _)| Parts { alone_ms: alone * 1000, shared_ms: shared * 1000 };
+        let parts: Vec<Parts> = jobs.iter().map(parts).collect();
+        for (order, it) in (0..).zip(&parts) {
+            let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+            schedule.expect(job, Cost { wall_ms: it.with(tokens) as u32, ..Cost::default() });
+        }
+        for (job, (.., needs)) in (0..).zip(jobs) {
+            needs.iter().for_each(|&on| schedule.depend(JobId(job), JobId(on), 0));
+        }
+        let chain: Vec<JobId> = (0..jobs.len() as u32).map(JobId).collect();
+        schedule.prioritise(&chain, Order::Critical);
+        let outcome = run(&mut schedule, tokens, sharing, &parts);
+        assert_eq!(outcome.commands, jobs.len());
+        (outcome.makespan_ms / 1000, outcome.bound_ms() / 1000)
+    }
+
+    #[test]
+    fn one_alone_has_all_tokens() {
+        let job: [(u64, u64, &[u32]); 1] = [(10, 80, &[])];
+        assert_eq!(play(8, Sharing::Pool, &job), (20, 20));
+        assert_eq!(play(8, Sharing::Fixed(4), &job), (30, 20));
+        assert_eq!(play(1, Sharing::Pool, &job), (90, 90));
+        assert_eq!(play(2, Sharing::Fixed(4), &job), (30, 50), "one runs in any case");
+    }
+
+    #[test]
+    fn fixed_shares_stand_idle_where_a_pool_does_not() {
+        let jobs: [(u64, u64, &[u32]); 3] = [(40, 0, &[]), (40, 0, &[]), (0, 80, &[])];
+        assert_eq!(play(4, Sharing::Pool, &jobs), (40, 40));
+        assert_eq!(play(4, Sharing::Fixed(2), &jobs), (80, 40));
+    }
+
+    #[test]
+    fn the_most_urgent_has_what_it_can_use() {
+        // 0 frees 1; beside them is work that can wait.
+        let jobs: [(u64, u64, &[u32]); 3] = [(0, 40, &[]), (30, 0, &[0]), (0, 60, &[])];
+        assert_eq!(play(4, Sharing::Pool, &jobs), (40, 40));
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        assert_eq!(play(4, Sharing::Pool, &[(0, 0, &[]), (1, 0, &[0])]), (1, 1));
+        assert_eq!(play(4, Sharing::Pool, &[]), (0, 0));
+    }
+}
