@@ -5,7 +5,6 @@ are killed.
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TREE = ROOT / "testdata/pkgsrc"
+from place import Place
+
 KILLS = 12
 # What must become of the packages that are not simply built.
 FATES = {
@@ -27,69 +26,6 @@ FATES = {
     "failreason-1": ("prefailed", None),
     "needskip-1": ("indirect-prefailed", "it needs skip-1, which cannot be built"),
 }
-
-
-class Place:
-    """A copy of the tree, with all that a bulk build needs around it."""
-
-    def __init__(self, tanto, directory, categories, limits):
-        self.tanto, self.directory = tanto, directory
-        shutil.copytree(TREE, directory / "tree")
-        (directory / "kit").mkdir()
-        (directory / "kit/from-the-kit").write_text("kit\n")
-        (directory / "mk.conf").write_text(
-            f"LOCALBASE= {directory}/prefix\nPKG_DBDIR= {directory}/prefix/pkgdb\nPACKAGES= {directory}/packages\n"
-            f"DISTDIR= {directory}/distfiles\nWRKOBJDIR= {directory}/work\nOUTSIDE= {directory}/outside\nFLOOD_MB= 20\n"
-        )
-        tools = "".join(f'{tool} = "tree/tools/{tool}"\n' for tool in ("pkg_add", "pkg_delete"))
-        (directory / "bulk.toml").write_text(
-            f'pkgsrc = "tree"\nprefix = "prefix"\npkgdb = "prefix/pkgdb"\nbootstrapkit = "kit"\n'
-            f'unprivileged_user = ""\n{tools}{limits}'
-        )
-        self.environment = {**os.environ, "MAKECONF": str(directory / "mk.conf")}
-        (directory / "pscan").write_text("".join(self.scan(categories)))
-        self.run("resolve", "--scan", "pscan", "--output", "presolve")
-
-    def make(self, place, *words):
-        command = ["bmake", *words]
-        directory = self.directory / "tree" / place
-        return subprocess.run(
-            command, cwd=directory, env=self.environment, capture_output=True, text=True, check=True
-        ).stdout
-
-    def scan(self, categories):
-        for category in categories:
-            for name in self.make(category, "show-subdir-var", "VARNAME=SUBDIR").split():
-                for line in self.make(f"{category}/{name}", "pbulk-index").splitlines(keepends=True):
-                    yield line
-                    if line.startswith("PKGNAME="):
-                        yield f"PKG_LOCATION={category}/{name}\n"
-
-    def command(self, *words):
-        return [self.tanto, "bulk", *words]
-
-    def run(self, *words, code=0):
-        told = subprocess.run(
-            self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert told.returncode == code, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
-        return told.stdout
-
-    def build(self, code, *more):
-        return self.run("build", "--resolved", "presolve", *more, code=code)
-
-    def names(self):
-        text = (self.directory / "presolve").read_text()
-        return [line[8:] for line in text.splitlines() if line.startswith("PKGNAME=")]
-
-    def packages(self):
-        return sorted(path.name.removesuffix(".tgz") for path in (self.directory / "packages/All").glob("*.tgz"))
-
-    def state(self, name):
-        """The state, and why."""
-        _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
-        state, _, why = said.partition(" (")
-        return state, why.removesuffix(")")
 
 
 def whole_tree(tanto, directory):

@@ -50,8 +50,18 @@ pub struct Config {
     pub make_jobs: usize,
     /// In what packages are built.
     pub sandbox: String,
+    /// Packages that need what is not there do not stop the others.
+    pub ignore_missing_dependencies: bool,
+    /// Run at the beginning of a bulk build; empty: nothing.
+    pub script_phase_pre_build: String,
     /// Run before the scan; empty: nothing.
     pub script_phase_scan: String,
+    /// Run before packages are built; empty: nothing.
+    pub script_phase_build: String,
+    /// Run when the build is over; empty: nothing.
+    pub script_phase_report: String,
+    /// Run after that; empty: nothing.
+    pub script_phase_upload: String,
     /// For stages that have none of their own.
     pub limits: Limits,
     /// Of single stages.
@@ -97,7 +107,12 @@ impl Default for Config {
             scan_clients: 0,
             make_jobs: 1,
             sandbox: "none".into(),
+            ignore_missing_dependencies: false,
+            script_phase_pre_build: String::new(),
             script_phase_scan: String::new(),
+            script_phase_build: String::new(),
+            script_phase_report: String::new(),
+            script_phase_upload: String::new(),
             limits: Limits { hang_ms: Some(30 * 60_000), total_ms: None },
             stages: BTreeMap::new(),
         }

@@ -8,7 +8,7 @@ mod nearest;
 mod tests;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::name::Name;
 use crate::pattern::{self, Pattern};
@@ -101,6 +101,26 @@ impl<'t> Resolution<'t> {
     /// Its name.
     pub fn name(&self, package: Package) -> &Name<'t> {
         &self.names[package as usize]
+    }
+
+    /// What there is to build: the records of what is wanted, of several with one name the first; and what each needs,
+    /// by its place among these.
+    pub fn chosen(&self, records: &[Record<'t>]) -> (Vec<Package>, Vec<Record<'t>>, Vec<Vec<Package>>) {
+        let second = |finding: &Finding<'_>| match *finding {
+            Finding::Duplicate { second, .. } => Some(second),
+            _ => None,
+        };
+        let seconds: HashSet<Package, RandomState> = self.findings.iter().filter_map(second).collect();
+        let is_chosen = |(package, it): &(Package, &Resolved)| it.wanted && !seconds.contains(package);
+        let chosen: Vec<Package> = self.packages().filter(is_chosen).map(|(package, _)| package).collect();
+        let places: HashMap<Package, Package, RandomState> = chosen.iter().copied().zip(0..).collect();
+        let needs = |package: &Package| {
+            let needed = &self.package(*package).depends;
+            needed.iter().filter_map(|needed| places.get(needed).copied()).collect()
+        };
+        let depends = chosen.iter().map(needs).collect();
+        let records = chosen.iter().map(|&package| records[package as usize]).collect();
+        (chosen, records, depends)
     }
 
     /// All packages, wanted or not.

@@ -43,6 +43,8 @@ pub struct Scan<'a> {
 pub struct Report {
     /// The records of all directories, in their order: pbulk's `pscan`.
     pub records: Vec<u8>,
+    /// So many of the records, the first ones, are of what is wanted. The others are of what that needs.
+    pub wanted: usize,
     /// So many directories were scanned.
     pub scanned: usize,
     /// Of so many the last answer still holds.
@@ -112,7 +114,7 @@ impl Scan<'_> {
             None => {
                 let (locations, store) = session.tree(store)?;
                 let store = session.directories(&locations, store)?;
-                Ok((session.end(&locations), store))
+                Ok((session.end(&locations, &locations), store))
             }
             Some(wanted) => fixed_point(session, wanted, store),
         }
@@ -130,12 +132,11 @@ fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Store) 
         next = missing(&text, &first).into_iter().filter(|it| !locations.contains(it)).collect();
         locations.extend(next.iter().cloned());
     }
-    Ok((session.end(&locations), store))
+    Ok((session.end(&locations, &wanted), store))
 }
 
 /// The directories of what these records lack; what is wanted of them are the first.
 fn missing(text: &[u8], first: &[u8]) -> Vec<String> {
-    let count = |text| records::read(text).map_or(0, |records| records.len());
     let Ok(all) = records::read(text) else { return Vec::new() };
     let resolution = resolve(&all, count(first));
     let location = |finding: &Finding<'_>| match finding {
@@ -149,4 +150,8 @@ fn missing(text: &[u8], first: &[u8]) -> Vec<String> {
         }
     }
     found
+}
+
+fn count(records: &[u8]) -> usize {
+    records::read(records).map_or(0, |records| records.len())
 }

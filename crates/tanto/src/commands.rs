@@ -115,9 +115,10 @@ pub static COMMANDS: &[Command] = &[
                is needed is written. If nothing matches a dependency, that is told, with what comes near, and nothing is \
                written; `--partial` writes such packages without DEPENDS, and `--missing FILE` also makes a list of the \
                directories that would have to be scanned. \
-               `build --resolved FILE` builds the packages of a resolved scan, as bulk.toml of the current directory (or \
-               the file that `--config` names) says: the most urgent first, each from an empty prefix. It goes on where \
-               an earlier build was interrupted; what is there is not built again, unless `--again` is said. \
+               `build` goes through all phases, as bulk.toml of the current directory (or the file that `--config` names) \
+               says: it scans the tree, finds what each package needs, and builds them, the most urgent first, each from \
+               an empty prefix. It goes on where an earlier build was interrupted; what is there is not built again, \
+               unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. \
                `status`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what became of packages, also while they are built. \
                `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
                resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \

@@ -87,6 +87,14 @@ impl Plan {
         (it.state, it.why) = (state, why);
     }
 
+    /// A package that lacks something cannot be built, and nor can what needs it.
+    pub fn lacks(&mut self, package: Package, why: String) {
+        if self.package(package).state != State::Prefailed {
+            self.set(package, State::Prefailed, why);
+            self.fell(package);
+        }
+    }
+
     /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
     pub fn fell(&mut self, package: Package) -> Vec<Package> {
         let (state, verb) = match self.package(package).state {

@@ -76,7 +76,20 @@ pub static KEYS: &[Key] = &[
     ),
     key("make_jobs", Count(|it| &mut it.make_jobs), "How many jobs a package's own build may run (MAKE_JOBS)."),
     key("sandbox", Sandbox(|it| &mut it.sandbox), "In what packages are built. So far only \"none\"."),
-    key("script_phase_scan", Text(|it| &mut it.script_phase_scan), "A line for the shell, run before the scan."),
+    key(
+        "ignore_missing_dependencies",
+        Flag(|it| &mut it.ignore_missing_dependencies),
+        "Whether the others are built where packages need what is not there.",
+    ),
+    key(
+        "script_phase_pre_build",
+        Text(|it| &mut it.script_phase_pre_build),
+        "A line for the shell, run at the beginning of a bulk build, but not when it goes on.",
+    ),
+    key("script_phase_scan", Text(|it| &mut it.script_phase_scan), "The same, run before the scan."),
+    key("script_phase_build", Text(|it| &mut it.script_phase_build), "The same, run before packages are built."),
+    key("script_phase_report", Text(|it| &mut it.script_phase_report), "The same, run when the build is over."),
+    key("script_phase_upload", Text(|it| &mut it.script_phase_upload), "The same, run after that."),
     key(
         "hang_timeout",
         Time(|it| &mut it.limits.hang_ms),

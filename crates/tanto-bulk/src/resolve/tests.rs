@@ -105,6 +105,22 @@ fn of_two_with_one_name_the_first_is_taken() {
 }
 
 #[test]
+fn what_is_chosen_has_numbers_of_its_own() {
+    let text = scan(&[
+        ("twin-1", "a/first", ""),
+        ("twin-1", "a/second", ""),
+        ("user-1", "a/user", "lib-[0-9]*:../../a/lib twin-[0-9]*:../../a/first"),
+        ("other-1", "a/other", ""),
+        ("lib-1.5", "a/lib", ""),
+    ]);
+    let records = records::read(&text).unwrap();
+    let (chosen, kept, depends) = resolve(&records, 3).chosen(&records);
+    assert_eq!(chosen, [0, 2, 4]);
+    assert_eq!(kept.iter().map(|it| it.location).collect::<Vec<_>>(), [&b"a/first"[..], b"a/user", b"a/lib"]);
+    assert_eq!(depends, [vec![], vec![2, 0], vec![]]);
+}
+
+#[test]
 fn a_circle_is_told_as_a_path() {
     let text = scan(&[
         ("user-1", "a/user", "aaaa-[0-9]*:../../a/a"),

@@ -108,9 +108,11 @@ impl<'a> Session<'a> {
         locations.iter().filter_map(|it| self.rows.get(it)).flat_map(|row| row.records.iter().copied()).collect()
     }
 
-    /// It is over.
-    pub fn end(mut self, locations: &[String]) -> Report {
+    /// It is over. What is wanted are the first of the locations.
+    pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
         self.report.records = self.records(locations);
+        let rows = wanted.iter().filter_map(|it| self.rows.get(it));
+        self.report.wanted = rows.map(|row| super::count(&row.records)).sum();
         // Nobody needs them any more.
         let _ = fs::remove_dir_all(&self.place.cache);
         let _ = fs::remove_dir_all(&self.place.logs);

@@ -96,8 +96,10 @@ fn what_is_written_is_read_again() {
     assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
     assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
     assert_eq!(store.stages(run).unwrap(), [stage("build")]);
-    assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned]));
+    assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned.clone()]));
     assert_eq!(store.digests().unwrap(), [digested]);
+    store.forget_scans().unwrap();
+    assert_eq!(store.scanned().unwrap(), [Scanned { key: Vec::new(), ..scanned }]);
     assert_eq!(store.expected(run).unwrap(), [expected]);
     assert_eq!(store.runs().unwrap(), [Run { run, began_ms: 3, ended_ms: None }]);
     store.apply(run, &[Change::Ended { at_ms: 30 }]).unwrap();

@@ -28,6 +28,12 @@ impl Store {
         Ok(self.db.last_insert_rowid())
     }
 
+    /// What was scanned does not stand any more; what it took is still known.
+    pub fn forget_scans(&mut self) -> Result<()> {
+        self.db.execute("UPDATE scan SET key = x''", [])?;
+        Ok(())
+    }
+
     /// Writes these changes of a run, all or none.
     pub fn apply(&mut self, run: i64, changes: &[Change]) -> Result<()> {
         let writing = self.db.transaction()?;

@@ -1,4 +1,4 @@
-//! `tanto bulk build`: builds the packages of a resolved scan. Does not know what a stage does.
+//! `tanto bulk build`: all phases, from the scan to the last package. Does not know what a stage does.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
 use tanto_bulk::config::{self, Config};
 use tanto_bulk::estimate::{self, Estimate};
-use tanto_bulk::records::{self, Record};
-use tanto_bulk::resolve::{Package, depends_of};
+use tanto_bulk::records::Record;
+use tanto_bulk::resolve::Package;
 use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
@@ -19,13 +19,13 @@ use tanto_exec::run::Verdict;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
+use tanto_record::store::{Change, Package as Row, Store};
 use tanto_sys::user;
 
-use super::files::{check, open};
 use super::place::{config as read, take, unusable};
-use super::{ask, findings};
+use super::scan::{Told, interrupted};
+use super::{ask, phases};
 use crate::build::view;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -33,6 +33,9 @@ use crate::flags::{self, Options};
 use crate::settings::Surroundings;
 
 static FLAGS: [Plain; 3] = [name("config").with_value(), name("resolved").with_value(), name("again")];
+
+/// What a build exits with that the user has stopped.
+const INTERRUPTED: u8 = 130;
 
 /// Builds, and says how that ended. The exit code is 1 if a package failed.
 pub(super) fn run(args: &[Vec<u8>]) -> Stop {
@@ -48,48 +51,88 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
         return Err([b"unexpected '", &operand[..], b"'"].concat());
     }
     let config = read(given.value("config"))?;
-    let resolved = given.value("resolved").ok_or(b"build what? Name a resolved scan with --resolved")?;
-    let site = site(&config)?;
-    let mut state = take(&config)?;
-    let map = open(resolved)?;
-    let records = records::read(&map).map_err(|bad| findings::bad_scan(resolved, bad))?;
-    let depends = depends_of(&records).map_err(|unknown| findings::unknown(resolved, &unknown))?;
-    check(resolved, &map)?;
-    let plan = Plan::new(&records, &depends).map_err(|bad| no_plan(&bad))?;
-    let epoch_ms = now_ms();
-    let (run, plan) = begin(&mut state.store, plan, epoch_ms, given.has("again"))?;
-    let estimates = estimates(&state.store, &records, &depends)?;
-    let journal = Journal::start(state.store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
-    let (verdict, plan, store) = build(&config, &site, plan, &estimates, journal, epoch_ms)?;
+    let stop = match all(&config, given.value("resolved"), given.has("again")) {
+        Err(Told::Interrupted) => return Ok(interrupted()),
+        Err(Told::Message(message)) => return Err(message),
+        Ok(stop) => stop,
+    };
+    // Nobody has the state now: the user's commands may ask it.
+    if stop.code != INTERRUPTED {
+        phases::script("script_phase_report", &config.script_phase_report)?;
+        phases::script("script_phase_upload", &config.script_phase_upload)?;
+    }
+    Ok(stop)
+}
+
+/// All phases, with the state to ourselves.
+fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, Told> {
+    let site = site(config)?;
+    let mut state = take(config)?;
+    let begun = begin(config, &mut state.store, again)?;
+    let (source, mut store) = phases::source(config, resolved, state.store)?;
+    let packages = source.packages(config)?;
+    let (run, plan) = recall(&mut store, begun, packages.plan()?, again)?;
+    let estimates = estimates(&store, &packages.records, &packages.depends)?;
+    drop(packages);
+    let err = source.complaints();
+    drop(source);
+    phases::script("script_phase_build", &config.script_phase_build)?;
+    let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
+    let (verdict, plan, store) = build(config, &site, plan, &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
     let failed = plan.packages.iter().any(|package| package.state == State::Failed);
     let code = match verdict {
-        Verdict::Interrupted => 130,
-        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed => return Err(why),
+        Verdict::Interrupted => INTERRUPTED,
+        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed => return Err(why.into()),
         _ => u8::from(failed),
     };
-    Ok(Stop { out: text.into_bytes(), err: Vec::new(), code })
+    Ok(Stop { out: text.into_bytes(), err, code })
 }
 
-/// Goes on with the last run if that was not finished, else begins one. What has failed is tried again in a new run.
-fn begin(store: &mut Store, mut plan: Plan, now_ms: i64, again: bool) -> Result<(i64, Plan), Vec<u8>> {
+/// A run that was begun, by this build or by one that it goes on with.
+struct Begun {
+    run: i64,
+    /// It was begun by an earlier build.
+    goes_on: bool,
+    /// The packages of that run, or of the one before.
+    rows: Vec<Row>,
+}
+
+/// Goes on with the last run if that was not finished, else begins one.
+fn begin(config: &Config, store: &mut Store, again: bool) -> Result<Begun, Vec<u8>> {
     let failed = |error| unusable(&error);
     let last = store.last_run().map_err(failed)?;
     let rows = match last {
         Some((run, _)) => store.packages(run).map_err(failed)?,
         None => Vec::new(),
     };
-    let goes_on = matches!(last, Some((_, None))) && !again;
+    if let Some((run, None)) = last
+        && !again
+    {
+        return Ok(Begun { run, goes_on: true, rows });
+    }
+    phases::script("script_phase_pre_build", &config.script_phase_pre_build)?;
+    phases::forget(config, store)?;
+    let run = store.begin_run(now_ms()).map_err(failed)?;
+    Ok(Begun { run, goes_on: false, rows })
+}
+
+/// What became of the packages before. What has failed is tried again in a new run. Where there are other packages than
+/// when the run was begun, it ends here, and another goes on in its place.
+fn recall(store: &mut Store, begun: Begun, mut plan: Plan, again: bool) -> Result<(i64, Plan), Vec<u8>> {
+    let failed = |error| unusable(&error);
+    let Begun { mut run, goes_on, rows } = begun;
+    let same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
+    if goes_on && !rows.is_empty() && !same {
+        store.apply(run, &[Change::Ended { at_ms: now_ms() }]).map_err(failed)?;
+        run = store.begin_run(now_ms()).map_err(failed)?;
+    }
     let states: HashMap<String, (State, String)> = rows
         .into_iter()
         .filter_map(|row| Some((row.name, (State::named(&row.state)?, row.why))))
         .filter(|(_, (state, _))| *state == State::Done && !again || goes_on)
         .collect();
     plan.recall(|name| states.get(name).cloned());
-    let run = match last {
-        Some((run, None)) if goes_on => run,
-        _ => store.begin_run(now_ms).map_err(failed)?,
-    };
     Ok((run, plan))
 }
 
@@ -210,7 +253,8 @@ fn may_be_emptied(path: &str, precious: &[PathBuf]) -> Result<(), Vec<u8>> {
     }
 }
 
-fn no_plan(bad: &BadPlan) -> Vec<u8> {
+/// For the user.
+pub(super) fn no_plan(bad: &BadPlan) -> Vec<u8> {
     match bad {
         BadPlan::Name(name) => [b"'", &name[..], b"' is no name for a package or its directory"].concat(),
         BadPlan::Cycle => b"packages need each other; 'tanto bulk resolve' tells which".to_vec(),

@@ -19,6 +19,25 @@ pub(super) fn told(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<u
     resolution.findings.iter().flat_map(|finding| teller.tell(finding)).collect()
 }
 
+/// What each package lacks that has not all that it needs, in words.
+pub(super) fn lacking(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(Package, String)> {
+    let teller = Teller { resolution, records };
+    let mut all: Vec<(Package, String)> = Vec::new();
+    for finding in &resolution.findings {
+        let (&Finding::NoMatch { package, .. } | &Finding::NoDependency { package, .. } | &Finding::NoList(package)) =
+            finding
+        else {
+            continue;
+        };
+        let words = String::from_utf8_lossy(&teller.words(finding)).into_owned();
+        match all.last_mut() {
+            Some((last, told)) if *last == package => *told += &format!("; {words}"),
+            _ => all.push((package, words)),
+        }
+    }
+    all
+}
+
 struct Teller<'t, 'a> {
     resolution: &'a Resolution<'t>,
     records: &'a [Record<'t>],

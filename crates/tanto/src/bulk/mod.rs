@@ -5,6 +5,7 @@ mod build;
 mod files;
 mod findings;
 mod init;
+mod phases;
 mod place;
 mod resolve;
 mod scan;

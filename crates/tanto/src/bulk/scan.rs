@@ -10,6 +10,7 @@ use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
+use tanto_record::store::Store;
 use tanto_sys::{clock, file};
 
 use super::files::failed;
@@ -38,10 +39,11 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
         Some(value) => percent(value).ok_or(b"--verify-scan: expected a number such as 5%")?,
     };
     let config = config(given.value("config"))?;
-    let report = match scan(&config, verify) {
-        Err(Told::Interrupted) => return Ok(Stop { code: 130, ..stopped(b"interrupted by user") }),
+    let state = take(&config)?;
+    let report = match scan(&config, state.store, verify) {
+        Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
-        Ok(report) => report,
+        Ok((report, _)) => report,
     };
     if let Some(path) = given.value("output") {
         file::replace(file::path(path), |file| file.write_all(&report.records))
@@ -52,8 +54,10 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 }
 
 /// Why there is no report.
-enum Told {
+pub(super) enum Told {
+    /// The user has stopped it.
     Interrupted,
+    /// For the user.
     Message(Vec<u8>),
 }
 
@@ -63,15 +67,19 @@ impl From<Vec<u8>> for Told {
     }
 }
 
-/// Scans with the state to ourselves.
-fn scan(config: &Config, verify: f64) -> Result<Report, Told> {
-    let state = take(config)?;
+/// What the user is told who has stopped it.
+pub(super) fn interrupted() -> Stop {
+    Stop { code: 130, ..Stop::failed(Door::Tanto, "error", b"interrupted by user") }
+}
+
+/// Scans, for somebody who has the state; of `verify` percent of what need not be asked again it is asked and compared.
+pub(super) fn scan(config: &Config, store: Store, verify: f64) -> Result<(Report, Store), Told> {
     let mut view = view::of(&super::build::options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
     let scan = Scan { config, runner: &mut runner, view: &mut view, clock: &clock, verify, seed };
-    match scan.run(state.store) {
-        Ok((report, _)) => Ok(report),
+    match scan.run(store) {
+        Ok(done) => Ok(done),
         Err(BadScan::Interrupted) => Err(Told::Interrupted),
         Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
     }
@@ -88,10 +96,6 @@ fn spawning(config: &Config) -> spawn::Options {
 fn percent(value: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(value).ok()?.strip_suffix('%')?.parse().ok()?;
     (0.0..=100.0).contains(&number).then_some(number)
-}
-
-fn stopped(why: &[u8]) -> Stop {
-    Stop::failed(Door::Tanto, "error", why)
 }
 
 fn summary(report: &Report) -> String {

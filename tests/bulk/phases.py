@@ -1,0 +1,110 @@
+"""`tanto bulk build` with all its phases, on the tree in testdata/pkgsrc: from the scan to the last package.
+
+    phases.py TANTO"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place
+
+# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+SETTLE = 0.3
+PHASES = ("pre_build", "scan", "build", "report", "upload")
+LIST = "# only these\ndevel/app3\ndevel/tool\n"
+WANTED = ["app3-3.1", "libone-1.2nb3", "libthree-3.1", "libtwo-2.0rc1", "py312-thing-1.0", "tool-1"]
+
+
+def place(tanto, directory, settings="", scripts=True):
+    lines = "".join(f'script_phase_{phase} = "echo {phase} >>{directory}/phases"\n' for phase in PHASES)
+    made = Place(tanto, directory, (), f'limited_list = "list"\n{settings}' + (lines if scripts else ""))
+    (directory / "list").write_text(LIST)
+    time.sleep(SETTLE)
+    return made
+
+
+def phases(made):
+    """Those that were gone through since the last question."""
+    path = made.directory / "phases"
+    said = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return said
+
+
+def scans(told):
+    return told.count("scan devel/")
+
+
+def all_phases(tanto, directory):
+    made = place(tanto, directory)
+    first = made.run("build")
+    assert made.packages() == WANTED, made.packages()
+    assert scans(first) > 0 and phases(made) == list(PHASES)
+    again = made.run("build")
+    assert scans(again) == 0 and "building" not in again, f"nothing has changed:\n{again}"
+    assert "6 packages, 6 done" in again, again
+    assert phases(made) == list(PHASES)
+    print("all phases: one command scans, resolves and builds ... ok")
+
+
+def killed(tanto, directory):
+    """A build that goes on does not ask again, though a new one would."""
+    slow = 'script_phase_build = "echo build >>phases; exec sleep 60"\nscript_phase_pre_build = "echo pre_build >>phases"\n'
+    made = place(tanto, directory, "reuse_scan_results = false\n" + slow, scripts=False)
+    build = subprocess.Popen(
+        made.command("build"), cwd=directory, env=made.environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (directory / "phases").exists() or "build\n" not in (directory / "phases").read_text().splitlines(True)[1:]:
+        assert build.poll() is None, "the build has ended"
+        time.sleep(0.02)
+    build.send_signal(signal.SIGKILL)
+    build.wait()
+    settings = directory / "bulk.toml"
+    settings.write_text(settings.read_text().replace("; exec sleep 60", ""))
+    phases(made)
+    told = made.run("build")
+    assert scans(told) == 0, f"what was scanned stands:\n{told}"
+    assert made.packages() == WANTED and phases(made) == ["build"]
+    assert scans(made.run("build")) > 0, "a new build scans again, for that is wanted"
+    assert phases(made) == ["pre_build", "build"]
+    print("killed: a build that goes on does not scan again ... ok")
+
+
+def missing(tanto, directory):
+    made = place(tanto, directory)
+    makefile = directory / "tree/devel/libthree/Makefile"
+    makefile.write_text(makefile.read_text().replace("\n.include", "\nDEPENDS+= none>=2:../../devel/none\n.include"))
+    time.sleep(SETTLE)
+    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert told.returncode == 1 and not made.packages(), told.stdout + told.stderr
+    assert "libthree-3.1 needs none>=2 (devel/none), and nothing matches" in told.stderr, told.stderr
+    settings = directory / "bulk.toml"
+    settings.write_text(settings.read_text() + "ignore_missing_dependencies = true\n")
+    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert told.returncode == 0 and "devel/none cannot be scanned" in told.stderr, told.stdout + told.stderr
+    assert made.packages() == ["libone-1.2nb3", "libtwo-2.0rc1", "py312-thing-1.0", "tool-1"], made.packages()
+    state, why = made.state("libthree-3.1")
+    assert state == "prefailed" and why.startswith("libthree-3.1 needs none>=2 (devel/none)"), (state, why)
+    assert made.state("app3-3.1") == ("indirect-prefailed", "it needs libthree-3.1, which cannot be built")
+    print("missing: what cannot be resolved is told, or left out if that is wanted ... ok")
+
+
+def script_fails(tanto, directory):
+    made = place(tanto, directory, 'script_phase_pre_build = "exit 3"\n', scripts=False)
+    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert told.returncode == 1 and "script_phase_pre_build failed: exit status: 3" in told.stderr, told.stderr
+    assert not made.packages()
+    print("scripts: a script that fails ends the build ... ok")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    for test in (all_phases, killed, missing, script_fails):
+        with tempfile.TemporaryDirectory() as directory:
+            test(tanto, Path(directory))
+
+
+main()
