@@ -199,7 +199,8 @@ impl Invocation<'_> {
         let max_load = self.options.max_load;
         let overflow = Some(overflow);
         let writer = Rc::clone(&self.writer);
-        let options = spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow, writer };
+        let options =
+            spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow, writer, bell: None };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 

@@ -97,7 +97,7 @@ impl Meter {
                     return Err(Halt::Interrupted(signal));
                 }
                 Woken::Looked(_, load) => seen_kib = load.memory_kib.max(seen_kib),
-                Woken::MayStart | Woken::Nothing => {}
+                Woken::MayStart | Woken::Called | Woken::Nothing => {}
             }
         }
     }
