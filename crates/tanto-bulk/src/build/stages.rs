@@ -176,9 +176,10 @@ impl Writer<'_> {
         let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
         let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
         let logs = quoted(&self.logs());
-        // The prefix itself may be a mount point.
+        // The prefix itself may be a mount point; and whoever configures and builds writes to the work log too.
         format!(
             "{{ rm -rf {prefix} {pkgdb} 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
+             chmod 666 {logs}/work.log && \
              if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
         )
     }
@@ -289,6 +290,27 @@ pub(super) mod tests {
         assert_eq!(line("configure"), &format!("{users} && cd /src/a/py-x && bmake configure {arguments}"));
         assert_eq!(line("depends"), "PKG_PATH=/packages/All pkg_add -K /pkg/db lib-1");
         assert_eq!(line("deinstall"), "pkg_delete -K /pkg/db py311-x-1");
+    }
+
+    #[test]
+    fn the_first_stage_makes_what_the_others_need() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tanto_testing::Scratch::new("bulk-first");
+        place.write("kit/bin/tool", "");
+        place.write("prefix/old", "");
+        let at = |name| format!("{}/{name}", place.text());
+        let site = Site {
+            prefix: at("prefix"),
+            pkgdb: at("prefix/db"),
+            logs: at("logs"),
+            bootstrapkit: at("kit"),
+            ..nowhere()
+        };
+        let line = &lines(&site, 0)[0].1;
+        assert!(std::process::Command::new("/bin/sh").args(["-c", line]).status().unwrap().success(), "{line}");
+        assert!(place.at("prefix/bin/tool").exists() && !place.at("prefix/old").exists());
+        let log = std::fs::metadata(place.at("logs/lib-1/work.log")).unwrap();
+        assert_eq!(log.permissions().mode() & 0o777, 0o666, "another user writes there too");
     }
 
     #[test]
