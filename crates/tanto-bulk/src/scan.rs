@@ -41,8 +41,10 @@ pub struct Scan<'a> {
 /// What a scan has brought.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The records of all directories, in their order: pbulk's `pscan`.
+    /// The records of all directories, in their order, each package once: pbulk's `pscan`.
     pub records: Vec<u8>,
+    /// Packages that are not among them, for another one has their name.
+    pub duplicates: Vec<Duplicate>,
     /// So many of the records, the first ones, are of what is wanted. The others are of what that needs.
     pub wanted: usize,
     /// So many directories were scanned.
@@ -57,6 +59,33 @@ pub struct Report {
     pub differing: Vec<String>,
     /// Directories that gave none, with what they printed.
     pub failed: Vec<(String, String)>,
+}
+
+/// A package that is made twice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Duplicate {
+    /// Its name.
+    pub name: String,
+    /// The directory whose package it is.
+    pub first: String,
+    /// The one that makes it too.
+    pub second: String,
+}
+
+impl Duplicate {
+    fn of(name: &[u8], first: &[u8], second: &[u8]) -> Duplicate {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Duplicate { name: text(name), first: text(first), second: text(second) }
+    }
+
+    /// For the user.
+    pub fn told(&self) -> String {
+        let Duplicate { name, first, second } = self;
+        match first == second {
+            true => format!("{first} makes {name} more than once; the first is taken"),
+            false => format!("{name} is made in {first} and in {second}; the first is taken"),
+        }
+    }
 }
 
 /// Why there is no scan.

@@ -105,14 +105,17 @@ impl<'a> Session<'a> {
 
     /// What these directories have said.
     pub fn records(&self, locations: &[String]) -> Vec<u8> {
-        locations.iter().filter_map(|it| self.rows.get(it)).flat_map(|row| row.records.iter().copied()).collect()
+        self.answers(locations).flatten().copied().collect()
+    }
+
+    fn answers(&self, locations: &[String]) -> impl Iterator<Item = &[u8]> {
+        locations.iter().filter_map(|it| self.rows.get(it)).map(|row| &row.records[..])
     }
 
     /// It is over. What is wanted are the first of the locations.
     pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
-        self.report.records = self.records(locations);
-        let rows = wanted.iter().filter_map(|it| self.rows.get(it));
-        self.report.wanted = rows.map(|row| super::count(&row.records)).sum();
+        let joined = output::joined(self.answers(locations), self.answers(wanted).count());
+        (self.report.records, self.report.wanted, self.report.duplicates) = joined;
         // Nobody needs them any more.
         let _ = fs::remove_dir_all(&self.place.cache);
         let _ = fs::remove_dir_all(&self.place.logs);

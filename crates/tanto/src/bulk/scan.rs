@@ -116,9 +116,12 @@ fn count(records: &[u8]) -> usize {
     records.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"PKGNAME=")).count()
 }
 
-/// A line for each directory that gave no answer, and its log.
+/// A line for each package that is made twice, and each directory that gave no answer, with its log.
 fn complaints(report: &Report) -> Vec<u8> {
     let mut text = String::new();
+    for duplicate in &report.duplicates {
+        text += &format!("tanto: warning: {}\n", duplicate.told());
+    }
     for (location, log) in &report.failed {
         text += &format!("tanto: error: {location} cannot be scanned:\n{log}");
     }
