@@ -57,6 +57,14 @@ class Place:
         assert told.returncode == code, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
         return told.stdout
 
+    def error(self, *words):
+        """What a command says that cannot do what is asked."""
+        told = subprocess.run(
+            self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert told.returncode == 1 and not told.stdout, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
+        return told.stderr
+
     def build(self, code, *more):
         return self.run("build", "--resolved", "presolve", *more, code=code)
 

@@ -9,6 +9,7 @@ pub mod forecast;
 pub mod name;
 pub mod pattern;
 pub mod records;
+pub mod report;
 pub mod resolve;
 pub mod scan;
 pub mod version;

@@ -22,20 +22,20 @@ const PLAIN: [bool; 256] = {
 };
 
 /// Writes one object; `end` closes it.
-pub(crate) struct Object<'o> {
+pub struct Object<'o> {
     out: &'o mut Vec<u8>,
     empty: bool,
 }
 
 impl<'o> Object<'o> {
     /// Begins one.
-    pub(crate) fn new(out: &'o mut Vec<u8>) -> Object<'o> {
+    pub fn new(out: &'o mut Vec<u8>) -> Object<'o> {
         out.push(b'{');
         Object { out, empty: true }
     }
 
     /// A field whose value the caller writes.
-    pub(crate) fn field(&mut self, key: &str) -> &mut Vec<u8> {
+    pub fn field(&mut self, key: &str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
         }
@@ -46,45 +46,45 @@ impl<'o> Object<'o> {
     }
 
     /// A field of text.
-    pub(crate) fn text(&mut self, key: &str, text: &[u8]) {
+    pub fn text(&mut self, key: &str, text: &[u8]) {
         string(self.field(key), text);
     }
 
     /// A field with a number.
-    pub(crate) fn number(&mut self, key: &str, number: impl Into<i128>) {
+    pub fn number(&mut self, key: &str, number: impl Into<i128>) {
         integer(self.field(key), number.into());
     }
 
     /// A field with a list of texts.
-    pub(crate) fn texts(&mut self, key: &str, texts: &[Vec<u8>]) {
+    pub fn texts(&mut self, key: &str, texts: &[Vec<u8>]) {
         list(self.field(key), texts, |out, text| string(out, text));
     }
 
     /// A field with a list of numbers.
-    pub(crate) fn numbers(&mut self, key: &str, numbers: impl IntoIterator<Item: Into<i128>>) {
+    pub fn numbers(&mut self, key: &str, numbers: impl IntoIterator<Item: Into<i128>>) {
         list(self.field(key), numbers, |out, number| integer(out, number.into()));
     }
 
     /// A field that is true; one that is false is left out.
-    pub(crate) fn mark(&mut self, key: &str, is: bool) {
+    pub fn mark(&mut self, key: &str, is: bool) {
         if is {
             self.field(key).extend_from_slice(b"true");
         }
     }
 
     /// Closes it.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         self.out.push(b'}');
     }
 
     /// Closes it, and ends the line.
-    pub(crate) fn end_line(self) {
+    pub fn end_line(self) {
         self.out.extend_from_slice(b"}\n");
     }
 }
 
 /// Writes a list, an element at a time.
-pub(crate) fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut one: impl FnMut(&mut Vec<u8>, T)) {
+pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut one: impl FnMut(&mut Vec<u8>, T)) {
     out.push(b'[');
     for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
@@ -96,7 +96,7 @@ pub(crate) fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut
 }
 
 /// Writes a whole number.
-pub(crate) fn integer(out: &mut Vec<u8>, number: i128) {
+pub fn integer(out: &mut Vec<u8>, number: i128) {
     let mut digits = [0; 40];
     let mut at = digits.len();
     // No number of ours needs more than 64 bits, with which dividing is much faster.
@@ -117,7 +117,7 @@ pub(crate) fn integer(out: &mut Vec<u8>, number: i128) {
 }
 
 /// Writes text as a string.
-pub(crate) fn string(out: &mut Vec<u8>, text: &[u8]) {
+pub fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(text) {
         Ok(_) => unicode(out, text),

@@ -5,7 +5,7 @@ mod elide;
 mod eta;
 pub mod format;
 pub mod history;
-mod json;
+pub mod json;
 pub mod jsonl;
 mod line;
 pub mod live;

@@ -173,7 +173,7 @@ fn is_name(name: &str) -> bool {
 
 /// The year, month and day of a day that is so many after the first of 1970. Counts from a first of March, so that the
 /// day that some years lack is the last one; 400 years have 146,097 days.
-pub(crate) fn date(days: u64) -> (u64, u64, u64) {
+pub fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

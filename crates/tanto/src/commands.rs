@@ -100,7 +100,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "init|scan|resolve|build|status|why|log|simulate [options]",
+        args: "init|scan|resolve|build|status|why|log|report|simulate [options]",
         doc: "build the packages of a pkgsrc tree",
         more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
                mean and their defaults.\n\n\
@@ -120,6 +120,9 @@ pub static COMMANDS: &[Command] = &[
                an empty prefix. It goes on where an earlier build was interrupted; what is there is not built again, \
                unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. \
                `status`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what became of packages, also while they are built. \
+               `report` tells what the last build has brought: what failed and first why, what that blocks, what has \
+               changed since the build before, and what it all took; `--html FILE` makes a page of it, `--json` an object \
+               for programs, `--pbulk` the records that pbulk's reports have. \
                `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
                resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \
                tab, and seconds; what is not in it is guessed from packages like it. `--known FILE` says what the order \

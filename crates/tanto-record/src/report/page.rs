@@ -4,7 +4,8 @@
 use super::timings::Timings;
 
 const FRAME: &str = include_str!("page/frame.html");
-const STYLE: &str = include_str!("page/style.css");
+/// How pages of reports look.
+pub const STYLE: &str = include_str!("page/style.css");
 const PROGRAM: &str = include_str!("page/program.js");
 
 /// The whole page.

@@ -25,7 +25,7 @@ use tanto_sys::user;
 
 use super::place::{config as read, take, unusable};
 use super::scan::{Told, interrupted};
-use super::{ask, phases};
+use super::{ask, meta, phases};
 use crate::build::view;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -73,6 +73,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
     let packages = source.packages(config)?;
     let (run, plan) = recall(&mut store, begun, packages.plan()?, again)?;
     let estimates = estimates(&store, &packages.records, &packages.depends)?;
+    meta::keep(config, &packages.records, &packages.depends)?;
     drop(packages);
     let err = source.complaints();
     drop(source);

@@ -5,8 +5,10 @@ mod build;
 mod files;
 mod findings;
 mod init;
+mod meta;
 mod phases;
 mod place;
+mod report;
 mod resolve;
 mod scan;
 mod simulate;
@@ -16,7 +18,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: [&str; 8] = ["init", "scan", "resolve", "build", "status", "why", "log", "simulate"];
+const KNOWN: [&str; 9] = ["init", "scan", "resolve", "build", "status", "why", "log", "report", "simulate"];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -32,6 +34,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
+        b"report" => report::run(rest),
         b"simulate" => simulate::run(rest),
         what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN)),
     }

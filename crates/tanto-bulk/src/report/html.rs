@@ -1,0 +1,185 @@
+//! A report as one page, which needs nothing from elsewhere and runs nothing. Does not know what it was made from.
+
+use std::fmt::Write;
+
+use tanto_record::report::{memory, page};
+
+use super::changes::Change;
+use super::picture::picture;
+use super::text::ms;
+use super::{Failure, Report, machine};
+
+/// So many packages are shown of those that took longest.
+const SHOWN: usize = 200;
+const OWN_STYLE: &str = "svg { display: block; width: 100%; background: var(--card); border: 1px solid var(--line); \
+    border-radius: 8px; }\npre { margin: 4px 0 0; white-space: pre-wrap; overflow-wrap: anywhere; }\n\
+    .scroll { max-height: none; }\n.done { fill: var(--c0); }\n.failed { fill: var(--bad); }\n\
+    .machine { fill: var(--c1); }\n";
+
+impl Report<'_> {
+    /// All of it as a page.
+    pub fn html(&self) -> String {
+        let title = format!("Bulk build {}", self.rows.run.run);
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <title>{title}</title>\n<style>\n{}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n\
+             <h1>{title}</h1>\n{}</header>\n",
+            page::STYLE,
+            self.tiles()
+        );
+        for part in [self.changes(), self.failures(), self.masked(), self.retries(), self.lanes(), self.stages()] {
+            page += &part;
+        }
+        page + &self.chain() + &self.packages() + "</main>\n</body>\n</html>\n"
+    }
+
+    fn tiles(&self) -> String {
+        let run = self.rows.run;
+        let ended = run.ended_ms.map_or("which has not ended".to_owned(), |ms| format!("to {}", machine::iso(ms)));
+        let mut text = format!("<p>{} {ended} (UTC)</p>\n<dl>\n", machine::iso(run.began_ms));
+        let mut tile = |name: &str, value: String, note: String| {
+            let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>");
+        };
+        tile("packages", self.rows.packages.len().to_string(), format!("{} built now", self.costs.packages.len()));
+        for (state, count) in self.counts() {
+            tile(state.name(), count.to_string(), String::new());
+        }
+        let span = &self.costs.span;
+        if let Some(ratio) = span.ratio() {
+            tile("time", ms(span.wall_ms), format!("{ratio:.3} of what no order beats"));
+            tile("longest chain", ms(span.chain_ms()), format!("{} packages", span.chain.len()));
+            tile("all work", ms(span.work_ms), format!("by {} at a time", span.clients));
+        }
+        for (it, what) in self.costs.estimates.iter().zip(["built before", "guessed"]) {
+            if let Some(median) = it.median {
+                tile("estimates", format!("\u{d7} {median:.2}"), format!("half of {} {what}", it.count));
+            }
+        }
+        text + "</dl>\n"
+    }
+
+    fn changes(&self) -> String {
+        let Some(changes) = &self.changes else { return String::new() };
+        let kinds =
+            [("broken", &changes.broken), ("fixed", &changes.fixed), ("new", &changes.new), ("gone", &changes.gone)];
+        let rows = kinds.into_iter().flat_map(|(what, all)| all.iter().map(move |it| changed(what, it)));
+        table(&format!("Since bulk build {}", changes.since.run), &["what", "package", "then", "now"], rows)
+    }
+
+    fn failures(&self) -> String {
+        let row = |failure: &Failure| {
+            let it = self.package(failure.package);
+            let lines: Vec<String> =
+                failure.found.iter().flat_map(|found| &found.lines).map(|line| escaped(line)).collect();
+            let log = if failure.log.is_empty() { String::new() } else { log_link(&failure.log) };
+            vec![
+                number(&failure.blocks.to_string()),
+                cell(&it.name),
+                cell(&it.location),
+                cell(self.maintainer(failure.package)),
+                format!("<td class=\"name\">{}{log}<pre>{}</pre></td>", escaped(&self.why(failure)), lines.join("\n")),
+            ]
+        };
+        let heads = ["blocks", "package", "directory", "maintainer", "why"];
+        table("Failed, what blocks most first", &heads, self.failures.iter().map(row))
+    }
+
+    fn masked(&self) -> String {
+        let rows = self.masked.iter().map(|masked| {
+            let it = self.package(masked.package);
+            vec![number(&masked.blocks.to_string()), cell(&it.name), cell(&it.location), cell(&it.why)]
+        });
+        table("Cannot be built", &["blocks", "package", "directory", "why"], rows)
+    }
+
+    fn retries(&self) -> String {
+        let rows = self.retries.iter().map(|it| {
+            let attempt = number(&it.attempt.to_string());
+            vec![cell(&self.package(it.package).name), attempt, cell(&it.client), cell(&it.why)]
+        });
+        table("Failures that were the machine's", &["package", "attempt", "client", "why"], rows)
+    }
+
+    fn lanes(&self) -> String {
+        let drawn = picture(self.rows);
+        if drawn.is_empty() {
+            return drawn;
+        }
+        format!("<section>\n<h2>Packages over time</h2>\n{drawn}</section>\n")
+    }
+
+    fn stages(&self) -> String {
+        let rows = self.costs.stages.iter().map(|it| {
+            let numbers = [it.count.to_string(), it.failed.to_string(), ms(it.wall_ms), ms(it.cpu_ms)];
+            let numbers = numbers.into_iter().chain([memory(it.peak_kib)]).map(|it| number(&it));
+            std::iter::once(cell(&it.name)).chain(numbers).collect()
+        });
+        table("Stages", &["stage", "times", "failed", "time", "processors", "most memory"], rows)
+    }
+
+    fn chain(&self) -> String {
+        let rows = self.costs.span.chain.iter();
+        let rows = rows.map(|&(package, took)| vec![number(&ms(took)), cell(&self.package(package).name)]);
+        table("The longest chain of packages that need each other", &["time", "package"], rows)
+    }
+
+    fn packages(&self) -> String {
+        let rows = self.costs.packages.iter().take(SHOWN).map(|it| {
+            let expected = it.expected_ms.map(ms).unwrap_or_default();
+            let numbers = [ms(it.wall_ms), ms(it.cpu_ms), memory(it.peak_kib), expected];
+            let name = std::iter::once(cell(&self.package(it.package).name));
+            numbers.iter().map(|it| number(it)).chain(name).collect()
+        });
+        table("What took longest", &["time", "processors", "memory", "expected", "package"], rows)
+    }
+}
+
+fn changed(what: &str, it: &Change) -> Vec<String> {
+    vec![cell(what), cell(&it.name), cell(&it.then), cell(&it.now)]
+}
+
+/// Beside the page, which lies in a directory of its own among those of the packages.
+fn log_link(path: &str) -> String {
+    let mut parts = path.rsplit('/');
+    let (file, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!(" <a href=\"../{}/{}\">{}</a>", escaped(package), escaped(file), escaped(file))
+}
+
+fn cell(text: &str) -> String {
+    format!("<td>{}</td>", escaped(text))
+}
+
+fn number(text: &str) -> String {
+    format!("<td class=\"number\">{}</td>", escaped(text))
+}
+
+/// A section with a table; nothing without rows.
+fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let body: String = rows.map(|cells| format!("<tr>{}</tr>\n", cells.concat())).collect();
+    if body.is_empty() {
+        return body;
+    }
+    let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
+    format!(
+        "<section>\n<h2>{title}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\
+         </tbody>\n</table></div>\n</section>\n"
+    )
+}
+
+/// Text that is never taken for markup.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for it in text.chars() {
+        match it {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            it => escaped.push(it),
+        }
+    }
+    escaped
+}
