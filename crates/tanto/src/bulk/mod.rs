@@ -8,9 +8,11 @@ mod init;
 mod meta;
 mod phases;
 mod place;
+mod publish;
 mod report;
 mod resolve;
 mod scan;
+mod sign;
 mod simulate;
 
 use crate::flags::door::Door;
@@ -18,7 +20,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: [&str; 9] = ["init", "scan", "resolve", "build", "status", "why", "log", "report", "simulate"];
+const KNOWN: [&str; 10] = ["init", "scan", "resolve", "build", "status", "why", "log", "report", "publish", "simulate"];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -35,6 +37,9 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
         b"report" => report::run(rest),
+        b"publish" => publish::run(rest),
+        // The signer: nobody calls it but `publish`.
+        sign::DOOR => sign::serve(rest),
         b"simulate" => simulate::run(rest),
         what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN)),
     }
