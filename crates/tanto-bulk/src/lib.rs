@@ -3,15 +3,14 @@
 
 pub mod archive;
 pub mod build;
+pub mod check;
 pub mod config;
 pub mod estimate;
 pub mod forecast;
 pub mod name;
 pub mod pattern;
-pub mod publish;
 pub mod records;
 pub mod report;
 pub mod resolve;
 pub mod scan;
-pub mod sign;
 pub mod version;

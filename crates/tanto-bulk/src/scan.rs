@@ -4,9 +4,11 @@
 mod ask;
 mod base;
 mod files;
+mod import;
 mod inputs;
 mod list;
 mod output;
+mod rows;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -16,7 +18,9 @@ use tanto_exec::event::View;
 use tanto_exec::runner::Runner;
 use tanto_record::store::{Store, StoreError};
 
+pub use self::import::{Imported, import};
 pub use self::list::BadList;
+use self::rows::{Rows, TOP};
 use self::session::Session;
 use crate::config::Config;
 use crate::records;
@@ -133,10 +137,7 @@ impl Bad {
 impl Scan<'_> {
     /// Scans what the configuration names. The report, and the database, which has all answers.
     pub fn run(self, store: Store) -> Result<(Report, Store), Bad> {
-        let limited = match self.config.limited_list.as_str() {
-            "" => None,
-            path => Some(list::limited(&std::fs::read(path).map_err(Bad::NoList)?).map_err(Bad::List)?),
-        };
+        let limited = limited(self.config)?;
         let mut session = Session::begin(self, &store)?;
         let store = session.script(store)?;
         match limited {
@@ -156,12 +157,48 @@ fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Store) 
     let mut next = wanted.clone();
     while !next.is_empty() {
         store = session.directories(&next, store)?;
-        let text = session.records(&locations);
-        let first = session.records(&wanted);
-        next = missing(&text, &first).into_iter().filter(|it| !locations.contains(it)).collect();
+        next = lacking(session.rows(), &wanted, &locations);
         locations.extend(next.iter().cloned());
     }
     Ok((session.end(&locations, &wanted), store))
+}
+
+/// The directories that the configuration names; none if that is the whole tree.
+fn limited(config: &Config) -> Result<Option<Vec<String>>, Bad> {
+    Ok(match config.limited_list.as_str() {
+        "" => None,
+        path => Some(list::limited(&std::fs::read(path).map_err(Bad::NoList)?).map_err(Bad::List)?),
+    })
+}
+
+/// What the last scans have said of the packages that the configuration names, whether it still holds or not: the
+/// records, how many of them are of what is wanted, and directories that gave none. Runs nothing.
+pub fn known(config: &Config, store: &Store) -> Result<Report, Bad> {
+    let rows = Rows::of(store)?;
+    let (locations, wanted) = match limited(config)? {
+        None if rows.get(TOP).is_none() => return Err(Bad::Tree("it was not scanned yet".into())),
+        None => (rows.tree(), rows.tree()),
+        Some(wanted) => {
+            let mut locations = wanted.clone();
+            loop {
+                let next = lacking(&rows, &wanted, &locations);
+                if next.is_empty() {
+                    break (locations, wanted);
+                }
+                locations.extend(next);
+            }
+        }
+    };
+    let (records, wanted, duplicates) = output::joined(rows.answers(&locations), rows.answers(&wanted).count());
+    let failed = |location: &String| Some((location.clone(), rows.failure(location)?.clone()));
+    let failed = locations.iter().filter_map(failed).collect();
+    Ok(Report { records, wanted, duplicates, failed, ..Report::default() })
+}
+
+/// What would have to be scanned besides these locations, which begin with what is wanted.
+fn lacking(rows: &Rows, wanted: &[String], locations: &[String]) -> Vec<String> {
+    let found = missing(&rows.records(locations), &rows.records(wanted));
+    found.into_iter().filter(|it| !locations.contains(it)).collect()
 }
 
 /// The directories of what these records lack; what is wanted of them are the first.

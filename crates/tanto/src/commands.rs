@@ -100,7 +100,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "init|scan|resolve|build|status|why|log|report|publish|simulate [options]",
+        args: "init|scan|resolve|check|build|status|why|log|report|simulate [options]",
         doc: "build the packages of a pkgsrc tree",
         more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
                mean and their defaults.\n\n\
@@ -117,15 +117,13 @@ pub static COMMANDS: &[Command] = &[
                directories that would have to be scanned. \
                `build` goes through all phases, as bulk.toml of the current directory (or the file that `--config` names) \
                says: it scans the tree, finds what each package needs, and builds them, the most urgent first, each from \
-               an empty prefix. It goes on where an earlier build was interrupted; what is there is not built again, \
-               unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. \
+               an empty prefix. It goes on where an earlier build was interrupted; what is up to date is not built again, \
+               unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. `check` takes \
+               the same arguments, builds nothing, and tells what would have to be built and why, with `--json` as JSON. \
                `status`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what became of packages, also while they are built. \
                `report` tells what the last build has brought: what failed and first why, what that blocks, what has \
                changed since the build before, and what it all took; `--html FILE` makes a page of it, `--json` an object \
                for programs, `--pbulk` the records that pbulk's reports have. \
-               `publish` tells of all packages that were built and may be given away (pkg_summary.gz, SHA512.gz), signs \
-               them if `sign_command` is set, and sends them, the report and the logs where bulk.toml says; `--unfinished` \
-               does so before the build has ended. \
                `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
                resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \
                tab, and seconds; what is not in it is guessed from packages like it. `--known FILE` says what the order \

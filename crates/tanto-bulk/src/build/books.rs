@@ -81,10 +81,17 @@ impl<'a> Books<'a> {
         (self.plan, self.journal)
     }
 
-    /// A package's first attempt begins: its first command.
-    pub fn begin(&mut self, package: Package) -> Command {
+    /// A package's turn has come: its first command, or nothing if it turns out to be up to date.
+    pub fn begin(&mut self, package: Package) -> Option<Command> {
+        let Some(why) = self.plan.due(package) else {
+            self.set(package, State::Done, State::UP_TO_DATE.into());
+            return None;
+        };
+        if !why.is_empty() {
+            self.journal.note(Change::Due { package, why });
+        }
         self.set(package, State::Running, String::new());
-        self.attempt(package, 1)
+        Some(self.attempt(package, 1))
     }
 
     /// A package was interrupted: it will be built again.
@@ -101,6 +108,7 @@ impl<'a> Books<'a> {
         if exit.success() {
             self.note_attempt(package, &progress, "done", "");
             self.note_cost(package, &progress);
+            self.plan.built(package);
             self.set(package, State::Done, String::new());
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));

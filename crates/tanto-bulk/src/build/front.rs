@@ -61,7 +61,10 @@ impl Front for Packages<'_, '_> {
         let name = it.name.clone().into_bytes();
         let place = it.location.clone().into_bytes();
         let about = About { command: place, description: name.clone(), outputs: vec![name], ..About::default() };
-        Ok(Start::Run(command, about))
+        Ok(match command {
+            Some(command) => Start::Run(command, about),
+            None => Start::Nothing(about),
+        })
     }
 
     fn judge(&mut self, _: &mut Completion) -> Result<(), Fatal> {

@@ -7,6 +7,7 @@ use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::store::{self, Change};
 
 use super::state::State;
+use crate::check::Standing;
 use crate::estimate::Estimate;
 use crate::forecast;
 use crate::records::Record;
@@ -35,6 +36,10 @@ pub struct Planned {
     pub state: State,
     /// Why, if that is not clear.
     pub why: String,
+    /// What is known of the binary package that is there.
+    pub standing: Standing,
+    /// It was built in this run, and may be another one than before.
+    pub is_new: bool,
 }
 
 /// All packages of a run.
@@ -85,6 +90,34 @@ impl Plan {
     pub fn set(&mut self, package: Package, state: State, why: String) {
         let it = &mut self.packages[package as usize];
         (it.state, it.why) = (state, why);
+    }
+
+    /// What is known of a package's file.
+    pub fn stands(&mut self, package: Package, standing: Standing) {
+        self.packages[package as usize].standing = standing;
+    }
+
+    /// A package was built: those that were built with the one before have to be built again.
+    pub fn built(&mut self, package: Package) {
+        self.packages[package as usize].is_new = true;
+    }
+
+    /// Why a package has to be built, as far as that is known now; nothing if it does not have to be.
+    pub fn due(&self, package: Package) -> Option<String> {
+        match &self.package(package).standing {
+            Standing::Unknown => Some(String::new()),
+            Standing::Due(why) => Some(why.clone()),
+            Standing::Stands(built_with) => {
+                let new = built_with.iter().find(|&&needed| self.package(needed).is_new)?;
+                Some(format!("{}, which it was built with, was built again", self.package(*new).name))
+            }
+        }
+    }
+
+    /// All packages, each after what it needs.
+    pub fn chain(&self) -> Result<Vec<Package>, Bad> {
+        let chain = forecast::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+        Ok(chain.into_iter().map(|JobId(package)| package).collect())
     }
 
     /// A package that lacks something cannot be built, and nor can what needs it.
@@ -146,7 +179,11 @@ impl Plan {
             let state = it.state.name().to_owned();
             let row = Change::Package(store::Package { package, job: package, name, location, state, why });
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
-            std::iter::once(row).chain(edges)
+            let due = match &it.standing {
+                Standing::Due(why) if it.state == State::Open => Some(Change::Due { package, why: why.clone() }),
+                _ => None,
+            };
+            std::iter::once(row).chain(edges).chain(due)
         })
     }
 
@@ -193,6 +230,8 @@ impl Planned {
             depends,
             state: if reason.is_some() { State::Prefailed } else { State::Open },
             why: reason.unwrap_or_default(),
+            standing: Standing::Unknown,
+            is_new: false,
         })
     }
 }

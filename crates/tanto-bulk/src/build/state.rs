@@ -20,6 +20,9 @@ pub enum State {
 }
 
 impl State {
+    /// Why a package is done that was not built.
+    pub const UP_TO_DATE: &str = "it was up to date";
+
     /// All of them, in the order in which they are counted.
     pub const ALL: [State; 7] = [
         State::Done,

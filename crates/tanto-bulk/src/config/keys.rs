@@ -82,6 +82,11 @@ pub static KEYS: &[Key] = &[
         "Whether the others are built where packages need what is not there.",
     ),
     key(
+        "skip_age_check",
+        Flag(|it| &mut it.skip_age_check),
+        "Whether a package stands though another that it was built with is newer.",
+    ),
+    key(
         "script_phase_pre_build",
         Text(|it| &mut it.script_phase_pre_build),
         "A line for the shell, run at the beginning of a bulk build, but not when it goes on.",
@@ -90,35 +95,6 @@ pub static KEYS: &[Key] = &[
     key("script_phase_build", Text(|it| &mut it.script_phase_build), "The same, run before packages are built."),
     key("script_phase_report", Text(|it| &mut it.script_phase_report), "The same, run when the build is over."),
     key("script_phase_upload", Text(|it| &mut it.script_phase_upload), "The same, run after that."),
-    key("base_url", Text(|it| &mut it.base_url), "Where reports can be read, once they are published."),
-    key("rsync", Program(|it| &mut it.rsync), "Copies packages and reports to a server."),
-    key("pkg_rsync_args", Text(|it| &mut it.pkg_rsync_args), "Its arguments for packages, parted by blanks."),
-    key("pkg_rsync_target", Text(|it| &mut it.pkg_rsync_target), "Where packages go. Empty: nowhere."),
-    key("report_rsync_args", Text(|it| &mut it.report_rsync_args), "Its arguments for reports and logs."),
-    key("report_rsync_target", Text(|it| &mut it.report_rsync_target), "Where reports and logs go. Empty: nowhere."),
-    key("mail", Program(|it| &mut it.mail), "Sends a letter: mail -s SUBJECT RECIPIENT... with the text as its input."),
-    key("report_subject_prefix", Text(|it| &mut it.report_subject_prefix), "Begins the subjects of these letters."),
-    key(
-        "report_recipients",
-        Text(|it| &mut it.report_recipients),
-        "Who gets the report, parted by blanks. Empty: nobody.",
-    ),
-    key(
-        "sign_command",
-        Text(|it| &mut it.sign_command),
-        "A line for the shell that makes a signature of its input. Empty: packages are published without.",
-    ),
-    key(
-        "sign_user",
-        Text(|it| &mut it.sign_user),
-        "Who runs that line, if Tanto is root: nobody else need see the key.",
-    ),
-    key(
-        "sign_keys",
-        Path(|it| &mut it.sign_keys),
-        "The directory with the key: GNUPGHOME of that line, which no build sees.",
-    ),
-    key("signed", Path(|it| &mut it.signed), "Signed packages are in All below it."),
     key(
         "hang_timeout",
         Time(|it| &mut it.limits.hang_ms),

@@ -17,18 +17,16 @@ use tanto_record::store::{Change, Scanned, Store};
 use super::ask::{self, Answer, Ask, Asks};
 use super::files::Files;
 use super::inputs::Inputs;
+use super::rows::{Rows, TOP};
 use super::{Bad, Report, Scan, base, list, output};
 use crate::config::Config;
 
 /// So much of the end of a log is kept, in bytes.
 const MOST_LOG: usize = 64 << 10;
-/// The location of the tree itself; a category has its name.
-const TOP: &str = "";
-
 pub(super) struct Session<'a> {
     scan: Scan<'a>,
     inputs: Inputs,
-    rows: HashMap<String, Scanned, RandomState>,
+    rows: Rows,
     report: Report,
     place: Place,
 }
@@ -59,8 +57,7 @@ impl<'a> Session<'a> {
         let mut files = Files::knowing(store.digests()?);
         let base = base::print(scan.config, &mut files);
         let inputs = Inputs::new(files, &scan.config.pkgsrc, base);
-        let rows = store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect();
-        Ok(Session { scan, inputs, rows, report: Report::default(), place })
+        Ok(Session { scan, inputs, rows: Rows::of(store)?, report: Report::default(), place })
     }
 
     /// Runs what the user wants to be run before.
@@ -83,17 +80,13 @@ impl<'a> Session<'a> {
     /// All directories of the tree.
     pub fn tree(&mut self, store: Store) -> Result<(Vec<String>, Store), Bad> {
         let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
-        if let Some(log) = self.rows.get(TOP).and_then(|row| row.failed.clone()) {
+        if let Some(log) = self.rows.failure(TOP).cloned() {
             return Err(Bad::Tree(log));
         }
-        let categories = self.subdirs(TOP);
+        let categories = self.rows.subdirs(TOP);
         let store = self.ask(What::Subdirs, &categories, store)?;
-        let mut locations = Vec::new();
-        for category in &categories {
-            locations.extend(self.subdirs(category).iter().map(|it| format!("{category}/{it}")));
-            self.note_failure(category);
-        }
-        Ok((locations, store))
+        categories.iter().for_each(|category| self.note_failure(category));
+        Ok((self.rows.tree(), store))
     }
 
     /// Scans these directories, where that is needed.
@@ -103,18 +96,14 @@ impl<'a> Session<'a> {
         Ok(store)
     }
 
-    /// What these directories have said.
-    pub fn records(&self, locations: &[String]) -> Vec<u8> {
-        self.answers(locations).flatten().copied().collect()
-    }
-
-    fn answers(&self, locations: &[String]) -> impl Iterator<Item = &[u8]> {
-        locations.iter().filter_map(|it| self.rows.get(it)).map(|row| &row.records[..])
+    /// What directories have said.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// It is over. What is wanted are the first of the locations.
     pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
-        let joined = output::joined(self.answers(locations), self.answers(wanted).count());
+        let joined = output::joined(self.rows.answers(locations), self.rows.answers(wanted).count());
         (self.report.records, self.report.wanted, self.report.duplicates) = joined;
         // Nobody needs them any more.
         let _ = fs::remove_dir_all(&self.place.cache);
@@ -123,16 +112,9 @@ impl<'a> Session<'a> {
     }
 
     fn note_failure(&mut self, location: &str) {
-        if let Some(log) = self.rows.get(location).and_then(|row| row.failed.clone()) {
+        if let Some(log) = self.rows.failure(location).cloned() {
             self.report.failed.push((location.to_owned(), log));
         }
-    }
-
-    fn subdirs(&self, location: &str) -> Vec<String> {
-        let records = self.rows.get(location).map(|row| String::from_utf8_lossy(&row.records).into_owned());
-        let text = records.unwrap_or_default();
-        let names = text.lines().find_map(|line| line.strip_prefix("SUBDIR=")).unwrap_or_default();
-        names.split_whitespace().map(str::to_owned).collect()
     }
 
     fn ask(&mut self, what: What, locations: &[String], store: Store) -> Result<Store, Bad> {
@@ -163,7 +145,7 @@ impl<'a> Session<'a> {
             if verified.contains(&location) && rows.get(&location).is_some_and(|old| old.records != row.records) {
                 report.differing.push(location.clone());
             }
-            rows.insert(location, row.clone());
+            rows.insert(row.clone());
             vec![Change::Scanned(row)]
         };
         let mut store = if asks.is_empty() { store } else { run(scan, &asks, store, &mut take)? };
@@ -192,7 +174,7 @@ impl<'a> Session<'a> {
     /// What takes long and is needed by many goes first: others then find the options that it was built with.
     fn urgent_first(&self, asks: &mut [Ask]) {
         let mut users: HashMap<&[u8], u64, RandomState> = HashMap::default();
-        for row in self.rows.values() {
+        for row in self.rows.all() {
             needed(&row.records).for_each(|location| *users.entry(location).or_default() += 1);
         }
         let weight = |ask: &Ask| {

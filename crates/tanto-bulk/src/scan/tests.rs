@@ -207,3 +207,45 @@ fn a_tree_that_says_nothing_is_told() {
     let told = world.scan().0.unwrap_err();
     assert!(told.ends_with("does not say what is in it:\nno such target\nit exited with 2"), "{told}");
 }
+
+#[test]
+fn what_is_known_is_told_without_asking() {
+    let mut world = World::new("scan-known");
+    let known = |world: &World| {
+        std::fs::create_dir_all(&world.config.state).unwrap();
+        super::known(&world.config, &Store::open(&world.place.at("state/db")).unwrap())
+    };
+    assert!(matches!(known(&world), Err(Bad::Tree(_))));
+    let (scanned, _) = world.scan();
+    let same = |world: &World, report: Report| {
+        let known = known(world).unwrap();
+        assert_eq!((known.records, known.wanted), (report.records, report.wanted));
+    };
+    same(&world, scanned.unwrap());
+    world.place.write("list", "a/two\n");
+    world.config.limited_list = world.place.at("list").to_string_lossy().into_owned();
+    let (scanned, _) = world.scan();
+    let report = scanned.unwrap();
+    assert_eq!((report.wanted, report.reused), (1, 3));
+    same(&world, report);
+}
+
+#[test]
+fn an_imported_scan_stands_where_nothing_has_changed() {
+    let (one, other) = (World::new("scan-export"), World::new("scan-import"));
+    let records = one.scan().0.unwrap().records;
+    std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
+    std::fs::create_dir_all(&other.config.state).unwrap();
+    let mut store = Store::open(&other.place.at("state/db")).unwrap();
+    let made_ns = super::files::now_ns();
+    other.write("a/two/Makefile", "later");
+    let read = crate::records::read(&records).unwrap();
+    let imported = import(&other.config, &mut store, &read, made_ns).unwrap();
+    assert_eq!(imported, Imported { directories: 3, stand: 2 });
+    drop(store);
+    assert_eq!(other.asked(), ["", "a", "b", "a/two"], "only the lists of directories, and what has changed");
+    let bad = crate::records::read(b"PKGNAME=evil-1\nPKG_LOCATION=../../x\n").unwrap();
+    let mut store = Store::open(&other.place.at("state/db")).unwrap();
+    let refused = import(&other.config, &mut store, &bad, made_ns).map_err(|bad| bad.told(&other.config));
+    assert_eq!(refused, Err("../../x is no directory".into()));
+}

@@ -47,6 +47,13 @@ impl Store {
         self.all(EDGES, params![run], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
+    /// Why packages of a run had to be built, by package.
+    pub fn due(&self, run: i64) -> Result<Vec<(u32, String)>> {
+        self.all("SELECT package, why FROM due WHERE run = ? ORDER BY package", params![run], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+    }
+
     /// The attempts of a run, by job.
     pub fn attempts(&self, run: i64) -> Result<Vec<Attempt>> {
         self.all(ATTEMPTS, params![run], |row| {

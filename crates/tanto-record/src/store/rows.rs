@@ -21,6 +21,13 @@ pub enum Change {
         /// Why, in words; empty where that is clear.
         why: String,
     },
+    /// A package has to be built.
+    Due {
+        /// Which.
+        package: u32,
+        /// Why, in words.
+        why: String,
+    },
     /// An attempt began, or ended if it has an end.
     Attempt(Attempt),
     /// A stage of an attempt ended.

@@ -6,7 +6,7 @@ use super::{Result, StoreError};
 
 /// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
 /// released is never changed again.
-pub(super) const MIGRATIONS: [&str; 3] = [
+pub(super) const MIGRATIONS: [&str; 4] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -62,6 +62,13 @@ pub(super) const MIGRATIONS: [&str; 3] = [
     -- What a package was expected to take before it was built, and on what that rests.
     CREATE TABLE expected (
         run INTEGER NOT NULL REFERENCES run, package INTEGER NOT NULL, wall_ms INTEGER NOT NULL, basis TEXT NOT NULL,
+        PRIMARY KEY (run, package)
+    ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- Why a package had to be built.
+    CREATE TABLE due (
+        run INTEGER NOT NULL REFERENCES run, package INTEGER NOT NULL, why TEXT NOT NULL,
         PRIMARY KEY (run, package)
     ) STRICT, WITHOUT ROWID;
 ",

@@ -78,6 +78,8 @@ fn what_is_written_is_read_again() {
         Change::Package(package(1, "open")),
         Change::Edge { package: 1, needs: 0 },
         Change::State { package: 0, state: "failed", why: "it hung".into() },
+        Change::Due { package: 1, why: "first".into() },
+        Change::Due { package: 1, why: "it was not built yet".into() },
         Change::Attempt(attempt(None)),
         Change::Stage(stage("build")),
         Change::Attempt(attempt(Some(20))),
@@ -94,6 +96,7 @@ fn what_is_written_is_read_again() {
     let failed = Package { why: "it hung".into(), ..package(0, "failed") };
     assert_eq!(store.packages(run).unwrap(), [failed, package(1, "open")]);
     assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
+    assert_eq!(store.due(run).unwrap(), [(1, "it was not built yet".into())]);
     assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
     assert_eq!(store.stages(run).unwrap(), [stage("build")]);
     assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned.clone()]));

@@ -8,6 +8,7 @@ const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, 
     VALUES (?, ?, ?, ?, ?, ?, ?)";
 const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, ?, ?)";
 const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
+const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
@@ -51,6 +52,7 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
         Change::State { package, state, why } => {
             db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
         }
+        Change::Due { package, why } => db.prepare_cached(DUE)?.execute(params![run, package, why])?,
         Change::Attempt(it) => write_attempt(db, run, it)?,
         Change::Stage(it) => write_stage(db, run, it)?,
         Change::File(File { name, path, bytes, digest }) => {

@@ -25,6 +25,10 @@ pub(super) fn why(args: &[Vec<u8>]) -> Stop {
     answer(args, 1, |store, run, words| {
         let package = find(store, run, &words[0])?;
         let mut text = format!("{}: {}{}\n", package.name, package.state, because(&package.why));
+        let due = store.due(run).map_err(|error| unusable(&error))?;
+        if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
+            let _ = writeln!(text, "  it has to be built: {why}");
+        }
         for attempt in store.attempts(run).map_err(|error| unusable(&error))? {
             if attempt.job == package.job {
                 let outcome = if attempt.outcome.is_empty() { "goes on" } else { &attempt.outcome };
@@ -64,6 +68,10 @@ pub(super) fn summary(store: &Store, run: i64) -> Result<String, Vec<u8>> {
         let count = packages.iter().filter(|package| package.state == state.name()).count();
         if count > 0 {
             let _ = write!(text, ", {count} {}", state.name());
+        }
+        let stood = packages.iter().filter(|it| it.state == state.name() && it.why == State::UP_TO_DATE).count();
+        if stood > 0 {
+            let _ = write!(text, " ({stood} up to date before)");
         }
     }
     text.push('\n');

@@ -1,6 +1,6 @@
 //! `tanto bulk build`: all phases, from the scan to the last package. Does not know what a stage does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,6 +8,7 @@ use tanto_bulk::build::Build;
 use tanto_bulk::build::plan::{Bad as BadPlan, Plan};
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
+use tanto_bulk::check::Standing;
 use tanto_bulk::config::{self, Config};
 use tanto_bulk::estimate::{self, Estimate};
 use tanto_bulk::records::Record;
@@ -24,9 +25,8 @@ use tanto_record::store::{Change, Package as Row, Store};
 use tanto_sys::user;
 
 use super::place::{config as read, take, unusable};
-use super::scan::{Told, interrupted};
+use super::scan::{Told, interrupted, shown};
 use super::{ask, meta, phases};
-use crate::build::view;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::flags::{self, Options};
@@ -69,9 +69,12 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
     let site = site(config)?;
     let mut state = take(config)?;
     let begun = begin(config, &mut state.store, again)?;
-    let (source, mut store) = phases::source(config, resolved, state.store)?;
+    // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
+    let reusing = Config { reuse_scan_results: true, ..config.clone() };
+    let (source, mut store) = phases::source(&reusing, resolved, state.store, &mut shown()?)?;
     let packages = source.packages(config)?;
-    let (run, plan) = recall(&mut store, begun, packages.plan()?, again)?;
+    let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
+    phases::check(config, &mut plan)?;
     let estimates = estimates(&store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
     drop(packages);
@@ -93,47 +96,69 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
 /// A run that was begun, by this build or by one that it goes on with.
 struct Begun {
     run: i64,
-    /// It was begun by an earlier build.
-    goes_on: bool,
-    /// The packages of that run, or of the one before.
+    /// What is known of it if an earlier build began it.
+    earlier: Option<Earlier>,
+}
+
+/// What an earlier build wrote down.
+struct Earlier {
     rows: Vec<Row>,
+    /// Why packages had to be built.
+    due: Vec<(u32, String)>,
 }
 
 /// Goes on with the last run if that was not finished, else begins one.
 fn begin(config: &Config, store: &mut Store, again: bool) -> Result<Begun, Vec<u8>> {
     let failed = |error| unusable(&error);
-    let last = store.last_run().map_err(failed)?;
-    let rows = match last {
-        Some((run, _)) => store.packages(run).map_err(failed)?,
-        None => Vec::new(),
-    };
-    if let Some((run, None)) = last
+    if let Some((run, None)) = store.last_run().map_err(failed)?
         && !again
     {
-        return Ok(Begun { run, goes_on: true, rows });
+        let earlier = Earlier { rows: store.packages(run).map_err(failed)?, due: store.due(run).map_err(failed)? };
+        return Ok(Begun { run, earlier: Some(earlier) });
     }
     phases::script("script_phase_pre_build", &config.script_phase_pre_build)?;
     phases::forget(config, store)?;
-    let run = store.begin_run(now_ms()).map_err(failed)?;
-    Ok(Begun { run, goes_on: false, rows })
+    Ok(Begun { run: store.begin_run(now_ms()).map_err(failed)?, earlier: None })
 }
 
-/// What became of the packages before. What has failed is tried again in a new run. Where there are other packages than
-/// when the run was begun, it ends here, and another goes on in its place.
-fn recall(store: &mut Store, begun: Begun, mut plan: Plan, again: bool) -> Result<(i64, Plan), Vec<u8>> {
+/// Why packages are built that need not be.
+const AGAIN: &str = "--again was said";
+
+/// What became of packages in a run that goes on: what is done stays done as long as its file is there, and what has
+/// failed is not tried again. Where there are other packages than when the run was begun, it ends here, and another goes
+/// on in its place.
+fn recall(
+    config: &Config,
+    store: &mut Store,
+    begun: Begun,
+    mut plan: Plan,
+    again: bool,
+) -> Result<(i64, Plan), Vec<u8>> {
     let failed = |error| unusable(&error);
-    let Begun { mut run, goes_on, rows } = begun;
+    let Begun { mut run, earlier } = begun;
+    if again {
+        plan.all().for_each(|package| plan.stands(package, Standing::Due(AGAIN.into())));
+    }
+    let Some(Earlier { rows, due }) = earlier else { return Ok((run, plan)) };
     let same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
-    if goes_on && !rows.is_empty() && !same {
+    if !rows.is_empty() && !same {
         store.apply(run, &[Change::Ended { at_ms: now_ms() }]).map_err(failed)?;
         run = store.begin_run(now_ms()).map_err(failed)?;
     }
-    let states: HashMap<String, (State, String)> = rows
-        .into_iter()
-        .filter_map(|row| Some((row.name, (State::named(&row.state)?, row.why))))
-        .filter(|(_, (state, _))| *state == State::Done && !again || goes_on)
-        .collect();
-    plan.recall(|name| states.get(name).cloned());
+    let was_asked: HashSet<u32> = due.into_iter().filter(|(_, why)| why == AGAIN).map(|(package, _)| package).collect();
+    let names: HashSet<&str> =
+        rows.iter().filter(|row| was_asked.contains(&row.package)).map(|row| &*row.name).collect();
+    for package in plan.all() {
+        if names.contains(&*plan.package(package).name) {
+            plan.stands(package, Standing::Due(AGAIN.into()));
+        }
+    }
+    let place = phases::packages(config);
+    let is_there = |name: &str| place.file(name).is_file();
+    let state = |row: &Row| State::named(&row.state).filter(|&state| state != State::Done || is_there(&row.name));
+    let states: HashMap<&str, (State, &String)> =
+        rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
+    plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
     Ok((run, plan))
 }
 
@@ -147,7 +172,7 @@ fn build(
 ) -> Result<(Verdict, Plan, Store), Vec<u8>> {
     plan.rows().chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
-    let mut view = view::of(&options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
+    let mut view = shown()?;
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();

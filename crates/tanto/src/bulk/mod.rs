@@ -2,17 +2,16 @@
 
 mod ask;
 mod build;
+mod check;
 mod files;
 mod findings;
 mod init;
 mod meta;
 mod phases;
 mod place;
-mod publish;
 mod report;
 mod resolve;
 mod scan;
-mod sign;
 mod simulate;
 
 use crate::flags::door::Door;
@@ -20,7 +19,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: [&str; 10] = ["init", "scan", "resolve", "build", "status", "why", "log", "report", "publish", "simulate"];
+const KNOWN: [&str; 10] = ["init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "simulate"];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -32,14 +31,12 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"init" => init::run(rest),
         b"scan" => scan::run(rest),
         b"resolve" => resolve::run(rest),
+        b"check" => check::run(rest),
         b"build" => build::run(rest),
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
         b"report" => report::run(rest),
-        b"publish" => publish::run(rest),
-        // The signer: nobody calls it but `publish`.
-        sign::DOOR => sign::serve(rest),
         b"simulate" => simulate::run(rest),
         what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN)),
     }

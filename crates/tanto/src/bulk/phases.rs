@@ -4,15 +4,17 @@
 use std::process::Command;
 
 use tanto_bulk::build::plan::Plan;
+use tanto_bulk::check;
 use tanto_bulk::config::Config;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of, resolve};
 use tanto_bulk::scan::Report;
+use tanto_exec::event::View;
 use tanto_record::store::Store;
 use tanto_sys::map::Map;
 
 use super::build::no_plan;
-use super::files::{check, open};
+use super::files::{check as check_whole, open};
 use super::scan::{self, Told};
 use super::{findings, place};
 
@@ -32,14 +34,17 @@ pub(super) struct Packages<'t> {
     pub(super) lacking: Vec<(Package, String)>,
 }
 
-/// Reads the file, or else scans the tree. In a bulk build that goes on, no directory is asked again that was asked since
-/// its beginning, whatever the configuration says.
-pub(super) fn source(config: &Config, file: Option<&[u8]>, store: Store) -> Result<(Source, Store), Told> {
+/// Reads the file, or else scans the tree.
+pub(super) fn source(
+    config: &Config,
+    file: Option<&[u8]>,
+    store: Store,
+    view: &mut dyn View,
+) -> Result<(Source, Store), Told> {
     match file {
         Some(path) => Ok((Source::File(path.to_vec(), open(path)?), store)),
         None => {
-            let config = Config { reuse_scan_results: true, ..config.clone() };
-            let (report, store) = scan::scan(&config, store, 0.0)?;
+            let (report, store) = scan::scan(config, store, 0.0, view)?;
             Ok((Source::Tree(report), store))
         }
     }
@@ -58,7 +63,7 @@ impl Source {
             Source::File(path, map) => {
                 let records = records::read(map).map_err(|bad| findings::bad_scan(path, bad))?;
                 let depends = depends_of(&records).map_err(|unknown| findings::unknown(path, &unknown))?;
-                check(path, map)?;
+                check_whole(path, map)?;
                 Ok(Packages { records, depends, lacking: Vec::new() })
             }
             Source::Tree(report) => resolved(report, config.ignore_missing_dependencies),
@@ -102,6 +107,17 @@ impl Packages<'_> {
         self.lacking.iter().for_each(|(package, why)| plan.lacks(*package, why.clone()));
         Ok(plan)
     }
+}
+
+/// Packages that are up to date are done, if all that they need is.
+pub(super) fn check(config: &Config, plan: &mut Plan) -> Result<(), Vec<u8>> {
+    let found = check::look(plan, packages(config));
+    check::settle(plan, found, !config.skip_age_check).map_err(|bad| no_plan(&bad))
+}
+
+/// Where binary packages are.
+pub(super) fn packages(config: &Config) -> check::Place<'_> {
+    check::Place { pkgsrc: &config.pkgsrc, packages: &config.packages, suffix: &config.pkg_sufx }
 }
 
 /// Runs a line that the user wants to be run at this point.

@@ -5,6 +5,7 @@ use std::io::Write;
 use tanto_bulk::config::Config;
 use tanto_bulk::scan::{Bad as BadScan, Report, Scan};
 use tanto_exec::clock::RealClock;
+use tanto_exec::event::View;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
@@ -15,7 +16,7 @@ use tanto_sys::{clock, file};
 
 use super::files::failed;
 use super::place::{config, take};
-use crate::build::view;
+use crate::build::view::{self, Shown};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -40,7 +41,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
     };
     let config = config(given.value("config"))?;
     let state = take(&config)?;
-    let report = match scan(&config, state.store, verify) {
+    let report = match scan(&config, state.store, verify, &mut shown()?) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
         Ok((report, _)) => report,
@@ -67,17 +68,21 @@ impl From<Vec<u8>> for Told {
     }
 }
 
+/// What a user sees of phases that run commands.
+pub(super) fn shown() -> Result<Shown, Vec<u8>> {
+    view::of(&super::build::options()?).map_err(|_| b"the status format makes no sense".to_vec())
+}
+
 /// What the user is told who has stopped it.
 pub(super) fn interrupted() -> Stop {
     Stop { code: 130, ..Stop::failed(Door::Tanto, "error", b"interrupted by user") }
 }
 
 /// Scans, for somebody who has the state; of `verify` percent of what need not be asked again it is asked and compared.
-pub(super) fn scan(config: &Config, store: Store, verify: f64) -> Result<(Report, Store), Told> {
-    let mut view = view::of(&super::build::options()?).map_err(|_| b"the status format makes no sense".to_vec())?;
+pub(super) fn scan(config: &Config, store: Store, verify: f64, view: &mut dyn View) -> Result<(Report, Store), Told> {
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
-    let scan = Scan { config, runner: &mut runner, view: &mut view, clock: &clock, verify, seed };
+    let scan = Scan { config, runner: &mut runner, view, clock: &clock, verify, seed };
     match scan.run(store) {
         Ok(done) => Ok(done),
         Err(BadScan::Interrupted) => Err(Told::Interrupted),

@@ -1,0 +1,110 @@
+//! `tanto bulk check`: which binary packages would have to be built, and why. Builds nothing.
+
+use std::fmt::Write;
+
+use serde_json::json;
+use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::state::State;
+use tanto_bulk::check::foretell;
+use tanto_exec::event::{Event, View};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, name};
+
+use super::build::no_plan;
+use super::phases;
+use super::place::{config, take};
+use super::scan::{Told, interrupted};
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+
+static FLAGS: [Plain; 3] = [name("config").with_value(), name("resolved").with_value(), name("json")];
+
+/// What is out of date, and why.
+pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+    match obey(args) {
+        Ok(stop) => stop,
+        Err(Told::Interrupted) => interrupted(),
+        Err(Told::Message(message)) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
+    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    if let Some(operand) = given.operands.first() {
+        return Err([b"unexpected '", &operand[..], b"'"].concat().into());
+    }
+    let config = config(given.value("config"))?;
+    let state = take(&config)?;
+    let (source, _) = phases::source(&config, given.value("resolved"), state.store, &mut Silent)?;
+    let mut plan = source.packages(&config)?.plan()?;
+    phases::check(&config, &mut plan)?;
+    let why = foretell(&plan).map_err(|bad| no_plan(&bad))?;
+    let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
+    let out = if given.has("json") { json(&findings) } else { text(&findings) };
+    Ok(Stop { out: out.into_bytes(), err: source.complaints(), code: 0 })
+}
+
+/// What is printed is the answer, and nothing else.
+struct Silent;
+
+impl View for Silent {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// What is known of a package.
+struct Finding<'a> {
+    name: &'a str,
+    location: &'a str,
+    what: What,
+    why: &'a str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    UpToDate,
+    OutOfDate,
+    /// It cannot be built.
+    Prefailed,
+}
+
+impl What {
+    const ALL: [What; 3] = [What::UpToDate, What::OutOfDate, What::Prefailed];
+
+    fn name(self) -> &'static str {
+        match self {
+            What::UpToDate => "up-to-date",
+            What::OutOfDate => "out-of-date",
+            What::Prefailed => "prefailed",
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn new(plan: &'a Plan, package: u32, why: &'a [Option<String>]) -> Finding<'a> {
+        let it = plan.package(package);
+        let (what, why) = match (&why[package as usize], it.state) {
+            (_, State::Prefailed | State::IndirectPrefailed) => (What::Prefailed, &*it.why),
+            (Some(why), _) => (What::OutOfDate, &**why),
+            (None, _) => (What::UpToDate, ""),
+        };
+        Finding { name: &it.name, location: &it.location, what, why }
+    }
+}
+
+fn text(findings: &[Finding<'_>]) -> String {
+    let mut text = String::new();
+    for Finding { name, location, why, .. } in findings.iter().filter(|it| it.what == What::OutOfDate) {
+        let _ = writeln!(text, "{name} ({location}): {why}");
+    }
+    let count = |what| findings.iter().filter(|it| it.what == what).count();
+    let counts = What::ALL.map(|what| format!(", {} {}", count(what), what.name()));
+    let _ = writeln!(text, "{} packages{}", findings.len(), counts.concat());
+    text
+}
+
+fn json(findings: &[Finding<'_>]) -> String {
+    let object =
+        |it: &Finding<'_>| json!({"name": it.name, "location": it.location, "state": it.what.name(), "why": it.why});
+    let packages: Vec<_> = findings.iter().map(object).collect();
+    format!("{:#}\n", json!({"packages": packages}))
+}

@@ -1,0 +1,138 @@
+"""Which packages `tanto bulk` builds again, and why: the tree in testdata/pkgsrc is built, changed, and built again.
+
+    check.py TANTO"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place
+
+# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+SETTLE = 0.3
+APP3, LIBONE, LIBTHREE, LIBTWO = "app3-3.1", "libone-1.2nb3", "libthree-3.1", "libtwo-2.0rc1"
+THING, TOOL = "py312-thing-1.0", "tool-1"
+# app3 needs libthree and libtwo, tool needs thing, and all of these libone.
+ALL = [APP3, LIBONE, LIBTHREE, LIBTWO, THING, TOOL]
+
+
+class Tree(Place):
+    def __init__(self, tanto, directory):
+        super().__init__(tanto, directory, (), 'limited_list = "list"\n')
+        (directory / "list").write_text("devel/app3\ndevel/tool\n")
+        time.sleep(SETTLE)
+
+    def file(self, name):
+        return self.directory / f"packages/All/{name}.tgz"
+
+    def times(self):
+        return {name: self.file(name).stat().st_mtime_ns for name in self.packages()}
+
+    def built(self, *more):
+        """What a build has built."""
+        before = self.times()
+        self.run("build", *more)
+        return sorted(name for name, time in self.times().items() if before.get(name) != time)
+
+    def check(self):
+        """Why packages are out of date."""
+        before = self.times()
+        packages = json.loads(self.run("check", "--json"))["packages"]
+        assert self.times() == before, "a check changes nothing"
+        assert {it["state"] for it in packages} <= {"up-to-date", "out-of-date"}, packages
+        due = {it["name"]: it["why"] for it in packages if it["state"] == "out-of-date"}
+        text = self.run("check")
+        assert all(f"{name} (devel/" in text and why in text for name, why in due.items()), text
+        assert f"{len(packages)} packages, {len(packages) - len(due)} up-to-date, {len(due)} out-of-date, 0" in text, text
+        return due
+
+    def change(self, makefile, old, new):
+        path = self.directory / "tree" / makefile
+        text = path.read_text()
+        assert old in text, text
+        path.write_text(text.replace(old, new))
+        time.sleep(SETTLE)
+
+
+def has_to_be_built(name):
+    return f"{name}, which it was built with, has to be built"
+
+
+def changes(tree):
+    assert tree.check() == {name: "it was not built yet" for name in ALL}
+    assert tree.built() == ALL
+    assert tree.check() == {} and tree.built() == [], "nothing has changed"
+    tree.change("devel/libtwo/Makefile", ",v 1.1 ", ",v 1.2 ")
+    makefile = "devel/libtwo/Makefile has changed"
+    due = tree.check()
+    assert due == {LIBTWO: makefile, APP3: has_to_be_built(LIBTWO)}, due
+    assert tree.built() == [APP3, LIBTWO]
+    assert makefile in tree.run("why", LIBTWO) and tree.check() == {}
+    assert f"{LIBTWO}, which it was built with, was built again" in tree.run("why", APP3)
+    assert "it was up to date" in tree.run("why", LIBONE)
+    print("changes: what has changed is built again, with what was built with it, and nothing else ... ok")
+
+
+def versions(tree):
+    """A new version is another package; what was built with the old one cannot stand."""
+    tree.change("devel/libone/Makefile", "libone-1.2nb3", "libone-1.2nb4")
+    due = tree.check()
+    assert due["libone-1.2nb4"] == "it was not built yet", due
+    assert due[LIBTWO] == f"it needs libone-1.2nb4 instead of {LIBONE}", due
+    built = tree.built()
+    assert built == [APP3, "libone-1.2nb4", LIBTHREE, LIBTWO, THING, TOOL], built
+    assert tree.check() == {}
+    tree.file("libone-1.2nb4").write_bytes(b"")
+    assert tree.check()["libone-1.2nb4"] == "the package is not whole: its file ends too early"
+    assert "libone-1.2nb4" in tree.built()
+    print("versions: a package that needs another version now is built again ... ok")
+
+
+def ages(tree):
+    os.utime(tree.file(THING))
+    assert tree.check() == {TOOL: f"{THING}, which it was built with, is newer"}
+    settings = tree.directory / "bulk.toml"
+    text = settings.read_text()
+    settings.write_text(text + "skip_age_check = true\n")
+    assert tree.check() == {} and tree.built() == []
+    tree.file(THING).unlink()
+    assert tree.check() == {THING: "it was not built yet"} and tree.built() == [THING]
+    settings.write_text(text)
+    assert tree.built() == [TOOL]
+    print("ages: what is older than what it was built with is built again, unless that is not wanted ... ok")
+
+
+def again(tree):
+    """A killed build with --again goes on as one."""
+    before = tree.times()
+    build = subprocess.Popen(
+        tree.command("build", "--again"), cwd=tree.directory, env=tree.environment, stdout=subprocess.DEVNULL
+    )
+    while not any(before.get(name) != time for name, time in tree.times().items()):
+        assert build.poll() is None, "the build has ended"
+        time.sleep(0.02)
+    build.send_signal(signal.SIGKILL)
+    build.wait()
+    tree.run("build")
+    wanted = [name for name in before if name != LIBONE]
+    same = [name for name in wanted if tree.times()[name] == before[name]]
+    assert not same, f"{same} were not built again"
+    assert "--again was said" in tree.run("why", TOOL)
+    assert tree.built() == []
+    print("again: all is built again where that is wanted, also after a kill ... ok")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as directory:
+        tree = Tree(tanto, Path(directory))
+        for test in (changes, versions, ages, again):
+            test(tree)
+
+
+main()
