@@ -124,6 +124,7 @@ fn site(directory: &Path) -> Site {
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
         make_jobs: 1,
+        makes: None,
         suffix: ".tgz".into(),
         user: None,
         unprivileged_checksum: false,

@@ -3,6 +3,7 @@
 
 pub mod books;
 pub mod front;
+pub mod makes;
 pub mod plan;
 pub mod stages;
 pub mod state;

@@ -46,7 +46,9 @@ pub struct Config {
     pub use_unprivileged_checksum: bool,
     /// Scans at a time; 0: as many as there are processors.
     pub scan_clients: usize,
-    /// MAKE_JOBS for each package.
+    /// Job tokens for all packages together; 0: as many as there are processors.
+    pub jobs: usize,
+    /// MAKE_JOBS for each package; 0: as many as there are tokens.
     pub make_jobs: usize,
     /// In what packages are built.
     pub sandbox: String,
@@ -107,7 +109,8 @@ impl Default for Config {
             unprivileged_user: "pbulk".into(),
             use_unprivileged_checksum: false,
             scan_clients: 0,
-            make_jobs: 1,
+            jobs: 0,
+            make_jobs: 0,
             sandbox: "none".into(),
             ignore_missing_dependencies: false,
             skip_age_check: false,

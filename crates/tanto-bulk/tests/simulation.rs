@@ -39,6 +39,7 @@ fn site(scratch: &Scratch) -> Site {
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
         make_jobs: 1,
+        makes: None,
         suffix: ".tgz".into(),
         user: None,
         unprivileged_checksum: false,

@@ -181,6 +181,9 @@ impl Loop<'_> {
 
     fn may_start(&mut self) -> bool {
         let Run { schedule, runner, failures_allowed, .. } = &mut self.run;
+        if let Some(urgency) = schedule.next_priority() {
+            runner.next_is(urgency);
+        }
         self.failures < *failures_allowed && schedule.has_next() && runner.capacity() > 0
     }
 

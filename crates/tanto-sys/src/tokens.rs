@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::file::with_c_path;
@@ -106,6 +106,12 @@ impl Ends {
         [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
     }
 
+    /// Users other than ours may open it too, if they find it: by its place in `/proc`.
+    pub fn open_to_all(&self) -> io::Result<()> {
+        let file = File::from(self.reader.try_clone()?);
+        file.set_permissions(fs::Permissions::from_mode(0o666))
+    }
+
     /// The same pipe for ourselves.
     pub fn tokens(&self) -> Result<Tokens, NoTokens> {
         Tokens::inherited(self.reader.as_raw_fd(), self.writer.as_raw_fd())
@@ -190,6 +196,10 @@ mod tests {
     #[test]
     fn a_new_pipe_is_under_high_numbers_and_blocks() {
         let ends = Ends::new().unwrap();
+        let mode = || fs::metadata(format!("/proc/self/fd/{}", ends.numbers()[0])).unwrap().permissions().mode();
+        assert_eq!(mode() & 0o777, 0o600);
+        ends.open_to_all().unwrap();
+        assert_eq!(mode() & 0o777, 0o666);
         let tokens = ends.tokens().unwrap();
         assert!(ends.numbers().iter().all(|&number| number >= LEAST_NUMBER));
         assert!(!is_nonblocking(&ends.reader) && !is_nonblocking(&ends.writer) && is_nonblocking(&tokens));

@@ -22,6 +22,19 @@ ALL_FILES=	${OWN_FILE} ${FILES}
 do-configure?=	:
 do-build?=	:
 
+# A package's own build.
+.if !empty(USE_TOOLS:U:Mgmake)
+GMAKE?=		gmake
+MAKE_PROGRAM=	${GMAKE}
+.else
+MAKE_PROGRAM?=	${MAKE}
+.endif
+.if ${MAKE_JOBS_SAFE:Uyes:tl} != "no" && defined(MAKE_JOBS)
+_MAKE_JOBS=	-j${MAKE_JOBS}
+.endif
+BUILD_MAKE_CMD=	${SETENV} HOLD=${WRKLOG:H:Q} ${MAKE_PROGRAM} ${_MAKE_JOBS} -f ${MAKE_FILE}
+SETENV?=	env
+
 .PHONY: pbulk-index pbulk-index-item fetch checksum configure all stage-install stage-package-create clean show-var \
 	create-usergroup pbulk-save-wrkdir
 
@@ -71,7 +84,11 @@ checksum: fetch
 	@test "$$(cat ${DISTDIR}/${file})" = ${file} || { echo "the checksum of ${file} is another"; exit 1; }
 .endfor
 
+# What is done is not done again for what is always out of date.
+.if !exists(${WRKDIR}/.extracted)
 ${WRKDIR}/.extracted: checksum
+.endif
+${WRKDIR}/.extracted:
 	@mkdir -p ${WRKSRC} && : >$@
 
 ${WRKDIR}/.configured: ${WRKDIR}/.extracted

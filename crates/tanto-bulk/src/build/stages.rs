@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::makes::Makes;
 use super::plan::{Plan, Planned};
 use crate::resolve::Package;
 
@@ -29,6 +30,8 @@ pub struct Site {
     pub pkg_delete: String,
     /// MAKE_JOBS: how many jobs a package's own build may run.
     pub make_jobs: usize,
+    /// What packages' own builds are run with, if they share job tokens.
+    pub makes: Option<Makes>,
     /// Ends the names of binary packages.
     pub suffix: String,
     /// Who configures and builds, where we may become somebody else.
@@ -138,8 +141,12 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
     fn make(&self, targets: &[&str], unprivileged: bool) -> String {
-        let Site { pkgsrc, make, .. } = self.site;
+        let Site { pkgsrc, make, makes, .. } = self.site;
         let mut line = String::new();
+        // A package that wants GNU make says so on its own; for all others this is a default.
+        if let Some(makes) = makes {
+            let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
+        }
         let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
         for word in [make.as_str()].iter().chain(targets).chain(&always) {
@@ -149,6 +156,9 @@ impl Writer<'_> {
         for argument in &self.package.arguments {
             line += &quoted(argument);
             line.push(' ');
+        }
+        if let Some(makes) = makes {
+            let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
         }
         let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
         let line = match &self.site.user {
@@ -227,7 +237,7 @@ impl Writer<'_> {
 }
 
 /// One word for the shell.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._/,@=:".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         word.to_owned()
@@ -254,6 +264,7 @@ pub(super) mod tests {
             pkg_add: "pkg_add".into(),
             pkg_delete: "pkg_delete".into(),
             make_jobs: 1,
+            makes: None,
             suffix: ".tgz".into(),
             user: None,
             unprivileged_checksum: false,
@@ -311,6 +322,15 @@ pub(super) mod tests {
         assert!(place.at("prefix/bin/tool").exists() && !place.at("prefix/old").exists());
         let log = std::fs::metadata(place.at("logs/lib-1/work.log")).unwrap();
         assert_eq!(log.permissions().mode() & 0o777, 0o666, "another user writes there too");
+    }
+
+    #[test]
+    fn builds_that_share_have_other_makes() {
+        let makes = Makes { gmake: "/jobs/gmake".into(), bmake: "/jobs/bmake".into() };
+        let site = Site { make_jobs: 8, makes: Some(makes), ..nowhere() };
+        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
+        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 GMAKE=/jobs/gmake WRKLOG=/logs/lib-1/work.log";
+        assert_eq!(line, format!("cd /src/a/lib && MAKE_PROGRAM=/jobs/bmake bmake all {arguments}"));
     }
 
     #[test]

@@ -74,7 +74,16 @@ pub static KEYS: &[Key] = &[
         Count(|it| &mut it.scan_clients),
         "How many directories are scanned at a time. 0: one for each processor.",
     ),
-    key("make_jobs", Count(|it| &mut it.make_jobs), "How many jobs a package's own build may run (MAKE_JOBS)."),
+    key(
+        "jobs",
+        Count(|it| &mut it.jobs),
+        "How many jobs all packages may run together, each at least one. 0: one for each processor.",
+    ),
+    key(
+        "make_jobs",
+        Count(|it| &mut it.make_jobs),
+        "How many of them a package's own build may run (MAKE_JOBS). 0: all that are free.",
+    ),
     key("sandbox", Sandbox(|it| &mut it.sandbox), "In what packages are built. So far only \"none\"."),
     key(
         "ignore_missing_dependencies",

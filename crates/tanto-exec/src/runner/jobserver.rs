@@ -9,9 +9,12 @@ use tanto_sys::error::text;
 use tanto_sys::file;
 use tanto_sys::tokens::{NoTokens, Tokens};
 
+use self::bank::Bank;
 use self::server::Server;
 use crate::event::Level;
+use crate::job::JobId;
 
+pub mod bank;
 pub mod makeflags;
 pub mod server;
 
@@ -131,54 +134,86 @@ pub enum Share {
     Client(Client),
     /// Our own, which others use too.
     Server(Server),
+    /// Our own, which are dealt out.
+    Bank(Bank),
 }
 
 impl Share {
-    /// Takes a slot, if one is free. Never waits.
-    pub fn acquire(&mut self) -> Option<Slot> {
-        self.client_mut().acquire()
+    /// Takes a slot for a command that is so urgent, if one is free. Never waits.
+    pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
+        match self {
+            Share::Client(client) => client.acquire(),
+            Share::Server(server) => server.client_mut().acquire(),
+            Share::Bank(bank) => bank.acquire(urgency),
+        }
     }
 
     /// Gives a slot back.
     pub fn release(&mut self, slot: Slot) {
-        self.client_mut().release(slot);
+        match self {
+            Share::Client(client) => client.release(slot),
+            Share::Server(server) => server.client_mut().release(slot),
+            Share::Bank(bank) => bank.release(slot),
+        }
     }
 
     /// Are there as many as commands of ours may run?
     pub fn is_ours(&self) -> bool {
-        matches!(self, Share::Server(_))
+        matches!(self, Share::Server(_) | Share::Bank(_))
+    }
+
+    /// Are they dealt out?
+    pub fn is_dealt(&self) -> bool {
+        matches!(self, Share::Bank(_))
+    }
+
+    /// Is there something to deal out?
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Share::Bank(bank) if bank.is_busy())
+    }
+
+    /// Deals out what is to be dealt out. Is there a slot for a command that waits and is so urgent?
+    pub fn deal(&mut self, waiting: Option<i64>) -> bool {
+        if let Share::Bank(bank) = self { bank.balance(waiting) } else { false }
     }
 
     /// To be told when no slot is in use.
     pub fn settle(&mut self) {
         match self {
-            Share::Client(_) => {}
+            Share::Client(_) | Share::Bank(_) => {}
             Share::Server(server) => server.settle(),
         }
     }
 
-    /// The descriptors that commands must inherit, if any.
+    /// The descriptors that all commands must inherit, if any.
     pub fn descriptors(&self) -> Option<[RawFd; 2]> {
         match self {
-            Share::Client(_) => None,
+            Share::Client(_) | Share::Bank(_) => None,
             Share::Server(server) => server.descriptors(),
         }
     }
 
-    fn client_mut(&mut self) -> &mut Client {
+    /// The descriptors that this command must inherit, if any. It has to leave when it has ended.
+    pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
         match self {
-            Share::Client(client) => client,
-            Share::Server(server) => server.client_mut(),
+            Share::Client(_) | Share::Server(_) => None,
+            Share::Bank(bank) => bank.join(job, urgency),
         }
     }
-}
 
-impl AsRawFd for Share {
-    /// Readable when a slot may be free.
-    fn as_raw_fd(&self) -> RawFd {
+    /// This command has ended.
+    pub fn leave(&mut self, job: JobId) {
+        if let Share::Bank(bank) = self {
+            bank.leave(job);
+        }
+    }
+
+    /// Readable when a slot may be free; of those that are dealt out the bank knows.
+    pub fn readable(&self) -> Option<RawFd> {
         match self {
-            Share::Client(client) => client.as_raw_fd(),
-            Share::Server(server) => server.client().as_raw_fd(),
+            Share::Client(client) => Some(client.as_raw_fd()),
+            Share::Server(server) => Some(server.client().as_raw_fd()),
+            Share::Bank(_) => None,
         }
     }
 }

@@ -37,6 +37,9 @@ pub trait Runner {
     /// least 1: a build never waits for itself.
     fn capacity(&mut self) -> usize;
 
+    /// What would be started next is so urgent. Said before it is asked for capacity; where slots are dealt out, it counts.
+    fn next_is(&mut self, _urgency: i64) {}
+
     /// Was there no capacity because the load average is too high?
     fn is_loaded(&self) -> bool {
         false

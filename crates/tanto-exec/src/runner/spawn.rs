@@ -18,6 +18,7 @@ use tanto_sys::terminal;
 
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
+use self::purse::Purse;
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
@@ -28,6 +29,7 @@ use crate::writer::Writer;
 
 mod launch;
 mod output;
+mod purse;
 mod words;
 
 pub use self::words::wants_the_shell;
@@ -80,15 +82,6 @@ struct Ready {
     slot: Option<Slot>,
 }
 
-/// The slots of a jobserver that we are about to use.
-struct Purse {
-    share: Share,
-    /// For the next command to be started.
-    in_hand: Option<Slot>,
-    /// The last time that somebody asked there was none.
-    hungry: bool,
-}
-
 /// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
 pub struct SpawnRunner {
     parallelism: usize,
@@ -135,9 +128,9 @@ enum Step {
     Ended(Ended),
 }
 
-/// Where in the list of what is waited for the jobserver and the bell stand, behind the endings.
-const SLOTS: usize = 1;
-const BELL: usize = 2;
+/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings.
+const BELL: usize = 1;
+const SLOTS: usize = 2;
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
@@ -149,7 +142,7 @@ impl SpawnRunner {
     pub fn new(options: Options) -> io::Result<SpawnRunner> {
         let mut starter = Starter::new(Environment::ours_and(&options.environment));
         options.jobserver.iter().filter_map(Share::descriptors).for_each(|both| starter.hand_on(both));
-        let purse = options.jobserver.map(|share| Purse { share, in_hand: None, hungry: false });
+        let purse = options.jobserver.map(Purse::new);
         Ok(SpawnRunner {
             parallelism: options.parallelism,
             max_load: options.max_load.filter(|&load| load > 0.0),
@@ -198,27 +191,40 @@ impl SpawnRunner {
         let first_task = self.watch_all();
         let blind = self.watches[first_task..].iter().any(Watch::is_nothing).then_some(LOOK_EVERY);
         let until_look = self.watcher.as_ref().and_then(Watcher::patience);
-        poll::wait(&mut self.watches, most.into_iter().chain(blind).chain(until_look).min())?;
+        let until_deal = self.purse.as_ref().and_then(Purse::patience);
+        let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).min();
+        poll::wait(&mut self.watches, patience)?;
         // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
         if self.watches[0].ready() || self.endings.came() {
             return Ok(Seen::Ending);
         }
         self.advance_all(first_task)?;
         Ok(match () {
-            () if self.watches[SLOTS].ready() => Seen::FreeSlot,
+            () if self.may_start(first_task) => Seen::FreeSlot,
             () if self.watches[BELL].ready() => Seen::Bell,
             () => Seen::Tasks,
         })
     }
 
-    /// Lists what to wait for: the endings, the jobserver if it could help, the bell, each command. Says where those begin.
+    /// Is there a slot for a command that there was none for? Tokens are dealt out now, where that is our task.
+    fn may_start(&mut self, first_task: usize) -> bool {
+        let is_readable = self.watches[SLOTS..first_task].iter().any(Watch::ready);
+        match &mut self.purse {
+            Some(purse) if purse.share.is_dealt() => purse.deal(),
+            Some(_) => is_readable,
+            None => false,
+        }
+    }
+
+    /// Lists what to wait for: the endings, the bell, the jobserver if it could help, each command. Says where those begin.
     /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
-        let hungry = self.purse.as_ref().filter(|purse| purse.hungry);
-        self.watches.push(hungry.map_or(Watch::nothing(), |purse| Watch::new(&purse.share)));
         self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
+        if let Some(purse) = &self.purse {
+            purse.watch(&mut self.watches);
+        }
         let first_task = self.watches.len();
         for task in &mut self.running {
             self.watches.push(task.watch(self.machine.exit_fd));
@@ -270,6 +276,9 @@ impl SpawnRunner {
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
         let Task { job, output, slot, .. } = task;
         self.crowded = false;
+        if let Some(purse) = &mut self.purse {
+            purse.share.leave(job);
+        }
         let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
@@ -303,10 +312,16 @@ impl SpawnRunner {
             entrances = watcher.entrances(job, expected);
             self.starter.enter(&entrances);
         }
+        if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
+            self.starter.share(purse.join(job));
+        }
         let started = (self.machine.start)(&mut self.starter, &command);
         // Their numbers may soon be others'.
         self.starter.enter(&[]);
         drop(entrances);
+        if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
+            purse.share.leave(job);
+        }
         match started {
             Ok(Started { child, direct }) => {
                 if let Some(watcher) = &mut self.watcher {
@@ -354,6 +369,12 @@ impl SpawnRunner {
 }
 
 impl Runner for SpawnRunner {
+    fn next_is(&mut self, urgency: i64) {
+        if let Some(purse) = &mut self.purse {
+            purse.next = urgency;
+        }
+    }
+
     fn capacity(&mut self) -> usize {
         let room = self.room();
         match &mut self.purse {
@@ -372,7 +393,7 @@ impl Runner for SpawnRunner {
     }
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
-        let slot = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
+        let slot = self.purse.as_mut().and_then(|purse| purse.take(job));
         let ready = Ready { job, command: command.clone(), expected, slot };
         self.launch(ready).map_err(|(error, slot)| {
             if let Some(purse) = &mut self.purse {
@@ -465,17 +486,6 @@ impl Runner for SpawnRunner {
 impl Drop for SpawnRunner {
     fn drop(&mut self) {
         self.abort();
-    }
-}
-
-impl Purse {
-    /// Makes sure that there is a slot for the next command; says whether it could.
-    fn hold(&mut self) -> bool {
-        if self.in_hand.is_none() {
-            self.in_hand = self.share.acquire();
-        }
-        self.hungry = self.in_hand.is_none();
-        !self.hungry
     }
 }
 

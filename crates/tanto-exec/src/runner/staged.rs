@@ -55,6 +55,10 @@ fn refused(job: JobId, error: &io::Error) -> Completion {
 }
 
 impl<S: Stages> Runner for Staged<'_, S> {
+    fn next_is(&mut self, urgency: i64) {
+        self.runner.next_is(urgency);
+    }
+
     fn capacity(&mut self) -> usize {
         if self.expected.is_empty() || self.stages.may_begin() { self.runner.capacity() } else { 0 }
     }

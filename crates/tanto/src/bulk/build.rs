@@ -26,7 +26,7 @@ use tanto_sys::user;
 
 use super::place::{config as read, take, unusable};
 use super::scan::{Told, interrupted, shown};
-use super::{ask, meta, phases};
+use super::{ask, jobs, meta, phases};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::flags::{self, Options};
@@ -192,7 +192,7 @@ fn spawning(config: &Config) -> spawn::Options {
     let config::Limits { hang_ms, total_ms } = config.limits;
     let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: true };
     let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::All });
-    spawn::Options { parallelism: 1, watch, ..spawn::Options::default() }
+    spawn::Options { parallelism: 1, watch, jobserver: Some(jobs::pool(config)), ..spawn::Options::default() }
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
@@ -221,7 +221,8 @@ fn site(config: &Config) -> Result<Site, Vec<u8>> {
         bootstrapkit: text(&config.bootstrapkit),
         pkg_add: text(&config.pkg_add),
         pkg_delete: text(&config.pkg_delete),
-        make_jobs: config.make_jobs.max(1),
+        make_jobs: jobs::of_each(config),
+        makes: jobs::makes(config)?,
         suffix: text(&config.pkg_sufx),
         user: (user::own() == ROOT).then(|| text(&config.unprivileged_user)).filter(|user| !user.is_empty()),
         unprivileged_checksum: config.use_unprivileged_checksum,

@@ -6,6 +6,7 @@ mod check;
 mod files;
 mod findings;
 mod init;
+mod jobs;
 mod meta;
 mod phases;
 mod place;

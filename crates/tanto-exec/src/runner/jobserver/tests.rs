@@ -174,9 +174,9 @@ fn a_server_has_as_many_slots_as_it_says() {
         assert!(flags.starts_with(b"k -j3 --jobserver-auth="), "{flags:?}");
         let mut other = Client::open(&parse(&flags).unwrap()).unwrap();
         let mut share = Share::Server(server);
-        let ours = [share.acquire().unwrap(), share.acquire().unwrap()];
+        let ours = [share.acquire(0).unwrap(), share.acquire(0).unwrap()];
         let theirs = [other.acquire().unwrap(), other.acquire().unwrap()];
-        assert_eq!((share.acquire(), other.acquire()), (None, None));
+        assert_eq!((share.acquire(0), other.acquire()), (None, None));
         ours.into_iter().for_each(|slot| share.release(slot));
         theirs.into_iter().for_each(|slot| other.release(slot));
         assert_eq!(other.tokens.count().unwrap(), 2);

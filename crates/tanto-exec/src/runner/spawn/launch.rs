@@ -20,6 +20,13 @@ pub(super) struct Starter {
     outlives: Option<bool>,
 }
 
+/// Where a command finds its job tokens: two numbers of descriptors, with a comma between them. Empty if it has none.
+const TOKENS: &str = "TANTO_TOKENS";
+/// Cargo has a variable of its own for them, which no other program heeds.
+const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
+/// In the place of descriptors to hand on.
+const NOTHING: [RawFd; 2] = [-1, -1];
+
 /// A command that was started.
 pub(super) struct Started {
     pub(super) child: Child,
@@ -46,6 +53,16 @@ impl Starter {
     /// From now on commands keep these descriptors of ours.
     pub(super) fn hand_on(&mut self, descriptors: [RawFd; 2]) {
         self.launcher.hand_on(descriptors);
+    }
+
+    /// The next command finds job tokens behind these descriptors, or none.
+    pub(super) fn share(&mut self, descriptors: Option<[RawFd; 2]>) {
+        let auth = descriptors.map(|[reader, writer]| format!("{reader},{writer}")).unwrap_or_default();
+        let flags =
+            if auth.is_empty() { String::new() } else { format!("-j --jobserver-fds={auth} --jobserver-auth={auth}") };
+        self.launcher.set(TOKENS, &auth);
+        self.launcher.set(CARGO_FLAGS, &flags);
+        self.launcher.hand_on(descriptors.unwrap_or(NOTHING));
     }
 
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::monitor::Limits;
+use crate::runner::jobserver::bank::Bank;
 use crate::runner::jobserver::server::Server;
 use crate::runner::jobserver::{Client, Place};
 use crate::runner::tests::named_pipe;
@@ -474,4 +475,43 @@ fn a_bell_wakes_who_waits_for_jobs() {
     release(&fifo);
     // Whoever rings all the time keeps nobody from ending.
     while runner.wait(None).unwrap() == Woken::Called {}
+}
+
+/// Prints `yes` if its tokens are there, else `no`.
+const HAS_TOKENS: &str = "test -p \"/proc/self/fd/${TANTO_TOKENS%,*}\" && echo yes || echo no";
+
+#[test]
+fn commands_have_tokens_of_their_own() {
+    let dealt = |slots, most| {
+        let jobserver = Some(Share::Bank(Bank::new(slots, most)));
+        SpawnRunner::new(Options { jobserver, ..Options::default() }).unwrap()
+    };
+    let mut shared = dealt(3, 3);
+    shared.next_is(5);
+    assert_eq!(shared.capacity(), 1);
+    start(&mut shared, 1, &format!("{HAS_TOKENS}; echo $CARGO_MAKEFLAGS | cut -c -19"));
+    assert_eq!(next(&mut shared), ok(1, "yes\n-j --jobserver-fds=\n"));
+    // The next of the same job has a slot too, though nobody has asked whether there is one.
+    start(&mut shared, 1, HAS_TOKENS);
+    assert_eq!((shared.capacity(), next(&mut shared)), (1, ok(1, "yes\n")));
+    let mut alone = dealt(3, 1);
+    assert_eq!(alone.capacity(), 1);
+    start(&mut alone, 1, HAS_TOKENS);
+    assert_eq!(next(&mut alone), ok(1, "no\n"));
+}
+
+#[test]
+fn what_a_command_has_taken_no_other_begins_with() {
+    let place = Scratch::new("spawn-dealt");
+    let [taken, end] = ["taken", "end"].map(|name| named_pipe(&place, name));
+    let jobserver = Some(Share::Bank(Bank::new(2, 2)));
+    let mut runner = SpawnRunner::new(Options { jobserver, ..Options::default() }).unwrap();
+    assert_eq!(runner.capacity(), 1);
+    let take = "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"";
+    start(&mut runner, 1, &format!("{take}; echo >'{}'; {}", taken.display(), hold(&end)));
+    fs::read(&taken).unwrap();
+    assert_eq!(runner.capacity(), 0, "both slots are in use");
+    release(&end);
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(runner.capacity(), 1, "what it had is free again");
 }

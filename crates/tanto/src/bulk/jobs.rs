@@ -1,0 +1,34 @@
+//! The job tokens of a bulk build: how many there are, and what packages are given to use them with. Does not know who gets
+//! how many.
+
+use std::path::Path;
+
+use tanto_bulk::build::makes::Makes;
+use tanto_bulk::config::Config;
+use tanto_exec::runner::jobserver::Share;
+use tanto_exec::runner::jobserver::bank::Bank;
+
+/// One pool for all packages.
+pub(super) fn pool(config: &Config) -> Share {
+    Share::Bank(Bank::new(all(config), of_each(config)))
+}
+
+/// MAKE_JOBS.
+pub(super) fn of_each(config: &Config) -> usize {
+    if config.make_jobs == 0 { all(config) } else { config.make_jobs }
+}
+
+/// What packages are built with so that they share; nothing, if each has but one job.
+pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
+    if of_each(config) == 1 {
+        return Ok(None);
+    }
+    let dir = Path::new(&config.state).join("makes");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let makes = Makes::write(&dir, &config.make, &path);
+    makes.map(Some).map_err(|error| [b"writing the makes of packages: ", &tanto_sys::error::text(&error)[..]].concat())
+}
+
+fn all(config: &Config) -> usize {
+    if config.jobs == 0 { tanto_sys::cpu::count() } else { config.jobs }
+}
