@@ -1,8 +1,16 @@
-"""What `tanto bulk` does when packages are built: reports.
+"""What `tanto bulk` does when packages are built: it reports, publishes and signs.
 
-    after.py TANTO"""
+    after.py TANTO
 
+TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's own programs, if there are any: they have to agree."""
+
+import gzip
+import hashlib
 import json
+import os
+import pwd
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -65,9 +73,186 @@ def changed(place, directory):
     assert {cost["package"] for cost in told["costs"]} == {"broken-1", "needbroken-1"}, "the others were there"
 
 
+def publishing(directory):
+    """Settings with which packages, reports and letters go to a directory."""
+    mail = directory / "mail"
+    mail.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{directory}/letter.to\ncat >{directory}/letter\n")
+    mail.chmod(0o755)
+    for name in ("server/packages", "server/reports"):
+        (directory / name).mkdir(parents=True)
+    return (
+        f'pkg_rsync_args = "-a --delete-excluded"\npkg_rsync_target = "{directory}/server/packages"\n'
+        f'report_rsync_args = "-a"\nreport_rsync_target = "{directory}/server/reports"\nmail = "./mail"\n'
+        'report_recipients = "one@example.org two@example.org"\nreport_subject_prefix = "test"\n'
+        'base_url = "http://example.org/reports"\n'
+    )
+
+
+def publish(tanto, directory):
+    if not shutil.which("rsync"):
+        print("publish: skipped, for there is no rsync")
+        return
+    place = Some(tanto, directory, PACKAGES, publishing(directory))
+    assert "nothing was built yet" in place.error("publish")
+    place.build(1)
+    (directory / "packages/All/left-over-1.tgz").write_text("of an earlier build")
+    told = place.run("publish")
+    assert "not published: restricted-1 (NO_BIN_ON_FTP: No redistribution)\n" in told, told
+    assert "not published: needrestricted-1 (it needs restricted-1)\n" in told, told
+    free = sorted(set(place.packages()) - {"restricted-1", "needrestricted-1", "left-over-1"})
+    server = directory / "server/packages"
+    files = {path.name for path in (server / "All").iterdir()}
+    assert files == {f"{name}.tgz" for name in free} | {"pkg_summary.gz"}, files
+    summary(server, free)
+    for line in gzip.decompress((server / "SHA512.gz").read_bytes()).decode().splitlines():
+        name, digest = line.removeprefix("SHA512 (").split(") = ")
+        files.remove(name.removeprefix("All/"))
+        assert hashlib.sha512((server / name).read_bytes()).hexdigest() == digest, line
+    assert not files, f"SHA512.gz lacks {files}"
+    (report,) = (directory / "server/reports").iterdir()
+    sent = {str(path.relative_to(report)) for path in report.rglob("*") if path.is_file()}
+    expected = {f"meta/{name}" for name in ("report.gz", "report.txt", "report.html", "report.json", "status")}
+    assert expected | {"broken-1/build.log"} <= sent and not any("presolve" in name for name in sent), sent
+    letter = (directory / "letter").read_text()
+    assert f"Full report: http://example.org/reports/{report.name}/meta/report.html\n" in letter, letter
+    assert "broken.c:1: error: it does not compile" in letter
+    subject = (directory / "letter.to").read_text().splitlines()
+    assert subject[0] == "-s" and subject[1].startswith("test Linux") and subject[2:] == ["one@example.org", "two@example.org"]
+    assert (directory / "bulklog/meta/success").read_text().count("\n") == 7
+    again(place, directory, server)
+    print("publish: what may be given away gets to the server with all that is said of it, and what may not does not ... ok")
+
+
+def again(place, directory, server):
+    """What was published is published again; a server that is gone is an error, and what does not answer as well."""
+    before = {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
+    place.run("publish")
+    assert before == {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
+    toml = directory / "bulk.toml"
+    toml.write_text(toml.read_text().replace(f'"{server}"', f'"{directory}/no/such/place"'))
+    (directory / "letter").unlink()
+    told = subprocess.run(
+        place.command("publish"), cwd=directory, env=place.environment, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1 and "7 packages" not in told.stdout and "packages are in" in told.stdout, told
+    assert f"not all of the packages got to {directory}/no/such/place" in told.stderr, told.stderr
+    assert not (directory / "letter").exists(), "nobody hears of what was not published"
+    (directory / "packages/All/libone-1.2nb3.tgz").unlink()
+    assert "libone-1.2nb3.tgz: No such file or directory" in place.error("publish")
+
+
+def summary(server, names):
+    """pkg_summary tells of each package what it says of itself."""
+    text = gzip.decompress((server / "All/pkg_summary.gz").read_bytes()).decode()
+    entries = [dict(line.split("=", 1) for line in entry.splitlines()) for entry in text.split("\n\n") if entry]
+    assert [entry["PKGNAME"] for entry in entries] == names, names
+    for entry in entries:
+        path = server / "All" / entry["FILE_NAME"]
+        assert entry["FILE_SIZE"] == str(path.stat().st_size) and entry["OPSYS"] == "Linux", entry
+    assert next(entry for entry in entries if entry["PKGNAME"] == "app-0.9")["PKGPATH"] == "devel/app"
+    pkg_info = os.environ.get("TANTO_PKG_INFO")
+    if pkg_info:
+        files = [server / "All" / f"{name}.tgz" for name in names]
+        theirs = subprocess.run([pkg_info, "-X", *files], capture_output=True, text=True, check=True).stdout
+        assert text == theirs, "pkg_info -X says something else"
+
+
+def key(directory):
+    """A key of its own, for another user if we are root; the settings with which it signs."""
+    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    directory.chmod(0o711)
+    keys = directory / "keys"
+    keys.mkdir(mode=0o700)
+    os.chown(keys, user.pw_uid, user.pw_gid)
+    environment = {"PATH": os.environ["PATH"], "GNUPGHOME": str(keys), "HOME": str(keys)}
+
+    def gpg(*words):
+        command = ["gpg", "--batch", "--quiet", *words]
+        as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        return subprocess.run(command, env=environment, capture_output=True, check=True, cwd="/", **as_user).stdout
+
+    gpg("--passphrase", "", "--quick-generate-key", "test@example.org", "rsa2048", "sign", "never")
+    command = "gpg --batch --quiet --detach-sign --armor --digest-algo SHA512 --output - -"
+    settings = f'sign_command = "{command}"\nsign_keys = "keys"\nsign_user = "{user.pw_name}"\n'
+    return settings, gpg("--export"), environment
+
+
+def members(path):
+    """What is in an ar archive."""
+    content = path.read_bytes()
+    assert content.startswith(b"!<arch>\n")
+    at, found = 8, []
+    while at < len(content):
+        name, size = content[at : at + 16].decode().strip(), int(content[at + 48 : at + 58])
+        body = content[at + 60 : at + 60 + size]
+        if name.startswith("#1/"):
+            length = int(name[3:])
+            name, body = body[:length].decode(), body[length:]
+        found.append((name, body))
+        at += 60 + size + size % 2
+    return found
+
+
+def sign(tanto, directory):
+    if not shutil.which("gpg"):
+        print("sign: skipped, for there is no gpg")
+        return
+    settings, public, environment = key(directory)
+    try:
+        place = Some(tanto, directory, PACKAGES, settings)
+        place.build(1)
+        told = place.run("publish")
+        assert "5 packages were signed\n" in told, told
+        (directory / "public.gpg").write_bytes(public)
+        for path in (directory / "signed/All").glob("*.tgz"):
+            signed(directory, path)
+        assert not (directory / "signed/All/restricted-1.tgz").exists()
+        assert "were signed" not in place.run("publish"), "what is signed is signed"
+        refused(place, directory)
+    finally:
+        subprocess.run(["gpgconf", "--kill", "gpg-agent"], env=environment, check=False)
+    print("sign: packages are signed as pkg_admin does it, and only as what they are ... ok")
+
+
+def signed(directory, path):
+    """gpg knows the signature, and what was signed is the package."""
+    (_, text), (form, signature), (name, package) = members(path)
+    assert (form, name) == ("+PKG_GPG_SIGNATURE", path.name)
+    (directory / "text").write_bytes(text)
+    (directory / "signature").write_bytes(signature)
+    verify = ["gpgv", "--keyring", directory / "public.gpg", directory / "signature", directory / "text"]
+    subprocess.run(verify, capture_output=True, check=True)
+    assert package == (directory / "packages/All" / path.name).read_bytes()
+    lines = text.decode().split("\n")
+    assert lines[3] == f"pkgname: {path.name.removesuffix('.tgz')}" and lines[6] == f"file size: {len(package)}"
+    block = int(lines[5].removeprefix("block size: "))
+    blocks = [package[at : at + block] for at in range(0, len(package), block)]
+    assert lines[8:-2] == [hashlib.sha512(it).hexdigest() for it in blocks]
+    pkg_admin = os.environ.get("TANTO_PKG_ADMIN")
+    if pkg_admin:
+        (directory / "pkg_install.conf").write_text(f"GPG_KEYRING_VERIFY={directory}/public.gpg\n")
+        check = [pkg_admin, "-C", directory / "pkg_install.conf", "check-signature", path]
+        subprocess.run(check, capture_output=True, check=True)
+
+
+def refused(place, directory):
+    """A package that says that it is another, and a signature that nobody makes."""
+    packages = directory / "packages/All"
+    shutil.copy(packages / "libtwo-2.0rc1.tgz", packages / "libone-1.2nb3.tgz")
+    os.utime(packages / "libone-1.2nb3.tgz", (5, 5))
+    before = (directory / "signed/All/libone-1.2nb3.tgz").read_bytes()
+    assert "libone-1.2nb3.tgz is not signed: it says that it is libtwo-2.0rc1" in place.error("publish")
+    assert (directory / "signed/All/libone-1.2nb3.tgz").read_bytes() == before
+    toml = directory / "bulk.toml"
+    toml.write_text(toml.read_text().replace("gpg --batch", "exit 3; gpg --batch"))
+    os.utime(packages / "libtwo-2.0rc1.tgz", (5, 5))
+    os.utime(packages / "libone-1.2nb3.tgz", ns=((directory / "signed/All/libone-1.2nb3.tgz").stat().st_mtime_ns,) * 2)
+    assert "libtwo-2.0rc1.tgz is not signed: the sign_command ended with exit status: 3" in place.error("publish")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    for test in (reports,):
+    for test in (reports, publish, sign):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

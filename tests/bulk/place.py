@@ -62,7 +62,7 @@ class Place:
         told = subprocess.run(
             self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
         )
-        assert told.returncode == 1 and not told.stdout, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
+        assert told.returncode == 1, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
         return told.stderr
 
     def build(self, code, *more):

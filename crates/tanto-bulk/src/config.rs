@@ -66,6 +66,32 @@ pub struct Config {
     pub script_phase_report: String,
     /// Run after that; empty: nothing.
     pub script_phase_upload: String,
+    /// Where reports can be read, once they are published.
+    pub base_url: String,
+    /// Copies packages and reports to a server.
+    pub rsync: String,
+    /// Its arguments for packages.
+    pub pkg_rsync_args: String,
+    /// Where packages go; empty: nowhere.
+    pub pkg_rsync_target: String,
+    /// Its arguments for reports.
+    pub report_rsync_args: String,
+    /// Where reports go; empty: nowhere.
+    pub report_rsync_target: String,
+    /// Sends letters.
+    pub mail: String,
+    /// Begins the subjects of reports.
+    pub report_subject_prefix: String,
+    /// Who gets reports; empty: nobody.
+    pub report_recipients: String,
+    /// Makes a signature; empty: packages are not signed.
+    pub sign_command: String,
+    /// Who runs that where Tanto is root.
+    pub sign_user: String,
+    /// The directory with the key.
+    pub sign_keys: String,
+    /// Signed packages are in `All` below it.
+    pub signed: String,
     /// For stages that have none of their own.
     pub limits: Limits,
     /// Of single stages.
@@ -119,6 +145,19 @@ impl Default for Config {
             script_phase_build: String::new(),
             script_phase_report: String::new(),
             script_phase_upload: String::new(),
+            base_url: String::new(),
+            rsync: "rsync".into(),
+            pkg_rsync_args: "-av --delete-excluded --delay-updates -e ssh".into(),
+            pkg_rsync_target: String::new(),
+            report_rsync_args: "-avz --delete-excluded -e ssh".into(),
+            report_rsync_target: String::new(),
+            mail: "mail".into(),
+            report_subject_prefix: "pkgsrc".into(),
+            report_recipients: String::new(),
+            sign_command: String::new(),
+            sign_user: String::new(),
+            sign_keys: String::new(),
+            signed: "signed".into(),
             limits: Limits { hang_ms: Some(30 * 60_000), total_ms: None },
             stages: BTreeMap::new(),
         }

@@ -17,6 +17,16 @@ pub fn owner(path: &[u8]) -> io::Result<u32> {
     Ok(fs::metadata(self::path(path))?.uid())
 }
 
+/// The numbers of the user of this name, and of its group.
+pub fn named(name: &str) -> io::Result<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd")?;
+    let numbers = users.lines().find_map(|line| {
+        let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':').skip(1);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    });
+    numbers.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no user '{name}'")))
+}
+
 /// Is what belongs to this user as good as our own? Whoever is root could have changed ours as well.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == own()
@@ -32,6 +42,12 @@ mod tests {
         let dir = Scratch::new("user");
         assert_eq!(owner(&dir.bytes("")).unwrap(), own());
         assert!(owner(&dir.bytes("none")).is_err());
+    }
+
+    #[test]
+    fn users_have_names() {
+        assert_eq!(named("root").unwrap(), (0, 0));
+        assert!(["", "roo", "root:x", "no such user"].iter().all(|name| named(name).is_err()));
     }
 
     #[test]

@@ -57,14 +57,14 @@ pub(super) fn order(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
 }
 
 /// A list for each number.
-pub(super) struct Lists {
+pub(crate) struct Lists {
     starts: Vec<u32>,
     all: Vec<u32>,
 }
 
 impl Lists {
     /// From pairs of a number and one of its list. What is not among so many numbers is left out.
-    pub(super) fn new(count: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
+    pub(crate) fn new(count: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
         let pairs = pairs.filter(|&(one, other)| (one as usize) < count && (other as usize) < count);
         let mut starts = vec![0_u32; count + 1];
         pairs.clone().for_each(|(one, _)| starts[one as usize + 1] += 1);
@@ -80,7 +80,7 @@ impl Lists {
         Lists { starts, all }
     }
 
-    pub(super) fn of(&self, number: u32) -> &[u32] {
+    pub(crate) fn of(&self, number: u32) -> &[u32] {
         let at = number as usize;
         &self.all[self.starts[at] as usize..self.starts[at + 1] as usize]
     }

@@ -10,9 +10,11 @@ mod jobs;
 mod meta;
 mod phases;
 mod place;
+mod publish;
 mod report;
 mod resolve;
 mod scan;
+mod sign;
 mod simulate;
 
 use crate::flags::door::Door;
@@ -20,7 +22,9 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: [&str; 10] = ["init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "simulate"];
+const KNOWN: &[&str] = &[
+    "init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "simulate",
+];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -38,7 +42,10 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
         b"report" => report::run(rest),
+        b"publish" => publish::run(rest),
+        // The signer: nobody calls it but `publish`.
+        sign::DOOR => sign::serve(rest),
         b"simulate" => simulate::run(rest),
-        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN)),
+        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN.iter().copied())),
     }
 }

@@ -1,0 +1,156 @@
+//! `tanto bulk publish`: what was built gets to those who want it, and what is to be said of it. Does not know which
+//! packages may be published, nor what a report says.
+
+mod send;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use tanto_bulk::archive::Metadata;
+use tanto_bulk::build::state::State;
+use tanto_bulk::config::Config;
+use tanto_bulk::publish::choice::{Choice, choose};
+use tanto_bulk::publish::list::{self, Listed};
+use tanto_bulk::publish::{self as made, ALL, DIGESTS, SUMMARY};
+use tanto_bulk::records::Record;
+use tanto_bulk::report::{Report, Rows, machine};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, name};
+use tanto_sys::{cpu, file};
+
+use super::files::failed;
+use super::place::config;
+use super::report::{of, rows, with_records};
+use super::{meta, sign};
+use crate::flags::door::Door;
+use crate::flags::stop::Stop;
+
+static FLAGS: [Plain; 2] = [name("config").with_value(), name("unfinished")];
+
+/// Publishes, and says what it has done; also where it could not do all of it.
+pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+    let mut told = String::new();
+    match obey(args, &mut told) {
+        Ok(()) => Stop::printed(told, 0),
+        Err(message) => Stop { out: told.into_bytes(), ..Stop::failed(Door::Tanto, "error", &message) },
+    }
+}
+
+fn obey(args: &[Vec<u8>], told: &mut String) -> Result<(), Vec<u8>> {
+    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    if let Some(operand) = given.operands.first() {
+        return Err([b"unexpected '", &operand[..], b"'"].concat());
+    }
+    let config = config(given.value("config"))?;
+    let rows = rows(&config)?;
+    if rows.run.ended_ms.is_none() && !given.has("unfinished") {
+        let why = "the build has not ended, and what it still builds would be missing: --unfinished publishes the rest";
+        return Err(why.into());
+    }
+    with_records(&config, |records| Publishing { config: &config, rows: &rows, records }.all(told))
+}
+
+struct Publishing<'a> {
+    config: &'a Config,
+    rows: &'a Rows,
+    records: &'a [Record<'a>],
+}
+
+impl Publishing<'_> {
+    fn all(&self, told: &mut String) -> Result<(), Vec<u8>> {
+        let unknown = |name: String| format!("whether {name} may be published is not known: build again").into_bytes();
+        let choice = choose(self.rows, self.records).map_err(unknown)?;
+        for (package, why) in &choice.withheld {
+            *told += &format!("not published: {} ({why})\n", self.rows.packages[*package as usize].name);
+        }
+        let mut names: Vec<&str> = choice.published.iter().map(|&it| &*self.rows.packages[it as usize].name).collect();
+        names.sort_unstable();
+        let dir = match self.config.sign_command.is_empty() {
+            true => &self.config.packages,
+            false => sign::all(self.config, &names, told).map(|()| &self.config.signed)?,
+        };
+        let listed = self.list(Path::new(dir), &names)?;
+        *told += &format!("{} packages are in {dir}/{ALL}, with {SUMMARY} and {dir}/{DIGESTS}\n", listed.len());
+        let report = of(self.rows, self.records);
+        let first = listed.first().and_then(|it| Metadata::of(&Path::new(dir).join(ALL).join(&it.file)).ok());
+        let status = machine::status_file(self.rows, &self.machine(first.as_ref()));
+        self.describe(&report, &status, &choice)?;
+        *told += &format!("what there is to be said is in {}\n", meta::dir(self.config).display());
+        send::packages(self.config, dir, &listed, told)?;
+        send::report(self.config, self.rows, told)?;
+        send::letter(self.config, self.rows, &self.letter(&report, &status), told)
+    }
+
+    /// What clients of the packages want to know of them all.
+    fn list(&self, dir: &Path, names: &[&str]) -> Result<Vec<Listed>, Vec<u8>> {
+        let all = dir.join(ALL);
+        let files: Vec<String> = names.iter().map(|name| format!("{name}{}", self.config.pkg_sufx)).collect();
+        let kept = Path::new(&self.config.state).join("published");
+        // What cannot be read is found out again.
+        let known = list::known(&fs::read(&kept).unwrap_or_default());
+        let bad = |(file, bad): (String, _)| format!("{}/{file}: {bad}", all.display()).into_bytes();
+        let listed = list::list(&all, &files, &known, cpu::count()).map_err(bad)?;
+        replace(&kept, &list::kept(&listed))?;
+        let packing = |error| failed("", b"packing", &error);
+        let summary = made::summary(&listed).map_err(packing)?;
+        replace(&all.join(SUMMARY), &summary)?;
+        replace(&dir.join(DIGESTS), &made::digests(&listed, &summary).map_err(packing)?)?;
+        Ok(listed)
+    }
+
+    /// As a package says.
+    fn machine(&self, package: Option<&Metadata>) -> machine::Machine {
+        let value = |name: &str| {
+            let value = package.and_then(|it| it.build_info(name)).unwrap_or(b"unknown");
+            String::from_utf8_lossy(value).into_owned()
+        };
+        machine::Machine {
+            platform: format!("{} {}/{}", value("OPSYS"), value("OS_VERSION"), value("MACHINE_ARCH")),
+            compiler: value("CC_VERSION"),
+            base_url: self.config.base_url.clone(),
+        }
+    }
+
+    /// The files of `meta`.
+    fn describe(&self, report: &Report<'_>, status: &str, choice: &Choice) -> Result<(), Vec<u8>> {
+        let records = machine::report(self.rows, self.records);
+        let packed = made::packed(std::iter::once(&records[..])).map_err(|error| failed("", b"packing", &error))?;
+        let names = |state: State| {
+            let some = self.rows.packages.iter().filter(move |it| it.state == state.name());
+            some.flat_map(|it| [it.name.as_bytes(), b"\n"].concat()).collect::<Vec<u8>>()
+        };
+        let withheld = choice.withheld.iter();
+        let withheld = withheld.map(|(it, why)| format!("{}|{why}\n", self.rows.packages[*it as usize].name));
+        let files: [(&str, Vec<u8>); 10] = [
+            ("status", status.into()),
+            ("pbuild", machine::pbuild(self.rows)),
+            ("report", records),
+            (send::REPORT, packed),
+            ("report.txt", self.letter(report, status).into_bytes()),
+            ("report.html", report.html().into_bytes()),
+            ("report.json", report.json()),
+            ("success", names(State::Done)),
+            ("error", names(State::Failed)),
+            ("withheld", withheld.collect::<String>().into_bytes()),
+        ];
+        files.iter().try_for_each(|(name, text)| meta::write(self.config, name, |file| file.write_all(text)))
+    }
+
+    /// The report as people get it.
+    fn letter(&self, report: &Report<'_>, status: &str) -> String {
+        let platform = status.lines().find_map(|line| line.strip_prefix("PLATFORM=")).unwrap_or_default();
+        let mut text = format!("pkgsrc bulk build report\n========================\n\n{platform}\n\n");
+        if !self.config.base_url.is_empty() {
+            let place = format!("{}/{}/meta", self.config.base_url, machine::directory(self.rows.run.began_ms));
+            text += &format!("Full report: {place}/report.html\n");
+            text += &format!("Machine readable version: {place}/{}\n\n", send::REPORT);
+        }
+        text + &report.text()
+    }
+}
+
+fn replace(path: &Path, content: &[u8]) -> Result<(), Vec<u8>> {
+    let written = file::replace(path, |file| file.write_all(content));
+    written.map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))
+}
