@@ -2,7 +2,8 @@
 
     after.py TANTO
 
-TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's own programs, if there are any: they have to agree."""
+TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's own programs, if there are any: they have to agree. That of 2017 does
+not know the signatures of GnuPG 2.1 and later: where there is gpg1, it signs what they look at."""
 
 import gzip
 import hashlib
@@ -22,6 +23,9 @@ PACKAGES = (
     *("base/kit", "base/zero", "devel/libone", "devel/libtwo", "devel/app", "trouble/broken", "trouble/needbroken"),
     *("trouble/restricted", "trouble/needrestricted", "trouble/skip", "trouble/needskip"),
 )
+
+PKG_ADMIN = os.environ.get("TANTO_PKG_ADMIN")
+GPG = "gpg1" if PKG_ADMIN and shutil.which("gpg1") else "gpg"
 
 
 class Some(Place):
@@ -166,13 +170,17 @@ def key(directory):
     os.chown(keys, user.pw_uid, user.pw_gid)
     environment = {"PATH": os.environ["PATH"], "GNUPGHOME": str(keys), "HOME": str(keys)}
 
-    def gpg(*words):
-        command = ["gpg", "--batch", "--quiet", *words]
+    def gpg(*words, text=""):
+        command = [GPG, "--batch", "--quiet", *words]
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-        return subprocess.run(command, env=environment, capture_output=True, check=True, cwd="/", **as_user).stdout
+        told = subprocess.run(
+            command, input=text.encode(), env=environment, capture_output=True, check=True, cwd="/", **as_user
+        )
+        return told.stdout
 
-    gpg("--passphrase", "", "--quick-generate-key", "test@example.org", "rsa2048", "sign", "never")
-    command = "gpg --batch --quiet --detach-sign --armor --digest-algo SHA512 --output - -"
+    wanted = "%no-protection\nKey-Type: RSA\nKey-Length: 2048\nName-Email: test@example.org\nExpire-Date: 0\n%commit\n"
+    gpg(*(["--quick-random"] if GPG == "gpg1" else []), "--gen-key", text=wanted)
+    command = f"{GPG} --batch --quiet --detach-sign --armor --digest-algo SHA512 --output - -"
     settings = f'sign_command = "{command}"\nsign_keys = "keys"\nsign_user = "{user.pw_name}"\n'
     return settings, gpg("--export"), environment
 
@@ -194,8 +202,8 @@ def members(path):
 
 
 def sign(tanto, directory):
-    if not shutil.which("gpg"):
-        print("sign: skipped, for there is no gpg")
+    if not shutil.which(GPG) or not shutil.which("gpgv"):
+        print("sign: skipped, for there is no gpg, or no gpgv")
         return
     settings, public, environment = key(directory)
     try:
@@ -228,10 +236,9 @@ def signed(directory, path):
     block = int(lines[5].removeprefix("block size: "))
     blocks = [package[at : at + block] for at in range(0, len(package), block)]
     assert lines[8:-2] == [hashlib.sha512(it).hexdigest() for it in blocks]
-    pkg_admin = os.environ.get("TANTO_PKG_ADMIN")
-    if pkg_admin:
+    if PKG_ADMIN:
         (directory / "pkg_install.conf").write_text(f"GPG_KEYRING_VERIFY={directory}/public.gpg\n")
-        check = [pkg_admin, "-C", directory / "pkg_install.conf", "check-signature", path]
+        check = [PKG_ADMIN, "-C", directory / "pkg_install.conf", "check-signature", path]
         subprocess.run(check, capture_output=True, check=True)
 
 
@@ -244,7 +251,7 @@ def refused(place, directory):
     assert "libone-1.2nb3.tgz is not signed: it says that it is libtwo-2.0rc1" in place.error("publish")
     assert (directory / "signed/All/libone-1.2nb3.tgz").read_bytes() == before
     toml = directory / "bulk.toml"
-    toml.write_text(toml.read_text().replace("gpg --batch", "exit 3; gpg --batch"))
+    toml.write_text(toml.read_text().replace(f"{GPG} --batch", "exit 3; false"))
     os.utime(packages / "libtwo-2.0rc1.tgz", (5, 5))
     os.utime(packages / "libone-1.2nb3.tgz", ns=((directory / "signed/All/libone-1.2nb3.tgz").stat().st_mtime_ns,) * 2)
     assert "libtwo-2.0rc1.tgz is not signed: the sign_command ended with exit status: 3" in place.error("publish")

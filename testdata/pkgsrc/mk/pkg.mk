@@ -117,6 +117,7 @@ META=	${WRKDIR}/.meta
 stage-package-create: ${WRKDIR}/.installed
 	@rm -rf ${META} && mkdir -p ${META} ${STAGE_PKGFILE:H}
 	@echo ${COMMENT:Q} >${META}/+COMMENT
+	@printf '%s\n' ${COMMENT:Q} "" "It is there for tests." >${META}/+DESC
 	@printf '%s\n' "PKGPATH=${PKGPATH}" "OPSYS=Linux" "CATEGORIES=${CATEGORIES}" "MAINTAINER=${MAINTAINER}" \
 		"NO_BIN_ON_FTP=${NO_BIN_ON_FTP}" "RESTRICTED=${RESTRICTED}" >${META}/+BUILD_INFO
 	@cd ${TOPDIR} && grep '[$$]NetBSD' ${PKGPATH}/Makefile /dev/null | sed 's/:# */: /' >${META}/+BUILD_VERSION
@@ -125,7 +126,7 @@ stage-package-create: ${WRKDIR}/.installed
 		name=$$(PKG_DBDIR=${PKG_DBDIR} ${PKG_INFO} -E "$$needed") || { echo "$$needed is not installed" >&2; exit 1; }; \
 		echo "@blddep $$name"; echo "@pkgdep $$needed"; done; \
 	printf '%s\n' ${ALL_FILES}; } >${META}/+CONTENTS
-	@tar -czf ${STAGE_PKGFILE} -C ${META} +CONTENTS +COMMENT +BUILD_INFO +BUILD_VERSION \
+	@tar -czf ${STAGE_PKGFILE} -C ${META} +CONTENTS +COMMENT +DESC +BUILD_VERSION +BUILD_INFO \
 		-C ${DESTDIR}${LOCALBASE} ${ALL_FILES}
 
 create-usergroup:

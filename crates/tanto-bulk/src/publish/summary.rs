@@ -68,6 +68,24 @@ mod tests {
     use crate::archive::Package;
     use crate::archive::tests::tar;
 
+    /// All packages of the directory that TANTO_PACKAGES names, by the `pkg_info` that TANTO_PKG_INFO names.
+    #[test]
+    fn real_packages_are_told_as_pkg_info_tells_them() {
+        let (Some(packages), Some(pkg_info)) = (std::env::var_os("TANTO_PACKAGES"), std::env::var_os("TANTO_PKG_INFO"))
+        else {
+            println!("skipped: TANTO_PACKAGES and TANTO_PKG_INFO name no packages and no pkg_info");
+            return;
+        };
+        let files = std::fs::read_dir(packages).unwrap().map(|entry| entry.unwrap().path());
+        for file in files.filter(|path| path.extension().is_some_and(|it| it == "tgz")) {
+            let theirs = std::process::Command::new(&pkg_info).arg("-X").arg(&file).output().unwrap();
+            let (bytes, name) = (file.metadata().unwrap().len(), file.file_name().unwrap().to_str().unwrap());
+            let ours = entry(&Metadata::of(&file).unwrap(), name, bytes);
+            assert_eq!(String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs.stdout), "{}", file.display());
+            println!("{name}: the same");
+        }
+    }
+
     #[test]
     fn a_package_is_told_as_pkg_info_does() {
         let package = tar(&[
