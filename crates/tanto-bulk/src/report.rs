@@ -79,6 +79,8 @@ pub struct Report<'r> {
     pub costs: Costs,
     /// What was tried more than once.
     pub retries: Vec<Retry>,
+    /// What was built, and of which there is something to say all the same: it left processes running, for one.
+    pub notes: Vec<u32>,
 }
 
 /// A package that failed.
@@ -140,6 +142,7 @@ impl<'r> Report<'r> {
             changes: rows.earlier.as_ref().map(|(run, packages)| Changes::new(*run, packages, &rows.packages)),
             costs: Costs::new(rows),
             retries: retries(rows),
+            notes: in_state(rows, State::Done).filter(|it| is_noted(it)).map(|it| it.package).collect(),
         }
     }
 
@@ -160,6 +163,10 @@ impl<'r> Report<'r> {
 
 fn in_state(rows: &Rows, state: State) -> impl Iterator<Item = &Package> {
     rows.packages.iter().filter(move |it| it.state == state.name())
+}
+
+fn is_noted(package: &Package) -> bool {
+    !package.why.is_empty() && package.why != State::UP_TO_DATE
 }
 
 fn blocked(blocks: &[u32], package: u32) -> usize {

@@ -29,7 +29,9 @@ impl Report<'_> {
             page::STYLE,
             self.tiles()
         );
-        for part in [self.changes(), self.failures(), self.masked(), self.retries(), self.lanes(), self.stages()] {
+        for part in
+            [self.changes(), self.failures(), self.masked(), self.retries(), self.notes(), self.lanes(), self.stages()]
+        {
             page += &part;
         }
         page + &self.chain() + &self.packages() + "</main>\n</body>\n</html>\n"
@@ -100,6 +102,14 @@ impl Report<'_> {
             vec![cell(&self.package(it.package).name), attempt, cell(&it.client), cell(&it.why)]
         });
         table("Failures that were the machine's", &["package", "attempt", "client", "why"], rows)
+    }
+
+    fn notes(&self) -> String {
+        let rows = self.notes.iter().map(|&package| {
+            let it = self.package(package);
+            vec![cell(&it.name), cell(&it.location), cell(&it.why)]
+        });
+        table("Built, but", &["package", "directory", "what there is to say"], rows)
     }
 
     fn lanes(&self) -> String {

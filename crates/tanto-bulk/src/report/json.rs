@@ -23,6 +23,7 @@ impl Report<'_> {
         self.span(&mut object);
         list(object.field("failures"), &self.failures, |out, it| self.failure(out, it));
         list(object.field("retries"), &self.retries, |out, it| self.retry(out, it));
+        list(object.field("notes"), &self.notes, |out, &it| package(out, self.package(it)));
         self.changed_fields(&mut object);
         list(object.field("stages"), &self.costs.stages, stage);
         list(object.field("costs"), &self.costs.packages, |out, it| self.cost(out, it));

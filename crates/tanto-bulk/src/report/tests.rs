@@ -49,7 +49,7 @@ fn rows() -> Rows {
     Rows {
         run,
         packages: vec![
-            package(0, "base-1", "done", ""),
+            package(0, "base-1", "done", "build left processes running: sleep 9"),
             package(1, "lib-2", "failed", "build exited with 1"),
             package(2, "user-1", "indirect-failed", "it needs lib-2, which failed"),
             package(3, "far-1", "indirect-failed", "it needs lib-2, which failed"),
@@ -127,6 +127,7 @@ fn all_forms_tell_the_same() {
             " /logs/1/build.log ",
             "1 broken: lib-2 (failed) 1 fixed: base-1",
             "base-1 1 local the disk is full",
+            "Built, but base-1 build left processes running: sleep 9",
             "time 9.0 s, 1.000 of what no order beats",
             "guessed: half of 1 within a factor of 2.00",
         ] {

@@ -21,6 +21,7 @@ impl Report<'_> {
         text += &self.failed();
         text += &self.left_out();
         text += &self.tried_again();
+        text += &self.noted();
         text += &self.took();
         text
     }
@@ -121,6 +122,18 @@ impl Report<'_> {
             table.row([name.as_bytes(), attempt.as_bytes(), it.client.as_bytes(), it.why.as_bytes()]);
         }
         heading("Failures that were the machine's") + &String::from_utf8_lossy(&table.text())
+    }
+
+    fn noted(&self) -> String {
+        if self.notes.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new(&[]);
+        for &package in &self.notes {
+            let it = self.package(package);
+            table.row([it.name.as_bytes(), it.why.as_bytes()]);
+        }
+        heading("Built, but") + &String::from_utf8_lossy(&table.text())
     }
 
     fn took(&self) -> String {

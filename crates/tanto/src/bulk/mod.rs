@@ -22,9 +22,8 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: &[&str] = &[
-    "init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "simulate",
-];
+const KNOWN: &[&str] =
+    &["init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "simulate"];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
