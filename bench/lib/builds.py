@@ -1,0 +1,192 @@
+"""What is measured of builds: a list of real packages, by Tanto and by pbulk, each with two clients: how long they take,
+and what a package costs besides its own configuring and building. Does not know how either is run."""
+
+import itertools
+import os
+import shutil
+import sqlite3
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import machine, processes
+from lib.pbulk import Pbulk
+from lib.scenarios import ENVIRONMENT
+from lib.timing import Entrant, Row, print_table
+
+REAL = "real"
+TANTO, PBULK = "tanto", "pbulk"
+CLIENTS = 2
+MAKE = "bmake"
+# pbulk's calls of make for a package: clean, checksum, configure, all, stage-install, stage-package-create, show-var,
+# clean.
+PBULK_CALLS, PBULK_WORK = 8, (2, 3)
+WORK = ("configure", "build")
+# 1: a package could not be built.
+BUILT = (0, 1)
+
+
+@dataclass
+class Spent:
+    """On a package that was built, in seconds: in all, in its own configuring and building, and in other calls of make."""
+
+    wall: float
+    work: float
+    make: float
+
+    def overhead(self):
+        return self.wall - self.work
+
+    def outside(self):
+        return self.wall - self.work - self.make
+
+
+def real(tanto, arguments, tree):
+    """Both build the list from nothing; the same packages must be built and must fail."""
+    if os.geteuid() != 0:
+        print("\nreal: skipped, for pbulk's clients are roots of their own, which takes root")
+        return {}
+    place = machine.PLACE / "real"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    peer = Pbulk(tree, place / "pbulk", [place / f"pbulk/client{number}" for number in range(CLIENTS)])
+    config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"), build_clients=CLIENTS)
+    ours = [tanto, "bulk", "build", "--config", str(config)]
+    watched = processes.may_be_seen()
+    rows, spent = {}, {}
+    for label, command in ((TANTO, ours), (PBULK, peer.build_command())):
+        data = place / f"{label}.perf"
+        line = processes.recording(data, command) if watched else command
+        entrant = Entrant(Row(label), line, place, ENVIRONMENT, ends=BUILT)
+        entrant.run(machine.compile_c("timed"))
+        rows[REAL, label] = entrant.row
+        if watched:
+            seen = processes.seen(data)
+            spent[label] = list(of_tanto(seen, place, tanto) if label == TANTO else of_pbulk(seen))
+    print_table(f"real: {len(tree.limited())} directories, {CLIENTS} clients", list(rows.values()))
+    compare(place, peer)
+    for label, all_spent in spent.items():
+        rows[REAL, label, "spent"] = all_spent
+        tell(label, all_spent)
+    return rows
+
+
+def states(place):
+    with sqlite3.connect(place / "state/db") as database:
+        query = "SELECT name, state FROM package WHERE run = (SELECT max(run) FROM run)"
+        return dict(database.execute(query))
+
+
+def compare(place, peer):
+    """pbulk notes what it did not even begin in neither file."""
+    ours = states(place)
+    for outcome, ended in (("success", {"done"}), ("error", {"failed", "prefailed"})):
+        mine = {name for name, state in ours.items() if state in ended}
+        theirs = peer.names(outcome)
+        print(f"{outcome}: {len(mine)} packages of Tanto's, {len(theirs)} of pbulk's")
+        if mine != theirs:
+            sys.exit(f"the two do not end alike: {' '.join(sorted(mine ^ theirs))}")
+
+
+def calls(of):
+    """The calls of make that are in no other call, in their order."""
+    made = [it for it in of if it.is_a(MAKE) and not any(other.is_a(MAKE) for other in it.ancestors())]
+    return sorted(made, key=lambda it: it.begun)
+
+
+def took(process):
+    return process.ended - process.begun
+
+
+def of_pbulk(all_processes):
+    """Of each package that was built, from its script and the calls of make that came from there."""
+    by_script = {}
+    for call in calls(all_processes):
+        script = next((it for it in call.ancestors() if it.is_a("pkg-build")), None)
+        by_script.setdefault(id(script), (script, []))[1].append(call)
+    for script, made in by_script.values():
+        if script is not None and len(made) >= PBULK_CALLS:
+            work = sum(took(made[number]) for number in PBULK_WORK)
+            yield Spent(took(script), work, sum(map(took, made)) - work)
+
+
+def of_tanto(all_processes, place, tanto):
+    """Of each package that was built, from the database; each call of make belongs to the stage in which it lies best."""
+    rows = stages(place)
+    made = {}
+    for command, group in grouped(all_processes, Path(tanto).name):
+        row = min(rows, key=lambda row: abs(row.begun - command.begun) + abs(row.ended - command.ended))
+        made[row.package] = made.get(row.package, 0) + (0 if row.stage in WORK else sum(map(took, group)))
+    for package, own in itertools.groupby(rows, key=lambda row: row.package):
+        own = list(own)
+        work = sum(row.ended - row.begun for row in own if row.stage in WORK)
+        yield Spent(own[0].wall, work, made.get(package, 0))
+
+
+@dataclass
+class Ran:
+    """A stage that ran."""
+
+    package: str
+    wall: float
+    stage: str
+    begun: float
+    ended: float
+
+
+def stages(place):
+    """Those of packages that are done, in their order; times are those of CLOCK_MONOTONIC."""
+    offset = clock_offset()
+    with sqlite3.connect(place / "state/db") as database:
+        rows = database.execute(
+            "SELECT package.name, attempt.ended_ms - attempt.began_ms, stage.stage, stage.began_ms, stage.wall_ms "
+            "FROM stage JOIN attempt USING (run, job, attempt) JOIN package USING (run, job) "
+            "WHERE attempt.outcome = 'done' ORDER BY package.name, stage.began_ms"
+        )
+        return [
+            Ran(name, wall / 1e3, stage, begun / 1e3 - offset, (begun + lasted) / 1e3 - offset)
+            for name, wall, stage, begun, lasted in rows
+        ]
+
+
+def clock_offset():
+    """What CLOCK_REALTIME is ahead."""
+    return time.time() - time.monotonic()
+
+
+def grouped(all_processes, tanto):
+    """The commands that Tanto started, with the calls of make that came from each."""
+    by_command = {}
+    for call in calls(all_processes):
+        chain = [call, *call.ancestors()]
+        # Tanto itself is also on the way into a sandbox.
+        first = max((number for number, it in enumerate(chain) if it.is_a(tanto)), default=0)
+        if first > 0:
+            command = chain[first - 1]
+            by_command.setdefault(id(command), (command, []))[1].append(call)
+    return by_command.values()
+
+
+def tell(label, all_spent):
+    def median(what):
+        return statistics.median(map(what, all_spent))
+
+    print(
+        f"{label}: {len(all_spent)} packages; outside configure and build {median(Spent.overhead):.3f} s (median), of it "
+        f"{median(Spent.outside):.3f} s outside of make"
+    )
+
+
+def overhead_beside(rows):
+    ours, theirs = rows[REAL, TANTO, "spent"], rows[REAL, PBULK, "spent"]
+    return statistics.median(map(Spent.overhead, ours)) / statistics.median(map(Spent.overhead, theirs))
+
+
+def outside(rows):
+    return statistics.median(map(Spent.outside, rows[REAL, TANTO, "spent"]))
+
+
+def wall_beside(rows):
+    return rows[REAL, TANTO].median("wall") / rows[REAL, PBULK].median("wall")

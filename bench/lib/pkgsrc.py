@@ -1,0 +1,98 @@
+"""A real package tree that somebody has prepared, and pbulk beside it. Does not measure.
+
+The tree is the directory that TANTO_PKGSRC names. There lie `bulk.toml`, with which `tanto bulk` builds it; `pbulk`, a
+prefix in which pkgtools/pbulk is installed; and `limited-list`, the directories of what can be built without a network.
+Nothing of it is written to but what bulk.toml says is emptied."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+SETTLED = 0.3
+
+
+def find(place):
+    """The prepared tree, or None with the reason."""
+    if not place:
+        return None, "TANTO_PKGSRC names no prepared package tree"
+    place = Path(place).resolve()
+    lacking = [name for name in ("bulk.toml", "pbulk", "limited-list") if not (place / name).exists()]
+    return (None, f"{place} has no {lacking[0]}") if lacking else (Tree(place), None)
+
+
+class Tree:
+    """It, and the settings that come with it."""
+
+    def __init__(self, place):
+        self.place = place
+        self.settings = tomllib.loads((place / "bulk.toml").read_text())
+        self.pbulk = place / "pbulk"
+
+    def source(self):
+        return Path(self.settings["pkgsrc"])
+
+    def limited(self):
+        lines = (self.place / "limited-list").read_text().splitlines()
+        return [line for line in lines if line and not line.startswith("#")]
+
+    def write_settings(self, directory, **changes):
+        """A bulk.toml for a run in that directory."""
+        own = {name: str(directory / name) for name in ("packages", "bulklog", "state")}
+        path = directory / "bulk.toml"
+        path.write_text("".join(f"{name} = {written(it)}\n" for name, it in {**self.settings, **own, **changes}.items()))
+        return path
+
+    def directories(self):
+        """All directories of packages that the tree names."""
+        for category in self.subdirs(self.source()):
+            place = self.source() / category
+            if place.is_dir():
+                yield from (f"{category}/{name}" for name in self.subdirs(place) if (place / name).is_dir())
+
+    def subdirs(self, directory):
+        command = [self.settings["make"], "show-subdir-var", "VARNAME=SUBDIR"]
+        return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.split()
+
+    def sample(self, count, seed, into):
+        """A copy of the tree that names only so many of its directories, drawn at random. All files are there: hard
+        links, as far as the file system lets us."""
+        drawn = sorted(random.Random(seed).sample(sorted(self.directories()), count))
+        shutil.rmtree(into, ignore_errors=True)
+        shutil.copytree(self.source(), into, symlinks=True, copy_function=link)
+        by_category = {}
+        for location in drawn:
+            category, _, name = location.partition("/")
+            by_category.setdefault(category, []).append(name)
+        replace_subdirs(into / "Makefile", by_category)
+        for category, names in by_category.items():
+            replace_subdirs(into / category / "Makefile", names)
+        return drawn
+
+
+def written(value):
+    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, int) else f'"{value}"'
+
+
+def link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def replace_subdirs(makefile, names):
+    """The copy's Makefile is another file from here on."""
+    kept = [line for line in makefile.read_text().splitlines() if not re.match(r"\s*SUBDIR\s*\+?=", line)]
+    makefile.unlink()
+    makefile.write_text("\n".join([*(f"SUBDIR+=\t{name}" for name in names), *kept, ""]))
+
+
+def records(path):
+    """The packages of a scan, in an order that does not depend on who was asked first. The last one may lack its end."""
+    found = re.split(r"(?m)^(?=PKGNAME=)", path.read_text())
+    return sorted(record.rstrip("\n") for record in found if record.strip())

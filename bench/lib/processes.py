@@ -1,0 +1,75 @@
+"""Which processes ran while something was measured, from whom they came and when: what perf saw. Does not know what they
+were for."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+EVENTS = "sched:sched_process_fork,sched:sched_process_exec,sched:sched_process_exit"
+LINE = re.compile(r"\s(\d+\.\d+): sched:sched_process_(fork|exec|exit): (.*)$")
+FIELDS = {
+    "fork": re.compile(r"pid=(\d+) child_comm=.* child_pid=(\d+)"),
+    "exec": re.compile(r"filename=(.*) pid=(\d+) old_pid="),
+    "exit": re.compile(r"pid=(\d+)"),
+}
+
+
+@dataclass
+class Process:
+    """Times are in seconds of CLOCK_MONOTONIC. `programs` are those that it became, with the times."""
+
+    begun: float
+    parent: "Process" = None
+    ended: float = None
+    programs: list = field(default_factory=list)
+
+    def is_a(self, name):
+        return any(Path(program).name == name for _, program in self.programs)
+
+    def ancestors(self):
+        it = self.parent
+        while it is not None:
+            yield it
+            it = it.parent
+
+
+def may_be_seen():
+    """perf is there, and may look at all of the machine."""
+    if shutil.which("perf") is None:
+        return False
+    command = ["perf", "record", "-q", "-a", "-e", EVENTS, "-o", "/dev/null", "true"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def recording(data, command):
+    """The command, watched."""
+    return ["perf", "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
+
+
+def seen(data):
+    """All processes, in the order in which they began."""
+    reader = subprocess.Popen(["perf", "script", "-i", data], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    processes, alive = [], {}
+
+    def known(pid, at):
+        if pid not in alive:
+            alive[pid] = Process(at)
+            processes.append(alive[pid])
+        return alive[pid]
+
+    for line in reader.stdout:
+        if not (found := LINE.search(line)):
+            continue
+        at, what = float(found[1]), found[2]
+        values = FIELDS[what].search(found[3])
+        if what == "fork":
+            alive[values[2]] = Process(at, known(values[1], at))
+            processes.append(alive[values[2]])
+        elif what == "exec":
+            known(values[2], at).programs.append((at, values[1]))
+        elif process := alive.pop(values[1], None):
+            process.ended = at
+    reader.wait()
+    return [process for process in processes if process.ended is not None]

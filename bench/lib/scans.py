@@ -1,0 +1,78 @@
+"""What is measured of scans: of a sample of a real tree, by Tanto and by pbulk; of a whole one, twice. Does not know how
+either is run."""
+
+import shutil
+import time
+
+from lib import machine, pkgsrc
+from lib.pbulk import Pbulk
+from lib.scenarios import ENVIRONMENT
+from lib.timing import OUTPUT, Entrant, Row, print_table, take_turns
+
+SCAN, WHOLE = "scan", "whole scan"
+TANTO, AGAIN, PBULK = "tanto", "tanto, again", "pbulk"
+DIRECTORIES, SEED, CLIENTS = 300, 1, 2
+# 1: a directory could not be scanned.
+SCANNED = (0, 1)
+
+
+def scan(tanto, arguments, tree):
+    """Both scan the same directories, with their caches empty, and must say the same."""
+    sample, place = machine.PLACE / "sample", machine.PLACE / "scan"
+    drawn = tree.sample(DIRECTORIES, SEED, sample)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    ours, again = tanto_twice(tanto, tree, place, pkgsrc=str(sample), scan_clients=CLIENTS)
+    peer = Pbulk(tree, place / "pbulk", ["", ""], pkgsrc=str(sample))
+    theirs = place / "pscan.pbulk"
+    entrants = [ours, Entrant(Row(PBULK), peer.scan_command(theirs), place, ENVIRONMENT)]
+    take_turns(machine.compile_c("timed"), arguments.runs, entrants, [], 0)
+    again.run(machine.compile_c("timed"))
+    rows = [*(entrant.row for entrant in entrants), again.row]
+    print_table(f"scan: {len(drawn)} directories, {CLIENTS} at a time", rows)
+    same_records(place / "pscan", theirs)
+    return {(SCAN, row.label): row for row in rows}
+
+
+def tanto_twice(tanto, tree, place, **changes):
+    """A first scan, and one in which nothing has changed. The second starts from the state of the first."""
+    config = tree.write_settings(place, limited_list="", **changes)
+    output = place / "pscan"
+    command = [tanto, "bulk", "scan", "--config", str(config), "--output", str(output)]
+
+    def forget():
+        shutil.rmtree(place / "state", ignore_errors=True)
+        output.unlink(missing_ok=True)
+
+    def settle():
+        time.sleep(pkgsrc.SETTLED)
+        output.unlink(missing_ok=True)
+
+    def check():
+        if not output.exists():
+            raise SystemExit(OUTPUT.read_text(errors="replace")[-1000:])
+
+    first = Entrant(Row(TANTO), command, place, ENVIRONMENT, before=forget, after=check, ends=SCANNED)
+    return first, Entrant(Row(AGAIN), command, place, ENVIRONMENT, before=settle, after=check, ends=SCANNED)
+
+
+def whole(tanto, arguments, tree):
+    """The whole tree: about 47 minutes of processor time, and then once more."""
+    place = machine.PLACE / "whole"
+    place.mkdir(parents=True, exist_ok=True)
+    first, again = tanto_twice(tanto, tree, place, scan_clients=CLIENTS)
+    timed = machine.compile_c("timed")
+    first.run(timed)
+    for _ in range(arguments.runs):
+        again.run(timed)
+    rows = [first.row, again.row]
+    print_table("scan of the whole tree", rows)
+    return {(WHOLE, row.label): row for row in rows}
+
+
+def same_records(ours, theirs):
+    """Apart from their order."""
+    ours, theirs = pkgsrc.records(ours), pkgsrc.records(theirs)
+    print(f"{len(ours)} records of Tanto's, {len(theirs)} of pbulk's; {len(set(ours) ^ set(theirs))} differ", flush=True)
+    if ours != theirs:
+        raise SystemExit("the two do not say the same")
