@@ -100,7 +100,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "init|scan|resolve|check|build|status|why|log|report|publish|simulate [options]",
+        args: "init|scan|resolve|check|build|status|why|log|report|publish|import|export|simulate [options]",
         doc: "build the packages of a pkgsrc tree",
         more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
                mean and their defaults.\n\n\
@@ -127,6 +127,9 @@ pub static COMMANDS: &[Command] = &[
                `publish` tells of all packages that were built and may be given away (pkg_summary.gz, SHA512.gz), signs \
                them if `sign_command` is set, and sends them, the report and the logs where bulk.toml says; `--unfinished` \
                does so before the build has ended. \
+               `import DIR` takes over pbulk's files of a directory such as its `meta`: the scan of `pscan` stands where \
+               nothing has changed since, and `presolve` with `success` and `error` becomes a bulk build that goes on. \
+               `export DIR` writes these four. \
                `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
                resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \
                tab, and seconds; what is not in it is guessed from packages like it. `--known FILE` says what the order \

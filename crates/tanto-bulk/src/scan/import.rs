@@ -44,8 +44,9 @@ pub fn import(config: &Config, store: &mut Store, records: &[Record<'_>], made_n
     let mut changes: Vec<Change> = Vec::new();
     for location in order {
         let records = texts.remove(location).unwrap_or_default();
-        let key = inputs.key_since(location, &records, made_ns).map(Vec::from).unwrap_or_default();
-        imported.stand += usize::from(!key.is_empty());
+        let stands = inputs.is_older(location, &records, made_ns);
+        let key = if stands { inputs.key(location, &records).to_vec() } else { Vec::new() };
+        imported.stand += usize::from(stands);
         let wall_ms = known.get(location).map_or(0, |row| row.wall_ms);
         changes.push(Change::Scanned(Scanned { location: location.to_owned(), key, records, failed: None, wall_ms }));
     }

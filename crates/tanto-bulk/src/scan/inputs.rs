@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 use tanto_sys::file;
 
-use super::files::{FileId, Files, Print, makefiles};
+use super::files::{FileId, Files, Print, makefiles, stamp};
 
 /// What is known of all inputs.
 pub(super) struct Inputs {
@@ -22,14 +22,16 @@ pub(super) struct Inputs {
     base: Print,
     /// The listing of each file's directory.
     parents: HashMap<FileId, FileId, RandomState>,
+    /// When a file was written, or the last makefile of a directory, in nanoseconds since 1970.
+    written: HashMap<Vec<u8>, Option<i64>, RandomState>,
     /// The makefiles of directories that were asked for options.
     asked: HashMap<Vec<u8>, Vec<FileId>, RandomState>,
 }
 
 impl Inputs {
     pub fn new(files: Files, pkgsrc: &str, base: Print) -> Inputs {
-        let (parents, asked) = (HashMap::default(), HashMap::default());
-        Inputs { files, pkgsrc: pkgsrc.as_bytes().to_vec(), base, parents, asked }
+        let (parents, written, asked) = (HashMap::default(), HashMap::default(), HashMap::default());
+        Inputs { files, pkgsrc: pkgsrc.as_bytes().to_vec(), base, parents, written, asked }
     }
 
     /// The key of a directory whose makefiles are named in the lines SCAN_DEPENDS of its records.
@@ -42,6 +44,23 @@ impl Inputs {
     pub fn key_since(&mut self, location: &str, records: &[u8], began_ns: i64) -> Option<Print> {
         let (key, settled) = self.made(location, records, began_ns);
         settled.then_some(key)
+    }
+
+    /// Whether all that these records name was there at this time, and has not been written since; nor has any makefile
+    /// beside it. For answers that others have asked for; it is pbulk's rule, which knows no more than that.
+    pub fn is_older(&mut self, location: &str, records: &[u8], than_ns: i64) -> bool {
+        let plain = self.is_plain(location);
+        scan_depends(records).all(|word| {
+            let path = self.path(location, plain, word);
+            let written = &mut self.written;
+            let dir = parent(&path);
+            let beside = *written.entry_ref(dir).or_insert_with(|| {
+                let names = makefiles(file::path(dir)).into_iter();
+                names.filter_map(|name| written_ns(&[dir, b"/", &name[..]].concat())).max()
+            });
+            let itself = *written.entry_ref(&path[..]).or_insert_with(|| written_ns(&path));
+            itself.is_some_and(|it| it < than_ns) && beside.is_none_or(|it| it < than_ns)
+        })
     }
 
     fn made(&mut self, location: &str, records: &[u8], began_ns: i64) -> (Print, bool) {
@@ -119,6 +138,10 @@ impl Ids {
     }
 }
 
+fn written_ns(path: &[u8]) -> Option<i64> {
+    Some(stamp(&fs::metadata(file::path(path)).ok()?).mtime_ns)
+}
+
 fn parent(path: &[u8]) -> &[u8] {
     &path[..memchr::memrchr(b'/', path).unwrap_or(0)]
 }
@@ -184,6 +207,27 @@ mod tests {
         place.write("a/p/Makefile", "later");
         assert_eq!(inputs.key_since("a/p", RECORDS, began_ns), Some(before), "it was looked at before");
         assert_ne!(key(&place), before, "so the next scan will not take it for what is there");
+    }
+
+    #[test]
+    fn what_was_written_since_or_is_gone_is_not_older() {
+        let place = tree("scan-older");
+        let made_ns = now_ns() + GRAIN_NS;
+        let is_older = |than_ns| Inputs::new(Files::default(), place.text(), [0; 32]).is_older("a/p", RECORDS, than_ns);
+        assert!(is_older(made_ns) && !is_older(made_ns - 60_000_000_000));
+        let write = |name: &str| {
+            place.write(name, "x");
+            let file = fs::File::options().write(true).open(place.at(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60)).unwrap();
+        };
+        write("a/p/work/x.mk");
+        assert!(is_older(made_ns), "nobody looks there");
+        write("a/p/hacks.mk");
+        assert!(!is_older(made_ns));
+        fs::remove_file(place.at("a/p/hacks.mk")).unwrap();
+        assert!(is_older(made_ns));
+        fs::remove_file(place.at("a/p/two.mk")).unwrap();
+        assert!(!is_older(made_ns));
     }
 
     #[test]

@@ -238,6 +238,7 @@ fn an_imported_scan_stands_where_nothing_has_changed() {
     std::fs::create_dir_all(&other.config.state).unwrap();
     let mut store = Store::open(&other.place.at("state/db")).unwrap();
     let made_ns = super::files::now_ns();
+    std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
     other.write("a/two/Makefile", "later");
     let read = crate::records::read(&records).unwrap();
     let imported = import(&other.config, &mut store, &read, made_ns).unwrap();

@@ -288,7 +288,8 @@ pub(super) fn no_plan(bad: &BadPlan) -> Vec<u8> {
     }
 }
 
-fn now_ms() -> i64 {
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod build;
 mod check;
+mod exchange;
 mod files;
 mod findings;
 mod init;
@@ -22,8 +23,10 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: &[&str] =
-    &["init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "simulate"];
+const KNOWN: &[&str] = &[
+    "init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "import", "export",
+    "simulate",
+];
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -44,6 +47,8 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"publish" => publish::run(rest),
         // The signer: nobody calls it but `publish`.
         sign::DOOR => sign::serve(rest),
+        b"import" => exchange::import(rest),
+        b"export" => exchange::export(rest),
         b"simulate" => simulate::run(rest),
         what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN.iter().copied())),
     }

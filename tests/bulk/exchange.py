@@ -1,0 +1,94 @@
+"""`tanto bulk export` and `import`: pbulk's files come out, and go into another state, which then is the same.
+
+    exchange.py TANTO"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place
+
+# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+SETTLE = 0.3
+FILES = ("pscan", "presolve", "success", "error")
+LIST = "devel/app3\ntrouble/broken\ntrouble/needbroken\n"
+DONE = ["app3-3.1", "libone-1.2nb3", "libthree-3.1", "libtwo-2.0rc1"]
+
+
+def files(directory):
+    return {name: (directory / name).read_text() for name in FILES}
+
+
+def state(place, name):
+    """Has a state of its own from now on."""
+    settings = place.directory / "bulk.toml"
+    lines = [line for line in settings.read_text().splitlines() if not line.startswith(("state =", "bulklog ="))]
+    settings.write_text("\n".join([*lines, f'state = "{name}"', f'bulklog = "{name}-log"', ""]))
+
+
+def round_trip(place):
+    state(place, "one")
+    place.run("build", code=1)
+    place.run("export", "meta")
+    first = files(place.directory / "meta")
+    assert sorted(first["success"].split()) == DONE and first["error"] == "broken-1\n", first
+    records = first["pscan"].split("PKGNAME=")[1:]
+    assert len(records) == len(DONE) + 2 and all("\nPKG_LOCATION=" in it for it in records), first["pscan"]
+    assert "DEPENDS=libthree-3.1 libtwo-2.0rc1\n" in first["presolve"]
+    state(place, "two")
+    told = place.run("import", "meta")
+    assert "6 packages of 6 directories; 6 need not be scanned again" in told, told
+    assert "a bulk build of 6 packages, 4 done, 1 failed" in told, told
+    assert place.state("broken-1") == ("failed", "it had failed when it was imported")
+    assert place.state("needbroken-1") == ("indirect-failed", "it needs broken-1, which failed")
+    told = place.run("build", code=1)
+    assert "scan " not in told and "building" not in told, f"nothing has changed:\n{told}"
+    place.run("export", "again")
+    assert files(place.directory / "again") == first
+    print("round trip: what is exported is imported, and nothing is scanned or built twice ... ok")
+
+
+def missing(place):
+    """What is recorded as done and is not there is built."""
+    state(place, "three")
+    (place.directory / "packages/All/libone-1.2nb3.tgz").unlink()
+    place.run("import", "meta")
+    place.run("build", code=1)
+    assert "libone-1.2nb3" in place.packages()
+    print("missing: a package that was done and is gone is built again ... ok")
+
+
+def complaints(place):
+    state(place, "four")
+    wrong = place.directory / "wrong"
+    wrong.mkdir()
+    for content, told in (
+        ({}, "there is neither pscan nor presolve in wrong"),
+        ({"pscan": "garbage\n"}, "wrong/pscan:1: a record begins with PKGNAME="),
+        ({"presolve": "PKGNAME=one-1\nPKG_LOCATION=a/one\n", "success": "two-1\n"}, "success:1: there is no package 'two-1'"),
+        ({"pscan": "PKGNAME=one-1\nPKG_LOCATION=../one\n"}, "../one is no directory"),
+    ):
+        for path in wrong.iterdir():
+            path.unlink()
+        for name, text in content.items():
+            (wrong / name).write_text(text)
+        ran = subprocess.run(
+            place.command("import", "wrong"), cwd=place.directory, env=place.environment, capture_output=True, text=True
+        )
+        assert ran.returncode == 1 and told in ran.stderr, ran.stdout + ran.stderr
+    print("complaints: files that make no sense are refused, with the line ... ok")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as directory:
+        place = Place(tanto, Path(directory), (), 'limited_list = "list"\n')
+        (place.directory / "list").write_text(LIST)
+        time.sleep(SETTLE)
+        for test in (round_trip, missing, complaints):
+            test(place)
+
+
+main()
