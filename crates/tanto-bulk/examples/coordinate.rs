@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use tanto_bulk::build::Build;
 use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
+use tanto_bulk::door::Nobody;
 use tanto_bulk::records;
 use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
@@ -104,7 +106,15 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         }
     };
     let (site, clock) = (site(directory), RealClock::start());
-    let build = Build { site: &site, runner: &mut *runner, view: &mut Blind, clock: &clock, epoch_ms: 0 };
+    let build = Build {
+        site: &site,
+        runner: &mut *runner,
+        view: &mut Blind,
+        clock: &clock,
+        epoch_ms: 0,
+        desk: &mut Nobody,
+        sources: Sources::default(),
+    };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
     journal.end().map_err(|error| error.to_string())?;
     let counts = State::ALL.iter().zip(plan.counts()).map(|(state, count)| format!("{} {count}", state.name()));

@@ -4,7 +4,10 @@
 pub mod books;
 pub mod front;
 pub mod makes;
+pub mod offline;
 pub mod plan;
+pub mod reasons;
+pub mod sources;
 pub mod stages;
 pub mod state;
 
@@ -19,11 +22,13 @@ use tanto_exec::runner::staged::Staged;
 use tanto_exec::schedule::Reading;
 use tanto_record::store::journal::Journal;
 
-use self::books::Books;
+use self::books::{Books, Opening};
 use self::front::Packages;
 use self::plan::{Bad, Plan};
+use self::sources::Sources;
 use self::stages::Site;
 use self::state::State;
+use crate::door::Desk;
 
 /// What a build needs besides its packages.
 pub struct Build<'a> {
@@ -37,6 +42,10 @@ pub struct Build<'a> {
     pub clock: &'a dyn Clock,
     /// When the clock stood at 0, in milliseconds since 1970.
     pub epoch_ms: i64,
+    /// Where users ask for something while it goes on.
+    pub desk: &'a mut dyn Desk,
+    /// What is known of the packages' directories, for the case that one of them changes.
+    pub sources: Sources,
 }
 
 impl Build<'_> {
@@ -44,12 +53,13 @@ impl Build<'_> {
     /// journal has not ended then.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(Verdict, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
-        let Build { site, runner, view, clock, epoch_ms } = self;
+        let Build { site, runner, view, clock, epoch_ms, desk, sources } = self;
         for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }
-        let books = RefCell::new(Books::new(plan, site, clock, epoch_ms, journal));
+        let opening = Opening { plan, site, clock, epoch_ms, desk, sources };
+        let books = RefCell::new(Books::new(opening, journal));
         let packages = Packages::new(&books);
         schedule.begin();
         let run = Run {

@@ -151,6 +151,31 @@ impl Scan<'_> {
     }
 }
 
+impl Scan<'_> {
+    /// Scans these directories, and those that they name and that are not `known`, until all are known that can be scanned.
+    pub fn some(
+        self,
+        wanted: Vec<String>,
+        known: &dyn Fn(&str) -> bool,
+        mut store: Store,
+    ) -> Result<(Report, Store), Bad> {
+        let mut session = Session::begin(self, &store)?;
+        let (mut locations, mut next) = (wanted.clone(), wanted.clone());
+        while !next.is_empty() {
+            store = session.directories(&next, store)?;
+            let needed = session.needed(&next);
+            next.clear();
+            for location in needed.into_iter().filter(|it| list::is_location(it) && !known(it)) {
+                if !locations.contains(&location) {
+                    locations.push(location.clone());
+                    next.push(location);
+                }
+            }
+        }
+        Ok((session.end(&locations, &wanted), store))
+    }
+}
+
 /// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.
 fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Store) -> Result<(Report, Store), Bad> {
     let mut locations = wanted.clone();

@@ -119,20 +119,26 @@ impl Run<'_> {
 
 impl Loop<'_> {
     fn turn_until_stop(&mut self) -> Verdict {
-        while self.run.schedule.more_to_do() {
-            match self.turn() {
+        loop {
+            match self.attend().and_then(|()| self.turn()) {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Stop(verdict)) => return verdict,
                 Err(fatal) => return fatal.into(),
             }
         }
-        Verdict::Done
     }
 
-    /// Does what others ask for, starts all that may start, then waits for one thing to happen.
-    fn turn(&mut self) -> Result<Step, Fatal> {
+    /// The front may find that there is more to do than was thought.
+    fn attend(&mut self) -> Result<(), Fatal> {
         let Run { front, schedule, runner, view, .. } = &mut self.run;
-        front.attend(schedule, *runner, *view)?;
+        front.attend(schedule, *runner, *view)
+    }
+
+    /// Starts all that may start, then waits for one thing to happen; stops when there is nothing more to do.
+    fn turn(&mut self) -> Result<Step, Fatal> {
+        if !self.run.schedule.more_to_do() {
+            return Ok(Step::Stop(Verdict::Done));
+        }
         self.start_ready()?;
         if self.running.is_empty() {
             let done = !self.run.schedule.more_to_do();

@@ -100,7 +100,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "init|scan|resolve|check|build|status|why|log|report|publish|import|export|simulate [options]",
+        args: "init|scan|resolve|check|build|status|why|log|retry|skip|kill|report|publish|import|export|simulate [options]",
         doc: "build the packages of a pkgsrc tree",
         more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
                mean and their defaults.\n\n\
@@ -120,7 +120,11 @@ pub static COMMANDS: &[Command] = &[
                an empty prefix. It goes on where an earlier build was interrupted; what is up to date is not built again, \
                unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. `check` takes \
                the same arguments, builds nothing, and tells what would have to be built and why, with `--json` as JSON. \
-               `status`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what became of packages, also while they are built. \
+               `status [--watch]`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what becomes of packages, also from another \
+               terminal while they are built. `retry PACKAGE...` builds packages again, when they were fixed or though they \
+               are there: their directories are scanned again, and what needs them is built too. `skip PACKAGE...` leaves \
+               them out of this run, and what needs them, until a `retry`. `kill PACKAGE...` ends packages that are being \
+               built; they have failed then. \
                `report` tells what the last build has brought: what failed and first why, what that blocks, what has \
                changed since the build before, and what it all took; `--html FILE` makes a page of it, `--json` an object \
                for programs, `--pbulk` the records that pbulk's reports have. \

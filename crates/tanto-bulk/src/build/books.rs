@@ -1,21 +1,48 @@
 //! What happens to each package of a run, and writing it down. Does not know how commands are run.
 
+mod standing;
+mod wishes;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
 use tanto_exec::clock::Clock;
+use tanto_exec::event::{Event, View};
 use tanto_exec::job::{Command, Completion, Exit, JobId, Usage};
+use tanto_exec::monitor::findings::Why;
 use tanto_record::store::journal::Journal;
 use tanto_record::store::{Attempt, Change, Cost};
 
 use super::plan::Plan;
+use super::sources::Sources;
 use super::stages::{Site, Stage};
 use super::state::State;
+use crate::door::Desk;
 use crate::resolve::Package;
 
 /// How often a package is tried whose failure is the machine's.
 const MOST_ATTEMPTS: u32 = 3;
+/// So often a view hears how packages stand, at most; in milliseconds.
+const STANDING_MS: i64 = 500;
+/// Why a package has failed that the user has ended.
+const KILLED: &str = "killed by the user";
+
+/// What books begin with.
+pub struct Opening<'a> {
+    /// The packages.
+    pub plan: Plan,
+    /// Where they are built.
+    pub site: &'a Site,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+    /// When the clock stood at 0, in milliseconds since 1970.
+    pub epoch_ms: i64,
+    /// Where users ask.
+    pub desk: &'a mut dyn Desk,
+    /// From which it follows what packages need; nothing if that is not known.
+    pub sources: Sources,
+}
 
 /// All that is known of a run that goes on.
 pub struct Books<'a> {
@@ -27,6 +54,20 @@ pub struct Books<'a> {
     epoch_ms: i64,
     journal: Journal,
     running: HashMap<Package, Progress>,
+    /// Where users ask.
+    desk: &'a mut dyn Desk,
+    /// From which it follows what packages need.
+    sources: Sources,
+    /// These have ended, and are to be built once more.
+    again: Vec<Package>,
+    /// What was said of a directory while this package of it was being built.
+    later: HashMap<Package, Vec<u8>>,
+    /// Which attempt at a package was the last one of this build.
+    attempts: HashMap<Package, u32>,
+    /// For the view: stages that packages have come to, and that states are others.
+    stages: Vec<(Package, Stage, i64)>,
+    has_moved: bool,
+    moved_ms: i64,
     /// As it was last told.
     told_full: bool,
 }
@@ -41,6 +82,12 @@ struct Progress {
     failed: Option<Failure>,
     cpu_ms: u64,
     peak_kib: u64,
+    /// How often it was tried before, in a row.
+    tries: u32,
+    /// The user wants it to end.
+    killed: bool,
+    /// When it has ended, it is to be built once more.
+    again: bool,
 }
 
 #[derive(Clone)]
@@ -53,8 +100,37 @@ struct Failure {
 
 impl<'a> Books<'a> {
     /// The books of a run that begins.
-    pub fn new(plan: Plan, site: &'a Site, clock: &'a dyn Clock, epoch_ms: i64, journal: Journal) -> Books<'a> {
-        Books { plan, site, clock, epoch_ms, journal, running: HashMap::new(), told_full: false }
+    pub fn new(opening: Opening<'a>, journal: Journal) -> Books<'a> {
+        let Opening { plan, site, clock, epoch_ms, desk, sources } = opening;
+        Books {
+            plan,
+            site,
+            clock,
+            epoch_ms,
+            journal,
+            running: HashMap::new(),
+            desk,
+            sources,
+            again: Vec::new(),
+            later: HashMap::new(),
+            attempts: HashMap::new(),
+            stages: Vec::new(),
+            has_moved: true,
+            moved_ms: i64::MIN,
+            told_full: false,
+        }
+    }
+
+    /// The view hears what has changed since.
+    pub fn tell(&mut self, view: &mut dyn View) {
+        for (package, stage, at_ms) in self.stages.drain(..) {
+            view.event(Event::Stage { job: JobId(package), stage: stage.name(), at_ms });
+        }
+        let now_ms = self.clock.now_ms();
+        if self.has_moved && now_ms - STANDING_MS >= self.moved_ms {
+            (self.has_moved, self.moved_ms) = (false, now_ms);
+            view.event(Event::Standing { counts: &self.counts(), at_ms: now_ms });
+        }
     }
 
     /// All that was noted goes to the database. False if that fails for good.
@@ -91,7 +167,7 @@ impl<'a> Books<'a> {
             self.journal.note(Change::Due { package, why });
         }
         self.set(package, State::Running, String::new());
-        Some(self.attempt(package, 1))
+        Some(self.attempt(package, 0))
     }
 
     /// A package was interrupted: it will be built again.
@@ -102,9 +178,10 @@ impl<'a> Books<'a> {
         self.set(package, State::Open, String::new());
     }
 
-    /// A package is done, or has failed, with all that needs it.
-    pub fn finish(&mut self, package: Package, exit: Exit) {
+    /// A package is done, or has failed, with all that needs it, which is told: they are not built.
+    pub fn finish(&mut self, package: Package, exit: Exit) -> Vec<Package> {
         let progress = self.running.remove(&package).expect("it was begun");
+        self.again.extend(progress.again.then_some(package));
         if exit.success() {
             self.note_attempt(package, &progress, "done", "");
             self.note_cost(package, &progress);
@@ -112,23 +189,40 @@ impl<'a> Books<'a> {
             self.set(package, State::Done, String::new());
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));
-            return;
+            return Vec::new();
         }
         let why = progress.failed.as_ref().map(|failed| failed.why.clone()).unwrap_or_default();
         self.note_attempt(package, &progress, "failed", &why);
         self.set(package, State::Failed, why);
-        for fallen in self.plan.fell(package) {
+        let fallen = self.plan.fell(package);
+        for &fallen in &fallen {
             let it = self.plan.package(fallen);
-            let (state, why) = (it.state.name(), it.why.clone());
-            self.journal.note(Change::State { package: fallen, state, why });
+            let (state, why) = (it.state, it.why.clone());
+            self.note_state(fallen, state, why);
         }
+        fallen
     }
 
-    fn attempt(&mut self, package: Package, attempt: u32) -> Command {
+    /// Somebody tries to build it; in vain so many times before.
+    fn attempt(&mut self, package: Package, tries: u32) -> Command {
         let now_ms = self.clock.now_ms();
+        let last = self.attempts.entry(package).or_default();
+        *last += 1;
+        let attempt = *last;
         let stage = Stage::after(None, self.plan.package(package)).expect("each package has stages");
-        let progress =
-            Progress { attempt, began_ms: now_ms, stage, stage_began_ms: now_ms, failed: None, cpu_ms: 0, peak_kib: 0 };
+        let progress = Progress {
+            attempt,
+            began_ms: now_ms,
+            stage,
+            stage_began_ms: now_ms,
+            failed: None,
+            cpu_ms: 0,
+            peak_kib: 0,
+            tries,
+            killed: false,
+            again: false,
+        };
+        self.stages.push((package, stage, now_ms));
         self.journal.note(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
         self.running.insert(package, progress);
         self.command(package, stage)
@@ -140,7 +234,23 @@ impl<'a> Books<'a> {
 
     fn set(&mut self, package: Package, state: State, why: String) {
         self.plan.set(package, state, why.clone());
+        self.note_state(package, state, why);
+    }
+
+    fn note_state(&mut self, package: Package, state: State, why: String) {
+        self.has_moved = true;
         self.journal.note(Change::State { package, state: state.name(), why });
+    }
+
+    /// A package is something else now.
+    fn note_again(&mut self, package: Package) {
+        self.has_moved = true;
+        self.plan.rows_of(package).for_each(|change| self.journal.note(change));
+    }
+
+    /// Who builds it.
+    fn client(&self, _: &Progress) -> String {
+        "local".into()
     }
 
     /// Milliseconds since 1970.
@@ -157,7 +267,7 @@ impl<'a> Books<'a> {
         Attempt {
             job,
             attempt: it.attempt,
-            client: "local".into(),
+            client: self.client(it),
             began_ms: self.date(it.began_ms),
             ended_ms,
             outcome: outcome.into(),
@@ -212,14 +322,16 @@ impl<'a> Books<'a> {
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
     fn failed(&mut self, package: Package, completion: &Completion, log: &str) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
-        let why = why(progress.stage, completion);
-        let attempt = progress.attempt;
+        let why = if progress.killed { KILLED.to_owned() } else { why(progress.stage, completion) };
         if let Some(fault) = machines_fault(completion)
-            && attempt < MOST_ATTEMPTS
+            && progress.tries + 1 < MOST_ATTEMPTS
+            && !progress.killed
         {
             let progress = self.running.remove(&package).expect("it runs");
             self.note_attempt(package, &progress, "machine", &format!("{why}: {fault}"));
-            return self.attempt(package, attempt + 1);
+            let first = self.attempt(package, progress.tries + 1);
+            self.running.entry(package).and_modify(|it| it.again = progress.again);
+            return first;
         }
         let told = told(&completion.output, &why, log);
         progress.failed = Some(Failure { exit: completion.exit, why, told });
@@ -230,6 +342,7 @@ impl<'a> Books<'a> {
         let now_ms = self.clock.now_ms();
         let progress = self.running.get_mut(&package).expect("it runs");
         (progress.stage, progress.stage_began_ms) = (stage, now_ms);
+        self.stages.push((package, stage, now_ms));
         self.command(package, stage)
     }
 }
@@ -251,6 +364,9 @@ impl Books<'_> {
         if let Some(failure) = progress.failed.clone() {
             (completion.exit, completion.output) = (failure.exit, failure.told);
             return None;
+        }
+        if progress.killed && completion.exit.success() {
+            completion.exit = Exit::Code(Why::Wanted.code());
         }
         if !completion.exit.success() && stage != Stage::Clean {
             return Some(self.failed(package, completion, &log));

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::runner::Runner;
 use tanto_exec::runner::staged::Stages;
 use tanto_exec::schedule::Schedule;
 
 use super::books::Books;
+use super::state::State;
 
 /// The books, for the loop and for who runs the stages.
 #[derive(Clone, Copy)]
@@ -75,7 +77,7 @@ impl Front for Packages<'_, '_> {
         &mut self,
         JobId(package): JobId,
         ending: Ending<'_>,
-        _: &mut Schedule,
+        schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
         if self.books.borrow_mut().has_news_of_the_disk() {
@@ -83,14 +85,31 @@ impl Front for Packages<'_, '_> {
             view.event(Event::Notice { level: Level::Warning, text });
         }
         match ending {
-            Ending::Passed => {}
-            Ending::Succeeded { completion, .. } => self.books.borrow_mut().finish(package, completion.exit),
-            Ending::Failed => self.books.borrow_mut().finish(package, Exit::Code(1)),
+            // It is up to date. What was taken out of the plan passes too, and has left it before.
+            Ending::Passed => {
+                if self.books.borrow().plan.package(package).state == State::Done {
+                    let expected_ms = Some(i64::from(schedule.cost(JobId(package)).wall_ms));
+                    view.event(Event::Unplanned { job: JobId(package), expected_ms });
+                }
+            }
+            Ending::Succeeded { completion, .. } => drop(self.books.borrow_mut().finish(package, completion.exit)),
+            Ending::Failed => {
+                for fallen in self.books.borrow_mut().finish(package, Exit::Code(1)).into_iter().map(JobId) {
+                    let expected_ms = Some(i64::from(schedule.cost(fallen).wall_ms));
+                    view.event(Event::Unplanned { job: fallen, expected_ms });
+                }
+            }
         }
         Ok(())
     }
 
-    fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
+    fn attend(&mut self, schedule: &mut Schedule, runner: &mut dyn Runner, view: &mut dyn View) -> Result<(), Fatal> {
+        self.books.borrow_mut().attend(schedule, runner, view);
+        Ok(())
+    }
+
+    fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal> {
+        self.books.borrow_mut().tell(view);
         match self.books.borrow_mut().flush() {
             true => Ok(()),
             false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),

@@ -1,11 +1,14 @@
 //! Which packages are to be built, and which cannot be. Does not know what has become of them in earlier runs, unless
 //! it is told.
 
+mod again;
+
 use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::store::{self, Change};
 
+pub use self::again::{SKIPPED, WANTED};
 use super::state::State;
 use crate::check::Standing;
 use crate::estimate::Estimate;
@@ -76,6 +79,18 @@ impl Plan {
         Ok(plan)
     }
 
+    /// As the database has a run, with what each package needs; of a package no more than that is known.
+    pub fn of_rows(rows: &[store::Package], edges: &[(Package, Package)]) -> Plan {
+        let mut packages: Vec<Planned> = rows.iter().map(Planned::of_row).collect();
+        let mut users = vec![Vec::new(); packages.len()];
+        let count = packages.len();
+        for &(package, needed) in edges.iter().filter(|&&(a, b)| (a as usize) < count && (b as usize) < count) {
+            packages[package as usize].depends.push(needed);
+            users[needed as usize].push(package);
+        }
+        Plan { packages, users }
+    }
+
     /// All numbers.
     pub fn all(&self) -> std::ops::Range<Package> {
         0..self.packages.len() as Package
@@ -130,11 +145,7 @@ impl Plan {
 
     /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
     pub fn fell(&mut self, package: Package) -> Vec<Package> {
-        let (state, verb) = match self.package(package).state {
-            State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
-            _ => (State::IndirectFailed, "failed"),
-        };
-        let why = format!("it needs {}, which {verb}", self.package(package).name);
+        let (state, why) = self.lost(package);
         let (mut fallen, mut at) = (Vec::new(), Some(package));
         let mut next = 0;
         while let Some(lost) = at {
@@ -150,17 +161,32 @@ impl Plan {
         fallen
     }
 
+    /// What becomes of those that need a package that will not be there.
+    fn lost(&self, package: Package) -> (State, String) {
+        let (state, verb) = match self.package(package).state {
+            State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
+            _ => (State::IndirectFailed, "failed"),
+        };
+        (state, format!("it needs {}, which {verb}", self.package(package).name))
+    }
+
     /// What became of packages in a run that was not finished, by name: what is done stays so, and what failed is not
     /// tried again.
     pub fn recall(&mut self, state: impl Fn(&str) -> Option<(State, String)>) {
         for package in self.all() {
-            let Some((state @ (State::Done | State::Failed), why)) = state(&self.package(package).name) else {
-                continue;
+            let Some((state, why)) = state(&self.package(package).name) else { continue };
+            let stands = match state {
+                State::Done | State::Failed => true,
+                State::Prefailed => why == SKIPPED,
+                _ => false,
             };
+            if !stands {
+                continue;
+            }
             if matches!(self.package(package).state, State::Open | State::IndirectFailed) {
                 self.set(package, state, why);
             }
-            if self.package(package).state == State::Failed {
+            if matches!(self.package(package).state, State::Failed | State::Prefailed) {
                 self.fell(package);
             }
         }
@@ -175,15 +201,12 @@ impl Plan {
     pub fn rows(&self) -> impl Iterator<Item = Change> {
         self.all().flat_map(|package| {
             let it = self.package(package);
-            let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
-            let state = it.state.name().to_owned();
-            let row = Change::Package(store::Package { package, job: package, name, location, state, why });
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
             let due = match &it.standing {
                 Standing::Due(why) if it.state == State::Open => Some(Change::Due { package, why: why.clone() }),
                 _ => None,
             };
-            std::iter::once(row).chain(edges).chain(due)
+            std::iter::once(row(package, it)).chain(edges).chain(due)
         })
     }
 
@@ -215,8 +238,32 @@ impl Plan {
     }
 }
 
+/// A package as a row of the database.
+fn row(package: Package, it: &Planned) -> Change {
+    let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
+    Change::Package(store::Package { package, job: package, name, location, state: it.state.name().to_owned(), why })
+}
+
 impl Planned {
-    fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, Bad> {
+    fn of_row(row: &store::Package) -> Planned {
+        Planned {
+            name: row.name.clone(),
+            location: row.location.clone(),
+            arguments: Vec::new(),
+            categories: String::new(),
+            bootstrap: false,
+            user_destdir: false,
+            usergroup_phase: String::new(),
+            depends: Vec::new(),
+            state: State::named(&row.state).unwrap_or(State::Open),
+            why: row.why.clone(),
+            standing: Standing::Unknown,
+            is_new: false,
+        }
+    }
+
+    /// What a record says of a package that needs these. An error is a name that is none.
+    pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, Bad> {
         let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
         let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
         Ok(Planned {

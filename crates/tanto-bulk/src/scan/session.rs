@@ -111,6 +111,15 @@ impl<'a> Session<'a> {
         self.report
     }
 
+    /// The directories of what these say that they need, each once.
+    pub fn needed(&self, locations: &[String]) -> Vec<String> {
+        let records = self.rows.records(locations);
+        let mut all: Vec<String> = needed(&records).map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     fn note_failure(&mut self, location: &str) {
         if let Some(log) = self.rows.failure(location).cloned() {
             self.report.failed.push((location.to_owned(), log));

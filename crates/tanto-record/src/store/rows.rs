@@ -12,6 +12,11 @@ pub enum Change {
         /// The other.
         needs: u32,
     },
+    /// A package needs none of those any more that it needed.
+    Edgeless {
+        /// Which.
+        package: u32,
+    },
     /// A package's state is another.
     State {
         /// Which.

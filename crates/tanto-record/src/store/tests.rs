@@ -76,6 +76,8 @@ fn what_is_written_is_read_again() {
     let changes = [
         Change::Package(package(0, "open")),
         Change::Package(package(1, "open")),
+        Change::Edge { package: 0, needs: 1 },
+        Change::Edgeless { package: 0 },
         Change::Edge { package: 1, needs: 0 },
         Change::State { package: 0, state: "failed", why: "it hung".into() },
         Change::Due { package: 1, why: "first".into() },

@@ -7,6 +7,7 @@ use super::{Attempt, Change, Cost, Digested, Expected, File, Package, Result, Sc
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
 const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, ?, ?)";
+const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
 const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
 const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
@@ -49,6 +50,7 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
             db.prepare_cached(PACKAGE)?.execute(params![run, package, job, name, location, state, why])?
         }
         Change::Edge { package, needs } => db.prepare_cached(EDGE)?.execute(params![run, package, needs])?,
+        Change::Edgeless { package } => db.prepare_cached(EDGELESS)?.execute(params![run, package])?,
         Change::State { package, state, why } => {
             db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
         }

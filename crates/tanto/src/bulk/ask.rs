@@ -1,13 +1,21 @@
-//! `tanto bulk status`, `why` and `log`: what became of packages, as far as the database tells. Changes nothing.
+//! `tanto bulk status`, `why` and `log`: what becomes of packages, as far as the database tells and the build that runs.
+//! Changes nothing.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
+use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::reasons;
 use tanto_bulk::build::state::State;
+use tanto_bulk::config::Config;
+use tanto_bulk::door::{self, Answer, Request, Unheard};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::{Package, Store};
+use tanto_sys::terminal;
 
 use super::place::{config, look, unusable};
 use crate::flags::door::Door;
@@ -15,43 +23,129 @@ use crate::flags::stop::Stop;
 
 static FLAGS: [Plain; 1] = [name("config").with_value()];
 
-/// How many packages are in which state, and which have failed.
+static WATCH: [Plain; 2] = [name("config").with_value(), name("watch")];
+
+/// How the build stands that runs, or else the last one: how many packages are in which state, what is being built, which
+/// have failed.
 pub(super) fn status(args: &[Vec<u8>]) -> Stop {
-    answer(args, 0, |store, run, _| summary(store, run))
+    let asked = || {
+        let given = Given::read(&WATCH, args).map_err(|Bad(message)| message)?;
+        if let Some(operand) = given.operands.first() {
+            return Err([b"unexpected '", &operand[..], b"'"].concat());
+        }
+        let config = config(given.value("config"))?;
+        let store = look(&config)?;
+        if let Some(text) = running(&config, given.has("watch"))? {
+            return Ok(text);
+        }
+        let (run, _) = store.last_run().map_err(|error| unusable(&error))?.ok_or(b"nothing was built yet")?;
+        summary(&store, run)
+    };
+    match asked() {
+        Ok(text) => Stop::printed(text, 0),
+        Err(message) => Stop::failed(Door::Tanto, "error", &message),
+    }
+}
+
+/// How often a watcher looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the build says that runs; none if none runs, or, for a watcher, not any more.
+fn running(config: &Config, watches: bool) -> Result<Option<String>, Vec<u8>> {
+    let mut screen = Screen::default();
+    loop {
+        match door::ask(Path::new(&config.state), &Request::Status) {
+            Err(Unheard::Nobody) => {
+                screen.clear();
+                return Ok(None);
+            }
+            Err(unheard) => return Err(unheard.told().into_bytes()),
+            Ok(answer) if !watches => return Ok(Some(String::from_utf8_lossy(&answer.out).into_owned())),
+            Ok(answer) => screen.show(&String::from_utf8_lossy(&answer.out)),
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Text that is written over and over in the same place, where standard output is a terminal.
+#[derive(Default)]
+struct Screen {
+    /// The cursor stands so many lines below the first.
+    lines: usize,
+}
+
+impl Screen {
+    fn show(&mut self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let Some((columns, rows)) = terminal::size(std::io::stdout()).filter(|_| std::io::stdout().is_terminal())
+        else {
+            // Nobody who reads it any more is no error.
+            let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+            return;
+        };
+        let most = if rows > 1 { rows - 1 } else { usize::MAX };
+        let shown: Vec<String> =
+            text.lines().take(most).map(|line| line.chars().take(columns.wrapping_sub(1)).collect()).collect();
+        let _ = writeln!(out, "{}{}", self.back(), shown.join("\n")).and_then(|()| out.flush());
+        self.lines = shown.len();
+    }
+
+    fn clear(&mut self) {
+        let mut out = std::io::stdout().lock();
+        let _ = write!(out, "{}", self.back()).and_then(|()| out.flush());
+        self.lines = 0;
+    }
+
+    /// To the first line, and all below it goes.
+    fn back(&self) -> String {
+        if self.lines == 0 { String::new() } else { format!("\x1b[{}A\r\x1b[J", self.lines) }
+    }
 }
 
 /// Where a package stands and why, and what was tried.
 pub(super) fn why(args: &[Vec<u8>]) -> Stop {
-    answer(args, 1, |store, run, words| {
-        let package = find(store, run, &words[0])?;
+    answer(args, 1, |_, store, run, words| {
+        let packages = store.packages(run).map_err(|error| unusable(&error))?;
+        let package = find(&packages, &words[0])?;
         let mut text = format!("{}: {}{}\n", package.name, package.state, because(&package.why));
         let due = store.due(run).map_err(|error| unusable(&error))?;
         if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
-            let _ = writeln!(text, "  it has to be built: {why}");
+            text += &format!("  it has to be built: {why}\n");
         }
+        let edges = store.edges(run).map_err(|error| unusable(&error))?;
+        text += &reasons::told(&Plan::of_rows(&packages, &edges), package.package);
         for attempt in store.attempts(run).map_err(|error| unusable(&error))? {
             if attempt.job == package.job {
                 let outcome = if attempt.outcome.is_empty() { "goes on" } else { &attempt.outcome };
-                let _ = writeln!(text, "  attempt {}: {outcome}{}", attempt.attempt, because(&attempt.why));
+                text += &format!("  attempt {}: {outcome}{}\n", attempt.attempt, because(&attempt.why));
             }
         }
         for stage in store.stages(run).map_err(|error| unusable(&error))?.iter().filter(|it| it.job == package.job) {
             let (wall, cpu) = (stage.wall_ms as f64 / 1e3, stage.cpu_ms as f64 / 1e3);
             // The logs of what was built are gone.
             let log = if Path::new(&stage.log).exists() { format!("  {}", stage.log) } else { String::new() };
-            let _ = writeln!(text, "    {:12} exit {:3} {wall:9.2} s {cpu:9.2} s cpu{log}", stage.stage, stage.exit);
+            text += &format!("    {:12} exit {:3} {wall:9.2} s {cpu:9.2} s cpu{log}\n", stage.stage, stage.exit);
         }
         Ok(text)
     })
 }
 
-/// What a failed package printed: in its last stage, or in the stage that is named.
+/// What a package prints that is being built, or what a failed one printed: in its last stage, or in the stage that is named.
 pub(super) fn log(args: &[Vec<u8>]) -> Stop {
-    answer(args, 1, |store, run, words| {
-        let package = find(store, run, &words[0])?;
+    answer(args, 1, |config, store, run, words| {
+        let packages = store.packages(run).map_err(|error| unusable(&error))?;
+        let package = find(&packages, &words[0])?;
+        let wanted = words.get(1).map(|word| String::from_utf8_lossy(word).into_owned());
+        let request = Request::Log { package: package.name.clone(), stage: wanted.clone() };
+        if package.state == State::Running.name()
+            && let Ok(Answer { code: 0, out, .. }) = door::ask(Path::new(&config.state), &request)
+        {
+            return Ok(String::from_utf8_lossy(&out).into_owned());
+        }
         let stages = store.stages(run).map_err(|error| unusable(&error))?;
-        let is_wanted = |stage: &str| words.get(1).is_none_or(|word| word == stage.as_bytes()) && stage != "clean";
-        let of_it = stages.iter().rev().filter(|it| it.job == package.job && !it.log.is_empty());
+        let is_wanted = |stage: &str| wanted.as_ref().is_none_or(|wanted| wanted == stage) && stage != "clean";
+        let is_there = |log: &str| !log.is_empty() && Path::new(log).exists();
+        let of_it = stages.iter().rev().filter(|it| it.job == package.job && is_there(&it.log));
         let stage = of_it.clone().find(|it| is_wanted(&it.stage));
         let stage = stage.ok_or_else(|| format!("there is no such log of {}", package.name).into_bytes())?;
         let read = fs::read(Path::new(&stage.log));
@@ -85,19 +179,20 @@ fn because(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
 
-type Answer = fn(&Store, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
+type Ask = fn(&Config, &Store, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
 
 /// Asks the last run; `least` words are needed.
-fn answer(args: &[Vec<u8>], least: usize, ask: Answer) -> Stop {
+fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
     let asked = || {
         let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
         if given.operands.len() < least {
             return Err(b"which package?".to_vec());
         }
-        let store = look(&config(given.value("config"))?)?;
+        let config = config(given.value("config"))?;
+        let store = look(&config)?;
         let last = store.last_run().map_err(|error| unusable(&error))?;
         let (run, _) = last.ok_or(b"nothing was built yet")?;
-        ask(&store, run, &given.operands)
+        ask(&config, &store, run, &given.operands)
     };
     match asked() {
         Ok(text) => Stop::printed(text, 0),
@@ -106,14 +201,13 @@ fn answer(args: &[Vec<u8>], least: usize, ask: Answer) -> Stop {
 }
 
 /// The package of this name, or the only one with this base or directory.
-fn find(store: &Store, run: i64, word: &[u8]) -> Result<Package, Vec<u8>> {
-    let packages = store.packages(run).map_err(|error| unusable(&error))?;
+fn find<'a>(packages: &'a [Package], word: &[u8]) -> Result<&'a Package, Vec<u8>> {
     let base = |package: &Package| tanto_bulk::name::Name::new(package.name.as_bytes()).base() == word;
     let is_it = |package: &&Package| package.location.as_bytes() == word || base(package);
     let exact = packages.iter().find(|package| package.name.as_bytes() == word);
     let mut alike = packages.iter().filter(is_it);
     match (exact, alike.next(), alike.next()) {
-        (Some(package), ..) | (None, Some(package), None) => Ok(package.clone()),
+        (Some(package), ..) | (None, Some(package), None) => Ok(package),
         (None, Some(_), Some(_)) => Err([b"more than one package is '", word, b"': name it with its version"].concat()),
         (None, None, _) => Err([b"there is no package '", word, b"'"].concat()),
     }

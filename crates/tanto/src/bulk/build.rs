@@ -1,15 +1,18 @@
 //! `tanto bulk build`: all phases, from the scan to the last package. Does not know what a stage does.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_bulk::build::Build;
-use tanto_bulk::build::plan::{Bad as BadPlan, Plan};
+use tanto_bulk::build::plan::{Bad as BadPlan, Plan, WANTED};
+use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
 use tanto_bulk::check::Standing;
 use tanto_bulk::config::{self, Config};
+use tanto_bulk::door::Server;
 use tanto_bulk::estimate::{self, Estimate};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
@@ -77,12 +80,13 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
     phases::check(config, &mut plan)?;
     let estimates = estimates(&store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
+    let sources = Sources::of(&packages.records);
     drop(packages);
     let err = source.complaints();
     drop(source);
     phases::script("script_phase_build", &config.script_phase_build)?;
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
-    let (verdict, plan, store) = build(config, &site, plan, &estimates, journal, now_ms())?;
+    let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
     let failed = plan.packages.iter().any(|package| package.state == State::Failed);
     let code = match verdict {
@@ -98,6 +102,8 @@ struct Begun {
     run: i64,
     /// What is known of it if an earlier build began it.
     earlier: Option<Earlier>,
+    /// What the user wants to be built though it is there.
+    wanted: HashSet<String>,
 }
 
 /// What an earlier build wrote down.
@@ -110,15 +116,27 @@ struct Earlier {
 /// Goes on with the last run if that was not finished, else begins one.
 fn begin(config: &Config, store: &mut Store, again: bool) -> Result<Begun, Vec<u8>> {
     let failed = |error| unusable(&error);
-    if let Some((run, None)) = store.last_run().map_err(failed)?
+    let last = store.last_run().map_err(failed)?;
+    let wanted = last.map_or_else(|| Ok(HashSet::new()), |(run, _)| wanted(store, run))?;
+    if let Some((run, None)) = last
         && !again
     {
         let earlier = Earlier { rows: store.packages(run).map_err(failed)?, due: store.due(run).map_err(failed)? };
-        return Ok(Begun { run, earlier: Some(earlier) });
+        return Ok(Begun { run, earlier: Some(earlier), wanted });
     }
     phases::script("script_phase_pre_build", &config.script_phase_pre_build)?;
     phases::forget(config, store)?;
-    Ok(Begun { run: store.begin_run(now_ms()).map_err(failed)?, earlier: None })
+    Ok(Begun { run: store.begin_run(now_ms()).map_err(failed)?, earlier: None, wanted })
+}
+
+/// What `tanto bulk retry` has left to do in this run, or in the one before if this has not come to its packages.
+fn wanted(store: &Store, run: i64) -> Result<HashSet<String>, Vec<u8>> {
+    let mut rows = store.packages(run).map_err(|error| unusable(&error))?;
+    if rows.is_empty() {
+        rows = store.packages(run - 1).map_err(|error| unusable(&error))?;
+    }
+    let is_it = |row: &Row| row.state == State::Open.name() && row.why == WANTED;
+    Ok(rows.into_iter().filter(is_it).map(|row| row.name).collect())
 }
 
 /// Why packages are built that need not be.
@@ -135,7 +153,13 @@ fn recall(
     again: bool,
 ) -> Result<(i64, Plan), Vec<u8>> {
     let failed = |error| unusable(&error);
-    let Begun { mut run, earlier } = begun;
+    let Begun { mut run, earlier, wanted } = begun;
+    for package in plan.all() {
+        if wanted.contains(&plan.package(package).name) && plan.package(package).state == State::Open {
+            plan.set(package, State::Open, WANTED.into());
+            plan.stands(package, Standing::Due(WANTED.into()));
+        }
+    }
     if again {
         plan.all().for_each(|package| plan.stands(package, Standing::Due(AGAIN.into())));
     }
@@ -165,7 +189,7 @@ fn recall(
 fn build(
     config: &Config,
     site: &Site,
-    plan: Plan,
+    (plan, sources): (Plan, Sources),
     estimates: &[Estimate],
     mut journal: Journal,
     epoch_ms: i64,
@@ -173,10 +197,14 @@ fn build(
     plan.rows().chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
     let mut view = shown()?;
-    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
+    let mut door = Server::open(Path::new(&config.state)).map_err(failed)?;
+    let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config) };
+    let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
-    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms };
+    let desk = &mut door;
+    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))

@@ -2,6 +2,7 @@
 
 mod ask;
 mod build;
+mod change;
 mod check;
 mod exchange;
 mod files;
@@ -24,8 +25,8 @@ use crate::flags::stop::Stop;
 use crate::{commands, help};
 
 const KNOWN: &[&str] = &[
-    "init", "scan", "resolve", "check", "build", "status", "why", "log", "report", "publish", "import", "export",
-    "simulate",
+    "init", "scan", "resolve", "check", "build", "status", "why", "log", "retry", "skip", "kill", "report", "publish",
+    "import", "export", "simulate",
 ];
 
 /// What `tanto bulk` prints for these arguments.
@@ -43,6 +44,9 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
+        b"retry" => change::retry(rest),
+        b"skip" => change::skip(rest),
+        b"kill" => change::kill(rest),
         b"report" => report::run(rest),
         b"publish" => publish::run(rest),
         // The signer: nobody calls it but `publish`.

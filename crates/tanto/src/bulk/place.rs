@@ -46,25 +46,35 @@ pub(super) struct State {
 
 /// Takes the state for ourselves; makes it if there is none yet.
 pub(super) fn take(config: &Config) -> Result<State, Vec<u8>> {
+    try_take(config)?.ok_or_else(|| b"another bulk build is using this state: wait for it".to_vec())
+}
+
+/// The same; nothing if somebody else has it.
+pub(super) fn try_take(config: &Config) -> Result<Option<State>, Vec<u8>> {
     let dir = Path::new(&config.state);
     let failed = |error: io::Error| super::files::failed("opening ", dir.as_os_str().as_encoded_bytes(), &error);
     fs::create_dir_all(dir.parent().unwrap_or(dir)).map_err(failed)?;
     tanto_sys::own::make(dir).map_err(failed)?;
     let file = lock::open(&dir.join("lock")).map_err(failed)?;
     if !lock::try_exclusive(&file).map_err(failed)? {
-        return Err(b"another bulk build is using this state: wait for it".to_vec());
+        return Ok(None);
     }
     let store = Store::open(&database(config)).map_err(|error| unusable(&error))?;
-    Ok(State { store, _lock: file })
+    Ok(Some(State { store, _lock: file }))
 }
 
 /// The state as it is now, to be asked only.
 pub(super) fn look(config: &Config) -> Result<Store, Vec<u8>> {
     let path = database(config);
+    let nothing = || [b"nothing was built yet: there is no ", path.as_os_str().as_encoded_bytes()].concat();
     if !path.exists() {
-        return Err([b"nothing was built yet: there is no ", path.as_os_str().as_encoded_bytes()].concat());
+        return Err(nothing());
     }
-    Store::look(&path).map_err(|error| unusable(&error))
+    Store::look(&path).map_err(|error| match error {
+        // It is just being made.
+        StoreError::Version(0) => nothing(),
+        error => unusable(&error),
+    })
 }
 
 fn database(config: &Config) -> PathBuf {

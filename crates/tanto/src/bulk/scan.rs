@@ -5,7 +5,7 @@ use std::io::Write;
 use tanto_bulk::config::Config;
 use tanto_bulk::scan::{Bad as BadScan, Report, Scan};
 use tanto_exec::clock::RealClock;
-use tanto_exec::event::View;
+use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
@@ -88,6 +88,26 @@ pub(super) fn scan(config: &Config, store: Store, verify: f64, view: &mut dyn Vi
         Err(BadScan::Interrupted) => Err(Told::Interrupted),
         Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
     }
+}
+
+/// Scans these directories, and what they need that is not known, with a state that nobody else has.
+pub(super) fn some(config: &Config, locations: Vec<String>, is_known: &dyn Fn(&str) -> bool) -> Result<Report, Told> {
+    let store = super::place::take(config)?.store;
+    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let clock = RealClock::start();
+    let scan = Scan { config, runner: &mut runner, view: &mut Unseen, clock: &clock, verify: 0.0, seed: 0 };
+    match scan.some(locations, is_known, store) {
+        Ok((report, _)) => Ok(report),
+        Err(BadScan::Interrupted) => Err(Told::Interrupted),
+        Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
+    }
+}
+
+/// Nobody looks on.
+struct Unseen;
+
+impl View for Unseen {
+    fn event(&mut self, _: Event<'_>) {}
 }
 
 fn spawning(config: &Config) -> spawn::Options {

@@ -7,8 +7,10 @@ use std::io;
 
 use tanto_bulk::build::Build;
 use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
+use tanto_bulk::door::Nobody;
 use tanto_bulk::records;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::FakeClock;
@@ -109,8 +111,15 @@ impl World {
         let times = vec![1; plan.packages.len()];
         let mut runner = FakeRunner::new(slots, effect);
         let clock = FakeClock::default();
-        let build =
-            Build { site: &self.site, runner: &mut runner, view: &mut Blind, clock: &clock, epoch_ms: 1_000_000 };
+        let build = Build {
+            site: &self.site,
+            runner: &mut runner,
+            view: &mut Blind,
+            clock: &clock,
+            epoch_ms: 1_000_000,
+            desk: &mut Nobody,
+            sources: Sources::default(),
+        };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
         (verdict, plan)

@@ -1,0 +1,102 @@
+//! Why a package is not built, or not yet: the way from it to the package that is to blame. Does not know why that one is.
+
+use std::collections::VecDeque;
+
+use super::plan::Plan;
+use super::state::State;
+use crate::resolve::Package;
+
+/// So many of those that it waits for are named.
+const MOST: usize = 5;
+
+/// In lines; nothing where the package's own state says all.
+pub fn told(plan: &Plan, package: Package) -> String {
+    match plan.package(package).state {
+        State::IndirectFailed | State::IndirectPrefailed => blame(plan, package).unwrap_or_default(),
+        State::Open => waits(plan, package),
+        _ => String::new(),
+    }
+}
+
+/// The shortest way to one that has failed, or cannot be built.
+fn blame(plan: &Plan, package: Package) -> Option<String> {
+    let mut from: Vec<Option<Package>> = vec![None; plan.packages.len()];
+    let mut next = VecDeque::from([package]);
+    while let Some(at) = next.pop_front() {
+        if matches!(plan.package(at).state, State::Failed | State::Prefailed) {
+            return Some(way(plan, &from, package, at));
+        }
+        for &needed in &plan.package(at).depends {
+            let is_lost = !matches!(plan.package(needed).state, State::Done | State::Open | State::Running);
+            if is_lost && needed != package && from[needed as usize].is_none() {
+                from[needed as usize] = Some(at);
+                next.push_back(needed);
+            }
+        }
+    }
+    None
+}
+
+fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) -> String {
+    let back = std::iter::successors(Some(end), |&at| from[at as usize]).take_while(|&at| at != package);
+    let mut names: Vec<&str> = back.map(|at| &*plan.package(at).name).collect();
+    names.reverse();
+    let it = plan.package(end);
+    let why = if it.why.is_empty() { String::new() } else { format!(": {}", it.why) };
+    let verb = if it.state == State::Failed { "failed" } else { "cannot be built" };
+    format!("  it needs {}, which {verb}{why}\n", names.join(", which needs "))
+}
+
+fn waits(plan: &Plan, package: Package) -> String {
+    let it = plan.package(package);
+    let missing: Vec<&super::plan::Planned> =
+        it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state != State::Done).collect();
+    if missing.is_empty() {
+        return "  all that it needs is there: it waits for its turn\n".into();
+    }
+    let names: Vec<String> = missing.iter().take(MOST).map(|it| format!("{} ({})", it.name, it.state.name())).collect();
+    let more = missing.len().saturating_sub(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("  it waits for {}{more}\n", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_record::store;
+
+    fn plan(states: [(&str, &str); 4]) -> Plan {
+        let rows: Vec<store::Package> = (0..)
+            .zip(states)
+            .map(|(package, (state, why))| store::Package {
+                package,
+                job: package,
+                name: format!("p{package}-1"),
+                location: String::new(),
+                state: state.into(),
+                why: why.into(),
+            })
+            .collect();
+        Plan::of_rows(&rows, &[(1, 0), (2, 1), (3, 2), (3, 0)])
+    }
+
+    #[test]
+    fn the_way_leads_to_who_is_to_blame() {
+        let it =
+            plan([("done", ""), ("failed", "build exited with 1"), ("indirect-failed", ""), ("indirect-failed", "")]);
+        assert_eq!(told(&it, 3), "  it needs p2-1, which needs p1-1, which failed: build exited with 1\n");
+        assert_eq!(told(&it, 1), "");
+        let it =
+            plan([("prefailed", "not here"), ("indirect-prefailed", ""), ("open", ""), ("indirect-prefailed", "")]);
+        assert_eq!(told(&it, 3), "  it needs p0-1, which cannot be built: not here\n");
+    }
+
+    #[test]
+    fn what_is_open_waits() {
+        let it = plan([("done", ""), ("running", ""), ("open", ""), ("open", "")]);
+        assert_eq!(told(&it, 2), "  it waits for p1-1 (running)\n");
+        assert_eq!(told(&it, 3), "  it waits for p2-1 (open)\n");
+        let it = plan([("done", ""), ("open", ""), ("open", ""), ("open", "")]);
+        assert_eq!(told(&it, 1), "  all that it needs is there: it waits for its turn\n");
+    }
+}

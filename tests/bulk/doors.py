@@ -1,0 +1,230 @@
+"""`tanto bulk` from other terminals while packages are built: status, why, log, retry, skip and kill. Each package waits at a
+gate of its own, so that no test depends on how fast the machine is.
+
+    doors.py TANTO"""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place
+
+PATIENCE = 60
+GATE = "echo waiting; until test -e {directory}/go/${{PKGNAME}} -o -e {directory}/go/all; do sleep 0.02; done"
+MAKEFILE = """# $NetBSD: Makefile,v 1.2 2026/01/01 00:00:00 test Exp $
+
+PKGNAME=\t{name}
+DEPENDS=\t{depends}
+{more}
+.include "../../mk/pkg.mk"
+"""
+
+
+class Gates(Place):
+    """A tree whose packages wait until they are let through."""
+
+    def __init__(self, tanto, directory):
+        super().__init__(tanto, directory, (), "")
+        (directory / "go").mkdir()
+        with (directory / "mk.conf").open("a") as conf:
+            conf.write(f"do-build?= {GATE.format(directory=directory)}\n")
+        self.build_runs = None
+
+    def resolve(self):
+        (self.directory / "pscan").write_text("".join(self.scan(("base", "devel"))))
+        self.run("resolve", "--scan", "pscan", "--output", "presolve")
+
+    def begin(self):
+        self.build_runs = subprocess.Popen(
+            self.command("build", "--resolved", "presolve"),
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        end = time.monotonic() + PATIENCE
+        while not (self.directory / "state/socket").exists() or not self.has_begun():
+            assert time.monotonic() < end and self.build_runs.poll() is None, "no door opens"
+            time.sleep(0.02)
+
+    def has_begun(self):
+        """The database has all packages."""
+        asked = subprocess.run(self.command("why", "app"), cwd=self.directory, env=self.environment, capture_output=True)
+        return asked.returncode == 0
+
+    def end(self, code):
+        """Lets all through that there still is."""
+        self.let("all")
+        told = self.build_runs.communicate(timeout=PATIENCE)[0]
+        assert self.build_runs.returncode == code, f"the build ended with {self.build_runs.returncode}:\n{told}"
+        return told
+
+    def abandon(self):
+        """Nothing of it runs any more, whatever has failed."""
+        if self.build_runs is not None and self.build_runs.poll() is None:
+            self.build_runs.send_signal(signal.SIGINT)
+            self.build_runs.communicate()
+
+    def let(self, name):
+        (self.directory / "go" / name).touch()
+
+    def write(self, directory, name, depends="", more=""):
+        place = self.directory / "tree/devel" / directory
+        place.mkdir(exist_ok=True)
+        (place / "Makefile").write_text(MAKEFILE.format(name=name, depends=depends, more=more))
+
+    def until(self, what, holds):
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, f"waited for {what}:\n{self.run('status')}"
+            assert self.build_runs.poll() is None, f"the build has ended:\n{self.build_runs.communicate()[0]}"
+            time.sleep(0.05)
+
+    def running(self):
+        """The packages that wait at their gates."""
+        lines = [line.split() for line in self.run("status").splitlines() if line.startswith("  ")]
+        return [words[1] for words in lines if words[2] == "build"]
+
+    def at_gate(self):
+        self.until("a package at its gate", self.running)
+        return self.running()[0]
+
+    def drive(self, until):
+        """Lets one package after the other through until this holds."""
+        while not until():
+            running = self.running()
+            for name in running:
+                self.let(name)
+            assert self.build_runs.poll() is None, f"the build has ended:\n{self.build_runs.communicate()[0]}"
+            time.sleep(0.05)
+
+
+def looks(made):
+    made.resolve()
+    assert "nothing was built yet" in made.error("status")
+    made.begin()
+    assert stat.S_IMODE((made.directory / "state/socket").stat().st_mode) == 0o600
+    name = made.at_gate()
+    told = made.run("status")
+    assert "12 packages: " in told and "1 running" in told and " left; the longest chain takes " in told, told
+    made.until("its output", lambda: "waiting" in made.run("log", name))
+    assert made.run("log", name, "build") == made.run("log", name)
+    assert "it waits for libthree-3.1 (" in made.run("why", "app3"), made.run("why", "app3")
+    assert "using this state" in made.error("build", "--resolved", "presolve")
+    watch = subprocess.Popen(
+        made.command("status", "--watch"), cwd=made.directory, env=made.environment, stdout=subprocess.PIPE, text=True
+    )
+    assert " packages: " in watch.stdout.readline()
+    made.end(0)
+    assert "12 packages, 12 done" in watch.communicate(timeout=PATIENCE)[0]
+    assert watch.returncode == 0 and not (made.directory / "state/socket").exists()
+    assert "nothing is being built" in made.error("kill", "libone")
+    print("looks: status, why and log tell of what runs ... ok")
+
+
+def kill_and_skip(made):
+    made.resolve()
+    made.begin()
+    name = made.at_gate()
+    assert "is ended in its stage build" in made.run("kill", name)
+    made.until("its end", lambda: made.state(name) == ("failed", "killed by the user"))
+    assert "is failed" in made.error("skip", name)
+    assert "there is no package 'none'" in made.error("retry", "none")
+    assert f"{name} is built again" in made.run("retry", name)
+    running = made.at_gate()
+    assert "is being built" in made.error("skip", running)
+    assert "and is built again when that has ended" in made.run("retry", running)
+    assert "app3-3.1 is not built in this run" in made.run("skip", "app3")
+    assert "libtwo-2.0rc1 is not built in this run, nor are 1 packages" in made.run("skip", "devel/libtwo")
+    assert made.state("app") == ("indirect-prefailed", "it needs libtwo-2.0rc1, which cannot be built")
+    assert "libtwo-2.0rc1 is built again" in made.run("retry", "libtwo")
+    made.let(running)
+    made.end(0)
+    assert made.state("app3") == ("prefailed", "skipped by the user")
+    assert made.packages() == sorted(set(made.names()) - {"app3-3.1"}), made.packages()
+    assert "attempt 2: done" in made.run("why", running), made.run("why", running)
+    print("kill and skip: what is killed has failed, what is skipped is not built, and retry undoes both ... ok")
+
+
+def fix(made):
+    """A package fails, and is fixed: it needs a new one now, and has another version."""
+    made.write("libtwo", "libtwo-2.0rc1", "libone>=1.0:../../devel/libone", "do-build= echo no; exit 1")
+    made.resolve()
+    made.begin()
+    made.drive(lambda: made.state("libtwo")[0] == "failed")
+    why = made.run("why", "app")
+    assert "it needs libtwo-2.0rc1, which failed: build exited with 1" in why, why
+    held = made.at_gate()
+    made.write("libtwo", "libtwo-2.0rc1", "broken", "")
+    assert "libtwo-2.0rc1 is prefailed: 'broken' is no dependency" in made.run("retry", "libtwo")
+    (made.directory / "tree/devel/libtwo/Makefile").write_text("this is no makefile\n")
+    assert "devel/libtwo cannot be scanned" in made.error("retry", "libtwo")
+    made.write("libtwo", "libtwo-2.1", "new>=3:../../devel/new libone>=1.0:../../devel/libone", "FILES= lib/libtwo.so")
+    made.write("new", "new-3", "", "FILES= lib/new.so")
+    assert "libtwo-2.1 is built again" in made.run("retry", "libtwo")
+    assert made.running() == [held], "what ran goes on"
+    assert made.state("new")[0] == "open" and made.state("app")[0] == "open"
+    assert "it waits for new-3 (open)" in made.run("why", "libtwo-2.1"), made.run("why", "libtwo-2.1")
+    made.write("libone", "libone-1.2nb3", "app>=0:../../devel/app", "FILES= lib/libone.so")
+    assert "packages would need each other" in made.error("retry", "libone")
+    made.end(0)
+    assert {"new-3", "libtwo-2.1", "app-0.9", "app3-3.1"} <= set(made.packages()), made.packages()
+    print("fix: what was fixed is scanned and built again, with what it needs now, while others go on ... ok")
+
+
+def done_again(made):
+    """What is done is done again, with what needs it; also where no build runs."""
+    made.resolve()
+    made.begin()
+    made.drive(lambda: made.state("libone")[0] == "done")
+    made.at_gate()
+    assert "libone-1.2nb3 is built again" in made.run("retry", "libone")
+    (made.directory / "go/libone-1.2nb3").unlink()
+    made.drive(lambda: made.state("libone")[0] == "done")
+    assert "attempt 2: done" in made.run("why", "libone")
+    made.end(0)
+    assert "libtwo-2.0rc1 is built by the next build" in made.run("retry", "libtwo")
+    assert made.state("app")[0] == "open" and made.state("libone")[0] == "done"
+    assert "there is nothing to skip" in made.error("skip", "app")
+    told = made.run("build", "--resolved", "presolve")
+    assert all(f"] {name}\n" in told for name in ("libtwo-2.0rc1", "app-0.9", "app3-3.1")) and "] libone" not in told, told
+    print("done again: what is done is built again, with what needs it ... ok")
+
+
+def dead(made):
+    """A killed build leaves a door that leads nowhere."""
+    made.resolve()
+    made.begin()
+    name = made.at_gate()
+    made.build_runs.send_signal(signal.SIGKILL)
+    made.build_runs.communicate()
+    assert (made.directory / "state/socket").exists()
+    assert "packages" in made.run("status")
+    assert "app3-3.1 is not built in this run" in made.run("skip", "app3")
+    made.let("all")
+    made.build(0)
+    assert made.state(name)[0] == "done" and made.state("app3") == ("prefailed", "skipped by the user")
+    print("dead: a door that leads nowhere is no obstacle ... ok")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    wanted = sys.argv[2:]
+    for test in (looks, kill_and_skip, fix, done_again, dead):
+        if wanted and test.__name__ not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            made = Gates(tanto, Path(os.path.realpath(directory)))
+            try:
+                test(made)
+            finally:
+                made.abandon()
+
+
+main()
