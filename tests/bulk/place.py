@@ -15,6 +15,8 @@ class Place:
     def __init__(self, tanto, directory, categories, settings):
         """The packages of these categories are scanned and resolved, if there are any."""
         self.tanto, self.directory = tanto, directory
+        # What runs Tanto in the name of somebody else.
+        self.as_user = []
         shutil.copytree(TREE, directory / "tree")
         (directory / "kit").mkdir()
         (directory / "kit/from-the-kit").write_text("kit\n")
@@ -48,7 +50,7 @@ class Place:
                         yield f"PKG_LOCATION={category}/{name}\n"
 
     def command(self, *words):
-        return [self.tanto, "bulk", *words]
+        return [*self.as_user, self.tanto, "bulk", *words]
 
     def run(self, *words, code=0):
         told = subprocess.run(

@@ -137,6 +137,6 @@ fn site(directory: &Path) -> Site {
         makes: None,
         suffix: ".tgz".into(),
         user: None,
-        unprivileged_checksum: false,
+        ..Site::default()
     }
 }

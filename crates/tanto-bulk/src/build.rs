@@ -2,6 +2,7 @@
 //! failed. Does not know how a command is run, nor what the database does with what it is told.
 
 pub mod books;
+mod clients;
 pub mod front;
 pub mod makes;
 pub mod offline;

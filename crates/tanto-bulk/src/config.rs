@@ -58,6 +58,24 @@ pub struct Config {
     pub skip_age_check: bool,
     /// Run at the beginning of a bulk build; empty: nothing.
     pub script_phase_pre_build: String,
+    /// The system that packages see.
+    pub sandbox_root: String,
+    /// How much a package may write, in bytes of memory; none: it writes on the disk.
+    pub scratch_size: Option<u64>,
+    /// Where work directories are in a sandbox.
+    pub wrkobjdir: String,
+    /// Where fetched files are in a sandbox.
+    pub distdir: String,
+    /// What a failed package's work directory had is kept.
+    pub keep_wrkdir: bool,
+    /// What was in the prefix when a package failed is kept.
+    pub keep_prefix: bool,
+    /// Packages at a time; 0: as many as there are processors.
+    pub build_clients: usize,
+    /// Run when a sandbox is mounted, outside; empty: nothing.
+    pub client_prepare_chroot: String,
+    /// Run when a sandbox is mounted, inside; empty: nothing.
+    pub client_prepare_action: String,
     /// Run before the scan; empty: nothing.
     pub script_phase_scan: String,
     /// Run before packages are built; empty: nothing.
@@ -141,6 +159,15 @@ impl Default for Config {
             ignore_missing_dependencies: false,
             skip_age_check: false,
             script_phase_pre_build: String::new(),
+            sandbox_root: "/".into(),
+            scratch_size: None,
+            wrkobjdir: "/scratch".into(),
+            distdir: "distfiles".into(),
+            keep_wrkdir: false,
+            keep_prefix: false,
+            build_clients: 1,
+            client_prepare_chroot: String::new(),
+            client_prepare_action: String::new(),
             script_phase_scan: String::new(),
             script_phase_build: String::new(),
             script_phase_report: String::new(),
@@ -219,10 +246,11 @@ mod tests {
         let odd = Config {
             make: "a \"b\" \\ c".into(),
             limits: Limits { hang_ms: None, total_ms: Some(5_430_000) },
+            scratch_size: Some(1536 << 20),
             ..defaults
         };
         let again = read(&odd.text()).unwrap();
-        assert_eq!((again.make, again.limits), (odd.make, odd.limits));
+        assert_eq!((again.make, again.limits, again.scratch_size), (odd.make, odd.limits, odd.scratch_size));
     }
 
     #[test]
@@ -249,7 +277,12 @@ mod tests {
             ("make = 1", 7, "expected a text in quotes"),
             ("make = \"\"", 7, "this cannot be empty"),
             ("timeout = \"soon\"", 10, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none"),
-            ("sandbox = \"chroot\"", 10, "there is no such sandbox; so far there is only \"none\""),
+            ("scratch_size = \"big\"", 15, "expected a size such as \"512M\" or \"8G\", \"0\" for none"),
+            (
+                "sandbox = \"chroot\"",
+                10,
+                "there is no such sandbox; there are \"overlay\", \"bind\", \"tmpfs\" and \"none\"",
+            ),
             ("[stage.scna]\ntimeout = \"1s\"", 7, "unknown stage 'scna'"),
             ("[stage.scan]\ntimeuot = \"1s\"", 13, "unknown key 'timeuot'"),
             ("stage = 1", 8, "expected a table [stage.scan]"),

@@ -14,6 +14,8 @@ pub mod publish;
 pub mod records;
 pub mod report;
 pub mod resolve;
+pub mod sandbox;
 pub mod scan;
+mod shell;
 pub mod sign;
 pub mod version;

@@ -12,6 +12,7 @@ pub mod job;
 pub mod monitor;
 pub mod run;
 pub mod runner;
+pub mod sandbox;
 pub mod schedule;
 pub mod simulate;
 pub mod writer;

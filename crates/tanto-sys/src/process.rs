@@ -26,6 +26,17 @@ pub enum Status {
     },
 }
 
+impl Status {
+    /// From what the kernel says of a process that has ended.
+    pub(crate) fn of(status: libc::c_int) -> Status {
+        if libc::WIFEXITED(status) {
+            Status::Code(libc::WEXITSTATUS(status))
+        } else {
+            Status::Killed { signal: libc::WTERMSIG(status), dumped: libc::WCOREDUMP(status) }
+        }
+    }
+}
+
 /// A process that is gone, and what it and those that it waited for used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
@@ -150,13 +161,8 @@ impl Child {
 
 impl Ended {
     fn from_raw(status: libc::c_int, usage: &libc::rusage) -> Ended {
-        let status = if libc::WIFEXITED(status) {
-            Status::Code(libc::WEXITSTATUS(status))
-        } else {
-            Status::Killed { signal: libc::WTERMSIG(status), dumped: libc::WCOREDUMP(status) }
-        };
         Ended {
-            status,
+            status: Status::of(status),
             user_us: microseconds(&usage.ru_utime),
             system_us: microseconds(&usage.ru_stime),
             max_rss_kib: usage.ru_maxrss.unsigned_abs(),

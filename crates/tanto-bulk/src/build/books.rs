@@ -14,6 +14,7 @@ use tanto_exec::monitor::findings::Why;
 use tanto_record::store::journal::Journal;
 use tanto_record::store::{Attempt, Change, Cost};
 
+use super::clients::{self, Clients};
 use super::plan::Plan;
 use super::sources::Sources;
 use super::stages::{Site, Stage};
@@ -68,6 +69,9 @@ pub struct Books<'a> {
     stages: Vec<(Package, Stage, i64)>,
     has_moved: bool,
     moved_ms: i64,
+    clients: Clients,
+    /// For the user, not yet told.
+    notices: Vec<String>,
     /// As it was last told.
     told_full: bool,
 }
@@ -75,9 +79,13 @@ pub struct Books<'a> {
 /// How far a package has come.
 struct Progress {
     attempt: u32,
+    /// Who builds it.
+    client: usize,
     began_ms: i64,
     stage: Stage,
     stage_began_ms: i64,
+    /// What its stages have left running, in words.
+    left: Vec<String>,
     /// Why it has failed; then it is only cleaned up.
     failed: Option<Failure>,
     cpu_ms: u64,
@@ -102,6 +110,7 @@ impl<'a> Books<'a> {
     /// The books of a run that begins.
     pub fn new(opening: Opening<'a>, journal: Journal) -> Books<'a> {
         let Opening { plan, site, clock, epoch_ms, desk, sources } = opening;
+        let clients = Clients::new(site.clients);
         Books {
             plan,
             site,
@@ -117,6 +126,8 @@ impl<'a> Books<'a> {
             stages: Vec::new(),
             has_moved: true,
             moved_ms: i64::MIN,
+            clients,
+            notices: Vec::new(),
             told_full: false,
         }
     }
@@ -149,6 +160,21 @@ impl<'a> Books<'a> {
         full && !std::mem::replace(&mut self.told_full, full)
     }
 
+    /// May another package begin?
+    pub fn may_begin(&self) -> bool {
+        !self.disk_is_full() && self.clients.has_free()
+    }
+
+    /// There is nobody left to build anything.
+    pub fn has_no_clients(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// What the user has not been told.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
     /// Nothing more is built; if the run is over, that is noted. The plan as it is now, and what is to be waited for.
     pub fn close(mut self, is_over: bool) -> (Plan, Journal) {
         if is_over {
@@ -167,12 +193,13 @@ impl<'a> Books<'a> {
             self.journal.note(Change::Due { package, why });
         }
         self.set(package, State::Running, String::new());
-        Some(self.attempt(package, 0))
+        Some(self.attempt(package, 0, None))
     }
 
     /// A package was interrupted: it will be built again.
     pub fn interrupted(&mut self, package: Package) {
         if let Some(progress) = self.running.remove(&package) {
+            self.clients.release(progress.client);
             self.note_attempt(package, &progress, "interrupted", "");
         }
         self.set(package, State::Open, String::new());
@@ -181,15 +208,22 @@ impl<'a> Books<'a> {
     /// A package is done, or has failed, with all that needs it, which is told: they are not built.
     pub fn finish(&mut self, package: Package, exit: Exit) -> Vec<Package> {
         let progress = self.running.remove(&package).expect("it was begun");
+        self.clients.release(progress.client);
         self.again.extend(progress.again.then_some(package));
         if exit.success() {
-            self.note_attempt(package, &progress, "done", "");
+            self.clients.praise(progress.client);
+            let left = progress.left.join("; ");
+            self.note_attempt(package, &progress, "done", &left);
             self.note_cost(package, &progress);
             self.plan.built(package);
-            self.set(package, State::Done, String::new());
+            self.set(package, State::Done, left);
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));
             return Vec::new();
+        }
+        if let Some(sandbox) = &self.site.sandbox {
+            // What cannot be kept is no failure of anything.
+            let _ = sandbox.keep_out(progress.client, &self.logs(package));
         }
         let why = progress.failed.as_ref().map(|failed| failed.why.clone()).unwrap_or_default();
         self.note_attempt(package, &progress, "failed", &why);
@@ -203,18 +237,21 @@ impl<'a> Books<'a> {
         fallen
     }
 
-    /// Somebody tries to build it; in vain so many times before.
-    fn attempt(&mut self, package: Package, tries: u32) -> Command {
+    /// Somebody tries to build it; in vain so many times before; rather not that client.
+    fn attempt(&mut self, package: Package, tries: u32, not: Option<usize>) -> Command {
         let now_ms = self.clock.now_ms();
         let last = self.attempts.entry(package).or_default();
         *last += 1;
         let attempt = *last;
-        let stage = Stage::after(None, self.plan.package(package)).expect("each package has stages");
+        let stage = Stage::after(None, self.plan.package(package), self.site).expect("each package has stages");
+        let client = self.clients.take(not);
         let progress = Progress {
             attempt,
+            client,
             began_ms: now_ms,
             stage,
             stage_began_ms: now_ms,
+            left: Vec::new(),
             failed: None,
             cpu_ms: 0,
             peak_kib: 0,
@@ -225,11 +262,16 @@ impl<'a> Books<'a> {
         self.stages.push((package, stage, now_ms));
         self.journal.note(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
         self.running.insert(package, progress);
+        if let Some(sandbox) = &self.site.sandbox {
+            // Without its plan nobody can enter, and says so.
+            let _ = sandbox.begin(client, &self.plan.package(package).name);
+        }
         self.command(package, stage)
     }
 
     fn command(&self, package: Package, stage: Stage) -> Command {
-        Command { line: stage.line(self.site, &self.plan, package).into_bytes(), console: false }
+        let client = self.running[&package].client;
+        Command { line: stage.command(self.site, &self.plan, package, client).into_bytes(), console: false }
     }
 
     fn set(&mut self, package: Package, state: State, why: String) {
@@ -249,8 +291,8 @@ impl<'a> Books<'a> {
     }
 
     /// Who builds it.
-    fn client(&self, _: &Progress) -> String {
-        "local".into()
+    fn client(&self, it: &Progress) -> String {
+        clients::name(it.client)
     }
 
     /// Milliseconds since 1970.
@@ -320,22 +362,54 @@ impl<'a> Books<'a> {
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
-    fn failed(&mut self, package: Package, completion: &Completion, log: &str) -> Command {
+    fn failed(&mut self, package: Package, completion: &Completion, log: &str, fault: Option<String>) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
         let why = if progress.killed { KILLED.to_owned() } else { why(progress.stage, completion) };
-        if let Some(fault) = machines_fault(completion)
+        if let Some(fault) = fault.or_else(|| machines_fault(completion).map(str::to_owned))
             && progress.tries + 1 < MOST_ATTEMPTS
             && !progress.killed
         {
             let progress = self.running.remove(&package).expect("it runs");
             self.note_attempt(package, &progress, "machine", &format!("{why}: {fault}"));
-            let first = self.attempt(package, progress.tries + 1);
+            self.blame(progress.client, package);
+            let first = self.attempt(package, progress.tries + 1, Some(progress.client));
             self.running.entry(package).and_modify(|it| it.again = progress.again);
             return first;
         }
         let told = told(&completion.output, &why, log);
         progress.failed = Some(Failure { exit: completion.exit, why, told });
-        self.enter(package, Stage::Clean)
+        self.enter(package, Stage::after_failure(self.site))
+    }
+
+    /// Takes what there is to tell of a stage's sandbox and of its processes. Says why the sandbox could not be entered, if
+    /// it could not.
+    fn heed_report(&mut self, package: Package, completion: &mut Completion) -> Option<String> {
+        let progress = self.running.get_mut(&package).expect("it runs");
+        let report = self.site.sandbox.as_ref().map(|it| it.place(progress.client).report()).unwrap_or_default();
+        if completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some()) {
+            // What it says then is how the monitor ended it.
+            return report.fault;
+        }
+        if let Some(signal) = report.signal {
+            completion.exit = Exit::Signal(signal);
+        }
+        let seen = completion.findings.iter().flat_map(|findings| &findings.left);
+        let outside = seen.map(|process| String::from_utf8_lossy(&process.line).into_owned());
+        let left: Vec<String> = outside.chain(report.left).collect();
+        if !left.is_empty() {
+            let told = format!("{} left processes running: {}", progress.stage.name(), left.join(", "));
+            self.notices.push(format!("{}: {told}", self.plan.package(package).name));
+            progress.left.push(told);
+        }
+        report.fault
+    }
+
+    fn blame(&mut self, client: usize, package: Package) {
+        self.clients.release(client);
+        if self.clients.blame(client, package) {
+            let name = clients::name(client);
+            self.notices.push(format!("{name} gets no more packages: several failed on it that were not to blame"));
+        }
     }
 
     fn enter(&mut self, package: Package, stage: Stage) -> Command {
@@ -351,11 +425,12 @@ impl Books<'_> {
     /// A command of a package has ended: the next one, or nothing, and then `finish` comes next.
     pub fn stage_ended(&mut self, completion: &mut Completion) -> Option<Command> {
         let JobId(package) = completion.job;
+        let stage = self.running[&package].stage;
+        let fault = self.heed_report(package, completion);
         if completion.exit.interrupted() {
             // One of its own processes sent that: it is no wish of the user's.
             completion.exit = Exit::Code(1);
         }
-        let stage = self.running[&package].stage;
         let log = self.write_log(package, stage, &completion.output);
         self.note_stage(package, completion, log.clone());
         let progress = self.running.get_mut(&package).expect("it runs");
@@ -363,17 +438,20 @@ impl Books<'_> {
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
         if let Some(failure) = progress.failed.clone() {
             (completion.exit, completion.output) = (failure.exit, failure.told);
+            if stage == Stage::Keep {
+                return Some(self.enter(package, Stage::Clean));
+            }
             return None;
         }
         if progress.killed && completion.exit.success() {
             completion.exit = Exit::Code(Why::Wanted.code());
         }
         if !completion.exit.success() && stage != Stage::Clean {
-            return Some(self.failed(package, completion, &log));
+            return Some(self.failed(package, completion, &log, fault));
         }
         completion.exit = Exit::Code(0);
         completion.output.clear();
-        let next = Stage::after(Some(stage), self.plan.package(package))?;
+        let next = Stage::after(Some(stage), self.plan.package(package), self.site)?;
         Some(self.enter(package, next))
     }
 }

@@ -32,7 +32,7 @@ impl Stages for Packages<'_, '_> {
     }
 
     fn may_begin(&self) -> bool {
-        !self.books.borrow().disk_is_full()
+        self.books.borrow().may_begin()
     }
 }
 
@@ -57,6 +57,10 @@ impl Packages<'_, '_> {
 impl Front for Packages<'_, '_> {
     fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
         self.wait_for_room()?;
+        if self.books.borrow().has_no_clients() {
+            let why = b"packages fail on all clients that are not to blame for it".to_vec();
+            return Err(Fatal { why, no_build: false });
+        }
         let mut books = self.books.borrow_mut();
         let command = books.begin(package);
         let it = books.plan.package(package);
@@ -83,6 +87,9 @@ impl Front for Packages<'_, '_> {
         if self.books.borrow_mut().has_news_of_the_disk() {
             let text = b"the disk is full: nothing more is begun until there is room";
             view.event(Event::Notice { level: Level::Warning, text });
+        }
+        for notice in self.books.borrow_mut().take_notices() {
+            view.event(Event::Notice { level: Level::Warning, text: notice.as_bytes() });
         }
         match ending {
             // It is up to date. What was taken out of the plan passes too, and has left it before.

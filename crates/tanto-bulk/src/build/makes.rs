@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::stages::quoted;
+use crate::shell::quoted;
 
 /// Where the scripts are.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,9 +6,11 @@ use std::fmt::Write;
 use super::makes::Makes;
 use super::plan::{Plan, Planned};
 use crate::resolve::Package;
+use crate::sandbox::{Leave, Sandbox};
+use crate::shell::quoted;
 
 /// Where packages are built, and with what.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The tree.
     pub pkgsrc: String,
@@ -38,6 +40,20 @@ pub struct Site {
     pub user: Option<String>,
     /// Files are fetched and checked as that user too.
     pub unprivileged_checksum: bool,
+    /// What shuts packages in; none: they are built in the machine itself.
+    pub sandbox: Option<Sandbox>,
+    /// How many packages are built at a time; 0: as many as the runner can.
+    pub clients: usize,
+    /// Where work directories are in a sandbox.
+    pub wrkobjdir: String,
+    /// Where fetched files are in a sandbox.
+    pub distdir: String,
+    /// Whether the work directory of a failed package is kept.
+    pub keep_wrkdir: bool,
+    /// Whether what was in the prefix then is kept.
+    pub keep_prefix: bool,
+    /// A line for the shell, run in the sandbox before all else.
+    pub prepare_action: String,
 }
 
 /// A stage.
@@ -63,13 +79,15 @@ pub enum Stage {
     Deinstall,
     /// The binary package gets its place.
     SyncPackage,
+    /// What is left of a package that failed is kept.
+    Keep,
     /// The work directory goes.
     Clean,
 }
 
 impl Stage {
     /// All of them, in their order.
-    pub const ALL: [Stage; 11] = [
+    pub const ALL: [Stage; 12] = [
         Stage::ClientClean,
         Stage::PreClean,
         Stage::Depends,
@@ -80,6 +98,7 @@ impl Stage {
         Stage::Package,
         Stage::Deinstall,
         Stage::SyncPackage,
+        Stage::Keep,
         Stage::Clean,
     ];
 
@@ -96,28 +115,51 @@ impl Stage {
             Stage::Package => "package",
             Stage::Deinstall => "deinstall",
             Stage::SyncPackage => "sync-package",
+            Stage::Keep => "keep",
             Stage::Clean => "clean",
         }
     }
 
     /// The stage that comes after this one for a package.
-    pub fn after(stage: Option<Stage>, package: &Planned) -> Option<Stage> {
-        Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package))
+    pub fn after(stage: Option<Stage>, package: &Planned, site: &Site) -> Option<Stage> {
+        Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package, site))
     }
 
-    fn is_for(self, package: &Planned) -> bool {
+    fn is_for(self, package: &Planned, site: &Site) -> bool {
         match self {
+            // A sandbox begins with no work directory.
+            Stage::PreClean => site.sandbox.is_none(),
             Stage::Depends => !package.depends.is_empty(),
             Stage::Deinstall => !package.bootstrap,
+            Stage::Keep => false,
             _ => true,
         }
     }
 
-    /// The line for `/bin/sh`.
-    pub fn line(self, site: &Site, plan: &Plan, package: Package) -> String {
+    /// The stage that comes when one has failed.
+    pub fn after_failure(site: &Site) -> Stage {
+        if site.keep_wrkdir || site.keep_prefix { Stage::Keep } else { Stage::Clean }
+    }
+
+    /// The line for `/bin/sh`, for a client.
+    pub fn command(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
+        let Some(sandbox) = &site.sandbox else { return self.line(site, plan, package) };
+        if self == Stage::Clean {
+            return sandbox.leave(client);
+        }
+        let leave = Leave {
+            first: self == Stage::ClientClean,
+            fetches: self == Stage::Checksum,
+            publishes: self == Stage::SyncPackage,
+        };
+        sandbox.inside(client, &self.line(site, plan, package), leave)
+    }
+
+    fn line(self, site: &Site, plan: &Plan, package: Package) -> String {
         let it = plan.package(package);
         let writer = Writer { site, package: it };
         match self {
+            Stage::ClientClean if site.sandbox.is_some() => writer.begin(),
             Stage::ClientClean => writer.client_clean(),
             Stage::PreClean | Stage::Clean => writer.make(&["clean"], false),
             Stage::Depends => writer.depends(plan),
@@ -128,6 +170,7 @@ impl Stage {
             Stage::Package => writer.package(),
             Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
             Stage::SyncPackage => writer.sync(),
+            Stage::Keep => writer.keep(),
         }
     }
 }
@@ -152,6 +195,10 @@ impl Writer<'_> {
         for word in [make.as_str()].iter().chain(targets).chain(&always) {
             line += &quoted(word);
             line.push(' ');
+        }
+        if self.site.sandbox.is_some() {
+            let places = [("WRKOBJDIR", &self.site.wrkobjdir), ("DISTDIR", &self.site.distdir)];
+            places.iter().for_each(|(name, dir)| line += &format!("{name}={} ", quoted(dir)));
         }
         for argument in &self.package.arguments {
             line += &quoted(argument);
@@ -194,6 +241,16 @@ impl Writer<'_> {
         )
     }
 
+    /// In a sandbox all else is there.
+    fn begin(&self) -> String {
+        let work_log = quoted(&format!("{}/work.log", self.logs()));
+        let line = format!(": >{work_log} && chmod 666 {work_log}");
+        match self.site.prepare_action.as_str() {
+            "" => line,
+            action => format!("{line} && {{ {action}\n}}"),
+        }
+    }
+
     fn depends(&self, plan: &Plan) -> String {
         let Site { packages, pkgdb, pkg_add, .. } = self.site;
         let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
@@ -227,22 +284,24 @@ impl Writer<'_> {
         format!("mkdir -p {} && cp \"$(cat {})\" {new} && mv {new} {place}", quoted(&all), quoted(&self.file()))
     }
 
+    /// Whatever can be kept.
+    fn keep(&self) -> String {
+        let (logs, Site { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.site);
+        let wrkdir = format!("INTO={logs}/wrkdir.tar.gz");
+        let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
+        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{logs}/prefix.tar.gz")), quoted(prefix));
+        [(keep_wrkdir, save), (keep_prefix, pack)]
+            .into_iter()
+            .filter_map(|(wanted, line)| wanted.then(|| format!("{{ {line}; }};")))
+            .collect()
+    }
+
     fn logs(&self) -> String {
         format!("{}/{}", self.site.logs, self.package.name)
     }
 
     fn file(&self) -> String {
         format!("{}/pkgfile", self.logs())
-    }
-}
-
-/// One word for the shell.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._/,@=:".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -267,7 +326,7 @@ pub(super) mod tests {
             makes: None,
             suffix: ".tgz".into(),
             user: None,
-            unprivileged_checksum: false,
+            ..Site::default()
         }
     }
 
@@ -277,7 +336,7 @@ pub(super) mod tests {
     fn lines(site: &Site, package: Package) -> Vec<(&'static str, String)> {
         let records = records::read(PACKAGES.as_bytes()).unwrap();
         let plan = Plan::new(&records, &[vec![], vec![0]]).unwrap();
-        let next = |stage: &Option<Stage>| Stage::after(*stage, plan.package(package)).map(Some);
+        let next = |stage: &Option<Stage>| Stage::after(*stage, plan.package(package), site).map(Some);
         let stages = std::iter::successors(Some(None), next).flatten();
         stages.map(|stage| (stage.name(), stage.line(site, &plan, package))).collect()
     }
@@ -340,10 +399,5 @@ pub(super) mod tests {
         let by_user = |stage| lines.iter().find(|(name, _)| *name == stage).unwrap().1.contains("su pbulk -c 'bmake ");
         let stages = ["checksum", "configure", "build", "install", "package"];
         assert_eq!(stages.map(by_user), [false, true, true, false, false]);
-    }
-
-    #[test]
-    fn odd_words_are_quoted() {
-        assert_eq!([quoted("a'b c"), quoted(""), quoted("x=1")], [r"'a'\''b c'", "''", "x=1"]);
     }
 }

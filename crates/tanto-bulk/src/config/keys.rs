@@ -24,9 +24,10 @@ pub(super) enum Field {
     Flag(fn(&mut Config) -> &mut bool),
     Count(fn(&mut Config) -> &mut usize),
     Time(fn(&mut Config) -> &mut Option<i64>),
+    Size(fn(&mut Config) -> &mut Option<u64>),
 }
 
-use Field::{Count, Flag, Path, Program, Sandbox, Text, Time};
+use Field::{Count, Flag, Path, Program, Sandbox, Size, Text, Time};
 
 const fn key(name: &'static str, field: Field, doc: &'static str) -> Key {
     Key { name, doc, field }
@@ -84,7 +85,6 @@ pub static KEYS: &[Key] = &[
         Count(|it| &mut it.make_jobs),
         "How many of them a package's own build may run (MAKE_JOBS). 0: all that are free.",
     ),
-    key("sandbox", Sandbox(|it| &mut it.sandbox), "In what packages are built. So far only \"none\"."),
     key(
         "ignore_missing_dependencies",
         Flag(|it| &mut it.ignore_missing_dependencies),
@@ -133,6 +133,44 @@ pub static KEYS: &[Key] = &[
         "The directory with the key: GNUPGHOME of that line, which no build sees.",
     ),
     key("signed", Path(|it| &mut it.signed), "Signed packages are in All below it."),
+    key(
+        "build_clients",
+        Count(|it| &mut it.build_clients),
+        "How many packages are built at a time, each in a sandbox of its own. 0: one for each processor.",
+    ),
+    key(
+        "sandbox",
+        Sandbox(|it| &mut it.sandbox),
+        "In what packages are built: \"overlay\", \"bind\", \"tmpfs\", or \"none\", for one client in the machine itself.",
+    ),
+    key(
+        "sandbox_root",
+        Path(|it| &mut it.sandbox_root),
+        "The system that packages see, of which nothing is changed. \"/\": that of the machine.",
+    ),
+    key(
+        "scratch_size",
+        Size(|it| &mut it.scratch_size),
+        "How much a package may write, all in memory. \"0\": it writes on the disk, below state.",
+    ),
+    key("wrkobjdir", Path(|it| &mut it.wrkobjdir), "Where work directories are in a sandbox (WRKOBJDIR)."),
+    key("distdir", Path(|it| &mut it.distdir), "Fetched files (DISTDIR), for packages in a sandbox."),
+    key(
+        "keep_wrkdir",
+        Flag(|it| &mut it.keep_wrkdir),
+        "Whether the work directory of a package that failed is kept, as an archive in bulklog.",
+    ),
+    key("keep_prefix", Flag(|it| &mut it.keep_prefix), "Whether prefix is kept, as it was when a package failed."),
+    key(
+        "client_prepare_chroot",
+        Text(|it| &mut it.client_prepare_chroot),
+        "A line for the shell, run outside when a sandbox is mounted, with its root as $1.",
+    ),
+    key(
+        "client_prepare_action",
+        Text(|it| &mut it.client_prepare_action),
+        "A line for the shell, run in each new sandbox.",
+    ),
     key(
         "hang_timeout",
         Time(|it| &mut it.limits.hang_ms),

@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{Field, KEYS, Key};
 use super::{Config, StageLimits};
+use crate::sandbox::Kind;
 
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,8 +96,9 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         Field::Text(field) => *field(config) = text(value)?,
         Field::Sandbox(field) => {
             let said = text(value)?;
-            if said != "none" {
-                return Err(wrong(value, "there is no such sandbox; so far there is only \"none\""));
+            if said != "none" && Kind::named(&said).is_none() {
+                let why = "there is no such sandbox; there are \"overlay\", \"bind\", \"tmpfs\" and \"none\"";
+                return Err(wrong(value, why));
             }
             *field(config) = said;
         }
@@ -105,6 +107,7 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         }
         Field::Count(field) => *field(config) = count(value)?,
         Field::Time(field) => *field(config) = time(value)?,
+        Field::Size(field) => *field(config) = size(value)?,
     }
     Ok(())
 }
@@ -126,6 +129,23 @@ fn time(value: &Value<'_>) -> Result<Option<i64>, Wrong> {
     let text = value.get_ref().as_str().ok_or_else(bad)?;
     let ms = milliseconds(text).ok_or_else(bad)?;
     Ok((ms > 0).then_some(ms))
+}
+
+/// The units of sizes, each 1024 times the one before.
+pub(super) const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
+
+/// Bytes; `None` for no limit.
+fn size(value: &Value<'_>) -> Result<Option<u64>, Wrong> {
+    let bad = || wrong(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none");
+    let text = value.get_ref().as_str().ok_or_else(bad)?;
+    let bytes = if text == "0" { 0 } else { bytes(text).ok_or_else(bad)? };
+    Ok((bytes > 0).then_some(bytes))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let times = 1024_u64.pow(1 + u32::try_from(UNITS.iter().position(|&it| it == unit)?).ok()?);
+    text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(times)
 }
 
 fn milliseconds(text: &str) -> Option<i64> {

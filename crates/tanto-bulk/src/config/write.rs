@@ -2,6 +2,7 @@
 
 use super::Config;
 use super::keys::{Field, KEYS};
+use super::read::UNITS;
 
 const HEAD: &str =
     "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
@@ -22,6 +23,7 @@ pub(super) fn text(config: &Config) -> String {
             Field::Flag(field) => field(&mut config).to_string(),
             Field::Count(field) => field(&mut config).to_string(),
             Field::Time(field) => time(*field(&mut config)),
+            Field::Size(field) => size(*field(&mut config)),
         };
         text += &format!("\n# {}\n{} = {value}\n", key.doc, key.name);
     }
@@ -39,6 +41,21 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
+}
+
+/// In the largest unit that says it; all sizes that can be read are whole KiB.
+fn size(bytes: Option<u64>) -> String {
+    let mut number = bytes.unwrap_or(0) / 1024;
+    let mut units = UNITS.iter();
+    let mut unit = units.next();
+    while number > 0 && number.is_multiple_of(1024) && units.len() > 0 {
+        number /= 1024;
+        unit = units.next();
+    }
+    match (number, unit) {
+        (0, _) | (_, None) => "\"0\"".to_owned(),
+        (number, Some(unit)) => format!("\"{number}{unit}\""),
+    }
 }
 
 fn time(ms: Option<i64>) -> String {

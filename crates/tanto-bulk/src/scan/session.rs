@@ -20,6 +20,7 @@ use super::inputs::Inputs;
 use super::rows::{Rows, TOP};
 use super::{Bad, Report, Scan, base, list, output};
 use crate::config::Config;
+use crate::shell::quoted;
 
 /// So much of the end of a log is kept, in bytes.
 const MOST_LOG: usize = 64 << 10;
@@ -322,9 +323,4 @@ impl Place {
             }
         }
     }
-}
-
-/// One word for the shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -66,8 +66,8 @@ impl World {
         let mut asked = Vec::new();
         let mut runner = FakeRunner::new(1, |command: &Command| {
             let line = String::from_utf8(command.line.clone()).unwrap();
-            let begin = format!("cd '{}/", self.config.pkgsrc);
-            let location = line.split_once(&begin).map_or("script", |(_, rest)| rest.split_once('\'').unwrap().0);
+            let begin = format!("cd {}/", self.config.pkgsrc);
+            let location = line.split_once(&begin).map_or("script", |(_, rest)| rest.split_once(' ').unwrap().0);
             asked.push(location.to_owned());
             self.says.borrow()[location].clone()
         });

@@ -44,7 +44,7 @@ fn site(scratch: &Scratch) -> Site {
         makes: None,
         suffix: ".tgz".into(),
         user: None,
-        unprivileged_checksum: false,
+        ..Site::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_bulk::build::Build;
@@ -25,11 +25,10 @@ use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::journal::Journal;
 use tanto_record::store::{Change, Package as Row, Store};
-use tanto_sys::user;
 
 use super::place::{config as read, take, unusable};
 use super::scan::{Told, interrupted, shown};
-use super::{ask, jobs, meta, phases};
+use super::{ask, jobs, meta, phases, site};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::flags::{self, Options};
@@ -69,8 +68,9 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 
 /// All phases, with the state to ourselves.
 fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, Told> {
-    let site = site(config)?;
+    site::refuse(config)?;
     let mut state = take(config)?;
+    let spaces = site::enter(config)?;
     let begun = begin(config, &mut state.store, again)?;
     // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };
@@ -85,6 +85,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
     let err = source.complaints();
     drop(source);
     phases::script("script_phase_build", &config.script_phase_build)?;
+    let site = site::of(config, spaces)?;
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
@@ -199,7 +200,7 @@ fn build(
     let mut view = shown()?;
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
     let mut door = Server::open(Path::new(&config.state)).map_err(failed)?;
-    let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config) };
+    let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
     let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
@@ -215,12 +216,16 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
     flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
 }
 
-/// Without a sandbox there is one prefix, and so one package at a time.
-fn spawning(config: &Config) -> spawn::Options {
+fn spawning(config: &Config, site: &Site) -> spawn::Options {
     let config::Limits { hang_ms, total_ms } = config.limits;
     let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: true };
     let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::All });
-    spawn::Options { parallelism: 1, watch, jobserver: Some(jobs::pool(config)), ..spawn::Options::default() }
+    spawn::Options {
+        parallelism: site.clients,
+        watch,
+        jobserver: Some(jobs::pool(config)),
+        ..spawn::Options::default()
+    }
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
@@ -229,83 +234,6 @@ fn estimates(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) ->
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
     Ok(estimate::all(records, depends, &known))
-}
-
-fn site(config: &Config) -> Result<Site, Vec<u8>> {
-    for path in [&config.prefix, &config.pkgdb] {
-        may_be_emptied(path, &precious(config))?;
-    }
-    if config.bootstrapkit.is_empty() {
-        return Err(b"each package begins with an empty prefix: say with 'bootstrapkit' what comes into it".to_vec());
-    }
-    let text = |text: &String| text.clone();
-    Ok(Site {
-        pkgsrc: text(&config.pkgsrc),
-        make: text(&config.make),
-        prefix: text(&config.prefix),
-        pkgdb: text(&config.pkgdb),
-        packages: text(&config.packages),
-        logs: text(&config.bulklog),
-        bootstrapkit: text(&config.bootstrapkit),
-        pkg_add: text(&config.pkg_add),
-        pkg_delete: text(&config.pkg_delete),
-        make_jobs: jobs::of_each(config),
-        makes: jobs::makes(config)?,
-        suffix: text(&config.pkg_sufx),
-        user: (user::own() == ROOT).then(|| text(&config.unprivileged_user)).filter(|user| !user.is_empty()),
-        unprivileged_checksum: config.use_unprivileged_checksum,
-    })
-}
-
-const ROOT: u32 = 0;
-/// Whose loss would be the machine's.
-const SYSTEM: [&str; 20] = [
-    "/bin",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/home",
-    "/lib",
-    "/opt",
-    "/proc",
-    "/root",
-    "/run",
-    "/sbin",
-    "/srv",
-    "/sys",
-    "/tmp",
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/local",
-    "/usr/share",
-    "/var/lib",
-    "/var/log",
-];
-
-/// What must not lie in a directory that is emptied.
-fn precious(config: &Config) -> Vec<PathBuf> {
-    let ours = [&config.pkgsrc, &config.packages, &config.bulklog, &config.state, &config.bootstrapkit];
-    let paths = SYSTEM.iter().map(PathBuf::from).chain(ours.map(PathBuf::from));
-    paths.chain(std::env::var_os("HOME").map(PathBuf::from)).chain(std::env::current_dir()).collect()
-}
-
-/// The prefix is removed before each package. Links count as what they lead to.
-fn may_be_emptied(path: &str, precious: &[PathBuf]) -> Result<(), Vec<u8>> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let emptied = Path::new(path);
-    let leads_up = emptied.components().any(|part| part == std::path::Component::ParentDir);
-    let lost = precious.iter().find(|it| it.starts_with(emptied) || real(it).starts_with(real(emptied)));
-    match lost {
-        Some(lost) => {
-            let lost = lost.display();
-            Err(format!("{path} is emptied before each package, and {lost} is in it: that cannot be meant")
-                .into_bytes())
-        }
-        None if leads_up || !emptied.is_absolute() => {
-            Err(format!("{path} is emptied before each package: name it without '..'").into_bytes())
-        }
-        None => Ok(()),
-    }
 }
 
 /// For the user.
@@ -320,30 +248,4 @@ pub(super) fn no_plan(bad: &BadPlan) -> Vec<u8> {
 pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tanto_testing::Scratch;
-
-    #[test]
-    fn nothing_is_emptied_that_holds_something_else() {
-        let place = Scratch::new("bulk-emptied");
-        place.write("builds/tree/x", "");
-        std::os::unix::fs::symlink("builds", place.at("link")).unwrap();
-        let config = Config { pkgsrc: place.text().to_owned() + "/builds/tree", ..Config::default() };
-        let may = |path: &str| may_be_emptied(path, &precious(&config)).map_err(|why| String::from_utf8(why).unwrap());
-        let inside = |path: &str| format!("{}/{path}", place.text());
-        for path in ["/", "/usr", "/usr/local", "/var", "/tmp", "builds", "/pkg/../usr"] {
-            assert!(may(path).is_err(), "{path}");
-        }
-        for path in ["builds", "builds/.", "builds/tree", "link", "."] {
-            assert!(may(&inside(path)).unwrap_err().contains("is emptied before each package, and "), "{path}");
-        }
-        for path in ["prefix", "builds/prefix", "builds/tree-2"] {
-            assert_eq!(may(&inside(path)), Ok(()), "{path}");
-        }
-        assert_eq!((may("/usr/pkg"), may("/var/db/pkg")), (Ok(()), Ok(())));
-    }
 }

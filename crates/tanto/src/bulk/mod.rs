@@ -4,6 +4,7 @@ mod ask;
 mod build;
 mod change;
 mod check;
+mod enter;
 mod exchange;
 mod files;
 mod findings;
@@ -18,6 +19,7 @@ mod resolve;
 mod scan;
 mod sign;
 mod simulate;
+mod site;
 
 use crate::flags::door::Door;
 use crate::flags::modes;
@@ -40,6 +42,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"scan" => scan::run(rest),
         b"resolve" => resolve::run(rest),
         b"check" => check::run(rest),
+        b"enter" => enter::run(rest),
         b"build" => build::run(rest),
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),

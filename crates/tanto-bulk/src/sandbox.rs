@@ -1,0 +1,287 @@
+//! Sandboxes of packages: what is seen in each, and how a stage's command comes into one. Does not know how anything is
+//! mounted.
+
+mod template;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tanto_exec::sandbox::{Mount, Place, Plan, What};
+use tanto_sys::{error, tree};
+
+use self::template::Manner;
+use crate::config::Config;
+use crate::shell::quoted;
+
+/// What a sandbox is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The template's directories, only to be read, and empty ones where something must be written.
+    Bind,
+    /// The template's directories, with a layer above each that takes what is written.
+    Overlay,
+    /// As `Bind`, of a template that was copied into memory.
+    Tmpfs,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Bind, Kind::Overlay, Kind::Tmpfs];
+
+    /// As it is called in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bind => "bind",
+            Kind::Overlay => "overlay",
+            Kind::Tmpfs => "tmpfs",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// How all packages of a build are shut in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sandbox {
+    /// Each client has a directory below it.
+    dir: PathBuf,
+    /// Our own program.
+    door: String,
+    kind: Kind,
+    as_user: bool,
+    /// What all see, but for what follows.
+    base: Vec<Mount>,
+    /// What an empty prefix and its database are made from.
+    kit: Vec<(PathBuf, Vec<PathBuf>)>,
+    /// How much a package may write in memory; none: it writes on the disk.
+    memory: Option<u64>,
+    /// Where fetched files are.
+    distdir: String,
+    packages: String,
+    logs: String,
+    wrkobjdir: String,
+    prepare_chroot: String,
+}
+
+/// What a stage's command may do in its sandbox.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Leave {
+    /// It is the package's first.
+    pub first: bool,
+    /// It fetches files.
+    pub fetches: bool,
+    /// It brings the package to its place.
+    pub publishes: bool,
+}
+
+impl Sandbox {
+    /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `door` is our
+    /// own program. To be called in a mount namespace of our own.
+    pub fn prepare(config: &Config, kind: Kind, door: &str, as_user: bool) -> Result<Sandbox, String> {
+        let dir = Path::new(&config.state).join("clients");
+        let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
+        tree::remove(&dir).map_err(failed)?;
+        fs::create_dir_all(dir.join("var")).map_err(failed)?;
+        template::make_var(&dir.join("var")).map_err(failed)?;
+        let template = match kind {
+            Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
+            Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
+        };
+        let (above, kit) = kit(config, &dir, as_user)?;
+        let var = dir.join("var");
+        let manner = Manner { root: &template, kit: above.as_deref(), var: &var, kind, as_user };
+        let base = manner.mounts().map_err(failed)?;
+        for path in [&config.packages, &config.distdir] {
+            fs::create_dir_all(path).map_err(failed)?;
+        }
+        let mut it = Sandbox {
+            dir,
+            door: door.to_owned(),
+            kind,
+            as_user,
+            base,
+            kit,
+            memory: config.scratch_size,
+            distdir: config.distdir.clone(),
+            packages: config.packages.clone(),
+            logs: config.bulklog.clone(),
+            wrkobjdir: config.wrkobjdir.clone(),
+            prepare_chroot: config.client_prepare_chroot.clone(),
+        };
+        it.base.extend(looks(config));
+        Ok(it)
+    }
+
+    /// Goes into a sandbox once, to see whether that can be done, and whether all of these programs are there: what is
+    /// wrong, if something is.
+    pub fn try_out(&self, pkgsrc: &str, programs: &[&str]) -> Result<(), String> {
+        let client = 0;
+        self.begin(client, "nothing").map_err(|error| format!("the sandbox: {error}"))?;
+        let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
+        for program in programs {
+            let name = quoted(program);
+            line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
+        }
+        let shell = |line: &str| {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", line]);
+            shell
+        };
+        let entered = run(shell(&self.inside(client, &line, Leave { first: true, ..Leave::default() })));
+        let left = run(shell(&self.leave(client)));
+        entered.and(left).map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+    }
+
+    /// The place of a client's sandbox.
+    pub fn place(&self, client: usize) -> Place {
+        Place::new(self.dir.join((client + 1).to_string()))
+    }
+
+    /// Where a package leaves its work log, and other things for us.
+    pub fn out(&self, client: usize) -> PathBuf {
+        self.place(client).dir().join("out")
+    }
+
+    /// What this package sees. `layers` lie above the bootstrap kit, in the prefix and in its database: the uppermost
+    /// first; only where the sandbox is an overlay.
+    pub fn plan(&self, client: usize, package: &str, layers: &[PathBuf]) -> Plan {
+        let mut mounts = self.base.clone();
+        for (at, kit) in &self.kit {
+            let layers = layers.iter().chain(kit).cloned().collect::<Vec<_>>();
+            let what = match self.kind {
+                _ if layers.is_empty() => What::Own(0o755),
+                Kind::Overlay => What::Over(layers),
+                Kind::Bind | Kind::Tmpfs => What::Copy(layers),
+            };
+            mounts.push(Mount { at: at.clone(), what });
+        }
+        mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), what: What::Own(0o1777) });
+        mounts.push(Mount { at: Path::new(&self.logs).join(package), what: What::Share(self.out(client)) });
+        // What lies in something else comes after it.
+        mounts.sort_by_key(|mount| template::depth(&mount.at));
+        Plan { mounts, memory: self.memory, as_user: self.as_user }
+    }
+
+    /// Writes down what the package sees, for its first command.
+    pub fn begin(&self, client: usize, package: &str) -> io::Result<()> {
+        let out = self.out(client);
+        tree::remove(&out)?;
+        fs::create_dir_all(&out)?;
+        fs::set_permissions(&out, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
+        self.place(client).prepare(&self.plan(client, package, &[]))
+    }
+
+    /// Brings files that the package has left for us to its logs. Nothing else: it could have left links there.
+    pub fn keep_out(&self, client: usize, logs: &Path) -> io::Result<()> {
+        fs::create_dir_all(logs)?;
+        for entry in fs::read_dir(self.out(client))? {
+            let entry = entry?;
+            let is_new = !logs.join(entry.file_name()).exists();
+            if entry.file_type()?.is_file() && is_new {
+                let to = logs.join(entry.file_name());
+                fs::rename(entry.path(), &to).or_else(|_| fs::copy(entry.path(), &to).map(drop))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The line that runs `line` in the sandbox.
+    pub fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
+        let mut entry = self.enter(client);
+        if leave.first {
+            entry += " --fresh";
+            if !self.prepare_chroot.is_empty() {
+                let _ = write!(entry, " --hook={}", quoted(&self.prepare_chroot));
+            }
+        }
+        if leave.fetches {
+            let _ = write!(entry, " --network --write={}", quoted(&self.distdir));
+        }
+        if leave.publishes {
+            let _ = write!(entry, " --write={}", quoted(&self.packages));
+        }
+        format!("{entry} -- {}", quoted(line))
+    }
+
+    /// The line after which nothing is left of the sandbox.
+    pub fn leave(&self, client: usize) -> String {
+        self.enter(client) + " --leave"
+    }
+
+    fn enter(&self, client: usize) -> String {
+        let place = self.place(client);
+        format!("{} bulk enter --place={}", quoted(&self.door), quoted(&place.dir().to_string_lossy()))
+    }
+}
+
+/// What is looked at besides the template.
+fn looks(config: &Config) -> Vec<Mount> {
+    let look = |path: &str| Mount { at: path.into(), what: What::Look(path.into()) };
+    let mut mounts = vec![Mount { at: PathBuf::from(&config.state), what: What::Nothing }];
+    mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
+    // Programs of ours that packages are built with.
+    let makes = Path::new(&config.state).join("makes");
+    mounts.extend(makes.is_dir().then(|| Mount { at: makes.clone(), what: What::Look(makes) }));
+    // Settings for all packages, which can be anywhere.
+    let settings = std::env::var("MAKECONF").ok().filter(|path| Path::new(path).is_file());
+    mounts.extend(settings.map(|path| look(&path)));
+    mounts
+}
+
+/// The bootstrap kit as directories: those that belong above the template's, and those of the prefix and its database.
+type Kit = (Option<PathBuf>, Vec<(PathBuf, Vec<PathBuf>)>);
+
+fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
+    let kit = Path::new(&config.bootstrapkit);
+    let (prefix, pkgdb) = (PathBuf::from(&config.prefix), PathBuf::from(&config.pkgdb));
+    let mut places = vec![prefix.clone()];
+    places.extend((!pkgdb.starts_with(&prefix)).then_some(pkgdb));
+    if kit.is_dir() {
+        // It has what the prefix has.
+        let of = |place: PathBuf| (place.clone(), (place == prefix).then(|| kit.to_owned()).into_iter().collect());
+        return Ok((None, places.into_iter().map(of).collect()));
+    }
+    let unpacked = dir.join("kit");
+    fs::create_dir_all(&unpacked).map_err(|error| format!("{}: {error}", unpacked.display()))?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(kit).arg("-C").arg(&unpacked);
+    if as_user {
+        tar.arg("--no-same-owner");
+    }
+    run(tar)?;
+    let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));
+    let of = |place: PathBuf| {
+        let from = inside(&place);
+        (place, Some(from).filter(|from| from.is_dir()).into_iter().collect())
+    };
+    Ok((Some(unpacked.clone()), places.into_iter().map(of).collect()))
+}
+
+/// Where the copy of the template is.
+fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
+    if template == Path::new("/") {
+        return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());
+    }
+    fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+    let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
+    tanto_sys::mounts::make(tanto_sys::mounts::Made::Tmpfs, to, "mode=755").map_err(failed)?;
+    tree::copy(template, to).map_err(failed)?;
+    Ok(to.to_owned())
+}
+
+fn run(mut command: Command) -> Result<(), String> {
+    let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    match said.status.success() {
+        true => Ok(()),
+        false => {
+            let text = [said.stdout, said.stderr].concat();
+            Err(String::from_utf8_lossy(&text).trim_end().to_owned())
+        }
+    }
+}

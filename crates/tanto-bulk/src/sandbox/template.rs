@@ -1,0 +1,160 @@
+//! The template of sandboxes: which of its directories are seen, and how. Does not know packages.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use tanto_exec::sandbox::{Mount, What};
+
+use super::Kind;
+
+/// What of the machine itself is a system to build on. What else it has is its user's.
+const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
+/// What each sandbox has of its own, whatever the template has there.
+const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
+/// Where passwords, names and the like are: each sandbox has a copy, where it cannot have a layer above.
+const ETC: &str = "etc";
+/// What programs write down: each sandbox begins with empty directories, where it cannot have a layer above.
+const VAR: &str = "var";
+const IN_VAR: [&str; 8] = ["cache", "db", "lib", "log", "mail", "run", "spool", "tmp"];
+const SHARED: u32 = 0o1777;
+
+/// How a template is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Manner<'a> {
+    /// The template.
+    pub(super) root: &'a Path,
+    /// Directories that lie above its own.
+    pub(super) kit: Option<&'a Path>,
+    /// A `/var` to begin with.
+    pub(super) var: &'a Path,
+    pub(super) kind: Kind,
+    /// As root only in a namespace of users.
+    pub(super) as_user: bool,
+}
+
+impl Manner<'_> {
+    /// What is seen of the template, and what comes in the place of the rest.
+    pub(super) fn mounts(&self) -> io::Result<Vec<Mount>> {
+        let within = mounted_below(self.root)?;
+        let mut mounts = Vec::new();
+        for name in names(self.root)? {
+            let (from, at) = (self.root.join(&name), Path::new("/").join(&name));
+            let data = fs::symlink_metadata(&from)?;
+            if data.is_symlink() {
+                mounts.push(Mount { at, what: What::Link(fs::read_link(&from)?) });
+            } else if data.is_dir() {
+                let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
+                // Nobody but root may take a directory apart from what is mounted in it.
+                let is_layer = self.kind == Kind::Overlay && (!self.as_user || inner.is_empty());
+                mounts.push(Mount { at, what: self.directory(&name, from, is_layer) });
+                if is_layer {
+                    mounts.extend(inner.into_iter().filter_map(|path| self.inner(path)));
+                }
+            }
+        }
+        mounts.extend(own(self.root));
+        Ok(mounts)
+    }
+
+    fn directory(&self, name: &str, from: PathBuf, is_layer: bool) -> What {
+        let kit = self.kit.map(|kit| kit.join(name)).filter(|dir| dir.is_dir());
+        let layers = || kit.into_iter().chain([from.clone()]).collect();
+        match name {
+            _ if is_layer => What::Over(layers()),
+            ETC => What::Copy(layers()),
+            VAR => What::Copy(vec![self.var.to_owned()]),
+            _ => What::Look(from),
+        }
+    }
+
+    /// What is mounted in a directory of the template.
+    fn inner(&self, path: &Path) -> Option<Mount> {
+        let at = Path::new("/").join(path.strip_prefix(self.root).ok()?);
+        Some(Mount { at, what: What::Look(path.to_owned()) })
+    }
+}
+
+/// Makes the directories that a system has in `/var`.
+pub(super) fn make_var(var: &Path) -> io::Result<()> {
+    IN_VAR.iter().try_for_each(|name| fs::create_dir_all(var.join(name)))
+}
+
+/// The names of the template's directories that are seen.
+fn names(template: &Path) -> io::Result<Vec<String>> {
+    if template == Path::new("/") {
+        return Ok(SYSTEM
+            .iter()
+            .filter(|name| fs::symlink_metadata(template.join(name)).is_ok())
+            .map(|&it| it.into())
+            .collect());
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(template)? {
+        let name =
+            entry?.file_name().into_string().map_err(|_| io::Error::other("a name in the template is no text"))?;
+        if !OWN.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn own(template: &Path) -> Vec<Mount> {
+    let own = |at: &str, mode| Mount { at: at.into(), what: What::Own(mode) };
+    let mut mounts = vec![own("/run", 0o755), own("/tmp", SHARED), own("/var/tmp", SHARED)];
+    mounts.push(Mount { at: "/dev".into(), what: What::Devices });
+    mounts.push(Mount { at: "/sys".into(), what: What::Look("/sys".into()) });
+    // Where it names servers in a directory that is each one's own.
+    let names = Path::new("/etc/resolv.conf");
+    if let Ok(real) = names.canonicalize()
+        && template == Path::new("/")
+        && real.starts_with("/run")
+    {
+        mounts.push(Mount { at: real.clone(), what: What::Look(real) });
+    }
+    mounts
+}
+
+/// Where something is mounted below a directory, and nothing between.
+fn mounted_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let mut places: Vec<PathBuf> = table.lines().filter_map(|line| Some(unescaped(line.split(' ').nth(4)?))).collect();
+    places.retain(|place| place != dir && place.starts_with(dir) && place.exists());
+    places.sort_by_key(|place| depth(place));
+    let mut outer: Vec<PathBuf> = Vec::new();
+    for place in places {
+        if !outer.iter().any(|it| place.starts_with(it)) {
+            outer.push(place);
+        }
+    }
+    Ok(outer)
+}
+
+/// How many directories lead to it.
+pub(super) fn depth(path: &Path) -> usize {
+    path.components().filter(|part| matches!(part, Component::Normal(_))).count()
+}
+
+/// Blanks and the like stand there as `\040`.
+fn unescaped(field: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = field.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let code = (first == b'\\').then(|| more.get(..3)).flatten().and_then(|it| std::str::from_utf8(it).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}

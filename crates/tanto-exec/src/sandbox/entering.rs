@@ -1,0 +1,146 @@
+//! Runs a command in a sandbox that is mounted: nobody else's processes, no network, and nothing to be written but what
+//! is its own. Does not know what the command is for.
+//!
+//! Three processes stand between who wants the command and the command. The outer one stays in the machine and hands
+//! the exit code on. The first process within sees to what loses its parents, and when the command has ended it tells who is
+//! left; with its end the kernel ends them. Each ends with the one that made it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tanto_sys::mounts::{self, Made};
+use tanto_sys::process::Status;
+use tanto_sys::spaces::{self, Space};
+use tanto_sys::{error, procs};
+
+use super::{Place, Report, mount, text, unmount};
+
+/// How a command enters.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The sandbox is mounted anew before.
+    pub fresh: bool,
+    /// A line for the shell that is run outside when it is mounted, with the sandbox's root as `$1`.
+    pub hook: Option<String>,
+    /// The command may use the machine's network.
+    pub network: bool,
+    /// Where it may write though it could only look, as it is called inside.
+    pub writes: Vec<PathBuf>,
+}
+
+/// What a command is said to have exited with that never began.
+const NOT_BEGUN: i32 = 126;
+const SHELL: &str = "/bin/sh";
+/// Of a process's command line, so much is told.
+const MOST_SHOWN: usize = 200;
+
+/// Runs a line of the shell in the sandbox. The exit code is the command's, 128 and more if a signal ended it.
+pub fn enter(place: &Place, entry: &Entry, line: &str) -> i32 {
+    let fault = |error: io::Error| {
+        let fault = String::from_utf8_lossy(&error::text(&error)).into_owned();
+        eprintln!("tanto: the sandbox: {fault}");
+        // Where nothing can be written, the message above is all there is.
+        let _ = fs::write(place.report_path(), text::reported(&Report { fault: Some(fault), ..Report::default() }));
+        NOT_BEGUN
+    };
+    outer(place, entry, line).unwrap_or_else(fault)
+}
+
+/// The sandbox is not needed any more.
+pub fn leave(place: &Place) -> i32 {
+    match unmount(place) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("tanto: the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
+            1
+        }
+    }
+}
+
+fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
+    spaces::end_with_parent()?;
+    let report = File::create(place.report_path())?;
+    if entry.fresh {
+        let plan = fs::read(place.plan())?;
+        let plan = text::read(&plan).ok_or_else(|| io::Error::other("its plan is damaged"))?;
+        mount(place, &plan)?;
+        hook(place, entry)?;
+    }
+    let mut own = vec![Space::Mounts, Space::Processes, Space::Ipc, Space::Names];
+    own.extend((!entry.network).then_some(Space::Network));
+    spaces::leave(&own)?;
+    spaces::hear_endings(false);
+    let Some(child) = spaces::fork()? else {
+        let code = first(place, entry, line, &report).unwrap_or_else(|error| {
+            let fault = String::from_utf8_lossy(&error::text(&error)).into_owned();
+            eprintln!("tanto: the sandbox: {fault}");
+            tell(&report, &Report { fault: Some(fault), ..Report::default() });
+            NOT_BEGUN
+        });
+        std::process::exit(code);
+    };
+    match spaces::wait(child)? {
+        Status::Code(code) => Ok(code),
+        Status::Killed { signal, .. } => {
+            tell(&report, &Report { signal: Some(signal), ..Report::default() });
+            Ok(128 + signal)
+        }
+    }
+}
+
+/// What the user wants to be done outside. It may mount more.
+fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
+    let Some(line) = &entry.hook else { return Ok(()) };
+    let status = Command::new(SHELL).args(["-c", line, "client_prepare_chroot"]).arg(place.root()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("client_prepare_chroot: {status}"))) }
+}
+
+/// The first process within, which others may outlive only for a moment.
+fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
+    spaces::end_with_parent()?;
+    mounts::close_off()?;
+    entry.writes.iter().try_for_each(|inside| mounts::set_writable(&place.root(), inside))?;
+    // While the machine's own can be seen: the kernel shows nobody more than could be seen before.
+    mounts::make(Made::Proc, &place.root().join("proc"), "")?;
+    mounts::become_root(&place.root())?;
+    if !entry.network {
+        spaces::raise_loopback()?;
+    }
+    let Some(leader) = spaces::fork()? else {
+        let error = spaces::drop_powers().err().unwrap_or_else(|| {
+            spaces::hear_endings(true);
+            Command::new(SHELL).args(["-c", line]).exec()
+        });
+        eprintln!("tanto: {SHELL}: {}", String::from_utf8_lossy(&error::text(&error)));
+        std::process::exit(NOT_BEGUN);
+    };
+    let status = spaces::wait(leader)?;
+    let signal = match status {
+        Status::Killed { signal, .. } => Some(signal),
+        Status::Code(_) => None,
+    };
+    tell(report, &Report { signal, left: left()?, ..Report::default() });
+    Ok(match status {
+        Status::Code(code) => code,
+        Status::Killed { signal, .. } => 128 + signal,
+    })
+}
+
+/// Who is here besides us, and has not ended.
+fn left() -> io::Result<Vec<String>> {
+    let own = std::process::id();
+    let others = procs::all()?.into_iter().filter(|look| look.process.pid() != own && !look.is_gone());
+    let shown = |look: procs::Look| {
+        let line = procs::command_line(look.process.pid()).unwrap_or(look.name);
+        String::from_utf8_lossy(&line[..line.len().min(MOST_SHOWN)]).into_owned()
+    };
+    Ok(others.map(shown).collect())
+}
+
+/// What cannot be told is not worth failing for.
+fn tell(mut report: &File, what: &Report) {
+    let _ = report.write_all(text::reported(what).as_bytes());
+}

@@ -1,0 +1,151 @@
+//! A plan becomes mounts. Does not know who will see them.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tanto_sys::mounts::{self, Made};
+use tanto_sys::tree;
+
+use super::{Mount, Place, Plan, What};
+
+/// What the sandbox's own `/` may hold besides what is mounted below it: directories, links.
+const ROOT: &str = "size=16m,mode=755";
+/// What hides something may hold the directories that are to be seen in its place.
+const HIDDEN: &str = "size=1m,mode=755";
+/// Messages and shared memory that programs keep as files.
+const SHARED: &str = "mode=1777";
+
+/// Mounts all that the plan says, in place of what was there.
+pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
+    unmount(place)?;
+    for dir in [place.root(), place.scratch()] {
+        fs::create_dir_all(dir)?;
+    }
+    if let Some(bytes) = plan.memory {
+        mounts::make(Made::Tmpfs, &place.scratch(), &format!("size={bytes},mode=755"))?;
+    }
+    mounts::make(Made::Tmpfs, &place.root(), ROOT)?;
+    for (number, mount) in plan.mounts.iter().enumerate() {
+        Mounting { place, plan, scratch: place.scratch().join(number.to_string()), mount }.act()?;
+    }
+    fs::create_dir_all(place.root().join("proc"))
+}
+
+/// Nothing is mounted any more, and what was written is gone.
+pub fn unmount(place: &Place) -> io::Result<()> {
+    for dir in [place.root(), place.scratch()] {
+        // An error says that nothing is mounted there.
+        while mounts::unmount(&dir).is_ok() {}
+    }
+    tree::remove(&place.scratch())
+}
+
+struct Mounting<'a> {
+    place: &'a Place,
+    plan: &'a Plan,
+    /// For what is written here.
+    scratch: PathBuf,
+    mount: &'a Mount,
+}
+
+impl Mounting<'_> {
+    fn act(&self) -> io::Result<()> {
+        let at = self.at();
+        match &self.mount.what {
+            What::Look(from) => {
+                make_point(from, &at)?;
+                mounts::bind(from, &at)?;
+                mounts::set_read_only(&at)
+            }
+            What::Share(from) => {
+                make_point(from, &at)?;
+                mounts::bind(from, &at)
+            }
+            What::Own(mode) => {
+                self.own(*mode)?;
+                fs::create_dir_all(&at)?;
+                mounts::bind(&self.scratch, &at)
+            }
+            What::Over(lowers) => self.over(lowers, &at),
+            What::Copy(lowers) => {
+                lowers.iter().rev().try_for_each(|from| tree::copy(from, &self.scratch))?;
+                fs::create_dir_all(&at)?;
+                mounts::bind(&self.scratch, &at)
+            }
+            What::Link(to) => {
+                make_parent(&at)?;
+                symlink(to, &at)
+            }
+            What::Nothing if fs::symlink_metadata(&at).is_ok() => mounts::make(Made::Tmpfs, &at, HIDDEN),
+            What::Nothing => Ok(()),
+            What::Devices => devices(&at),
+        }
+    }
+
+    /// Where the mount is seen from outside.
+    fn at(&self) -> PathBuf {
+        self.place.root().join(self.mount.at.strip_prefix("/").unwrap_or(&self.mount.at))
+    }
+
+    fn own(&self, mode: u32) -> io::Result<()> {
+        DirBuilder::new().create(&self.scratch)?;
+        // What the mask would take away is wanted.
+        fs::set_permissions(&self.scratch, fs::Permissions::from_mode(mode))
+    }
+
+    fn over(&self, lowers: &[PathBuf], at: &Path) -> io::Result<()> {
+        self.own(0o755)?;
+        let (upper, work) = (self.scratch.join("upper"), self.scratch.join("work"));
+        fs::create_dir(&upper)?;
+        fs::create_dir(&work)?;
+        if let Some(lowest) = lowers.first() {
+            tree::same_mode(lowest, &upper)?;
+        }
+        fs::create_dir_all(at)?;
+        let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).collect();
+        mounts::overlay(&lowers, &upper, &work, at, self.plan.as_user)
+    }
+}
+
+fn make_parent(at: &Path) -> io::Result<()> {
+    at.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// A directory is mounted on a directory, anything else on a file.
+fn make_point(from: &Path, at: &Path) -> io::Result<()> {
+    if fs::metadata(from)?.is_dir() {
+        return fs::create_dir_all(at);
+    }
+    if fs::symlink_metadata(at).is_ok() {
+        return Ok(());
+    }
+    make_parent(at)?;
+    OpenOptions::new().write(true).create_new(true).open(at).map(drop)
+}
+
+const SHOWN: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+fn devices(at: &Path) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    mounts::make(Made::Tmpfs, at, "size=64k,mode=755")?;
+    for name in SHOWN {
+        let (from, at) = (Path::new("/dev").join(name), at.join(name));
+        make_point(&from, &at)?;
+        mounts::bind(&from, &at)?;
+    }
+    LINKS.iter().try_for_each(|(name, to)| symlink(to, at.join(name)))?;
+    for dir in ["pts", "shm"] {
+        fs::create_dir(at.join(dir))?;
+    }
+    mounts::make(Made::Devpts, &at.join("pts"), "newinstance,ptmxmode=666,mode=620")?;
+    mounts::make(Made::Tmpfs, &at.join("shm"), SHARED)
+}

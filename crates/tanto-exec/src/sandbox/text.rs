@@ -1,0 +1,161 @@
+//! Plans and reports as lines of text. Does not know who reads them.
+
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::{Mount, Plan, Report, What};
+
+const MEMORY: &[u8] = b"memory";
+const AS_USER: &[u8] = b"as-user";
+const FAULT: &str = "fault";
+const SIGNAL: &str = "signal";
+const LEFT: &str = "left";
+
+/// A line for each thing: its name, where, and what else there is, with tabs between.
+pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    if let Some(bytes) = plan.memory {
+        line(&mut text, MEMORY, &[&PathBuf::from(bytes.to_string())])?;
+    }
+    if plan.as_user {
+        line(&mut text, AS_USER, &[])?;
+    }
+    for Mount { at, what } in &plan.mounts {
+        let mode = PathBuf::from(match what {
+            What::Own(mode) => mode.to_string(),
+            _ => String::new(),
+        });
+        let (name, more): (&[u8], Vec<&Path>) = match what {
+            What::Look(from) => (b"look", vec![from]),
+            What::Share(from) => (b"share", vec![from]),
+            What::Own(_) => (b"own", vec![&mode]),
+            What::Over(lowers) => (b"over", lowers.iter().map(PathBuf::as_path).collect()),
+            What::Copy(lowers) => (b"copy", lowers.iter().map(PathBuf::as_path).collect()),
+            What::Link(to) => (b"link", vec![to]),
+            What::Nothing => (b"nothing", vec![]),
+            What::Devices => (b"devices", vec![]),
+        };
+        line(&mut text, name, &[&[at.as_path()], &more[..]].concat())?;
+    }
+    Ok(text)
+}
+
+fn line(text: &mut Vec<u8>, name: &[u8], words: &[&Path]) -> io::Result<()> {
+    text.extend(name);
+    for word in words {
+        let word = word.as_os_str().as_bytes();
+        if word.iter().any(|byte| b"\t\n".contains(byte)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path has a tab or an end of line in it"));
+        }
+        text.push(b'\t');
+        text.extend(word);
+    }
+    text.push(b'\n');
+    Ok(())
+}
+
+/// The plan that was written; none if it is damaged.
+pub(super) fn read(text: &[u8]) -> Option<Plan> {
+    let mut plan = Plan::default();
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let mut words = line.strip_suffix(b"\n")?.split(|&byte| byte == b'\t');
+        let name = words.next()?;
+        let mut paths: Vec<PathBuf> = words.map(|word| std::ffi::OsString::from_vec(word.to_vec()).into()).collect();
+        match name {
+            MEMORY => plan.memory = Some(number(&paths)?),
+            AS_USER => plan.as_user = true,
+            _ if paths.is_empty() => return None,
+            _ => {
+                let at = paths.remove(0);
+                plan.add(at, what(name, paths)?);
+            }
+        }
+    }
+    Some(plan)
+}
+
+fn what(name: &[u8], mut more: Vec<PathBuf>) -> Option<What> {
+    let what = match name {
+        b"own" => What::Own(u32::try_from(number(&more)?).ok()?),
+        b"over" if !more.is_empty() => What::Over(more),
+        b"copy" if !more.is_empty() => What::Copy(more),
+        b"look" => What::Look(more.pop()?),
+        b"share" => What::Share(more.pop()?),
+        b"link" => What::Link(more.pop()?),
+        b"nothing" => What::Nothing,
+        b"devices" => What::Devices,
+        _ => return None,
+    };
+    Some(what)
+}
+
+fn number(paths: &[PathBuf]) -> Option<u64> {
+    paths.first()?.to_str()?.parse().ok()
+}
+
+/// A report as lines.
+pub(super) fn reported(report: &Report) -> String {
+    let mut text = String::new();
+    // A process may call itself what it likes.
+    let mut line = |name: &str, value: &str| text += &format!("{name} {}\n", value.replace(char::is_control, " "));
+    report.fault.iter().for_each(|fault| line(FAULT, fault));
+    report.signal.iter().for_each(|signal| line(SIGNAL, &signal.to_string()));
+    report.left.iter().for_each(|command| line(LEFT, command));
+    text
+}
+
+pub(super) fn report(text: &[u8]) -> Report {
+    let mut report = Report::default();
+    for line in String::from_utf8_lossy(text).lines() {
+        match line.split_once(' ') {
+            Some((FAULT, fault)) => report.fault = Some(fault.to_owned()),
+            Some((SIGNAL, signal)) => report.signal = signal.parse().ok(),
+            Some((LEFT, command)) => report.left.push(command.to_owned()),
+            _ => {}
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        let mut plan = Plan { memory: Some(1 << 33), as_user: true, ..Plan::default() };
+        plan.add("/usr", What::Over(vec!["/kit/usr".into(), "/usr".into()]));
+        plan.add("/etc", What::Copy(vec!["/etc".into()]));
+        plan.add("/bin", What::Link("usr/bin".into()));
+        plan.add("/a place", What::Look("/another".into()));
+        plan.add("/log", What::Share("/clients/1/out".into()));
+        plan.add("/tmp", What::Own(0o1777));
+        plan.add("/state", What::Nothing);
+        plan.add("/dev", What::Devices);
+        let text = written(&plan).unwrap();
+        assert_eq!(read(&text), Some(plan));
+        assert_eq!(read(&text[..text.len() - 1]), None, "it is torn");
+    }
+
+    #[test]
+    fn what_cannot_be_written_or_read_is_refused() {
+        let mut plan = Plan::default();
+        plan.add("/a\tb", What::Nothing);
+        assert!(written(&plan).is_err());
+        for text in ["look\n", "look\t/x\n", "own\t/x\tlow\n", "over\t/x\n", "strange\t/x\n", "memory\tall\n", "\n"] {
+            assert_eq!(read(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(read(b""), Some(Plan::default()));
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let left = vec!["sleep 600".into(), "odd\nfault name".into()];
+        let full = Report { fault: Some("no mount".into()), signal: Some(9), left };
+        let read = report(reported(&full).as_bytes());
+        assert_eq!((read.fault, read.signal), (full.fault, full.signal));
+        assert_eq!(read.left, ["sleep 600", "odd fault name"]);
+        assert_eq!(report(b"\xff\nnonsense"), Report::default());
+    }
+}

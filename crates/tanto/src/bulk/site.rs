@@ -1,0 +1,181 @@
+//! Where packages are built: what the configuration says of it, and sandboxes, if there are to be some. Does not know
+//! what is built.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tanto_bulk::build::stages::Site;
+use tanto_bulk::config::Config;
+use tanto_bulk::sandbox::{Kind, Sandbox};
+use tanto_sys::spaces::{self, Space};
+use tanto_sys::{error, mounts, user};
+
+use super::jobs;
+
+/// Is there anything in the configuration that cannot be meant?
+pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
+    if config.sandbox == NONE {
+        for path in [&config.prefix, &config.pkgdb] {
+            may_be_emptied(path, &precious(config))?;
+        }
+        if config.build_clients != 1 {
+            return Err(b"there is one prefix: without a sandbox build_clients has to be 1".to_vec());
+        }
+    }
+    if config.bootstrapkit.is_empty() {
+        return Err(b"each package begins with an empty prefix: say with 'bootstrapkit' what comes into it".to_vec());
+    }
+    Ok(())
+}
+
+/// The machine as this process sees it.
+pub(super) struct Spaces {
+    /// We are root only here.
+    as_user: bool,
+}
+
+/// If packages are to be built in sandboxes, this process is in namespaces of its own from then on: what it mounts goes
+/// when it ends, however that happens. To be called while it has one thread.
+pub(super) fn enter(config: &Config) -> Result<Option<Spaces>, Vec<u8>> {
+    if config.sandbox == NONE {
+        return Ok(None);
+    }
+    let why = |error| {
+        let why = String::from_utf8_lossy(&error::text(&error)).into_owned();
+        format!("this machine lets us make no sandbox: {why}; sandbox = \"none\" builds in the machine itself")
+    };
+    leave().map(|as_user| Some(Spaces { as_user })).map_err(|error| why(error).into_bytes())
+}
+
+/// Where packages are built.
+pub(super) fn of(config: &Config, spaces: Option<Spaces>) -> Result<Site, Vec<u8>> {
+    let as_user = spaces.is_some_and(|spaces| spaces.as_user);
+    let is_root = user::own() == ROOT && !as_user;
+    let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
+    if let (true, Some(user)) = (as_user, unprivileged) {
+        eprintln!("tanto: there is only one user here: nothing is done as '{user}'");
+    }
+    let text = |text: &String| text.clone();
+    Ok(Site {
+        pkgsrc: text(&config.pkgsrc),
+        make: text(&config.make),
+        prefix: text(&config.prefix),
+        pkgdb: text(&config.pkgdb),
+        packages: text(&config.packages),
+        logs: text(&config.bulklog),
+        bootstrapkit: text(&config.bootstrapkit),
+        pkg_add: text(&config.pkg_add),
+        pkg_delete: text(&config.pkg_delete),
+        make_jobs: jobs::of_each(config),
+        makes: jobs::makes(config)?,
+        suffix: text(&config.pkg_sufx),
+        user: unprivileged.filter(|_| is_root).cloned(),
+        unprivileged_checksum: config.use_unprivileged_checksum,
+        sandbox: Kind::named(&config.sandbox)
+            .map(|kind| shut_in(config, kind, as_user))
+            .transpose()
+            .map_err(String::into_bytes)?,
+        clients: if config.build_clients == 0 { tanto_sys::cpu::count() } else { config.build_clients },
+        wrkobjdir: text(&config.wrkobjdir),
+        distdir: text(&config.distdir),
+        keep_wrkdir: config.keep_wrkdir,
+        keep_prefix: config.keep_prefix,
+        prepare_action: text(&config.client_prepare_action),
+    })
+}
+
+fn shut_in(config: &Config, kind: Kind, as_user: bool) -> Result<Sandbox, String> {
+    let door = std::env::current_exe().map_err(|error| error.to_string())?;
+    let sandbox = Sandbox::prepare(config, kind, &door.to_string_lossy(), as_user)?;
+    sandbox.try_out(&config.pkgsrc, &[&config.make, &config.pkg_add, &config.pkg_delete])?;
+    Ok(sandbox)
+}
+
+/// Into a mount namespace of our own; true if we are root only there.
+fn leave() -> io::Result<bool> {
+    let as_user = user::own() != ROOT || spaces::leave(&[Space::Mounts]).is_err();
+    if as_user {
+        spaces::leave_as_root(&[Space::Mounts])?;
+    }
+    mounts::keep_to_ourselves()?;
+    Ok(as_user)
+}
+
+const NONE: &str = "none";
+
+const ROOT: u32 = 0;
+/// Whose loss would be the machine's.
+const SYSTEM: [&str; 20] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var/lib",
+    "/var/log",
+];
+
+/// What must not lie in a directory that is emptied.
+fn precious(config: &Config) -> Vec<PathBuf> {
+    let ours = [&config.pkgsrc, &config.packages, &config.bulklog, &config.state, &config.bootstrapkit];
+    let paths = SYSTEM.iter().map(PathBuf::from).chain(ours.map(PathBuf::from));
+    paths.chain(std::env::var_os("HOME").map(PathBuf::from)).chain(std::env::current_dir()).collect()
+}
+
+/// The prefix is removed before each package. Links count as what they lead to.
+fn may_be_emptied(path: &str, precious: &[PathBuf]) -> Result<(), Vec<u8>> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let emptied = Path::new(path);
+    let leads_up = emptied.components().any(|part| part == std::path::Component::ParentDir);
+    let lost = precious.iter().find(|it| it.starts_with(emptied) || real(it).starts_with(real(emptied)));
+    match lost {
+        Some(lost) => {
+            let lost = lost.display();
+            Err(format!("{path} is emptied before each package, and {lost} is in it: that cannot be meant")
+                .into_bytes())
+        }
+        None if leads_up || !emptied.is_absolute() => {
+            Err(format!("{path} is emptied before each package: name it without '..'").into_bytes())
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn nothing_is_emptied_that_holds_something_else() {
+        let place = Scratch::new("bulk-emptied");
+        place.write("builds/tree/x", "");
+        std::os::unix::fs::symlink("builds", place.at("link")).unwrap();
+        let config = Config { pkgsrc: place.text().to_owned() + "/builds/tree", ..Config::default() };
+        let may = |path: &str| may_be_emptied(path, &precious(&config)).map_err(|why| String::from_utf8(why).unwrap());
+        let inside = |path: &str| format!("{}/{path}", place.text());
+        for path in ["/", "/usr", "/usr/local", "/var", "/tmp", "builds", "/pkg/../usr"] {
+            assert!(may(path).is_err(), "{path}");
+        }
+        for path in ["builds", "builds/.", "builds/tree", "link", "."] {
+            assert!(may(&inside(path)).unwrap_err().contains("is emptied before each package, and "), "{path}");
+        }
+        for path in ["prefix", "builds/prefix", "builds/tree-2"] {
+            assert_eq!(may(&inside(path)), Ok(()), "{path}");
+        }
+        assert_eq!((may("/usr/pkg"), may("/var/db/pkg")), (Ok(()), Ok(())));
+    }
+}

@@ -1,0 +1,104 @@
+"""Packages built in sandboxes, two at a time: what they see, what they may do, and what is left of them. As root and as
+an ordinary user, where the machine allows it.
+
+    sandbox.py TANTO"""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from place import Place
+
+# Somebody who is nobody on this machine.
+USER = 61234
+BOUNDS = 'build_clients = 2\nhang_timeout = "10s"\ntimeout = "45s"\n'
+FATES = {
+    "broken-1": ("failed", "build exited with 1"),
+    "daemon-1": ("done", "build left processes running: "),
+    "network-1": ("failed", "build exited with 1"),
+    "outside-1": ("done", ""),
+}
+
+
+def place_of(tanto, directory, categories, settings, user):
+    place = Place(tanto, directory, categories, settings)
+    if user is not None:
+        shutil.copy(tanto, directory / "tanto")
+        place.tanto = str(directory / "tanto")
+        place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
+    return place
+
+
+def attempts(place):
+    """Who built what, and when."""
+    with sqlite3.connect(f"file:{place.directory}/state/db?mode=ro", uri=True) as db:
+        return db.execute("SELECT client, began_ms, ended_ms FROM attempt ORDER BY began_ms").fetchall()
+
+
+def nothing_outside(place):
+    for name in ("prefix", "outside", "work"):
+        assert not (place.directory / name).exists(), f"{name} was made outside"
+    assert str(place.directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
+
+
+def kind(tanto, directory, kind, user):
+    """All packages are built, and the machine has nothing of it but the packages."""
+    place = place_of(tanto, directory, ("base", "devel"), f'sandbox = "{kind}"\n{BOUNDS}', user)
+    place.build(0)
+    assert place.packages() == sorted(place.names())
+    nothing_outside(place)
+    assert not (directory / "scratch").exists() and not Path("/scratch").exists()
+    rows = attempts(place)
+    assert {client for client, _, _ in rows} == {"local-1", "local-2"}
+    assert any(one[1] < other[2] and other[1] < one[2] for one in rows for other in rows if one[0] < other[0])
+
+
+def trouble(tanto, directory, user):
+    """What packages do that they should not stays in their sandboxes."""
+    settings = f'sandbox = "overlay"\nlimited_list = "wanted"\nkeep_wrkdir = true\nkeep_prefix = true\n{BOUNDS}'
+    place = place_of(tanto, directory, (), settings, user)
+    names = [name.removesuffix("-1") for name in FATES]
+    (directory / "wanted").write_text("".join(f"trouble/{name}\n" for name in names))
+    place.run("build", code=1)
+    for name, expected in FATES.items():
+        state, why = place.state(name)
+        assert state == expected[0] and why.startswith(expected[1]), f"{name} is {state} ({why}), not {expected}"
+    nothing_outside(place)
+    assert "unreachable" in place.run("log", "network-1")
+    kept = {path.name for path in (directory / "bulklog/broken-1").iterdir()}
+    assert {"build.log", "work.log", "wrkdir.tar.gz", "prefix.tar.gz"} <= kept, f"only {kept} are kept"
+    archive = subprocess.run(["tar", "-tzf", directory / "bulklog/broken-1/prefix.tar.gz"], capture_output=True, text=True)
+    assert "from-the-kit" in archive.stdout
+    left = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
+    assert not left.strip(), f"processes are left: {left}"
+
+
+def can_shut_in(user):
+    who = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    what = ["unshare", "--mount", "--pid", "--net", "--fork"]
+    as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return subprocess.run([*who, *what, *as_root, "true"], capture_output=True, check=False).returncode == 0
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    users = [None, USER] if os.geteuid() == 0 else [None]
+    for user in users:
+        who = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
+        if not can_shut_in(user):
+            print(f"sandboxes of {who}: skipped, for this machine lets us make none")
+            continue
+        for one in ("overlay", "bind"):
+            with tempfile.TemporaryDirectory() as directory:
+                kind(tanto, Path(directory), one, user)
+        with tempfile.TemporaryDirectory() as directory:
+            trouble(tanto, Path(directory), user)
+        print(f"sandboxes of {who}: two at a time, and nothing comes out of them but packages ... ok")
+
+
+main()
