@@ -62,6 +62,10 @@ pub struct Config {
     pub sandbox_root: String,
     /// How much a package may write, in bytes of memory; none: it writes on the disk.
     pub scratch_size: Option<u64>,
+    /// What a package needs comes as layers.
+    pub layers: bool,
+    /// How many bytes of layers are kept; none: any number.
+    pub layers_size: Option<u64>,
     /// Where work directories are in a sandbox.
     pub wrkobjdir: String,
     /// Where fetched files are in a sandbox.
@@ -161,6 +165,8 @@ impl Default for Config {
             script_phase_pre_build: String::new(),
             sandbox_root: "/".into(),
             scratch_size: None,
+            layers: true,
+            layers_size: Some(20 << 30),
             wrkobjdir: "/scratch".into(),
             distdir: "distfiles".into(),
             keep_wrkdir: false,

@@ -8,6 +8,7 @@ pub mod config;
 pub mod door;
 pub mod estimate;
 pub mod forecast;
+pub mod layers;
 pub mod name;
 pub mod pattern;
 pub mod publish;

@@ -14,6 +14,7 @@ use tanto_sys::{error, tree};
 
 use self::template::Manner;
 use crate::config::Config;
+use crate::layers::{Ground, Needs, Order, Store};
 use crate::shell::quoted;
 
 /// What a sandbox is made of.
@@ -67,6 +68,8 @@ pub struct Sandbox {
     logs: String,
     wrkobjdir: String,
     prepare_chroot: String,
+    /// Where layers are kept, if packages that are needed come as such.
+    layers: Option<Store>,
 }
 
 /// What a stage's command may do in its sandbox.
@@ -87,7 +90,9 @@ impl Sandbox {
         let dir = Path::new(&config.state).join("clients");
         let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
         tree::remove(&dir).map_err(failed)?;
-        fs::create_dir_all(dir.join("var")).map_err(failed)?;
+        for name in ["var", NOTHING] {
+            fs::create_dir_all(dir.join(name)).map_err(failed)?;
+        }
         template::make_var(&dir.join("var")).map_err(failed)?;
         let template = match kind {
             Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
@@ -113,7 +118,9 @@ impl Sandbox {
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
+            layers: (config.layers && kind == Kind::Overlay).then(|| store(config, as_user)),
         };
+        it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
         it.base.extend(looks(config));
         Ok(it)
     }
@@ -148,16 +155,16 @@ impl Sandbox {
         self.place(client).dir().join("out")
     }
 
-    /// What this package sees. `layers` lie above the bootstrap kit, in the prefix and in its database: the uppermost
-    /// first; only where the sandbox is an overlay.
-    pub fn plan(&self, client: usize, package: &str, layers: &[PathBuf]) -> Plan {
+    /// What this package sees, before what it needs is there.
+    pub fn plan(&self, client: usize, package: &str) -> Plan {
         let mut mounts = self.base.clone();
         for (at, kit) in &self.kit {
-            let layers = layers.iter().chain(kit).cloned().collect::<Vec<_>>();
             let what = match self.kind {
-                _ if layers.is_empty() => What::Own(0o755),
-                Kind::Overlay => What::Over(layers),
-                Kind::Bind | Kind::Tmpfs => What::Copy(layers),
+                // Layers of what it needs come above.
+                Kind::Overlay if self.layers.is_some() => What::Over(self.or_nothing(kit)),
+                _ if kit.is_empty() => What::Own(0o755),
+                Kind::Overlay => What::Over(kit.clone()),
+                Kind::Bind | Kind::Tmpfs => What::Copy(kit.clone()),
             };
             mounts.push(Mount { at: at.clone(), what });
         }
@@ -168,13 +175,18 @@ impl Sandbox {
         Plan { mounts, memory: self.memory, as_user: self.as_user }
     }
 
+    /// A mount takes one directory at least.
+    fn or_nothing(&self, kit: &[PathBuf]) -> Vec<PathBuf> {
+        if kit.is_empty() { vec![self.dir.join(NOTHING)] } else { kit.to_vec() }
+    }
+
     /// Writes down what the package sees, for its first command.
     pub fn begin(&self, client: usize, package: &str) -> io::Result<()> {
         let out = self.out(client);
         tree::remove(&out)?;
         fs::create_dir_all(&out)?;
         fs::set_permissions(&out, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
-        self.place(client).prepare(&self.plan(client, package, &[]))
+        self.place(client).prepare(&self.plan(client, package))
     }
 
     /// Brings files that the package has left for us to its logs. Nothing else: it could have left links there.
@@ -209,6 +221,18 @@ impl Sandbox {
         format!("{entry} -- {}", quoted(line))
     }
 
+    /// The line after which what a package needs is in its sandbox: `line` lets pkg_add install all of it, which is done
+    /// where it does not come as layers.
+    pub fn provide(&self, client: usize, needs: Needs, line: &str) -> String {
+        let Some(store) = &self.layers else { return self.inside(client, line, Leave::default()) };
+        let file = self.place(client).dir().join("needs");
+        match (Order { store: store.clone(), needs }).write(&file) {
+            Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
+            // Whoever tries the same will say why it cannot be written.
+            Err(_) => self.inside(client, line, Leave::default()),
+        }
+    }
+
     /// The line after which nothing is left of the sandbox.
     pub fn leave(&self, client: usize) -> String {
         self.enter(client) + " --leave"
@@ -218,6 +242,14 @@ impl Sandbox {
         let place = self.place(client);
         format!("{} bulk enter --place={}", quoted(&self.door), quoted(&place.dir().to_string_lossy()))
     }
+}
+
+/// An empty directory.
+const NOTHING: &str = "nothing";
+
+fn store(config: &Config, as_user: bool) -> Store {
+    let ground = Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
+    Store::new(Path::new(&config.state).join("layers"), ground, config.layers_size.unwrap_or(0))
 }
 
 /// What is looked at besides the template.

@@ -9,8 +9,8 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-pub use self::entering::{Entry, enter, leave};
-pub use self::mounting::{mount, unmount};
+pub use self::entering::{Entry, enter, fault, leave, pass};
+pub use self::mounting::{cover, mount, unmount};
 
 /// Something that is seen at a place of the sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +85,25 @@ impl Place {
     /// What they have written.
     fn scratch(&self) -> PathBuf {
         self.dir.join("scratch")
+    }
+
+    /// For what only this sandbox has. It goes with what commands have written.
+    pub fn own(&self) -> PathBuf {
+        self.scratch().join("own")
+    }
+
+    /// The directories that are seen as one at a place of the sandbox, the first uppermost, as the plan says.
+    pub fn layers(&self, at: &Path) -> std::io::Result<Vec<PathBuf>> {
+        let plan = self.read_plan()?;
+        let found = plan.mounts.into_iter().find(|mount| mount.at == at);
+        Ok(match found.map(|mount| mount.what) {
+            Some(What::Over(layers)) => layers,
+            _ => Vec::new(),
+        })
+    }
+
+    fn read_plan(&self) -> std::io::Result<Plan> {
+        text::read(&std::fs::read(self.plan())?).ok_or_else(|| std::io::Error::other("its plan is damaged"))
     }
 
     /// The file with the plan.

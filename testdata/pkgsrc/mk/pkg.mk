@@ -17,7 +17,9 @@ WRKSRC=		${WRKDIR}/src
 WRKLOG?=	${WRKDIR}/.work.log
 STAGE_PKGFILE=	${WRKDIR}/.packages/${PKGNAME}${PKG_SUFX}
 OWN_FILE=	share/${PKGNAME:C/-[^-]*$//}.txt
-ALL_FILES=	${OWN_FILE} ${FILES}
+# SYMLINKS and HARDLINKS are FILE:TARGET.
+ALL_FILES=	${OWN_FILE} ${FILES} ${HARDLINKS:C/:.*//} ${SYMLINKS:C/:.*//}
+WRITTEN_FILES=	${OWN_FILE} ${FILES}
 
 do-configure?=	:
 do-build?=	:
@@ -103,8 +105,14 @@ ${WRKDIR}/.built: ${WRKDIR}/.configured
 	@: >$@
 
 ${WRKDIR}/.installed: ${WRKDIR}/.built
-.for file in ${ALL_FILES}
+.for file in ${WRITTEN_FILES}
 	@mkdir -p ${DESTDIR}${LOCALBASE}/${file:H} && echo ${PKGNAME} ${file} >${DESTDIR}${LOCALBASE}/${file}
+.endfor
+.for link in ${HARDLINKS}
+	@cd ${DESTDIR}${LOCALBASE} && mkdir -p ${link:C/:.*//:H} && ln -f ${link:C/.*://} ${link:C/:.*//}
+.endfor
+.for link in ${SYMLINKS}
+	@cd ${DESTDIR}${LOCALBASE} && mkdir -p ${link:C/:.*//:H} && ln -sf ${link:C/.*://} ${link:C/:.*//}
 .endfor
 	@: >$@
 
@@ -125,8 +133,12 @@ stage-package-create: ${WRKDIR}/.installed
 	for needed in ${DEPENDS:C/:.*//:@it@${it:Q}@}; do \
 		name=$$(PKG_DBDIR=${PKG_DBDIR} ${PKG_INFO} -E "$$needed") || { echo "$$needed is not installed" >&2; exit 1; }; \
 		echo "@blddep $$name"; echo "@pkgdep $$needed"; done; \
+	for dir in ${OWN_DIRS}; do echo "@pkgdir $$dir"; done; \
 	printf '%s\n' ${ALL_FILES}; } >${META}/+CONTENTS
-	@tar -czf ${STAGE_PKGFILE} -C ${META} +CONTENTS +COMMENT +DESC +BUILD_VERSION +BUILD_INFO \
+.if defined(INSTALL_SCRIPT)
+	@printf '%s\n' '#!/bin/sh' ${INSTALL_SCRIPT:Q} >${META}/+INSTALL
+.endif
+	@tar -czf ${STAGE_PKGFILE} -C ${META} +CONTENTS +COMMENT +DESC ${INSTALL_SCRIPT:D+INSTALL} +BUILD_VERSION +BUILD_INFO \
 		-C ${DESTDIR}${LOCALBASE} ${ALL_FILES}
 
 create-usergroup:

@@ -12,14 +12,29 @@ use super::*;
 
 /// A tar archive of files.
 pub(crate) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut archive = Vec::new();
-    for (path, content) in members {
-        archive.extend(head(path, b'0', content.len()));
-        archive.extend_from_slice(content);
-        archive.resize(archive.len().next_multiple_of(512), 0);
-    }
-    archive.resize(archive.len() + 1024, 0);
-    archive
+    ended(members.iter().flat_map(|(path, content)| file(path, content)).collect())
+}
+
+/// A file in an archive.
+pub(crate) fn file(path: &str, content: &[u8]) -> Vec<u8> {
+    let mut member = head(path, b'0', content.len()).to_vec();
+    member.extend_from_slice(content);
+    member.resize(member.len().next_multiple_of(512), 0);
+    member
+}
+
+/// A link in an archive: of kind 1 if it is hard, 2 if it is symbolic.
+pub(crate) fn link(path: &str, kind: u8, target: &str) -> Vec<u8> {
+    let mut head = head(path, b'0' + kind, 0);
+    head[157..157 + target.len()].copy_from_slice(target.as_bytes());
+    sum_up(&mut head);
+    head.to_vec()
+}
+
+/// An archive of members.
+pub(crate) fn ended(mut members: Vec<u8>) -> Vec<u8> {
+    members.resize(members.len() + 1024, 0);
+    members
 }
 
 fn head(path: &str, kind: u8, size: usize) -> [u8; 512] {
@@ -31,10 +46,14 @@ fn head(path: &str, kind: u8, size: usize) -> [u8; 512] {
     head[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes());
     head[156] = kind;
     head[257..265].copy_from_slice(b"ustar\x0000");
+    sum_up(&mut head);
+    head
+}
+
+fn sum_up(head: &mut [u8; 512]) {
     head[148..156].fill(b' ');
     let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
     head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    head
 }
 
 pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {

@@ -3,6 +3,8 @@
 
 mod again;
 
+use std::collections::HashSet;
+
 use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
@@ -99,6 +101,20 @@ impl Plan {
     /// A package.
     pub fn package(&self, package: Package) -> &Planned {
         &self.packages[package as usize]
+    }
+
+    /// All that a package needs, and what that needs.
+    pub fn needed(&self, package: Package) -> Vec<Package> {
+        let mut seen = HashSet::from([package]);
+        let mut needed: Vec<Package> = Vec::new();
+        let mut next = 0;
+        let mut at = Some(package);
+        while let Some(user) = at {
+            needed.extend(self.package(user).depends.iter().copied().filter(|&it| seen.insert(it)));
+            at = needed.get(next).copied();
+            next += 1;
+        }
+        needed
     }
 
     /// A package's state is another.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::makes::Makes;
 use super::plan::{Plan, Planned};
+use crate::layers::Needs;
 use crate::resolve::Package;
 use crate::sandbox::{Leave, Sandbox};
 use crate::shell::quoted;
@@ -144,15 +145,18 @@ impl Stage {
     /// The line for `/bin/sh`, for a client.
     pub fn command(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
         let Some(sandbox) = &site.sandbox else { return self.line(site, plan, package) };
-        if self == Stage::Clean {
-            return sandbox.leave(client);
+        let line = || self.line(site, plan, package);
+        match self {
+            Stage::Clean => return sandbox.leave(client),
+            Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
+            _ => {}
         }
         let leave = Leave {
             first: self == Stage::ClientClean,
             fetches: self == Stage::Checksum,
             publishes: self == Stage::SyncPackage,
         };
-        sandbox.inside(client, &self.line(site, plan, package), leave)
+        sandbox.inside(client, &line(), leave)
     }
 
     fn line(self, site: &Site, plan: &Plan, package: Package) -> String {
@@ -172,6 +176,19 @@ impl Stage {
             Stage::SyncPackage => writer.sync(),
             Stage::Keep => writer.keep(),
         }
+    }
+}
+
+/// What a package needs, by names.
+fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
+    let named = &plan.package(package).depends;
+    let name = |package: &Package| plan.package(*package).name.clone();
+    Needs {
+        named: named.iter().map(name).collect(),
+        deeper: plan.needed(package).iter().filter(|it| !named.contains(it)).map(name).collect(),
+        packages: format!("{}/All", site.packages).into(),
+        suffix: site.suffix.clone(),
+        pkg_add: site.pkg_add.clone(),
     }
 }
 

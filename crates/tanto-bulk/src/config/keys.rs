@@ -153,6 +153,12 @@ pub static KEYS: &[Key] = &[
         Size(|it| &mut it.scratch_size),
         "How much a package may write, all in memory. \"0\": it writes on the disk, below state.",
     ),
+    key(
+        "layers",
+        Flag(|it| &mut it.layers),
+        "Whether what a package needs is unpacked once and seen by all, instead of installed each time. For overlays.",
+    ),
+    key("layers_size", Size(|it| &mut it.layers_size), "So much of what was unpacked is kept, in 'state'. \"0\": all."),
     key("wrkobjdir", Path(|it| &mut it.wrkobjdir), "Where work directories are in a sandbox (WRKOBJDIR)."),
     key("distdir", Path(|it| &mut it.distdir), "Fetched files (DISTDIR), for packages in a sandbox."),
     key(

@@ -39,14 +39,21 @@ const MOST_SHOWN: usize = 200;
 
 /// Runs a line of the shell in the sandbox. The exit code is the command's, 128 and more if a signal ended it.
 pub fn enter(place: &Place, entry: &Entry, line: &str) -> i32 {
-    let fault = |error: io::Error| {
-        let fault = String::from_utf8_lossy(&error::text(&error)).into_owned();
-        eprintln!("tanto: the sandbox: {fault}");
-        // Where nothing can be written, the message above is all there is.
-        let _ = fs::write(place.report_path(), text::reported(&Report { fault: Some(fault), ..Report::default() }));
-        NOT_BEGUN
-    };
-    outer(place, entry, line).unwrap_or_else(fault)
+    outer(place, entry, line).unwrap_or_else(|error| fault(place, &error))
+}
+
+/// A command cannot begin, and that is the machine's fault. Says what it is said to have exited with.
+pub fn fault(place: &Place, error: &io::Error) -> i32 {
+    let fault = String::from_utf8_lossy(&error::text(error)).into_owned();
+    eprintln!("tanto: the sandbox: {fault}");
+    // Where nothing can be written, the message above is all there is.
+    let _ = fs::write(place.report_path(), text::reported(&Report { fault: Some(fault), ..Report::default() }));
+    NOT_BEGUN
+}
+
+/// There was nothing to run: as if a command had been.
+pub fn pass(place: &Place) -> i32 {
+    File::create(place.report_path()).map_or_else(|error| fault(place, &error), |_| 0)
 }
 
 /// The sandbox is not needed any more.
@@ -64,9 +71,7 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
     spaces::end_with_parent()?;
     let report = File::create(place.report_path())?;
     if entry.fresh {
-        let plan = fs::read(place.plan())?;
-        let plan = text::read(&plan).ok_or_else(|| io::Error::other("its plan is damaged"))?;
-        mount(place, &plan)?;
+        mount(place, &place.read_plan()?)?;
         hook(place, entry)?;
     }
     let mut own = vec![Space::Mounts, Space::Processes, Space::Ipc, Space::Names];

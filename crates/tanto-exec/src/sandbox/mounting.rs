@@ -42,6 +42,25 @@ pub fn unmount(place: &Place) -> io::Result<()> {
     tree::remove(&place.scratch())
 }
 
+/// Lays directories, the first uppermost, over those that are seen as one at each of these places of a sandbox that is
+/// mounted, and under what was written there. False, and nothing is done, if something else is seen at one of them, or
+/// something is mounted within.
+pub fn cover(place: &Place, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
+    let plan = place.read_plan()?;
+    let mut covered = Vec::new();
+    for (at, layers) in all {
+        let found = plan.mounts.iter().enumerate().find(|(_, mount)| mount.at == *at);
+        let within = plan.mounts.iter().any(|mount| mount.at != *at && mount.at.starts_with(at));
+        let Some((number, mount)) = found.filter(|(_, mount)| !within && matches!(mount.what, What::Over(_))) else {
+            return Ok(false);
+        };
+        let scratch = place.scratch().join(number.to_string());
+        covered.push((Mounting { place, plan: &plan, scratch, mount }, layers));
+    }
+    covered.iter().try_for_each(|(mounting, layers)| mounting.cover(layers))?;
+    Ok(true)
+}
+
 struct Mounting<'a> {
     place: &'a Place,
     plan: &'a Plan,
@@ -97,15 +116,29 @@ impl Mounting<'_> {
 
     fn over(&self, lowers: &[PathBuf], at: &Path) -> io::Result<()> {
         self.own(0o755)?;
-        let (upper, work) = (self.scratch.join("upper"), self.scratch.join("work"));
+        let upper = self.scratch.join("upper");
         fs::create_dir(&upper)?;
-        fs::create_dir(&work)?;
         if let Some(lowest) = lowers.first() {
             tree::same_mode(lowest, &upper)?;
         }
         fs::create_dir_all(at)?;
+        self.overlay(lowers, &upper, at)
+    }
+
+    fn overlay(&self, lowers: &[PathBuf], upper: &Path, at: &Path) -> io::Result<()> {
+        let work = self.scratch.join("work");
+        fs::create_dir(&work)?;
         let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).collect();
-        mounts::overlay(&lowers, &upper, &work, at, self.plan.as_user)
+        mounts::overlay(&lowers, upper, &work, at, self.plan.as_user)
+    }
+
+    fn cover(&self, layers: &[PathBuf]) -> io::Result<()> {
+        let What::Over(lowers) = &self.mount.what else { return Ok(()) };
+        let at = self.at();
+        mounts::unmount(&at)?;
+        // It belongs to what was mounted.
+        tree::remove(&self.scratch.join("work"))?;
+        self.overlay(&[layers, lowers].concat(), &self.scratch.join("upper"), &at)
     }
 }
 

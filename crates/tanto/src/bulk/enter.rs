@@ -1,8 +1,11 @@
 //! `tanto bulk enter`: how a stage's command comes into its sandbox. For Tanto itself; does not know packages.
 
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use tanto_bulk::layers::{self, Order, Trouble};
 use tanto_exec::sandbox::{self, Entry, Place};
 
 use crate::flags::door::Door;
@@ -10,25 +13,44 @@ use crate::flags::stop::Stop;
 
 /// Runs a line in a sandbox, and ends as that does.
 pub(super) fn run(args: &[Vec<u8>]) -> Stop {
-    let Some(Asked { place, entry, line }) = read(args) else {
+    let Some(asked) = read(args) else {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is for Tanto itself");
     };
-    let code = match line {
-        Some(line) => sandbox::enter(&place, &entry, &line),
-        None => sandbox::leave(&place),
+    let Asked { place, entry, .. } = &asked;
+    let code = match (&asked.line, &asked.needs) {
+        (Some(line), None) => sandbox::enter(place, entry, line),
+        (Some(line), Some(needs)) => provide(place, entry, needs, line),
+        (None, _) => sandbox::leave(place),
     };
     Stop { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
+}
+
+/// What a package needs comes as layers as far as it can; what cannot, a line installs.
+fn provide(place: &Place, entry: &Entry, needs: &Path, all: &str) -> i32 {
+    let damaged = || io::Error::other("what is needed is not told");
+    let order = fs::read_to_string(needs).and_then(|text| Order::read(&text).ok_or_else(damaged));
+    match order.map_err(Trouble::Machine).and_then(|order| layers::provide(place, &order)) {
+        Ok(None) => sandbox::pass(place),
+        Ok(Some(line)) => sandbox::enter(place, entry, &line),
+        Err(Trouble::Odd(why)) => {
+            println!("tanto: pkg_add installs everything: {why}");
+            sandbox::enter(place, entry, all)
+        }
+        Err(Trouble::Machine(error)) => sandbox::fault(place, &error),
+    }
 }
 
 struct Asked {
     place: Place,
     entry: Entry,
+    /// Where it stands what the package needs.
+    needs: Option<PathBuf>,
     /// None: the sandbox is not needed any more.
     line: Option<String>,
 }
 
 fn read(args: &[Vec<u8>]) -> Option<Asked> {
-    let (mut place, mut entry, mut leaves) = (None, Entry::default(), false);
+    let (mut place, mut entry, mut needs, mut leaves) = (None, Entry::default(), None, false);
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let mut args = args.iter();
     for arg in args.by_ref() {
@@ -42,13 +64,14 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             b"--hook" => entry.hook = Some(String::from_utf8(value.to_vec()).ok()?),
             b"--network" => entry.network = true,
             b"--write" => entry.writes.push(path(value)),
+            b"--needs" => needs = Some(path(value)),
             b"--leave" => leaves = true,
             b"--" => break,
             _ => return None,
         }
     }
     let line = args.next().map(|line| String::from_utf8(line.clone())).transpose().ok()?;
-    (leaves != line.is_some()).then_some(Asked { place: place?, entry, line })
+    (leaves != line.is_some()).then_some(Asked { place: place?, entry, needs, line })
 }
 
 #[cfg(test)]
@@ -62,6 +85,7 @@ mod tests {
         assert_eq!(entered.line.as_deref(), Some("make"));
         let writes = vec!["/a=b".into(), "/c".into()];
         assert_eq!(entered.entry, Entry { fresh: true, hook: Some("x".into()), network: true, writes });
+        assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
         assert!(asked("--place=/p --leave").unwrap().line.is_none());
         for wrong in ["--place=/p", "-- make", "--place=/p --leave -- make", "--place=/p --odd -- make"] {
             assert!(asked(wrong).is_none(), "{wrong}");
