@@ -36,17 +36,18 @@ class Tree(Place):
     def built(self, *more):
         """What a build has built."""
         before = self.times()
-        self.run("build", *more)
+        told = self.run("build", *more)
+        assert "/-" not in told and "/0]" not in told, f"the counts make no sense:\n{told}"
         return sorted(name for name, time in self.times().items() if before.get(name) != time)
 
-    def check(self):
+    def check(self, *more):
         """Why packages are out of date."""
         before = self.times()
-        packages = json.loads(self.run("check", "--json"))["packages"]
+        packages = json.loads(self.run("check", "--json", *more))["packages"]
         assert self.times() == before, "a check changes nothing"
         assert {it["state"] for it in packages} <= {"up-to-date", "out-of-date"}, packages
         due = {it["name"]: it["why"] for it in packages if it["state"] == "out-of-date"}
-        text = self.run("check")
+        text = self.run("check", *more)
         assert all(f"{name} (devel/" in text and why in text for name, why in due.items()), text
         assert f"{len(packages)} packages, {len(packages) - len(due)} up-to-date, {len(due)} out-of-date, 0" in text, text
         return due
@@ -107,6 +108,21 @@ def ages(tree):
     print("ages: what is older than what it was built with is built again, unless that is not wanted ... ok")
 
 
+def cutoff(tree):
+    """What was built with a package stands if that is built again and is the same."""
+    makefile = "devel/libtwo/Makefile"
+    tree.change(makefile, ",v 1.2 ", ",v 1.3 ")
+    assert tree.built("--cutoff") == [LIBTWO]
+    assert "it was up to date" in tree.run("why", APP3)
+    assert tree.check("--cutoff") == {} and tree.built("--cutoff") == []
+    assert tree.check() == {APP3: f"{LIBTWO}, which it was built with, is newer"}
+    assert tree.built() == [APP3]
+    tree.change(makefile, ",v 1.3 ", ",v 1.4 ")
+    tree.change(makefile, "\nFILES=", "\nFILES=\tshare/more.txt")
+    assert tree.built("--cutoff") == [APP3, LIBTWO], "it is not the same"
+    print("cutoff: nothing is built for a package that is what it was, if that is wanted ... ok")
+
+
 def again(tree):
     """A killed build with --again goes on as one."""
     before = tree.times()
@@ -131,7 +147,7 @@ def main():
     tanto = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as directory:
         tree = Tree(tanto, Path(directory))
-        for test in (changes, versions, ages, again):
+        for test in (changes, versions, ages, cutoff, again):
             test(tree)
 
 

@@ -5,6 +5,7 @@
 //! that it was made from have not changed, and it was built with packages that it still needs. What depends on those is
 //! found out then (`settle`), as far as it can be before some of them are built.
 
+mod content;
 mod files;
 mod settle;
 #[cfg(test)]
@@ -19,8 +20,10 @@ use std::thread;
 
 use tanto_sys::cpu;
 
+pub use self::content::Content;
+use self::content::Print;
 use self::files::Files;
-pub use self::settle::{Standing, foretell, settle};
+pub use self::settle::{Ages, Standing, foretell, settle};
 use crate::archive::Metadata;
 use crate::archive::plist::Word;
 use crate::build::plan::{Plan, Planned};
@@ -37,6 +40,8 @@ pub struct Place<'a> {
     pub packages: &'a str,
     /// Ends their names.
     pub suffix: &'a str,
+    /// Whether what they hold is asked for too.
+    pub contents: bool,
 }
 
 /// What is there of a package.
@@ -46,6 +51,8 @@ pub struct Found {
     pub written_ns: Option<i64>,
     /// It is what the tree would make, and was built with these; or why it is not.
     pub said: Result<Vec<Package>, String>,
+    /// What stands for its content, if that was asked for and can be told.
+    print: Option<Print>,
 }
 
 /// Packages that a thread takes at a time. Neighbours are often made from the same files.
@@ -90,29 +97,52 @@ impl Place<'_> {
     fn look(self, plan: &Plan, package: Package, files: &mut Files) -> Found {
         let it = plan.package(package);
         if !matches!(it.state, State::Open | State::Done) {
-            return Found { written_ns: None, said: Err(String::new()) };
+            return Found::nothing("");
         }
         let path = self.file(&it.name);
-        let written = fs::metadata(&path).and_then(|data| match data.is_file() {
-            true => Ok(data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec())),
-            false => Err(io::ErrorKind::IsADirectory.into()),
-        });
-        match written {
-            Ok(_) if it.state == State::Done || it.standing != Standing::Unknown => {
-                Found { written_ns: written.ok(), said: Ok(Vec::new()) }
-            }
-            Ok(written_ns) => Found { written_ns: Some(written_ns), said: said(&path, plan, it, files) },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Found { written_ns: None, said: Err("it was not built yet".into()) }
-            }
-            Err(error) => Found { written_ns: None, said: Err(format!("its file: {error}")) },
+        let written_ns = match written_ns(&path) {
+            Ok(written_ns) => written_ns,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::nothing("it was not built yet"),
+            Err(error) => return Found::nothing(&format!("its file: {error}")),
+        };
+        let is_known = it.state == State::Done || it.standing != Standing::Unknown;
+        if is_known && !self.contents {
+            return Found { written_ns: Some(written_ns), said: Ok(Vec::new()), print: None };
         }
+        let metadata = Metadata::of(&path);
+        let print = metadata.as_ref().ok().filter(|_| self.contents).and_then(content::print);
+        let said = match metadata {
+            _ if is_known => Ok(Vec::new()),
+            Ok(metadata) => said(&metadata, plan, it, files),
+            Err(bad) => Err(bad.told()),
+        };
+        Found { written_ns: Some(written_ns), said, print }
+    }
+
+    /// What has become of a package's content with the file that was built now; none if that cannot be told.
+    pub fn renewed(self, name: &str, before: &Content) -> Option<Content> {
+        let path = self.file(name);
+        let print = Metadata::of(&path).ok().as_ref().and_then(content::print);
+        Some(before.followed_by(written_ns(&path).ok()?, print))
+    }
+}
+
+impl Found {
+    fn nothing(why: &str) -> Found {
+        Found { written_ns: None, said: Err(why.to_owned()), print: None }
+    }
+}
+
+fn written_ns(path: &Path) -> io::Result<i64> {
+    let data = fs::metadata(path)?;
+    match data.is_file() {
+        true => Ok(data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec())),
+        false => Err(io::ErrorKind::IsADirectory.into()),
     }
 }
 
 /// What the package says of itself, beside what the tree says.
-fn said(path: &Path, plan: &Plan, it: &Planned, files: &mut Files) -> Result<Vec<Package>, String> {
-    let metadata = Metadata::of(path).map_err(|bad| bad.told())?;
+fn said(metadata: &Metadata, plan: &Plan, it: &Planned, files: &mut Files) -> Result<Vec<Package>, String> {
     if metadata.name() != it.name.as_bytes() {
         return Err(format!("its file says that it is {}", String::from_utf8_lossy(metadata.name())));
     }

@@ -119,7 +119,8 @@ pub static COMMANDS: &[Command] = &[
                says: it scans the tree, finds what each package needs, and builds them, the most urgent first, each from \
                an empty prefix. It goes on where an earlier build was interrupted; what is up to date is not built again, \
                unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. `check` takes \
-               the same arguments, builds nothing, and tells what would have to be built and why, with `--json` as JSON. \
+               the same arguments, builds nothing, and tells what would have to be built and why, with `--json` as JSON. With \
+               `--cutoff` nothing is built for a package that was built again and is what it was before. \
                `status [--watch]`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what becomes of packages, also from another \
                terminal while they are built. `retry PACKAGE...` builds packages again, when they were fixed or though they \
                are there: their directories are scanned again, and what needs them is built too. `skip PACKAGE...` leaves \

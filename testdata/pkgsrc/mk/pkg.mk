@@ -134,7 +134,9 @@ stage-package-create: ${WRKDIR}/.installed
 		name=$$(PKG_DBDIR=${PKG_DBDIR} ${PKG_INFO} -E "$$needed") || { echo "$$needed is not installed" >&2; exit 1; }; \
 		echo "@blddep $$name"; echo "@pkgdep $$needed"; done; \
 	for dir in ${OWN_DIRS}; do echo "@pkgdir $$dir"; done; \
-	printf '%s\n' ${ALL_FILES}; } >${META}/+CONTENTS
+	for file in ${ALL_FILES}; do \
+		sum=$$(md5sum <${DESTDIR}${LOCALBASE}/$$file) && echo "$$file" && echo "@comment MD5:$${sum%% *}" || exit 1; \
+	done; } >${META}/+CONTENTS
 .if defined(INSTALL_SCRIPT)
 	@printf '%s\n' '#!/bin/sh' ${INSTALL_SCRIPT:Q} >${META}/+INSTALL
 .endif

@@ -19,6 +19,7 @@ use super::plan::Plan;
 use super::sources::Sources;
 use super::stages::{Site, Stage};
 use super::state::State;
+use crate::check::{self, Content};
 use crate::door::Desk;
 use crate::resolve::Package;
 
@@ -74,6 +75,8 @@ pub struct Books<'a> {
     notices: Vec<String>,
     /// As it was last told.
     told_full: bool,
+    /// The package whose turn came last, if there was nothing to do.
+    stood: Option<Package>,
 }
 
 /// How far a package has come.
@@ -129,6 +132,7 @@ impl<'a> Books<'a> {
             clients,
             notices: Vec::new(),
             told_full: false,
+            stood: None,
         }
     }
 
@@ -183,9 +187,15 @@ impl<'a> Books<'a> {
         (self.plan, self.journal)
     }
 
+    /// Has its turn just shown that it is up to date? Others that are done were never waited for.
+    pub fn has_stood(&mut self, package: Package) -> bool {
+        self.stood.take_if(|stood| *stood == package).is_some()
+    }
+
     /// A package's turn has come: its first command, or nothing if it turns out to be up to date.
     pub fn begin(&mut self, package: Package) -> Option<Command> {
         let Some(why) = self.plan.due(package) else {
+            self.stood = Some(package);
             self.set(package, State::Done, State::UP_TO_DATE.into());
             return None;
         };
@@ -215,7 +225,7 @@ impl<'a> Books<'a> {
             let left = progress.left.join("; ");
             self.note_attempt(package, &progress, "done", &left);
             self.note_cost(package, &progress);
-            self.plan.built(package);
+            self.note_content(package);
             self.set(package, State::Done, left);
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));
@@ -235,6 +245,22 @@ impl<'a> Books<'a> {
             self.note_state(fallen, state, why);
         }
         fallen
+    }
+
+    /// A package was built. If that brought the same as before, as far as it is asked, nothing else is built for that.
+    fn note_content(&mut self, package: Package) {
+        let Site { pkgsrc, packages, suffix, .. } = self.site;
+        let place = check::Place { pkgsrc, packages, suffix, contents: true };
+        let it = self.plan.package(package);
+        let renewed = it.content.as_ref().and_then(|before| place.renewed(&it.name, before));
+        match &renewed {
+            Some(Content { written_ns, since_ns, .. }) if since_ns < written_ns => {
+                let (name, written_ns, since_ns) = (it.name.clone(), *written_ns, *since_ns);
+                self.journal.note(Change::Content { name, written_ns, since_ns });
+            }
+            _ => self.plan.built(package),
+        }
+        self.plan.holds(package, renewed);
     }
 
     /// Somebody tries to build it; in vain so many times before; rather not that client.

@@ -11,7 +11,6 @@ use tanto_exec::runner::staged::Stages;
 use tanto_exec::schedule::Schedule;
 
 use super::books::Books;
-use super::state::State;
 
 /// The books, for the loop and for who runs the stages.
 #[derive(Clone, Copy)]
@@ -94,7 +93,7 @@ impl Front for Packages<'_, '_> {
         match ending {
             // It is up to date. What was taken out of the plan passes too, and has left it before.
             Ending::Passed => {
-                if self.books.borrow().plan.package(package).state == State::Done {
+                if self.books.borrow_mut().has_stood(package) {
                     let expected_ms = Some(i64::from(schedule.cost(JobId(package)).wall_ms));
                     view.event(Event::Unplanned { job: JobId(package), expected_ms });
                 }

@@ -12,7 +12,7 @@ use tanto_record::store::{self, Change};
 
 pub use self::again::{SKIPPED, WANTED};
 use super::state::State;
-use crate::check::Standing;
+use crate::check::{Content, Standing};
 use crate::estimate::Estimate;
 use crate::forecast;
 use crate::records::Record;
@@ -43,6 +43,8 @@ pub struct Planned {
     pub why: String,
     /// What is known of the binary package that is there.
     pub standing: Standing,
+    /// What its file holds, if that is to be told from what it will hold.
+    pub content: Option<Content>,
     /// It was built in this run, and may be another one than before.
     pub is_new: bool,
 }
@@ -126,6 +128,11 @@ impl Plan {
     /// What is known of a package's file.
     pub fn stands(&mut self, package: Package, standing: Standing) {
         self.packages[package as usize].standing = standing;
+    }
+
+    /// What a package's file holds.
+    pub fn holds(&mut self, package: Package, content: Option<Content>) {
+        self.packages[package as usize].content = content;
     }
 
     /// A package was built: those that were built with the one before have to be built again.
@@ -274,6 +281,7 @@ impl Planned {
             state: State::named(&row.state).unwrap_or(State::Open),
             why: row.why.clone(),
             standing: Standing::Unknown,
+            content: None,
             is_new: false,
         }
     }
@@ -294,6 +302,7 @@ impl Planned {
             state: if reason.is_some() { State::Prefailed } else { State::Open },
             why: reason.unwrap_or_default(),
             standing: Standing::Unknown,
+            content: None,
             is_new: false,
         })
     }

@@ -1,7 +1,9 @@
 //! What follows for packages from what is there of them and of what they need. Does not know how that was found out.
 
-use super::Found;
-use crate::build::plan::{Bad, Plan};
+use std::collections::HashMap;
+
+use super::{Content, Found};
+use crate::build::plan::{Bad, Plan, Planned};
 use crate::build::state::State;
 use crate::resolve::Package;
 
@@ -17,15 +19,36 @@ pub enum Standing {
     Stands(Vec<Package>),
 }
 
-/// Packages of which nothing is known yet and that are up to date are done, if all that they need is. The others are due, or wait for what they need. With
-/// `ages` a package is due too if one that it was built with is not older.
-pub fn settle(plan: &mut Plan, found: Vec<Found>, ages: bool) -> Result<(), Bad> {
-    let written: Vec<Option<i64>> = found.iter().map(|it| it.written_ns).collect();
+/// What makes a package due besides what it says itself.
+#[derive(Clone, Debug)]
+pub enum Ages {
+    /// Nothing.
+    Ignored,
+    /// That a package that it was built with is not older.
+    Files,
+    /// That the content of such a package is not older. With what is known of contents: for the file of a package that
+    /// was written then, since when it has been what it is; nanoseconds since 1970.
+    Contents(HashMap<String, (i64, i64)>),
+}
+
+/// Packages of which nothing is known yet and that are up to date are done, if all that they need is. The others are due,
+/// or wait for what they need.
+pub fn settle(plan: &mut Plan, found: Vec<Found>, ages: &Ages) -> Result<(), Bad> {
+    let since = |(found, it): (&Found, &Planned)| Some(ages.since(&it.name, found.written_ns?));
+    let since: Vec<Option<i64>> = found.iter().zip(&plan.packages).map(since).collect();
+    if matches!(ages, Ages::Contents(_)) {
+        for (package, it) in (0..).zip(&found) {
+            let times = it.written_ns.zip(since[package as usize]);
+            let content = times.map(|(written_ns, since_ns)| Content { written_ns, since_ns, print: it.print });
+            plan.holds(package, content);
+        }
+    }
+    let ages = !matches!(ages, Ages::Ignored);
     for (package, it) in (0..).zip(found) {
         if plan.package(package).state != State::Open || plan.package(package).standing != Standing::Unknown {
             continue;
         }
-        let is_newer = |needed: &&Package| ages && written[**needed as usize] >= it.written_ns;
+        let is_newer = |needed: &&Package| ages && since[**needed as usize] >= it.written_ns;
         let standing = match it.said {
             Err(why) => Standing::Due(why),
             Ok(built_with) => match built_with.iter().find(is_newer) {
@@ -45,6 +68,15 @@ pub fn settle(plan: &mut Plan, found: Vec<Found>, ages: bool) -> Result<(), Bad>
         }
     }
     Ok(())
+}
+
+impl Ages {
+    /// Since when the package has been what it is that was written then.
+    fn since(&self, name: &str, written_ns: i64) -> i64 {
+        let Ages::Contents(known) = self else { return written_ns };
+        let since = known.get(name).filter(|(written, _)| *written == written_ns).map(|(_, since)| *since);
+        since.unwrap_or(written_ns)
+    }
 }
 
 /// Why packages that are open will be built; nothing for those that are up to date, though something that they need is

@@ -47,13 +47,13 @@ impl World {
     fn look(&self, plan: &Plan) -> Vec<Found> {
         let path = |path: &str| self.scratch.at(path).to_string_lossy().into_owned();
         let (pkgsrc, packages) = (path("tree"), path("packages"));
-        look(plan, Place { pkgsrc: &pkgsrc, packages: &packages, suffix: ".tgz" })
+        look(plan, Place { pkgsrc: &pkgsrc, packages: &packages, suffix: ".tgz", contents: false })
     }
 
     /// What becomes of the packages before anything is built.
     fn settled(&self, mut plan: Plan, ages: bool) -> Plan {
         let found = self.look(&plan);
-        settle(&mut plan, found, ages).unwrap();
+        settle(&mut plan, found, if ages { &Ages::Files } else { &Ages::Ignored }).unwrap();
         plan
     }
 
@@ -200,6 +200,27 @@ fn what_will_be_built_is_foretold() {
         .settled(World::plan(&[("lib-1.0", &[]), ("user-1.0", &[0]), ("deep-1.0", &[1]), ("loose-1.0", &[0])]), true);
     let by = |name: &str| Some(format!("{name}, which it was built with, has to be built"));
     assert_eq!(foretell(&plan).unwrap(), [Some("it was not built yet".into()), by("lib-1.0"), by("user-1.0"), None]);
+}
+
+#[test]
+fn what_is_as_old_as_its_content_is_not_newer() {
+    let world = World::new("check-contents");
+    world.package("lib-1.0", "", &[], 9);
+    world.package("user-1.0", "", &["lib-1.0"], 2);
+    let seconds = |second: i64| (1_000_000 + second) * 1_000_000_000;
+    let state = |known: &[(&str, i64, i64)]| {
+        let of = |&(name, written, since): &(&str, i64, i64)| (name.to_owned(), (seconds(written), seconds(since)));
+        let ages = Ages::Contents(known.iter().map(of).collect());
+        let mut plan = World::plan(&[("lib-1.0", &[]), ("user-1.0", &[0])]);
+        let found = world.look(&plan);
+        settle(&mut plan, found, &ages).unwrap();
+        let since = plan.package(0).content.as_ref().map(|it| it.since_ns);
+        (plan.package(1).state, since)
+    };
+    assert_eq!(state(&[]), (State::Open, Some(seconds(9))));
+    assert_eq!(state(&[("lib-1.0", 9, 1)]), (State::Done, Some(seconds(1))));
+    assert_eq!(state(&[("lib-1.0", 8, 1)]), (State::Open, Some(seconds(9))), "that was another file");
+    assert_eq!(state(&[("lib-1.0", 9, 3)]), (State::Open, Some(seconds(3))), "it was something else since");
 }
 
 #[test]

@@ -110,6 +110,13 @@ impl Store {
         })
     }
 
+    /// Packages that are what they were before: when their files were written, and since when they are so; nanoseconds
+    /// since 1970.
+    pub fn contents(&self) -> Result<Vec<(String, i64, i64)>> {
+        let asked = "SELECT name, written_ns, since_ns FROM content ORDER BY name";
+        self.all(asked, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    }
+
     /// What scans said, by directory.
     pub fn scanned(&self) -> Result<Vec<Scanned>> {
         self.all(SCANNED, [], |row| {

@@ -39,6 +39,15 @@ pub enum Change {
     Stage(Stage),
     /// A package has this file.
     File(File),
+    /// A package was built again, and is what it was before.
+    Content {
+        /// PKGNAME.
+        name: String,
+        /// When its file was written, in nanoseconds since 1970.
+        written_ns: i64,
+        /// Since when it has been what it is.
+        since_ns: i64,
+    },
     /// A package was built, and took so much.
     Cost(Cost),
     /// A package is to be built, and will take so much.

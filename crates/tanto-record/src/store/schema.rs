@@ -6,7 +6,7 @@ use super::{Result, StoreError};
 
 /// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
 /// released is never changed again.
-pub(super) const MIGRATIONS: [&str; 4] = [
+pub(super) const MIGRATIONS: [&str; 5] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -70,6 +70,13 @@ pub(super) const MIGRATIONS: [&str; 4] = [
     CREATE TABLE due (
         run INTEGER NOT NULL REFERENCES run, package INTEGER NOT NULL, why TEXT NOT NULL,
         PRIMARY KEY (run, package)
+    ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- A package that was built again and is what it was before: when its file was written, and since when it has been what
+    -- it is. Nanoseconds since 1970.
+    CREATE TABLE content (
+        name TEXT PRIMARY KEY, written_ns INTEGER NOT NULL, since_ns INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
 ];

@@ -80,6 +80,7 @@ fn what_is_written_is_read_again() {
         Change::Edgeless { package: 0 },
         Change::Edge { package: 1, needs: 0 },
         Change::State { package: 0, state: "failed", why: "it hung".into() },
+        Change::Content { name: "p1-1".into(), written_ns: 7, since_ns: 3 },
         Change::Due { package: 1, why: "first".into() },
         Change::Due { package: 1, why: "it was not built yet".into() },
         Change::Attempt(attempt(None)),
@@ -99,6 +100,7 @@ fn what_is_written_is_read_again() {
     assert_eq!(store.packages(run).unwrap(), [failed, package(1, "open")]);
     assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
     assert_eq!(store.due(run).unwrap(), [(1, "it was not built yet".into())]);
+    assert_eq!(store.contents().unwrap(), [("p1-1".into(), 7, 3)]);
     assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
     assert_eq!(store.stages(run).unwrap(), [stage("build")]);
     assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned.clone()]));

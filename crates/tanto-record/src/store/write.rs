@@ -10,6 +10,7 @@ const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, 
 const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
 const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
 const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
+const CONTENT: &str = "INSERT OR REPLACE INTO content (name, written_ns, since_ns) VALUES (?, ?, ?)";
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
@@ -55,6 +56,9 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
             db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
         }
         Change::Due { package, why } => db.prepare_cached(DUE)?.execute(params![run, package, why])?,
+        Change::Content { name, written_ns, since_ns } => {
+            db.prepare_cached(CONTENT)?.execute(params![name, written_ns, since_ns])?
+        }
         Change::Attempt(it) => write_attempt(db, run, it)?,
         Change::Stage(it) => write_stage(db, run, it)?,
         Change::File(File { name, path, bytes, digest }) => {

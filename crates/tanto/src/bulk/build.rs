@@ -34,7 +34,7 @@ use crate::flags::stop::Stop;
 use crate::flags::{self, Options};
 use crate::settings::Surroundings;
 
-static FLAGS: [Plain; 3] = [name("config").with_value(), name("resolved").with_value(), name("again")];
+static FLAGS: [Plain; 4] = [name("config").with_value(), name("resolved").with_value(), name("again"), name("cutoff")];
 
 /// What a build exits with that the user has stopped.
 const INTERRUPTED: u8 = 130;
@@ -53,7 +53,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
         return Err([b"unexpected '", &operand[..], b"'"].concat());
     }
     let config = read(given.value("config"))?;
-    let stop = match all(&config, given.value("resolved"), given.has("again")) {
+    let stop = match all(&config, given.value("resolved"), given.has("again"), given.has("cutoff")) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
         Ok(stop) => stop,
@@ -67,7 +67,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 }
 
 /// All phases, with the state to ourselves.
-fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, Told> {
+fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> Result<Stop, Told> {
     site::refuse(config)?;
     let mut state = take(config)?;
     let spaces = site::enter(config)?;
@@ -77,7 +77,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool) -> Result<Stop, To
     let (source, mut store) = phases::source(&reusing, resolved, state.store, &mut shown()?)?;
     let packages = source.packages(config)?;
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
-    phases::check(config, &mut plan)?;
+    phases::check(config, &store, &mut plan, cutoff)?;
     let estimates = estimates(&store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
     let sources = Sources::of(&packages.records);

@@ -17,7 +17,7 @@ use super::scan::{Told, interrupted};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 3] = [name("config").with_value(), name("resolved").with_value(), name("json")];
+static FLAGS: [Plain; 4] = [name("config").with_value(), name("resolved").with_value(), name("cutoff"), name("json")];
 
 /// What is out of date, and why.
 pub(super) fn run(args: &[Vec<u8>]) -> Stop {
@@ -35,9 +35,9 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
     }
     let config = config(given.value("config"))?;
     let state = take(&config)?;
-    let (source, _) = phases::source(&config, given.value("resolved"), state.store, &mut Silent)?;
+    let (source, store) = phases::source(&config, given.value("resolved"), state.store, &mut Silent)?;
     let mut plan = source.packages(&config)?.plan()?;
-    phases::check(&config, &mut plan)?;
+    phases::check(&config, &store, &mut plan, given.has("cutoff"))?;
     let why = foretell(&plan).map_err(|bad| no_plan(&bad))?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
     let out = if given.has("json") { json(&findings) } else { text(&findings) };

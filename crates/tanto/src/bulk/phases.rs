@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use tanto_bulk::build::plan::Plan;
-use tanto_bulk::check;
+use tanto_bulk::check::{self, Ages};
 use tanto_bulk::config::Config;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of, resolve};
@@ -109,15 +109,25 @@ impl Packages<'_> {
     }
 }
 
-/// Packages that are up to date are done, if all that they need is.
-pub(super) fn check(config: &Config, plan: &mut Plan) -> Result<(), Vec<u8>> {
-    let found = check::look(plan, packages(config));
-    check::settle(plan, found, !config.skip_age_check).map_err(|bad| no_plan(&bad))
+/// Packages that are up to date are done, if all that they need is. With `cutoff` a package that was built again counts as
+/// old as its content.
+pub(super) fn check(config: &Config, store: &Store, plan: &mut Plan, cutoff: bool) -> Result<(), Vec<u8>> {
+    let ages = match (config.skip_age_check, cutoff) {
+        (true, _) => Ages::Ignored,
+        (false, false) => Ages::Files,
+        (false, true) => {
+            let known = store.contents().map_err(|error| place::unusable(&error))?;
+            Ages::Contents(known.into_iter().map(|(name, written, since)| (name, (written, since))).collect())
+        }
+    };
+    let found = check::look(plan, check::Place { contents: cutoff, ..packages(config) });
+    check::settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
 }
 
 /// Where binary packages are.
 pub(super) fn packages(config: &Config) -> check::Place<'_> {
-    check::Place { pkgsrc: &config.pkgsrc, packages: &config.packages, suffix: &config.pkg_sufx }
+    let Config { pkgsrc, packages, pkg_sufx, .. } = config;
+    check::Place { pkgsrc, packages, suffix: pkg_sufx, contents: false }
 }
 
 /// Runs a line that the user wants to be run at this point.

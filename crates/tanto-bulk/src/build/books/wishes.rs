@@ -280,6 +280,7 @@ impl Wishes<'_, '_> {
             }
             planned.depends = old.depends.clone();
             planned.is_new = old.is_new;
+            planned.content = old.content.clone().filter(|_| old.name == planned.name);
         } else {
             let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };
             let job = self.schedule.add(spec);
