@@ -1,6 +1,9 @@
 //! Seeded bulk builds without processes: commands end well, fail, are refused or are interrupted at random, and the
 //! coordinator is killed at any moment. What the database says must be true, and a build must come to its end.
 
+mod guests;
+mod wire;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -10,17 +13,21 @@ use tanto_bulk::build::plan::Plan;
 use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
-use tanto_bulk::door::Nobody;
+use tanto_bulk::door::{Desk, Nobody};
 use tanto_bulk::records;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::run::Verdict;
+use tanto_exec::runner::Runner;
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
 use tanto_testing::{Random, Scratch, seeds};
+
+use self::guests::Guests;
+use self::wire::Wire;
 
 struct Blind;
 
@@ -48,14 +55,9 @@ fn site(scratch: &Scratch) -> Site {
     }
 }
 
-/// A tree of packages, some of which cannot be built.
-fn plan(random: &mut Random) -> Plan {
+/// A tree of packages, some of which cannot be built: its records, and what each needs.
+fn tree(random: &mut Random) -> (String, Vec<Vec<Package>>) {
     let count = 2 + random.below(25);
-    let record = |at: usize, skip: bool| {
-        let reason = if skip { "PKG_SKIP_REASON=no\n" } else { "" };
-        format!("PKGNAME=pkg{at}-1\nPKG_LOCATION=cat/pkg{at}\n{reason}")
-    };
-    let text: String = (0..count).map(|at| record(at, random.below(15) == 0)).collect();
     let depends: Vec<Vec<Package>> = (0..count)
         .map(|at| {
             let mut needs: Vec<Package> =
@@ -65,7 +67,19 @@ fn plan(random: &mut Random) -> Plan {
             needs
         })
         .collect();
-    Plan::new(&records::read(text.as_bytes()).unwrap(), &depends).unwrap()
+    let record = |at: usize, skip: bool| {
+        let reason = if skip { "PKG_SKIP_REASON=no\n" } else { "" };
+        let needs: Vec<String> =
+            depends[at].iter().map(|needed| format!("pkg{needed}>=1:../../cat/pkg{needed}")).collect();
+        let needs = needs.join(" ");
+        format!("PKGNAME=pkg{at}-1\nPKG_LOCATION=cat/pkg{at}\nALL_DEPENDS={needs}\n{reason}")
+    };
+    let text: String = (0..count).map(|at| record(at, random.below(15) == 0)).collect();
+    (text, depends)
+}
+
+fn plan((text, depends): &(String, Vec<Vec<Package>>)) -> Plan {
+    Plan::new(&records::read(text.as_bytes()).unwrap(), depends).unwrap()
 }
 
 /// What happens to a command: the same package fails in each run, or never.
@@ -101,7 +115,17 @@ impl World {
     }
 
     /// Builds until the end, or until something kills the build.
-    fn build(&self, mut plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (Verdict, Plan) {
+    fn build(&self, plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (Verdict, Plan) {
+        self.build_with(plan, &mut FakeRunner::new(slots, effect), &mut Nobody, Sources::default())
+    }
+
+    fn build_with(
+        &self,
+        mut plan: Plan,
+        runner: &mut dyn Runner,
+        desk: &mut dyn Desk,
+        sources: Sources,
+    ) -> (Verdict, Plan) {
         let rows = self.store().packages(self.run).unwrap();
         let states: HashMap<String, (State, String)> =
             rows.into_iter().map(|row| (row.name, (State::named(&row.state).unwrap(), row.why))).collect();
@@ -109,17 +133,9 @@ impl World {
         let mut journal = Journal::start(self.store(), self.run).unwrap();
         plan.rows().for_each(|change| journal.note(change));
         let times = vec![1; plan.packages.len()];
-        let mut runner = FakeRunner::new(slots, effect);
         let clock = FakeClock::default();
-        let build = Build {
-            site: &self.site,
-            runner: &mut runner,
-            view: &mut Blind,
-            clock: &clock,
-            epoch_ms: 1_000_000,
-            desk: &mut Nobody,
-            sources: Sources::default(),
-        };
+        let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
+        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
         (verdict, plan)
@@ -148,7 +164,7 @@ impl World {
 fn builds_end_as_they_must_however_often_they_are_killed() {
     for seed in seeds(60) {
         let mut random = Random::new(seed);
-        let plan = plan(&mut random);
+        let plan = plan(&tree(&mut random));
         let fates = ["fails", "disk", "refused"];
         let mut fails = HashMap::new();
         for it in &plan.packages {
@@ -181,4 +197,50 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some() && attempt.attempt <= 3), "seed {seed}");
         assert!(world.store().last_run().unwrap().unwrap().1.is_some());
     }
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
+    let (mut retried, mut dropped) = (0, 0);
+    for seed in seeds(120) {
+        let mut random = Random::new(seed);
+        let tree = tree(&mut random);
+        let (plan, records) = (plan(&tree), records::read(tree.0.as_bytes()).unwrap());
+        let fails: HashMap<String, &str> =
+            plan.packages.iter().filter(|_| random.below(8) == 0).map(|it| (it.location.clone(), "fails")).collect();
+        let slots = 1 + random.below(4);
+        let (world, random, dice) =
+            (World::new(seed + 1_000_000), RefCell::new(random), RefCell::new(Random::new(!seed)));
+        let mut wire =
+            Wire::new(slots, &random, |command: &Command| effect(command, &fails, &mut dice.borrow_mut(), false));
+        let mut guests = Guests::new(&random, &tree.1);
+        let (verdict, now) = world.build_with(plan, &mut wire, &mut guests, Sources::of(&records));
+        assert_ne!(verdict, Verdict::Interrupted, "seed {seed}");
+        world.check(&now);
+        for it in &now.packages {
+            assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);
+            let own_fault = fails.get(&it.location) == Some(&"fails");
+            assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
+        }
+        let store = world.store();
+        // Each answer that was believed ended one stage of one attempt, and no other.
+        assert_eq!(store.stages(world.run).unwrap().len(), wire.told, "seed {seed}");
+        let attempts = store.attempts(world.run).unwrap();
+        assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
+        for it in now.all().filter(|&it| now.package(it).state == State::Done) {
+            let last = attempts.iter().rev().find(|attempt| attempt.job == it);
+            assert_eq!(last.map(|attempt| &*attempt.outcome), Some("done"), "seed {seed}");
+        }
+        let edges: Vec<(Package, Package)> = now.all().flat_map(|it| edges(&now, it)).collect();
+        assert_eq!(store.edges(world.run).unwrap(), edges, "seed {seed}");
+        retried += guests.answers.iter().filter(|answer| answer.out.ends_with(b" is built again\n")).count();
+        dropped += wire.dropped;
+    }
+    assert!(retried > 50 && dropped > 50, "{retried} were built again, and {dropped} answers were not believed");
+}
+
+fn edges(plan: &Plan, package: Package) -> Vec<(Package, Package)> {
+    let mut needs = plan.package(package).depends.clone();
+    needs.sort_unstable();
+    needs.into_iter().map(|needed| (package, needed)).collect()
 }

@@ -1,8 +1,10 @@
 //! What users want of a build while it goes on: that packages are built again, left out or ended. Does not know how they
 //! say it.
 
+use std::collections::{HashMap, HashSet};
+
 use tanto_exec::cost::Cost;
-use tanto_exec::event::{Event, View};
+use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::JobId;
 use tanto_exec::monitor::findings::Why;
 use tanto_exec::runner::Runner;
@@ -39,9 +41,10 @@ impl Books<'_> {
             let records = self.later.remove(&package).unwrap_or_default();
             let mut wishes = Wishes { books: self, schedule, runner, view };
             let answer = wishes.retry(&[package], &[], &records);
-            // Whoever has asked is gone.
+            // Whoever has asked is gone. It is built again as it was.
             if answer.code != 0 {
-                view.event(Event::Notice { level: tanto_exec::event::Level::Warning, text: &answer.err });
+                wishes.view.event(Event::Notice { level: Level::Warning, text: &answer.err });
+                wishes.retry(&[package], &[], &[]);
             }
         }
         for _ in 0..MOST_AT_ONCE {
@@ -252,18 +255,19 @@ impl Wishes<'_, '_> {
 
     /// What is being built is not changed in the midst: its directory's records wait until that has ended. The others.
     fn put_off<'t>(&mut self, fresh: &[Record<'t>]) -> Vec<Record<'t>> {
-        let mut now = Vec::new();
+        let (mut now, mut later): (_, HashMap<Package, Vec<u8>>) = (Vec::new(), HashMap::new());
         for record in fresh {
             let is_it = |package: &&Package| self.books.plan.package(**package).location.as_bytes() == record.location;
             match self.books.running.keys().find(is_it).copied() {
                 Some(package) => {
-                    let later = self.books.later.entry(package).or_default();
-                    later.extend_from_slice(record.text);
+                    later.entry(package).or_default().extend_from_slice(record.text);
                     self.once_more(package);
                 }
                 None => now.push(*record),
             }
         }
+        // What was said of the directory before does not hold any more.
+        self.books.later.extend(later);
         now
     }
 
@@ -325,6 +329,7 @@ impl Wishes<'_, '_> {
                 self.wait_for(user, package);
             }
         }
+        self.hold_back();
         for package in self.books.plan.all() {
             self.schedule.settle(JobId(package));
         }
@@ -332,6 +337,18 @@ impl Wishes<'_, '_> {
         rewired.iter().for_each(|&package| self.books.note_again(package));
         for package in self.books.plan.all() {
             self.tell(package, before.get(package as usize));
+        }
+    }
+
+    /// What needs one that has failed, and does not wait for it in the schedule, is not started for all that: its job may
+    /// have ended before it was learnt that it needs another.
+    fn hold_back(&mut self) {
+        let waits: HashSet<JobId> = self.schedule.blocked().into_iter().map(|it| it.job).collect();
+        for package in self.books.plan.all() {
+            let is_lost = self.books.plan.package(package).state == State::IndirectFailed;
+            if is_lost && !waits.contains(&JobId(package)) {
+                self.schedule.withdraw(JobId(package));
+            }
         }
     }
 
