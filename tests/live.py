@@ -42,6 +42,29 @@ default all
 """ % {"long": "name_" * 12}
 
 
+# A package tree: the one that make stands for waits in its stage `build`, as the commands above do.
+MAKE = """#!/bin/sh
+top=$PWD/../../..
+case $1 in
+pbulk-index) printf 'PKGNAME=%s-1\\nALL_DEPENDS=\\nSCAN_DEPENDS=\\n' ${PWD##*/} ;;
+all) until [ -e $top/go.${PWD##*/} ]; do sleep 0.05; done; [ ${PWD##*/} != bad ] || { echo error: 表示; exit 1; } ;;
+stage-package-create) : >$top/made.${PWD##*/}; echo x >$top/made.${PWD##*/} ;;
+show-var) echo $top/made.${PWD##*/} ;;
+esac
+"""
+BULK = """
+pkgsrc = "tree"
+make = "./make"
+prefix = "prefix"
+pkgdb = "prefix/pkgdb"
+bootstrapkit = "kit"
+unprivileged_user = ""
+pkg_add = "true"
+pkg_delete = "true"
+"""
+PACKAGES = {"bad": "", "good": "", "needsbad": "bad"}
+
+
 class Failed(Exception):
     pass
 
@@ -50,6 +73,7 @@ class Terminal:
     """A shell in a directory of its own, in a window of tmux."""
 
     def __init__(self, tanto, columns, rows):
+        self.tanto = tanto
         self.dir = tempfile.TemporaryDirectory(prefix="tanto-live-")
         self.path = Path(self.dir.name)
         (self.path / "build.ninja").write_text(MANIFEST)
@@ -58,6 +82,21 @@ class Terminal:
         self.tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(self.path), shell)
         self.until(lambda: self.shown().startswith("$"), "a prompt")
         self.type(f"tanto() {{ {tanto} \"$@\"; }}; clear")
+
+    def packages(self):
+        """A package tree, whose packages wait as well."""
+        (self.path / "make").write_text(MAKE)
+        (self.path / "make").chmod(0o755)
+        (self.path / "kit").mkdir()
+        (self.path / "bulk.toml").write_text(BULK)
+        for name in PACKAGES:
+            (self.path / "tree/cat" / name).mkdir(parents=True)
+        record = "PKGNAME={0}-1\nPKG_LOCATION=cat/{0}\n{1}"
+        needs = {
+            name: f"ALL_DEPENDS={needed}-[0-9]*:../../cat/{needed}\nDEPENDS={needed}-1\n" if needed else "ALL_DEPENDS=\n"
+            for name, needed in PACKAGES.items()
+        }
+        (self.path / "presolve").write_text("".join(record.format(name, needs[name]) for name in PACKAGES))
 
     def tmux(self, *args):
         command = ["tmux", "-u", "-f", "/dev/null", "-S", self.socket, *args]
@@ -98,8 +137,8 @@ class Terminal:
         self.until(lambda: text not in self.shown(), f"{text!r} to go")
 
     def close(self):
-        for number in range(1, 7):
-            self.go(number)
+        for gate in (*range(1, 7), *PACKAGES):
+            self.go(gate)
         self.tmux("kill-server")
         self.dir.cleanup()
 
@@ -190,6 +229,27 @@ def halted(terminal):
     interrupt(terminal)
 
 
+def packages(terminal):
+    """A bulk build: stages, how many packages are in which state, and what another terminal changes."""
+    terminal.packages()
+    terminal.type("tanto bulk build --resolved presolve")
+    terminal.until_shown("0/3", "bad-1: build", "1 running  2 open")
+    expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
+    terminal.go("bad")
+    terminal.until_shown("error: 表示", "build exited with 1", "1/2", "good-1: build", "1 failed", "1 indirect-failed")
+    # The one of a script, which waits for nobody.
+    (terminal.path / "make").write_text(MAKE.replace("!= bad", "!= none"))
+    command = [terminal.tanto, "bulk", "retry", "bad"]
+    told = subprocess.run(command, cwd=terminal.path, capture_output=True, text=True, timeout=30)
+    expect("bad-1 is built again" in told.stdout, f"{told.stdout}{told.stderr}", terminal)
+    terminal.until_shown("0/3")
+    terminal.until_gone("indirect-failed")
+    terminal.go("good")
+    terminal.go("needsbad")
+    terminal.until_shown("3 packages, 3 done")
+    expect(not bars(terminal.shown()), "the region is still there", terminal)
+
+
 def plain(terminal):
     """Where ninja's lines are asked for, or there is no terminal, there is no region."""
     for number in (1, 2, 3, 5):
@@ -203,7 +263,7 @@ def main():
     tanto = os.path.abspath(sys.argv[1])
     bad = 0
     for size in ((60, 24), (200, 50)):
-        for test in (well, fails, resized, interrupted, halted, plain):
+        for test in (well, fails, resized, interrupted, halted, plain, packages):
             terminal = Terminal(tanto, *size)
             name = f"{test.__name__} at {size[0]} columns"
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from place import Place
 
-KILLS = 12
+KILLS = 4
 # What must become of the packages that are not simply built.
 FATES = {
     "broken-1": ("failed", "build exited with 1"),

@@ -91,7 +91,11 @@ impl Sources {
                     let why = format!("'{}' is no dependency", String::from_utf8_lossy(text));
                     anew.lacks.entry(numbers[*package as usize]).or_insert(why);
                 }
-                Finding::NoList(_) | Finding::Elsewhere { .. } | Finding::Duplicate { .. } => {}
+                Finding::NoList(package) => {
+                    let why = "its directory does not say what it needs".into();
+                    anew.lacks.entry(numbers[*package as usize]).or_insert(why);
+                }
+                Finding::Elsewhere { .. } | Finding::Duplicate { .. } => {}
             }
         }
         for (package, it) in resolution.packages() {

@@ -1,0 +1,164 @@
+"""Bulk builds that are killed (SIGKILL) at 200 random moments: the next one goes on, no package is built again that was
+recorded as done, and none is recorded as done whose package is not whole. What builds packages is a script, so that a build
+has hundreds of moments in a second; the coordinator and its database are the real ones. The seed stands in the message of a
+failure.
+
+    kills.py TANTO [KILLS [SEED]]"""
+
+import ctypes
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PACKAGES = 40
+# A build that is not killed takes longer, so that nearly all kills hit one.
+LONGEST = 0.3
+PR_SET_CHILD_SUBREAPER = 36
+END = "whole\n"
+# Make for a tree in which each directory makes one package. The package is written in two pieces, and is not there at once.
+MAKE = """#!/bin/sh
+name=${PWD##*/}
+case $1 in
+all) echo $name >>"$TOP/ran" ;;
+stage-package-create) echo $name >"$TOP/work/$name"; printf '%s' "$PADDING" >>"$TOP/work/$name"; echo whole >>"$TOP/work/$name" ;;
+show-var) echo "$TOP/work/$name" ;;
+clean) rm -f "$TOP/work/$name" ;;
+esac
+"""
+SETTINGS = """
+pkgsrc = "tree"
+make = "./make"
+prefix = "prefix"
+pkgdb = "prefix/pkgdb"
+bootstrapkit = "kit"
+unprivileged_user = ""
+pkg_add = "true"
+pkg_delete = "true"
+"""
+
+
+class Place:
+    """A tree of its own, and builds of it."""
+
+    def __init__(self, tanto, directory, draw):
+        self.tanto, self.directory, self.draw = tanto, directory, draw
+        self.environment = {**os.environ, "TOP": str(directory), "PADDING": "x" * 5000}
+        for name in ("kit", "work"):
+            (directory / name).mkdir()
+        (directory / "make").write_text(MAKE)
+        (directory / "make").chmod(0o755)
+        (directory / "bulk.toml").write_text(SETTINGS)
+        lines = []
+        for number in range(PACKAGES):
+            (directory / f"tree/cat/pkg{number}").mkdir(parents=True)
+            needs = sorted(draw.sample(range(number), min(number, draw.randrange(3))))
+            lines.append(f"PKGNAME=pkg{number}-1\nPKG_LOCATION=cat/pkg{number}\nBOOTSTRAP_PKG=yes\n")
+            lines.append("".join(f"DEPENDS={' '.join(f'pkg{needed}-1' for needed in needs)}\n" for _ in needs[:1]))
+        (directory / "presolve").write_text("".join(lines))
+
+    def build(self, *more, kill_after=None):
+        """Runs a build; True if it was killed. Then nothing of it runs any more."""
+        command = [self.tanto, "bulk", "build", "--resolved", "presolve", *more]
+        with open(self.directory / "output", "wb") as output:
+            process = subprocess.Popen(
+                command, cwd=self.directory, env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                process.wait(kill_after)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        wait_for_orphans()
+        said = (self.directory / "output").read_text()
+        assert process.returncode in (0, -signal.SIGKILL), f"a build ended with {process.returncode}:\n{said}"
+        return process.returncode != 0
+
+    def rows(self, question):
+        """What the database says; of a copy, so that nothing is changed."""
+        with tempfile.TemporaryDirectory() as copy:
+            for name in ("db", "db-wal"):
+                if (self.directory / "state" / name).exists():
+                    shutil.copy(self.directory / "state" / name, copy)
+            database = sqlite3.connect(Path(copy) / "db")
+            try:
+                return database.execute(question).fetchall()
+            except sqlite3.OperationalError:
+                # It was killed before there was anything in it.
+                return []
+            finally:
+                database.close()
+
+    def run(self):
+        """The number of the last run of which something is known, and whether it is over."""
+        runs = self.rows("SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1")
+        return (runs[0][0], runs[0][1] is not None) if runs else (0, False)
+
+    def done(self, run):
+        return {name for (name,) in self.rows(f"SELECT name FROM package WHERE run = {run} AND state = 'done'")}
+
+    def built(self):
+        """What was built since the last question."""
+        path = self.directory / "ran"
+        names = [f"{line}-1" for line in path.read_text().split()] if path.exists() else []
+        path.unlink(missing_ok=True)
+        return names
+
+    def check_whole(self, names):
+        for name in names:
+            path = self.directory / f"packages/All/{name}.tgz"
+            assert path.exists(), f"{name} is recorded as done, and is not there"
+            text = path.read_text()
+            assert text.startswith(f"{name[:-2]}\n") and text.endswith(END), f"{name} is recorded as done, and is torn"
+
+
+def wait_for_orphans():
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def play(place, kills):
+    hits = runs = 0
+    more = ()
+    while hits < kills:
+        before_run, _ = place.run()
+        before = place.done(before_run)
+        killed = place.build(*more, kill_after=place.draw.uniform(0, LONGEST))
+        built, (run, is_over) = place.built(), place.run()
+        assert len(built) == len(set(built)), f"built twice: {sorted(built)}"
+        if run == before_run:
+            assert not before & set(built), f"{before & set(built)} were done, and were built again"
+        done = place.done(run)
+        place.check_whole(done)
+        hits += killed
+        # Whatever is over begins anew; what was killed goes on.
+        more = ("--again",) if is_over else ()
+        runs += is_over
+        assert not is_over or len(done) == PACKAGES, f"the run is over, and {PACKAGES - len(done)} are not done"
+    place.build()
+    run, is_over = place.run()
+    assert is_over and len(place.done(run)) == PACKAGES
+    return runs
+
+
+def main(tanto, kills="200", seed="1"):
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    with tempfile.TemporaryDirectory() as directory:
+        place = Place(str(Path(tanto).resolve()), Path(os.path.realpath(directory)), random.Random(int(seed)))
+        try:
+            runs = play(place, int(kills))
+        except AssertionError as failed:
+            sys.exit(f"not ok kills (seed {seed}): {failed}")
+    print(f"kills: {kills} builds were killed, {runs} runs came to their end, each package was done once in each ... ok")
+
+
+main(*sys.argv[1:])
