@@ -59,7 +59,7 @@ def real(tanto, arguments, tree):
     for label, command in ((TANTO, ours), (PBULK, peer.build_command())):
         data = place / f"{label}.perf"
         line = processes.recording(data, command) if watched else command
-        entrant = Entrant(Row(label), line, place, ENVIRONMENT, ends=BUILT)
+        entrant = Entrant(Row(label), [shutil.which(line[0]), *line[1:]], place, ENVIRONMENT, ends=BUILT)
         entrant.run(machine.compile_c("timed"))
         rows[REAL, label] = entrant.row
         if watched:

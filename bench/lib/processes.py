@@ -45,7 +45,7 @@ def may_be_seen():
 
 def recording(data, command):
     """The command, watched."""
-    return ["perf", "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
+    return [shutil.which("perf"), "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
 
 
 def seen(data):
