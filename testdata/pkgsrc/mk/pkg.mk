@@ -135,7 +135,9 @@ stage-package-create: ${WRKDIR}/.installed
 		echo "@blddep $$name"; echo "@pkgdep $$needed"; done; \
 	for dir in ${OWN_DIRS}; do echo "@pkgdir $$dir"; done; \
 	for file in ${ALL_FILES}; do \
-		sum=$$(md5sum <${DESTDIR}${LOCALBASE}/$$file) && echo "$$file" && echo "@comment MD5:$${sum%% *}" || exit 1; \
+		echo "$$file"; it=${DESTDIR}${LOCALBASE}/$$file; \
+		if [ -h "$$it" ]; then echo "@comment Symlink:$$(readlink "$$it")"; continue; fi; \
+		sum=$$(md5sum <"$$it") && echo "@comment MD5:$${sum%% *}" || exit 1; \
 	done; } >${META}/+CONTENTS
 .if defined(INSTALL_SCRIPT)
 	@printf '%s\n' '#!/bin/sh' ${INSTALL_SCRIPT:Q} >${META}/+INSTALL
