@@ -100,7 +100,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bulk",
-        args: "init|scan|resolve|check|build|status|why|log|retry|skip|kill|report|publish|import|export|simulate [options]",
+        args: "COMMAND [options]",
         doc: "build the packages of a pkgsrc tree",
         more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
                mean and their defaults.\n\n\
