@@ -137,7 +137,7 @@ enum Step {
     Ended(Ended),
 }
 
-/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings.
+/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is between them.
 const BELL: usize = 1;
 const SLOTS: usize = 3;
 /// As much as a pipe holds.
