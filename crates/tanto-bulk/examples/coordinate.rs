@@ -61,7 +61,7 @@ impl Runner for Builds {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
         let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
-        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, in_process: false, findings: None }))
+        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, findings: None }))
     }
 
     fn abort(&mut self) -> Vec<JobId> {
@@ -114,7 +114,6 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         epoch_ms: 0,
         desk: &mut Nobody,
         sources: Sources::default(),
-        gauge: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
     journal.end().map_err(|error| error.to_string())?;

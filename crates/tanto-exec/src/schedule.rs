@@ -84,8 +84,6 @@ struct Job {
     state: State,
     /// What it will take, as far as anybody can tell.
     cost: Cost,
-    /// What it may write to the disk, in KiB.
-    disk_kib: u64,
     /// How many entries in others' `dependents` name this job and are not done.
     missing: u32,
     priority: i64,
@@ -152,7 +150,6 @@ impl Schedule {
             spec: JobSpec { wanted: false, ..spec },
             state: State::Waiting,
             cost: Cost::default(),
-            disk_kib: 0,
             missing: 0,
             priority: 0,
             dependents: Vec::new(),
@@ -305,7 +302,7 @@ impl Schedule {
         rations.choose(self.ready.iter().map(|rank| {
             let it = &jobs[rank.job.0 as usize];
             let needs_kib = (it.spec.kind == Kind::Command).then_some(u64::from(it.cost.memory_kib));
-            Candidate { job: rank.job, needs_kib, disk_kib: it.disk_kib }
+            Candidate { job: rank.job, needs_kib }
         }))
     }
 
@@ -317,7 +314,7 @@ impl Schedule {
             rations.left(job);
         }
         if to == State::Running && it.spec.kind == Kind::Command {
-            rations.started(job, u64::from(it.cost.memory_kib), it.disk_kib);
+            rations.started(job, u64::from(it.cost.memory_kib));
         } else if from == State::Running {
             rations.ended(job);
         }

@@ -17,7 +17,7 @@ use tanto_record::store::{Attempt, Change, Cost};
 use super::clients::{self, Clients};
 use super::plan::Plan;
 use super::sources::Sources;
-use super::stages::{DISK, Site, Stage};
+use super::stages::{Site, Stage};
 use super::state::State;
 use crate::check::{self, Content};
 use crate::door::Desk;
@@ -93,7 +93,6 @@ struct Progress {
     failed: Option<Failure>,
     cpu_ms: u64,
     peak_kib: u64,
-    disk_kib: u64,
     /// How often it was tried before, in a row.
     tries: u32,
     /// The user wants it to end.
@@ -282,7 +281,6 @@ impl<'a> Books<'a> {
             failed: None,
             cpu_ms: 0,
             peak_kib: 0,
-            disk_kib: 0,
             tries,
             killed: false,
             again: false,
@@ -373,7 +371,7 @@ impl<'a> Books<'a> {
             wall_ms: u64::try_from(now_ms - progress.began_ms).unwrap_or(0),
             cpu_ms: progress.cpu_ms,
             peak_kib: progress.peak_kib,
-            disk_kib: progress.disk_kib,
+            disk_kib: 0,
         }));
     }
 
@@ -387,15 +385,6 @@ impl<'a> Books<'a> {
         let path = self.logs(package).join(format!("{}.log", stage.name()));
         let write = || fs::create_dir_all(self.logs(package)).and_then(|()| fs::write(&path, output));
         if output.is_empty() || write().is_err() { String::new() } else { path.to_string_lossy().into_owned() }
-    }
-
-    /// The stage has written down how large the work directory was.
-    fn measure_disk(&mut self, package: Package) {
-        let client = self.running[&package].client;
-        let place = self.site.sandbox.as_ref().map_or_else(|| self.logs(package), |sandbox| sandbox.out(client));
-        let text = fs::read_to_string(place.join(DISK)).unwrap_or_default();
-        let kib = text.split_whitespace().next().and_then(|number| number.parse().ok());
-        self.running.get_mut(&package).expect("it runs").disk_kib = kib.unwrap_or(0);
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
@@ -473,10 +462,6 @@ impl Books<'_> {
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.cpu_ms += cpu_ms(completion.usage);
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
-        if stage == Stage::Package {
-            self.measure_disk(package);
-        }
-        let progress = self.running.get_mut(&package).expect("it runs");
         if let Some(failure) = progress.failed.clone() {
             (completion.exit, completion.output) = (failure.exit, failure.told);
             if stage == Stage::Keep {

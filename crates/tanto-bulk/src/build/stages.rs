@@ -192,9 +192,6 @@ fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
     }
 }
 
-/// Where the stage that makes a package writes down how large its work directory is, beside the logs: as `du` says it.
-pub const DISK: &str = "disk";
-
 /// Writes lines for one package.
 struct Writer<'a> {
     site: &'a Site,
@@ -288,9 +285,6 @@ impl Writer<'_> {
         let show = self.make(&["show-var", "VARNAME=STAGE_PKGFILE"], false);
         let note = quoted(&self.file());
         let line = format!("{{ {create}; }} && {{ {show}; }} >{note} && file=$(cat {note}) && test -s \"$file\"");
-        // The work directory is now as large as it will be; the file is one level below it.
-        let disk = quoted(&self.disk());
-        let line = format!("{line} && {{ du -skx \"${{file%/*/*}}\" >{disk} 2>/dev/null || :; }}");
         if self.package.bootstrap {
             return line;
         }
@@ -325,10 +319,6 @@ impl Writer<'_> {
 
     fn file(&self) -> String {
         format!("{}/pkgfile", self.logs())
-    }
-
-    fn disk(&self) -> String {
-        format!("{}/{DISK}", self.logs())
     }
 }
 

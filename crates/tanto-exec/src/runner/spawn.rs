@@ -16,11 +16,9 @@ use tanto_sys::process::{self, Child, Ended, Environment, Status};
 use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
-use self::forks::Forked;
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
 use self::purse::Purse;
-use super::clang;
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
@@ -29,7 +27,6 @@ use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
 use crate::writer::Writer;
 
-mod forks;
 mod launch;
 mod output;
 mod purse;
@@ -56,8 +53,6 @@ pub struct Options {
     pub writer: Rc<Writer>,
     /// Readable when somebody wants something of us.
     pub bell: Option<OwnedFd>,
-    /// The compile worker, if commands may run in it.
-    pub worker: Option<clang::Options>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -73,8 +68,6 @@ struct Task {
     child: Child,
     /// Without a shell.
     direct: bool,
-    /// It runs in the compile worker.
-    fork: Option<Forked>,
     output: Output,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
@@ -87,8 +80,6 @@ struct Ready {
     command: Command,
     expected: Cost,
     slot: Option<Slot>,
-    /// As a process of its own.
-    alone: bool,
 }
 
 /// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
@@ -107,9 +98,9 @@ pub struct SpawnRunner {
     /// Descriptors are getting scarce: nothing more is started before something has ended.
     crowded: bool,
     most_descriptors: RawFd,
-    /// The machine has no room for them now: too few processes, descriptors or memory. They count as some that run; until
-    /// they do, no other is started. Most often there is one: more, if forks of the compile worker have to run again.
-    held: VecDeque<Ready>,
+    /// The machine has no room for it now: too few processes, descriptors or memory. It counts as one that runs; until it
+    /// does, no other is started.
+    held: Option<Ready>,
     /// Ended, but not yet told. Each keeps its slot until it is: who has not heard of it has not written down what it
     /// made, and if we are killed, no more is lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
@@ -137,9 +128,9 @@ enum Step {
     Ended(Ended),
 }
 
-/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is between them.
+/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings.
 const BELL: usize = 1;
-const SLOTS: usize = 3;
+const SLOTS: usize = 2;
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
@@ -149,7 +140,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl SpawnRunner {
     /// A runner with nothing to run yet.
     pub fn new(options: Options) -> io::Result<SpawnRunner> {
-        let mut starter = Starter::new(Environment::ours_and(&options.environment), options.worker);
+        let mut starter = Starter::new(Environment::ours_and(&options.environment));
         options.jobserver.iter().filter_map(Share::descriptors).for_each(|both| starter.hand_on(both));
         let purse = options.jobserver.map(Purse::new);
         Ok(SpawnRunner {
@@ -164,7 +155,7 @@ impl SpawnRunner {
             running: Vec::new(),
             crowded: false,
             most_descriptors: process::most_descriptors(),
-            held: VecDeque::new(),
+            held: None,
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
@@ -177,7 +168,7 @@ impl SpawnRunner {
     /// What our own limits leave room for.
     fn room(&mut self) -> usize {
         self.is_loaded = false;
-        if !self.held.is_empty() {
+        if self.held.is_some() {
             return 0;
         }
         let busy = self.running.len() + self.finished.len();
@@ -198,7 +189,7 @@ impl SpawnRunner {
     /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
     fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
-        let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
+        let blind = self.watches[first_task..].iter().any(Watch::is_nothing).then_some(LOOK_EVERY);
         let until_look = self.watcher.as_ref().and_then(Watcher::patience);
         let until_deal = self.purse.as_ref().and_then(Purse::patience);
         let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).min();
@@ -208,7 +199,6 @@ impl SpawnRunner {
             return Ok(Seen::Ending);
         }
         self.advance_all(first_task)?;
-        self.hear()?;
         Ok(match () {
             () if self.may_start(first_task) => Seen::FreeSlot,
             () if self.watches[BELL].ready() => Seen::Bell,
@@ -226,14 +216,12 @@ impl SpawnRunner {
         }
     }
 
-    /// Lists what to wait for: the endings, the bell, the compile worker, the jobserver if it could help, each command.
-    /// Says where those begin.
+    /// Lists what to wait for: the endings, the bell, the jobserver if it could help, each command. Says where those begin.
     /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
         self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
-        self.watches.push(self.starter.worker().map_or(Watch::nothing(), |worker| worker.watch()));
         if let Some(purse) = &self.purse {
             purse.watch(&mut self.watches);
         }
@@ -242,12 +230,6 @@ impl SpawnRunner {
             self.watches.push(task.watch(self.machine.exit_fd));
         }
         first_task
-    }
-
-    /// Is there a command whose end nothing will show?
-    fn is_blind(&self, first_task: usize) -> bool {
-        let watches = self.watches[first_task..].iter();
-        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_nothing())
     }
 
     fn advance_all(&mut self, first_task: usize) -> io::Result<()> {
@@ -292,7 +274,7 @@ impl SpawnRunner {
     }
 
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, fork, .. } = task;
+        let Task { job, output, slot, .. } = task;
         self.crowded = false;
         if let Some(purse) = &mut self.purse {
             purse.share.leave(job);
@@ -301,8 +283,7 @@ impl SpawnRunner {
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         let is_whole = output.is_whole();
-        let in_process = fork.is_some();
-        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, in_process, findings };
+        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, findings };
         self.finished.push_back((completion, slot));
     }
 
@@ -322,39 +303,35 @@ impl SpawnRunner {
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
-        let Ready { job, command, expected, slot, alone } = ready;
+        let Ready { job, command, expected, slot } = ready;
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         let mut entrances = Vec::new();
         if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
             entrances = watcher.entrances(job, expected);
+            self.starter.enter(&entrances);
         }
         if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
             self.starter.share(purse.join(job));
         }
-        let is_counted = !entrances.is_empty();
-        self.starter.enter(entrances);
-        let started = match alone {
-            true => self.starter.start_alone(&command),
-            false => (self.machine.start)(&mut self.starter, &command),
-        };
-        self.starter.enter(Vec::new());
+        let started = (self.machine.start)(&mut self.starter, &command);
+        // Their numbers may soon be others'.
+        self.starter.enter(&[]);
+        drop(entrances);
         if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
             purse.share.leave(job);
         }
         match started {
-            Ok(Started { child, direct, fork }) => {
-                self.spare_worker();
+            Ok(Started { child, direct }) => {
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid());
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
-                let fork = fork.map(|id| Forked::new(id, command, expected, is_counted));
-                self.running.push(Task { job, child, direct, fork, output: Output::default(), slot, terminal });
+                self.running.push(Task { job, child, direct, output: Output::default(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
-                self.held.push_back(Ready { job, command, expected, slot, alone });
+                self.held = Some(Ready { job, command, expected, slot });
             }
             Err(error) => return Err((error, slot)),
         }
@@ -363,14 +340,11 @@ impl SpawnRunner {
 
     /// Something may have ended since.
     fn start_held(&mut self) -> io::Result<()> {
-        for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else { break };
-            self.launch(held).map_err(|(error, slot)| {
-                self.release(slot);
-                error
-            })?;
-        }
-        Ok(())
+        let Some(held) = self.held.take() else { return Ok(()) };
+        self.launch(held).map_err(|(error, slot)| {
+            self.release(slot);
+            error
+        })
     }
 
     fn release(&mut self, slot: Option<Slot>) {
@@ -381,7 +355,7 @@ impl SpawnRunner {
 
     /// Slots that are missing when no command has one are lost.
     fn settle(&mut self) {
-        let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_empty();
+        let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_none();
         if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
             purse.share.settle();
         }
@@ -420,7 +394,7 @@ impl Runner for SpawnRunner {
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
         let slot = self.purse.as_mut().and_then(|purse| purse.take(job));
-        let ready = Ready { job, command: command.clone(), expected, slot, alone: false };
+        let ready = Ready { job, command: command.clone(), expected, slot };
         self.launch(ready).map_err(|(error, slot)| {
             if let Some(purse) = &mut self.purse {
                 purse.in_hand = slot;
@@ -436,7 +410,6 @@ impl Runner for SpawnRunner {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         self.release_unused();
         self.start_held()?;
-        self.hear()?;
         let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some((completion, slot)) = self.finished.pop_front() {
@@ -487,7 +460,7 @@ impl Runner for SpawnRunner {
             jobs.push(completion.job);
             self.release(slot);
         }
-        for held in std::mem::take(&mut self.held) {
+        if let Some(held) = self.held.take() {
             jobs.push(held.job);
             self.release(held.slot);
         }
@@ -497,15 +470,11 @@ impl Runner for SpawnRunner {
             // One that is stopped hears it only then.
             self.running.iter().for_each(|task| task.child.signal_group(SIGCONT));
         }
-        let mut running = std::mem::take(&mut self.running);
-        running.iter_mut().for_each(|task| task.child.close_output());
-        self.bury(&running);
-        for mut task in running {
+        for mut task in std::mem::take(&mut self.running) {
             jobs.push(task.job);
-            if task.fork.is_none() {
-                // An error means that there is no such child any more.
-                let _ = task.child.wait();
-            }
+            task.child.close_output();
+            // An error means that there is no such child any more.
+            let _ = task.child.wait();
             task.restore_terminal();
             self.release(task.slot);
         }
@@ -525,9 +494,6 @@ impl Task {
     fn watch(&mut self, exit_fd: fn(&mut Child) -> io::Result<RawFd>) -> Watch {
         if let Some(output) = self.child.output() {
             return Watch::new(output);
-        }
-        if self.fork.is_some() {
-            return Watch::nothing();
         }
         exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
     }

@@ -111,7 +111,6 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             read_bytes: count(fields, "read_bytes")?,
             written_bytes: count(fields, "written_bytes")?,
         },
-        in_process: mark(fields, "in_process")?,
     })
 }
 
@@ -147,12 +146,9 @@ fn hold(fields: &Fields) -> Result<Option<Option<Hold>>, Wrong> {
         b"memory_pressure" => Some(Some(Hold::MemoryPressure)),
         b"cpu_pressure" => Some(Some(Hold::CpuPressure)),
         b"load" => Some(Some(Hold::Load)),
-        what @ (b"memory" | b"disk") => {
+        b"memory" => {
             let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
-            let job = job(fields)?;
-            let is_memory = what == b"memory";
-            let disk = Hold::Disk { job, needs_kib, left_kib };
-            Some(Some(if is_memory { Hold::Memory { job, needs_kib, left_kib } } else { disk }))
+            Some(Some(Hold::Memory { job: job(fields)?, needs_kib, left_kib }))
         }
         _ => None,
     })

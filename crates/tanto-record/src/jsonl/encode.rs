@@ -59,12 +59,12 @@ impl Encoder {
                 self.about(&mut object, about);
                 object.end_line();
             }
-            Event::Finished { job, start_ms, end_ms, exit, output, usage, in_process, .. } => {
+            Event::Finished { job, start_ms, end_ms, exit, output, usage, .. } => {
                 let mut object = of_job(out, "finished", job);
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
                 how(&mut object, exit);
-                used(&mut object, usage, in_process);
+                used(&mut object, usage);
                 self.output(&mut object, output);
                 object.end_line();
             }
@@ -227,8 +227,8 @@ pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
         Hold::MemoryPressure => object.text("why", b"memory_pressure"),
         Hold::CpuPressure => object.text("why", b"cpu_pressure"),
         Hold::Load => object.text("why", b"load"),
-        Hold::Memory { job, needs_kib, left_kib } | Hold::Disk { job, needs_kib, left_kib } => {
-            object.text("why", if matches!(why, Hold::Disk { .. }) { &b"disk"[..] } else { b"memory" });
+        Hold::Memory { job, needs_kib, left_kib } => {
+            object.text("why", b"memory");
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
             object.number("left_kib", left_kib);
@@ -261,8 +261,8 @@ fn how(object: &mut Object<'_>, exit: Exit) {
     }
 }
 
-/// What is 0 or false is left out.
-fn used(object: &mut Object<'_>, usage: Usage, in_process: bool) {
+/// What is 0 is left out.
+fn used(object: &mut Object<'_>, usage: Usage) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),
@@ -273,7 +273,6 @@ fn used(object: &mut Object<'_>, usage: Usage, in_process: bool) {
     for (key, number) in fields.into_iter().filter(|(_, number)| *number > 0) {
         object.number(key, number);
     }
-    object.mark("in_process", in_process);
 }
 
 /// What a level is called in a line.

@@ -122,7 +122,6 @@ impl Scene {
             exit,
             output: output.as_bytes(),
             usage: Usage::default(),
-            in_process: false,
         });
         self.wait()
     }

@@ -11,7 +11,6 @@ mod stats;
 mod tool;
 mod turn;
 pub(crate) mod view;
-pub(crate) mod worker;
 
 use std::cell::OnceCell;
 use std::io::{self, Write};

@@ -21,11 +21,10 @@ use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::Verdict;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::schedule::Reading;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::journal::Journal;
-use tanto_record::store::{Change, Cost, Package as Row, Store};
+use tanto_record::store::{Change, Package as Row, Store};
 
 use super::place::{config as read, take, unusable};
 use super::scan::{Told, interrupted, shown};
@@ -79,8 +78,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let packages = source.packages(config)?;
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
     phases::check(config, &store, &mut plan, cutoff)?;
-    let costs = store.costs().map_err(|error| unusable(&error))?;
-    let estimates = estimates(&costs, &packages.records, &packages.depends);
+    let estimates = estimates(&store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
     let sources = Sources::of(&packages.records);
     drop(packages);
@@ -88,7 +86,6 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     drop(source);
     phases::script("script_phase_build", &config.script_phase_build)?;
     let site = site::of(config, spaces)?;
-    plan.expect_needs(&costs, site.sandbox.is_some() && config.scratch_size.is_some());
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
@@ -206,10 +203,9 @@ fn build(
     let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
     let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
-    let mut gauge = jobs::gauge(config);
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
-    let (desk, gauge) = (&mut door, Some(&mut gauge as &mut dyn FnMut() -> Reading));
-    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, gauge };
+    let desk = &mut door;
+    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))
@@ -233,10 +229,11 @@ fn spawning(config: &Config, site: &Site) -> spawn::Options {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn estimates(costs: &[Cost], records: &[Record<'_>], depends: &[Vec<Package>]) -> Vec<Estimate> {
+fn estimates(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<Estimate>, Vec<u8>> {
+    let costs = store.costs().map_err(|error| unusable(&error))?;
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
-    estimate::all(records, depends, &known)
+    Ok(estimate::all(records, depends, &known))
 }
 
 /// For the user.

@@ -104,9 +104,7 @@ impl Reader<'_> {
             | Id::Record => {
                 self.say(low, flag, value)?;
             }
-            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver | Id::ClangWorker => {
-                self.say(low, flag, value)?
-            }
+            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver => self.say(low, flag, value)?,
         }
         Ok(())
     }

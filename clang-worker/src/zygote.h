@@ -1,9 +1,0 @@
-// The process that others are forked from, one for each command.
-#pragma once
-
-namespace tanto {
-
-// Serves commands that come over this socket until it is closed; what the process exits with.
-int serve(int socket);
-
-}  // namespace tanto
