@@ -1,6 +1,6 @@
 //! The formats of package trees: what must be true of any input. Does not know how inputs are made.
 
-use std::io::Read;
+use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
 
 use tanto_bulk::archive::plist::{Entry, Plist};
@@ -8,7 +8,9 @@ use tanto_bulk::archive::{Kind, Package};
 use tanto_bulk::name::Name;
 use tanto_bulk::pattern::Pattern;
 use tanto_bulk::records;
+use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
+use tanto_bulk::sign::signer;
 
 /// Records are all of the text, and of them each needs what is there, once, and nothing if something is missing.
 pub(crate) fn scan(input: &[u8], _: &Path) {
@@ -82,4 +84,47 @@ fn sum_up(head: &mut [u8]) {
     head[148..156].fill(b' ');
     let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
     head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+/// What is told of a log is something, and not too much, and does nothing to a terminal.
+pub(crate) fn failure(input: &[u8], _: &Path) {
+    let Some(found) = errors::find(input) else {
+        return assert!(input.len() > errors::LOOKED_AT || !input.iter().any(u8::is_ascii_alphanumeric));
+    };
+    assert!((1..=5).contains(&found.lines.len()));
+    assert!(found.lines.iter().all(|line| line.chars().count() < 500 && !line.contains(char::is_control)));
+}
+
+/// Whatever is asked, what is signed is the text of a package that has this name.
+pub(crate) fn signer(input: &[u8], _: &Path) {
+    let mut signed = Vec::new();
+    let sign = |text: &[u8]| {
+        signed.push(text.to_vec());
+        Ok(b"signature".to_vec())
+    };
+    let _ = signer::serve(Dialogue(Cursor::new(input)), sign);
+    for text in signed {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let name = text.lines().find_map(|line| line.strip_prefix("pkgname: "));
+        assert!(name.is_some_and(|name| input.windows(name.len()).any(|part| part == name.as_bytes())), "{text}");
+    }
+}
+
+/// Says all of this, and hears nothing.
+struct Dialogue<'a>(Cursor<&'a [u8]>);
+
+impl Read for Dialogue<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.0.read(room)
+    }
+}
+
+impl Write for Dialogue<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -257,6 +257,45 @@ pub const TARGETS: [Target; 10] = [
         ],
         head: 0,
         run: packages::package,
+    },
+    Target {
+        name: "failure",
+        tokens: &[
+            b"\n",
+            b"\r",
+            b"\x1b[",
+            b"\x1b[31m",
+            b"x.c:1:2: error: no",
+            b"make[1]: *** [x] Error 1",
+            b"*** Error code 1",
+            b"(ignored)",
+            b"configure: error: x:",
+            b"ERROR: ",
+            b"undefined reference to `x'",
+            b"x/y.go:1:2: z",
+            b"SomeError: why",
+            b": not found",
+            b"checking ",
+        ],
+        head: 0,
+        run: packages::failure,
+    },
+    Target {
+        name: "signer",
+        tokens: &[
+            b"P\x05lib-1",
+            b"lib-1\n",
+            b"+CONTENTS",
+            b"@name lib-1\n",
+            b"ustar\x0000",
+            b"00000000014\0",
+            b"!<arch>\n",
+            b"\0\0\0\0\0\0\x01\0",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\0",
+        ],
+        head: 0,
+        run: packages::signer,
     },
 ];
 

@@ -207,8 +207,11 @@ def sign(tanto, directory):
         return
     settings, public, environment = key(directory)
     try:
-        place = Some(tanto, directory, PACKAGES, settings)
+        place = Some(tanto, directory, PACKAGES, 'sandbox = "none"\nbuild_clients = 1\n')
         place.build(1)
+        toml = directory / "bulk.toml"
+        toml.write_text(toml.read_text() + settings)
+        assert "a build can look for the key" in place.error("build", "--resolved", "presolve")
         told = place.run("publish")
         assert "5 packages were signed\n" in told, told
         (directory / "public.gpg").write_bytes(public)
@@ -242,6 +245,30 @@ def signed(directory, path):
         subprocess.run(check, capture_output=True, check=True)
 
 
+def shut_in(tanto, directory):
+    """A build as root, in a place where the key could be seen: it sees neither that nor a socket."""
+    place = Some(tanto, directory, ("base/kit", "trouble/broken"), 'sandbox = "overlay"\nsign_keys = "tree/keys"\n')
+    (directory / "tree/keys").mkdir()
+    (directory / "tree/keys/secret").write_text("the key\n")
+    makefile = directory / "tree/trouble/broken/Makefile"
+    look = "env; ls -la /proc/self/fd; echo 'keys:' $$(ls -A ${TOPDIR}/keys); cat ${TOPDIR}/keys/secret; exit 1"
+    makefile.write_text(makefile.read_text().replace("do-build=", f"do-build= {look};"))
+    built = subprocess.run(
+        place.command("build", "--resolved", "presolve"),
+        cwd=directory,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "lets us make no sandbox" in built.stderr:
+        print("key: skipped, for this machine lets us make no sandbox")
+        return
+    log = place.run("log", "broken-1", "build")
+    assert "keys:\n" in log and "the key" not in log and "GNUPGHOME" not in log and "socket:" not in log, log
+    print("key: a build sees neither the key nor a way to who signs ... ok")
+
+
 def refused(place, directory):
     """A package that says that it is another, and a signature that nobody makes."""
     packages = directory / "packages/All"
@@ -259,7 +286,7 @@ def refused(place, directory):
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    for test in (reports, publish, sign):
+    for test in (reports, publish, sign, shut_in):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

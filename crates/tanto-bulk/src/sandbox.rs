@@ -255,7 +255,9 @@ fn store(config: &Config, as_user: bool) -> Store {
 /// What is looked at besides the template.
 fn looks(config: &Config) -> Vec<Mount> {
     let look = |path: &str| Mount { at: path.into(), what: What::Look(path.into()) };
-    let mut mounts = vec![Mount { at: PathBuf::from(&config.state), what: What::Nothing }];
+    // Who signs alone has the key, and who coordinates the database.
+    let hidden = [&config.state, &config.sign_keys].into_iter().filter(|path| !path.is_empty());
+    let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), what: What::Nothing }).collect();
     mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
     // Programs of ours that packages are built with.
     let makes = Path::new(&config.state).join("makes");

@@ -18,6 +18,11 @@ pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
         for path in [&config.prefix, &config.pkgdb] {
             may_be_emptied(path, &precious(config))?;
         }
+        if !config.sign_keys.is_empty() {
+            let why = "without a sandbox a build can look for the key in sign_keys: use one, or say that only in a file of \
+                       its own, for publish --config";
+            return Err(why.into());
+        }
         if config.build_clients != 1 {
             return Err(b"there is one prefix: without a sandbox build_clients has to be 1".to_vec());
         }
