@@ -8,6 +8,7 @@ pub mod makes;
 pub mod offline;
 pub mod plan;
 pub mod reasons;
+pub mod site;
 pub mod sources;
 pub mod stages;
 pub mod state;
@@ -26,8 +27,8 @@ use tanto_record::store::journal::Journal;
 use self::books::{Books, Opening};
 use self::front::Packages;
 use self::plan::{Bad, Plan};
+use self::site::Site;
 use self::sources::Sources;
-use self::stages::Site;
 use self::state::State;
 use crate::door::Desk;
 

@@ -1,32 +1,33 @@
 //! What happens to each package of a run, and writing it down. Does not know how commands are run.
 
+mod faults;
+mod news;
+mod notes;
 mod standing;
 mod wishes;
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
 
 use tanto_exec::clock::Clock;
-use tanto_exec::event::{Event, View};
-use tanto_exec::job::{Command, Completion, Exit, JobId, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId};
 use tanto_exec::monitor::findings::Why;
+use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
-use tanto_record::store::{Attempt, Change, Cost};
 
+use self::faults::{machines_fault, told, why};
+use self::notes::cpu_ms;
 use super::clients::{self, Clients};
 use super::plan::Plan;
+use super::site::Site;
 use super::sources::Sources;
-use super::stages::{Site, Stage};
+use super::stages::Stage;
 use super::state::State;
-use crate::check::{self, Content};
 use crate::door::Desk;
 use crate::resolve::Package;
 
 /// How often a package is tried whose failure is the machine's.
 const MOST_ATTEMPTS: u32 = 3;
-/// So often a view hears how packages stand, at most; in milliseconds.
-const STANDING_MS: i64 = 500;
 /// Why a package has failed that the user has ended.
 const KILLED: &str = "killed by the user";
 
@@ -136,49 +137,6 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// The view hears what has changed since.
-    pub fn tell(&mut self, view: &mut dyn View) {
-        for (package, stage, at_ms) in self.stages.drain(..) {
-            view.event(Event::Stage { job: JobId(package), stage: stage.name(), at_ms });
-        }
-        let now_ms = self.clock.now_ms();
-        if self.has_moved && now_ms - STANDING_MS >= self.moved_ms {
-            (self.has_moved, self.moved_ms) = (false, now_ms);
-            view.event(Event::Standing { counts: &self.counts(), at_ms: now_ms });
-        }
-    }
-
-    /// All that was noted goes to the database. False if that fails for good.
-    pub fn flush(&mut self) -> bool {
-        self.journal.flush()
-    }
-
-    /// There is no room for what is noted: nothing more is to be started.
-    pub fn disk_is_full(&self) -> bool {
-        self.journal.disk_is_full()
-    }
-
-    /// Is the disk full, and was that not told yet?
-    pub fn has_news_of_the_disk(&mut self) -> bool {
-        let full = self.disk_is_full();
-        full && !std::mem::replace(&mut self.told_full, full)
-    }
-
-    /// May another package begin?
-    pub fn may_begin(&self) -> bool {
-        !self.disk_is_full() && self.clients.has_free()
-    }
-
-    /// There is nobody left to build anything.
-    pub fn has_no_clients(&self) -> bool {
-        self.clients.is_empty()
-    }
-
-    /// What the user has not been told.
-    pub fn take_notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
-    }
-
     /// Nothing more is built; if the run is over, that is noted. The plan as it is now, and what is to be waited for.
     pub fn close(mut self, is_over: bool) -> (Plan, Journal) {
         if is_over {
@@ -235,7 +193,8 @@ impl<'a> Books<'a> {
             // What cannot be kept is no failure of anything.
             let _ = sandbox.keep_out(progress.client, &self.logs(package));
         }
-        let why = progress.failed.as_ref().map(|failed| failed.why.clone()).unwrap_or_default();
+        let why: Vec<String> = progress.failed.iter().map(|it| it.why.clone()).chain(progress.left.clone()).collect();
+        let why = why.join("; ");
         self.note_attempt(package, &progress, "failed", &why);
         self.set(package, State::Failed, why);
         let fallen = self.plan.fell(package);
@@ -245,22 +204,6 @@ impl<'a> Books<'a> {
             self.note_state(fallen, state, why);
         }
         fallen
-    }
-
-    /// A package was built. If that brought the same as before, as far as it is asked, nothing else is built for that.
-    fn note_content(&mut self, package: Package) {
-        let Site { pkgsrc, packages, suffix, .. } = self.site;
-        let place = check::Place { pkgsrc, packages, suffix, contents: true };
-        let it = self.plan.package(package);
-        let renewed = it.content.as_ref().and_then(|before| place.renewed(&it.name, before));
-        match &renewed {
-            Some(Content { written_ns, since_ns, .. }) if since_ns < written_ns => {
-                let (name, written_ns, since_ns) = (it.name.clone(), *written_ns, *since_ns);
-                self.journal.note(Change::Content { name, written_ns, since_ns });
-            }
-            _ => self.plan.built(package),
-        }
-        self.plan.holds(package, renewed);
     }
 
     /// Somebody tries to build it; in vain so many times before; rather not that client.
@@ -303,88 +246,6 @@ impl<'a> Books<'a> {
     fn set(&mut self, package: Package, state: State, why: String) {
         self.plan.set(package, state, why.clone());
         self.note_state(package, state, why);
-    }
-
-    fn note_state(&mut self, package: Package, state: State, why: String) {
-        self.has_moved = true;
-        self.journal.note(Change::State { package, state: state.name(), why });
-    }
-
-    /// A package is something else now.
-    fn note_again(&mut self, package: Package) {
-        self.has_moved = true;
-        self.plan.rows_of(package).for_each(|change| self.journal.note(change));
-    }
-
-    /// Who builds it.
-    fn client(&self, it: &Progress) -> String {
-        clients::name(it.client)
-    }
-
-    /// Milliseconds since 1970.
-    fn date(&self, ms: i64) -> i64 {
-        self.epoch_ms.saturating_add(ms)
-    }
-
-    fn note_attempt(&mut self, package: Package, progress: &Progress, outcome: &str, why: &str) {
-        let ended_ms = Some(self.date(self.clock.now_ms()));
-        self.journal.note(Change::Attempt(self.attempt_row(package, progress, ended_ms, outcome, why)));
-    }
-
-    fn attempt_row(&self, job: u32, it: &Progress, ended_ms: Option<i64>, outcome: &str, why: &str) -> Attempt {
-        Attempt {
-            job,
-            attempt: it.attempt,
-            client: self.client(it),
-            began_ms: self.date(it.began_ms),
-            ended_ms,
-            outcome: outcome.into(),
-            why: why.into(),
-        }
-    }
-
-    fn note_stage(&mut self, package: Package, completion: &Completion, log: String) {
-        let progress = &self.running[&package];
-        let usage = completion.usage;
-        self.journal.note(Change::Stage(tanto_record::store::Stage {
-            job: package,
-            attempt: progress.attempt,
-            stage: progress.stage.name().into(),
-            began_ms: self.date(progress.stage_began_ms),
-            wall_ms: u64::try_from(self.clock.now_ms() - progress.stage_began_ms).unwrap_or(0),
-            cpu_ms: cpu_ms(usage),
-            peak_kib: usage.max_rss_kib,
-            read_bytes: usage.read_bytes,
-            written_bytes: usage.written_bytes,
-            exit: completion.exit.code(),
-            log,
-        }));
-    }
-
-    fn note_cost(&mut self, package: Package, progress: &Progress) {
-        let it = self.plan.package(package);
-        let now_ms = self.clock.now_ms();
-        self.journal.note(Change::Cost(Cost {
-            name: it.name.clone(),
-            location: it.location.clone(),
-            at_ms: self.date(now_ms),
-            wall_ms: u64::try_from(now_ms - progress.began_ms).unwrap_or(0),
-            cpu_ms: progress.cpu_ms,
-            peak_kib: progress.peak_kib,
-            disk_kib: 0,
-        }));
-    }
-
-    fn logs(&self, package: Package) -> PathBuf {
-        PathBuf::from(&self.site.logs).join(&self.plan.package(package).name)
-    }
-
-    /// What a stage printed, in a file; its name, or nothing if it printed nothing. A log that cannot be written is no
-    /// failure of the package.
-    fn write_log(&self, package: Package, stage: Stage, output: &[u8]) -> String {
-        let path = self.logs(package).join(format!("{}.log", stage.name()));
-        let write = || fs::create_dir_all(self.logs(package)).and_then(|()| fs::write(&path, output));
-        if output.is_empty() || write().is_err() { String::new() } else { path.to_string_lossy().into_owned() }
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
@@ -479,47 +340,5 @@ impl Books<'_> {
         completion.output.clear();
         let next = Stage::after(Some(stage), self.plan.package(package), self.site)?;
         Some(self.enter(package, next))
-    }
-}
-
-fn cpu_ms(usage: Usage) -> u64 {
-    (usage.user_us + usage.system_us) / 1000
-}
-
-/// In words.
-fn why(stage: Stage, completion: &Completion) -> String {
-    let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
-    match (stopped, completion.exit) {
-        (Some(_), _) => format!("{} was ended by the monitor", stage.name()),
-        (None, Exit::Code(code)) => format!("{} exited with {code}", stage.name()),
-        (None, Exit::Signal(signal) | Exit::Dumped(signal)) => format!("{} died of signal {signal}", stage.name()),
-    }
-}
-
-/// So much of a failed stage's output is shown.
-const SHOWN: usize = 2 << 10;
-
-fn told(output: &[u8], why: &str, log: &str) -> Vec<u8> {
-    let from = output.len().saturating_sub(SHOWN);
-    let line = if from == 0 { 0 } else { memchr::memchr(b'\n', &output[from..]).map_or(from, |end| from + end + 1) };
-    let place = if log.is_empty() { String::new() } else { format!("; all that it printed is in {log}") };
-    [&output[line..], why.as_bytes(), place.as_bytes(), b"\n"].concat()
-}
-
-const SIGKILL: i32 = 9;
-/// What programs print when a disk is full.
-const FULL: &[u8] = b"No space left on device";
-/// How much of the end of the output is searched for that.
-const TAIL: usize = 16 << 10;
-
-/// Why a failure is not the package's, if it is not.
-fn machines_fault(completion: &Completion) -> Option<&'static str> {
-    let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
-    let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
-    match completion.exit {
-        Exit::Signal(SIGKILL) if !was_stopped => Some("something killed it, perhaps for memory"),
-        Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => Some("no process to be had"),
-        _ if memchr::memmem::find(tail, FULL).is_some() => Some("the disk is full"),
-        _ => None,
     }
 }

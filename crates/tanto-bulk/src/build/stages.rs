@@ -1,61 +1,15 @@
 //! The stages that a package goes through, and their commands; those of pbulk's `pkg-build`. Does not know when they
 //! run, nor what becomes of their output.
 
-use std::fmt::Write;
+mod lines;
 
-use super::makes::Makes;
+use self::lines::Writer;
 use super::plan::{Plan, Planned};
+use super::site::Site;
 use crate::layers::Needs;
 use crate::resolve::Package;
-use crate::sandbox::{Leave, Sandbox};
+use crate::sandbox::Leave;
 use crate::shell::quoted;
-
-/// Where packages are built, and with what.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Site {
-    /// The tree.
-    pub pkgsrc: String,
-    /// The program that reads its makefiles.
-    pub make: String,
-    /// Where packages are installed.
-    pub prefix: String,
-    /// The database of what is installed.
-    pub pkgdb: String,
-    /// Binary packages are in `All` below it.
-    pub packages: String,
-    /// Logs are in directories with the names of packages below it.
-    pub logs: String,
-    /// What an empty prefix is made from: an archive, or a directory.
-    pub bootstrapkit: String,
-    /// Installs packages.
-    pub pkg_add: String,
-    /// Removes them.
-    pub pkg_delete: String,
-    /// MAKE_JOBS: how many jobs a package's own build may run.
-    pub make_jobs: usize,
-    /// What packages' own builds are run with, if they share job tokens.
-    pub makes: Option<Makes>,
-    /// Ends the names of binary packages.
-    pub suffix: String,
-    /// Who configures and builds, where we may become somebody else.
-    pub user: Option<String>,
-    /// Files are fetched and checked as that user too.
-    pub unprivileged_checksum: bool,
-    /// What shuts packages in; none: they are built in the machine itself.
-    pub sandbox: Option<Sandbox>,
-    /// How many packages are built at a time; 0: as many as the runner can.
-    pub clients: usize,
-    /// Where work directories are in a sandbox.
-    pub wrkobjdir: String,
-    /// Where fetched files are in a sandbox.
-    pub distdir: String,
-    /// Whether the work directory of a failed package is kept.
-    pub keep_wrkdir: bool,
-    /// Whether what was in the prefix then is kept.
-    pub keep_prefix: bool,
-    /// A line for the shell, run in the sandbox before all else.
-    pub prepare_action: String,
-}
 
 /// A stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -192,160 +146,12 @@ fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
     }
 }
 
-/// Writes lines for one package.
-struct Writer<'a> {
-    site: &'a Site,
-    package: &'a Planned,
-}
-
-impl Writer<'_> {
-    /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
-    fn make(&self, targets: &[&str], unprivileged: bool) -> String {
-        let Site { pkgsrc, make, makes, .. } = self.site;
-        let mut line = String::new();
-        // A package that wants GNU make says so on its own; for all others this is a default.
-        if let Some(makes) = makes {
-            let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
-        }
-        let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
-        let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
-        for word in [make.as_str()].iter().chain(targets).chain(&always) {
-            line += &quoted(word);
-            line.push(' ');
-        }
-        if self.site.sandbox.is_some() {
-            let places = [("WRKOBJDIR", &self.site.wrkobjdir), ("DISTDIR", &self.site.distdir)];
-            places.iter().for_each(|(name, dir)| line += &format!("{name}={} ", quoted(dir)));
-        }
-        for argument in &self.package.arguments {
-            line += &quoted(argument);
-            line.push(' ');
-        }
-        if let Some(makes) = makes {
-            let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
-        }
-        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
-        let line = match &self.site.user {
-            Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
-            _ => line,
-        };
-        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
-    }
-
-    /// Before the phase in which the package wants its users and groups, they are made.
-    fn with_users(&self, phase: &str, target: &str) -> String {
-        let wanted = &self.package.usergroup_phase;
-        let users: &[&str] = match phase {
-            "configure" if wanted.ends_with("configure") => &["create-usergroup", "clean"],
-            "build" if wanted.ends_with("build") => &["create-usergroup"],
-            "install" if wanted == "pre-install" => &["create-usergroup"],
-            _ => &[],
-        };
-        let unprivileged = phase != "install" || self.package.user_destdir;
-        let line = self.make(&[target], unprivileged);
-        if users.is_empty() { line } else { format!("{} && {line}", self.make(users, false)) }
-    }
-
-    fn client_clean(&self) -> String {
-        let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
-        let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
-        let logs = quoted(&self.logs());
-        // The prefix itself may be a mount point; and whoever configures and builds writes to the work log too.
-        format!(
-            "{{ rm -rf {prefix} {pkgdb} 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
-             chmod 666 {logs}/work.log && \
-             if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
-        )
-    }
-
-    /// In a sandbox all else is there.
-    fn begin(&self) -> String {
-        let work_log = quoted(&format!("{}/work.log", self.logs()));
-        let line = format!(": >{work_log} && chmod 666 {work_log}");
-        match self.site.prepare_action.as_str() {
-            "" => line,
-            action => format!("{line} && {{ {action}\n}}"),
-        }
-    }
-
-    fn depends(&self, plan: &Plan) -> String {
-        let Site { packages, pkgdb, pkg_add, .. } = self.site;
-        let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
-        for &needed in &self.package.depends {
-            line.push(' ');
-            line += &quoted(&plan.package(needed).name);
-        }
-        line
-    }
-
-    /// The file's name is written down, for the stage that moves it.
-    fn package(&self) -> String {
-        let Site { packages, pkgdb, pkg_add, .. } = self.site;
-        let create = self.make(&["stage-package-create"], false);
-        let show = self.make(&["show-var", "VARNAME=STAGE_PKGFILE"], false);
-        let note = quoted(&self.file());
-        let line = format!("{{ {create}; }} && {{ {show}; }} >{note} && file=$(cat {note}) && test -s \"$file\"");
-        if self.package.bootstrap {
-            return line;
-        }
-        let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
-        format!("{line} && PKG_PATH={path} {pkg_add} -K {db} \"$file\"")
-    }
-
-    /// A package is there whole or not at all.
-    fn sync(&self) -> String {
-        let all = format!("{}/All", self.site.packages);
-        let name = &self.package.name;
-        let (place, new) =
-            (quoted(&format!("{all}/{name}{}", self.site.suffix)), quoted(&format!("{all}/.{name}.new")));
-        format!("mkdir -p {} && cp \"$(cat {})\" {new} && mv {new} {place}", quoted(&all), quoted(&self.file()))
-    }
-
-    /// Whatever can be kept.
-    fn keep(&self) -> String {
-        let (logs, Site { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.site);
-        let wrkdir = format!("INTO={logs}/wrkdir.tar.gz");
-        let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
-        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{logs}/prefix.tar.gz")), quoted(prefix));
-        [(keep_wrkdir, save), (keep_prefix, pack)]
-            .into_iter()
-            .filter_map(|(wanted, line)| wanted.then(|| format!("{{ {line}; }};")))
-            .collect()
-    }
-
-    fn logs(&self) -> String {
-        format!("{}/{}", self.site.logs, self.package.name)
-    }
-
-    fn file(&self) -> String {
-        format!("{}/pkgfile", self.logs())
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::build::makes::Makes;
+    use crate::build::site::tests::nowhere;
     use crate::records;
-
-    /// A place where nothing is.
-    pub(in crate::build) fn nowhere() -> Site {
-        Site {
-            pkgsrc: "/src".into(),
-            make: "bmake".into(),
-            prefix: "/pkg".into(),
-            pkgdb: "/pkg/db".into(),
-            packages: "/packages".into(),
-            logs: "/logs".into(),
-            bootstrapkit: "/kit.tgz".into(),
-            pkg_add: "pkg_add".into(),
-            pkg_delete: "pkg_delete".into(),
-            make_jobs: 1,
-            makes: None,
-            suffix: ".tgz".into(),
-            user: None,
-            ..Site::default()
-        }
-    }
 
     const PACKAGES: &str = "PKGNAME=lib-1\nPKG_LOCATION=a/lib\nBOOTSTRAP_PKG=yes\n\
         PKGNAME=py311-x-1\nPKG_LOCATION=a/py-x\nMULTI_VERSION= PYTHON_VERSION_REQD=311 A=b\nUSERGROUP_PHASE=configure\n";

@@ -10,8 +10,8 @@ use std::io;
 
 use tanto_bulk::build::Build;
 use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::site::Site;
 use tanto_bulk::build::sources::Sources;
-use tanto_bulk::build::stages::Site;
 use tanto_bulk::build::state::State;
 use tanto_bulk::door::{Desk, Nobody};
 use tanto_bulk::records;

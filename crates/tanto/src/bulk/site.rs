@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tanto_bulk::build::stages::Site;
+use tanto_bulk::build::site::Site;
 use tanto_bulk::config::Config;
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};

@@ -1,0 +1,76 @@
+//! Where packages are built, and with what. Does not know how.
+
+use super::makes::Makes;
+use crate::sandbox::Sandbox;
+
+/// Where packages are built, and with what.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// The tree.
+    pub pkgsrc: String,
+    /// The program that reads its makefiles.
+    pub make: String,
+    /// Where packages are installed.
+    pub prefix: String,
+    /// The database of what is installed.
+    pub pkgdb: String,
+    /// Binary packages are in `All` below it.
+    pub packages: String,
+    /// Logs are in directories with the names of packages below it.
+    pub logs: String,
+    /// What an empty prefix is made from: an archive, or a directory.
+    pub bootstrapkit: String,
+    /// Installs packages.
+    pub pkg_add: String,
+    /// Removes them.
+    pub pkg_delete: String,
+    /// MAKE_JOBS: how many jobs a package's own build may run.
+    pub make_jobs: usize,
+    /// What packages' own builds are run with, if they share job tokens.
+    pub makes: Option<Makes>,
+    /// Ends the names of binary packages.
+    pub suffix: String,
+    /// Who configures and builds, where we may become somebody else.
+    pub user: Option<String>,
+    /// Files are fetched and checked as that user too.
+    pub unprivileged_checksum: bool,
+    /// What shuts packages in; none: they are built in the machine itself.
+    pub sandbox: Option<Sandbox>,
+    /// How many packages are built at a time; 0: as many as the runner can.
+    pub clients: usize,
+    /// Where work directories are in a sandbox.
+    pub wrkobjdir: String,
+    /// Where fetched files are in a sandbox.
+    pub distdir: String,
+    /// Whether the work directory of a failed package is kept.
+    pub keep_wrkdir: bool,
+    /// Whether what was in the prefix then is kept.
+    pub keep_prefix: bool,
+    /// A line for the shell, run in the sandbox before all else.
+    pub prepare_action: String,
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A place where nothing is.
+    pub(in crate::build) fn nowhere() -> Site {
+        Site {
+            pkgsrc: "/src".into(),
+            make: "bmake".into(),
+            prefix: "/pkg".into(),
+            pkgdb: "/pkg/db".into(),
+            packages: "/packages".into(),
+            logs: "/logs".into(),
+            bootstrapkit: "/kit.tgz".into(),
+            pkg_add: "pkg_add".into(),
+            pkg_delete: "pkg_delete".into(),
+            make_jobs: 1,
+            makes: None,
+            suffix: ".tgz".into(),
+            user: None,
+            ..Site::default()
+        }
+    }
+}

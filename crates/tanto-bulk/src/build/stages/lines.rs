@@ -1,0 +1,137 @@
+//! The lines for the shell that stages are made of. Does not know in which order they run, nor in what sandbox.
+
+use std::fmt::Write;
+
+use crate::build::plan::{Plan, Planned};
+use crate::build::site::Site;
+use crate::shell::quoted;
+
+/// Writes lines for one package.
+pub(super) struct Writer<'a> {
+    pub site: &'a Site,
+    pub package: &'a Planned,
+}
+
+impl Writer<'_> {
+    /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
+    pub fn make(&self, targets: &[&str], unprivileged: bool) -> String {
+        let Site { pkgsrc, make, makes, .. } = self.site;
+        let mut line = String::new();
+        // A package that wants GNU make says so on its own; for all others this is a default.
+        if let Some(makes) = makes {
+            let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
+        }
+        let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
+        let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
+        for word in [make.as_str()].iter().chain(targets).chain(&always) {
+            line += &quoted(word);
+            line.push(' ');
+        }
+        if self.site.sandbox.is_some() {
+            let places = [("WRKOBJDIR", &self.site.wrkobjdir), ("DISTDIR", &self.site.distdir)];
+            places.iter().for_each(|(name, dir)| line += &format!("{name}={} ", quoted(dir)));
+        }
+        for argument in &self.package.arguments {
+            line += &quoted(argument);
+            line.push(' ');
+        }
+        if let Some(makes) = makes {
+            let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
+        }
+        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
+        let line = match &self.site.user {
+            Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
+            _ => line,
+        };
+        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
+    }
+
+    /// Before the phase in which the package wants its users and groups, they are made.
+    pub fn with_users(&self, phase: &str, target: &str) -> String {
+        let wanted = &self.package.usergroup_phase;
+        let users: &[&str] = match phase {
+            "configure" if wanted.ends_with("configure") => &["create-usergroup", "clean"],
+            "build" if wanted.ends_with("build") => &["create-usergroup"],
+            "install" if wanted == "pre-install" => &["create-usergroup"],
+            _ => &[],
+        };
+        let unprivileged = phase != "install" || self.package.user_destdir;
+        let line = self.make(&[target], unprivileged);
+        if users.is_empty() { line } else { format!("{} && {line}", self.make(users, false)) }
+    }
+
+    pub fn client_clean(&self) -> String {
+        let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
+        let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
+        let logs = quoted(&self.logs());
+        // The prefix itself may be a mount point; and whoever configures and builds writes to the work log too.
+        format!(
+            "{{ rm -rf {prefix} {pkgdb} 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
+             chmod 666 {logs}/work.log && \
+             if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
+        )
+    }
+
+    /// In a sandbox all else is there.
+    pub fn begin(&self) -> String {
+        let work_log = quoted(&format!("{}/work.log", self.logs()));
+        let line = format!(": >{work_log} && chmod 666 {work_log}");
+        match self.site.prepare_action.as_str() {
+            "" => line,
+            action => format!("{line} && {{ {action}\n}}"),
+        }
+    }
+
+    pub fn depends(&self, plan: &Plan) -> String {
+        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+        let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
+        for &needed in &self.package.depends {
+            line.push(' ');
+            line += &quoted(&plan.package(needed).name);
+        }
+        line
+    }
+
+    /// The file's name is written down, for the stage that moves it.
+    pub fn package(&self) -> String {
+        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+        let create = self.make(&["stage-package-create"], false);
+        let show = self.make(&["show-var", "VARNAME=STAGE_PKGFILE"], false);
+        let note = quoted(&self.file());
+        let line = format!("{{ {create}; }} && {{ {show}; }} >{note} && file=$(cat {note}) && test -s \"$file\"");
+        if self.package.bootstrap {
+            return line;
+        }
+        let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
+        format!("{line} && PKG_PATH={path} {pkg_add} -K {db} \"$file\"")
+    }
+
+    /// A package is there whole or not at all.
+    pub fn sync(&self) -> String {
+        let all = format!("{}/All", self.site.packages);
+        let name = &self.package.name;
+        let (place, new) =
+            (quoted(&format!("{all}/{name}{}", self.site.suffix)), quoted(&format!("{all}/.{name}.new")));
+        format!("mkdir -p {} && cp \"$(cat {})\" {new} && mv {new} {place}", quoted(&all), quoted(&self.file()))
+    }
+
+    /// Whatever can be kept.
+    pub fn keep(&self) -> String {
+        let (logs, Site { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.site);
+        let wrkdir = format!("INTO={logs}/wrkdir.tar.gz");
+        let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
+        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{logs}/prefix.tar.gz")), quoted(prefix));
+        [(keep_wrkdir, save), (keep_prefix, pack)]
+            .into_iter()
+            .filter_map(|(wanted, line)| wanted.then(|| format!("{{ {line}; }};")))
+            .collect()
+    }
+
+    fn logs(&self) -> String {
+        format!("{}/{}", self.site.logs, self.package.name)
+    }
+
+    fn file(&self) -> String {
+        format!("{}/pkgfile", self.logs())
+    }
+}

@@ -1,0 +1,102 @@
+//! Beginning a run, or going on with the one that was not finished. Does not know how its packages are built.
+
+use std::collections::{HashMap, HashSet};
+
+use tanto_bulk::build::plan::{Plan, WANTED};
+use tanto_bulk::build::state::State;
+use tanto_bulk::check::Standing;
+use tanto_bulk::config::Config;
+use tanto_record::store::{Change, Package as Row, Store};
+
+use super::now_ms;
+use crate::bulk::phases;
+use crate::bulk::place::unusable;
+
+/// A run that was begun, by this build or by one that it goes on with.
+pub(super) struct Begun {
+    run: i64,
+    /// What is known of it if an earlier build began it.
+    earlier: Option<Earlier>,
+    /// What the user wants to be built though it is there.
+    wanted: HashSet<String>,
+}
+
+/// What an earlier build wrote down.
+struct Earlier {
+    rows: Vec<Row>,
+    /// Why packages had to be built.
+    due: Vec<(u32, String)>,
+}
+
+/// Goes on with the last run if that was not finished, else begins one.
+pub(super) fn begin(config: &Config, store: &mut Store, again: bool) -> Result<Begun, Vec<u8>> {
+    let failed = |error| unusable(&error);
+    let last = store.last_run().map_err(failed)?;
+    let wanted = last.map_or_else(|| Ok(HashSet::new()), |(run, _)| wanted(store, run))?;
+    if let Some((run, None)) = last
+        && !again
+    {
+        let earlier = Earlier { rows: store.packages(run).map_err(failed)?, due: store.due(run).map_err(failed)? };
+        return Ok(Begun { run, earlier: Some(earlier), wanted });
+    }
+    phases::script("script_phase_pre_build", &config.script_phase_pre_build)?;
+    phases::forget(config, store)?;
+    Ok(Begun { run: store.begin_run(now_ms()).map_err(failed)?, earlier: None, wanted })
+}
+
+/// What `tanto bulk retry` has left to do in this run, or in the one before if this has not come to its packages.
+fn wanted(store: &Store, run: i64) -> Result<HashSet<String>, Vec<u8>> {
+    let mut rows = store.packages(run).map_err(|error| unusable(&error))?;
+    if rows.is_empty() {
+        rows = store.packages(run - 1).map_err(|error| unusable(&error))?;
+    }
+    let is_it = |row: &Row| row.state == State::Open.name() && row.why == WANTED;
+    Ok(rows.into_iter().filter(is_it).map(|row| row.name).collect())
+}
+
+/// Why packages are built that need not be.
+const AGAIN: &str = "--again was said";
+
+/// What became of packages in a run that goes on: what is done stays done as long as its file is there, and what has
+/// failed is not tried again. Where there are other packages than when the run was begun, it ends here, and another goes
+/// on in its place.
+pub(super) fn recall(
+    config: &Config,
+    store: &mut Store,
+    begun: Begun,
+    mut plan: Plan,
+    again: bool,
+) -> Result<(i64, Plan), Vec<u8>> {
+    let failed = |error| unusable(&error);
+    let Begun { mut run, earlier, wanted } = begun;
+    for package in plan.all() {
+        if wanted.contains(&plan.package(package).name) && plan.package(package).state == State::Open {
+            plan.set(package, State::Open, WANTED.into());
+            plan.stands(package, Standing::Due(WANTED.into()));
+        }
+    }
+    if again {
+        plan.all().for_each(|package| plan.stands(package, Standing::Due(AGAIN.into())));
+    }
+    let Some(Earlier { rows, due }) = earlier else { return Ok((run, plan)) };
+    let same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
+    if !rows.is_empty() && !same {
+        store.apply(run, &[Change::Ended { at_ms: now_ms() }]).map_err(failed)?;
+        run = store.begin_run(now_ms()).map_err(failed)?;
+    }
+    let was_asked: HashSet<u32> = due.into_iter().filter(|(_, why)| why == AGAIN).map(|(package, _)| package).collect();
+    let names: HashSet<&str> =
+        rows.iter().filter(|row| was_asked.contains(&row.package)).map(|row| &*row.name).collect();
+    for package in plan.all() {
+        if names.contains(&*plan.package(package).name) {
+            plan.stands(package, Standing::Due(AGAIN.into()));
+        }
+    }
+    let place = phases::packages(config);
+    let is_there = |name: &str| place.file(name).is_file();
+    let state = |row: &Row| State::named(&row.state).filter(|&state| state != State::Done || is_there(&row.name));
+    let states: HashMap<&str, (State, &String)> =
+        rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
+    plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
+    Ok((run, plan))
+}
