@@ -61,7 +61,7 @@ def reports(tanto, directory):
     assert statuses["needskip-1"] == "indirect-prefailed" and statuses["libone-1.2nb3"] == "done", statuses
     assert "PKG_DEPTH=2\n" in next(record for record in records if record.startswith("broken-1"))
     changed(place, directory)
-    print("reports: what failed, why, what that blocks and what changed is told in four forms ... ok")
+    print("ok reports: what failed, why, what that blocks and what changed is told in four forms")
 
 
 def changed(place, directory):
@@ -124,7 +124,7 @@ def publish(tanto, directory):
     assert subject[0] == "-s" and subject[1].startswith("test Linux") and subject[2:] == ["one@example.org", "two@example.org"]
     assert (directory / "bulklog/meta/success").read_text().count("\n") == 7
     again(place, directory, server)
-    print("publish: what may be given away gets to the server with all that is said of it, and what may not does not ... ok")
+    print("ok publish: what may be given away gets to the server with all that is said of it, and what may not does not")
 
 
 def again(place, directory, server):
@@ -222,7 +222,7 @@ def sign(tanto, directory):
         refused(place, directory)
     finally:
         subprocess.run(["gpgconf", "--kill", "gpg-agent"], env=environment, check=False)
-    print("sign: packages are signed as pkg_admin does it, and only as what they are ... ok")
+    print("ok sign: packages are signed as pkg_admin does it, and only as what they are")
 
 
 def signed(directory, path):
@@ -266,7 +266,7 @@ def shut_in(tanto, directory):
         return
     log = place.run("log", "broken-1", "build")
     assert "keys:\n" in log and "the key" not in log and "GNUPGHOME" not in log and "socket:" not in log, log
-    print("key: a build sees neither the key nor a way to who signs ... ok")
+    print("ok key: a build sees neither the key nor a way to who signs")
 
 
 def refused(place, directory):

@@ -49,7 +49,7 @@ def whole_tree(tanto, directory):
     place.run("log", "broken-1", "configure", code=1)
     leftovers = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
     assert not leftovers.strip(), f"processes are left: {leftovers}"
-    print(f"whole tree: {len(built)} packages are built, and the others are as they should be ... ok")
+    print(f"ok whole tree: {len(built)} packages are built, and the others are as they should be")
 
 
 def kills(tanto, directory):
@@ -76,7 +76,7 @@ def kills(tanto, directory):
     again = place.build(0)
     assert "[1/" not in again, f"something was built again:\n{again}"
     place.run("status")
-    print(f"kills: after {moments} kills all packages are built, each once it was recorded no more ... ok")
+    print(f"ok kills: after {moments} kills all packages are built, each once it was recorded no more")
 
 
 def full_disk(tanto, directory):
@@ -114,7 +114,7 @@ def full_disk(tanto, directory):
         assert all(place.state(name)[0] == "done" for name in place.names())
     finally:
         subprocess.run(["umount", state], check=True)
-    print("full disk: the build waits for room, and all that was done is recorded ... ok")
+    print("ok full disk: the build waits for room, and all that was done is recorded")
 
 
 def began(place, name):

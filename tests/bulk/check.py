@@ -76,7 +76,7 @@ def changes(tree):
     assert makefile in tree.run("why", LIBTWO) and tree.check() == {}
     assert f"{LIBTWO}, which it was built with, was built again" in tree.run("why", APP3)
     assert "it was up to date" in tree.run("why", LIBONE)
-    print("changes: what has changed is built again, with what was built with it, and nothing else ... ok")
+    print("ok changes: what has changed is built again, with what was built with it, and nothing else")
 
 
 def versions(tree):
@@ -91,7 +91,7 @@ def versions(tree):
     tree.file("libone-1.2nb4").write_bytes(b"")
     assert tree.check()["libone-1.2nb4"] == "the package is not whole: its file ends too early"
     assert "libone-1.2nb4" in tree.built()
-    print("versions: a package that needs another version now is built again ... ok")
+    print("ok versions: a package that needs another version now is built again")
 
 
 def ages(tree):
@@ -105,7 +105,7 @@ def ages(tree):
     assert tree.check() == {THING: "it was not built yet"} and tree.built() == [THING]
     settings.write_text(text)
     assert tree.built() == [TOOL]
-    print("ages: what is older than what it was built with is built again, unless that is not wanted ... ok")
+    print("ok ages: what is older than what it was built with is built again, unless that is not wanted")
 
 
 def cutoff(tree):
@@ -120,7 +120,7 @@ def cutoff(tree):
     tree.change(makefile, ",v 1.3 ", ",v 1.4 ")
     tree.change(makefile, "\nFILES=", "\nFILES=\tshare/more.txt")
     assert tree.built("--cutoff") == [APP3, LIBTWO], "it is not the same"
-    print("cutoff: nothing is built for a package that is what it was, if that is wanted ... ok")
+    print("ok cutoff: nothing is built for a package that is what it was, if that is wanted")
 
 
 def again(tree):
@@ -140,7 +140,7 @@ def again(tree):
     assert not same, f"{same} were not built again"
     assert "--again was said" in tree.run("why", TOOL)
     assert tree.built() == []
-    print("again: all is built again where that is wanted, also after a kill ... ok")
+    print("ok again: all is built again where that is wanted, also after a kill")
 
 
 def main():

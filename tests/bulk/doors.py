@@ -3,6 +3,7 @@ gate of its own, so that no test depends on how fast the machine is.
 
     doors.py TANTO"""
 
+import json
 import os
 import signal
 import stat
@@ -117,6 +118,8 @@ def looks(made):
     assert made.run("log", name, "build") == made.run("log", name)
     assert "it waits for libthree-3.1 (" in made.run("why", "app3"), made.run("why", "app3")
     assert "using this state" in made.error("build", "--resolved", "presolve")
+    due = {it["name"]: it["state"] for it in json.loads(made.run("check", "--json"))["packages"]}
+    assert len(due) == 12 and due[name] == due["app3-3.1"] == "out-of-date", due
     watch = subprocess.Popen(
         made.command("status", "--watch"), cwd=made.directory, env=made.environment, stdout=subprocess.PIPE, text=True
     )
@@ -125,7 +128,7 @@ def looks(made):
     assert "12 packages, 12 done" in watch.communicate(timeout=PATIENCE)[0]
     assert watch.returncode == 0 and not (made.directory / "state/socket").exists()
     assert "nothing is being built" in made.error("kill", "libone")
-    print("looks: status, why and log tell of what runs ... ok")
+    print("ok looks: status, why and log tell of what runs")
 
 
 def kill_and_skip(made):
@@ -149,7 +152,7 @@ def kill_and_skip(made):
     assert made.state("app3") == ("prefailed", "skipped by the user")
     assert made.packages() == sorted(set(made.names()) - {"app3-3.1"}), made.packages()
     assert "attempt 2: done" in made.run("why", running), made.run("why", running)
-    print("kill and skip: what is killed has failed, what is skipped is not built, and retry undoes both ... ok")
+    print("ok kill and skip: what is killed has failed, what is skipped is not built, and retry undoes both")
 
 
 def fix(made):
@@ -175,7 +178,7 @@ def fix(made):
     assert "packages would need each other" in made.error("retry", "libone")
     made.end(0)
     assert {"new-3", "libtwo-2.1", "app-0.9", "app3-3.1"} <= set(made.packages()), made.packages()
-    print("fix: what was fixed is scanned and built again, with what it needs now, while others go on ... ok")
+    print("ok fix: what was fixed is scanned and built again, with what it needs now, while others go on")
 
 
 def done_again(made):
@@ -194,7 +197,7 @@ def done_again(made):
     assert "there is nothing to skip" in made.error("skip", "app")
     told = made.run("build", "--resolved", "presolve")
     assert all(f"] {name}\n" in told for name in ("libtwo-2.0rc1", "app-0.9", "app3-3.1")) and "] libone" not in told, told
-    print("done again: what is done is built again, with what needs it ... ok")
+    print("ok done again: what is done is built again, with what needs it")
 
 
 def dead(made):
@@ -210,7 +213,7 @@ def dead(made):
     made.let("all")
     made.build(0)
     assert made.state(name)[0] == "done" and made.state("app3") == ("prefailed", "skipped by the user")
-    print("dead: a door that leads nowhere is no obstacle ... ok")
+    print("ok dead: a door that leads nowhere is no obstacle")
 
 
 def main():

@@ -47,7 +47,7 @@ def round_trip(place):
     assert "scan " not in told and "building" not in told, f"nothing has changed:\n{told}"
     place.run("export", "again")
     assert files(place.directory / "again") == first
-    print("round trip: what is exported is imported, and nothing is scanned or built twice ... ok")
+    print("ok round trip: what is exported is imported, and nothing is scanned or built twice")
 
 
 def missing(place):
@@ -57,7 +57,7 @@ def missing(place):
     place.run("import", "meta")
     place.run("build", code=1)
     assert "libone-1.2nb3" in place.packages()
-    print("missing: a package that was done and is gone is built again ... ok")
+    print("ok missing: a package that was done and is gone is built again")
 
 
 def complaints(place):
@@ -78,7 +78,7 @@ def complaints(place):
             place.command("import", "wrong"), cwd=place.directory, env=place.environment, capture_output=True, text=True
         )
         assert ran.returncode == 1 and told in ran.stderr, ran.stdout + ran.stderr
-    print("complaints: files that make no sense are refused, with the line ... ok")
+    print("ok complaints: files that make no sense are refused, with the line")
 
 
 def main():

@@ -158,7 +158,7 @@ def main(tanto, kills="200", seed="1"):
             runs = play(place, int(kills))
         except AssertionError as failed:
             sys.exit(f"not ok kills (seed {seed}): {failed}")
-    print(f"kills: {kills} builds were killed, {runs} runs came to their end, each package was done once in each ... ok")
+    print(f"ok kills: {kills} builds were killed, {runs} runs came to their end, each package was done once in each")
 
 
 main(*sys.argv[1:])

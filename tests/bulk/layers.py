@@ -79,7 +79,7 @@ def same(tanto, directory, user):
     for wanted in ("./lib/gone.so -> nowhere.so", "./var/dirs/empty drwxr-xr-x", "./share/seen-by-script.txt -rw"):
         assert any(line.startswith(wanted) for line in by_layers), f"{wanted} is not there:\n" + "\n".join(by_layers)
     who = "an ordinary user" if user else "us"
-    print(f"same: for {who}, {len(by_layers)} files are the same, with {len(groups)} groups of layers ... ok")
+    print(f"ok same: for {who}, {len(by_layers)} files are the same, with {len(groups)} groups of layers")
     return place, by_layers
 
 
@@ -94,7 +94,7 @@ def damage(place, expected):
     (place.directory / "bulk.toml").write_text('layers_size = "1K"\n' + text)
     assert census(place, layers=True) == expected
     (place.directory / "bulk.toml").write_text(text)
-    print("damage: damaged layers are made again, and more than the limit is used if it is needed ... ok")
+    print("ok damage: damaged layers are made again, and more than the limit is used if it is needed")
 
 
 def fallback(place, expected):
@@ -115,7 +115,7 @@ def fallback(place, expected):
     strip = lambda lines: [line for line in lines if "links-1.0/+CONTENTS" not in line]
     assert strip(seen) == strip(expected)
     package.write_bytes(whole)
-    print("fallback: what is odd is installed by pkg_add ... ok")
+    print("ok fallback: what is odd is installed by pkg_add")
 
 
 def in_order(line):
@@ -149,7 +149,7 @@ def real(tanto, directory, prepared):
         for line in sorted(set(seen[0]) ^ set(seen[1])):
             print(f"    only {'layers' if line in seen[0] else 'pkg_add'}: {line}")
         assert seen[0] == seen[1] and len(seen[0]) > 100, "a real pkg_add leaves something else"
-        print(f"real: {len(seen[0])} files and entries of the database are those of a real pkg_add ... ok")
+        print(f"ok real: {len(seen[0])} files and entries of the database are those of a real pkg_add")
 
 
 def main():

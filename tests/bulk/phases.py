@@ -47,7 +47,7 @@ def all_phases(tanto, directory):
     assert scans(again) == 0 and "building" not in again, f"nothing has changed:\n{again}"
     assert "6 packages, 6 done (6 up to date before)" in again, again
     assert phases(made) == list(PHASES)
-    print("all phases: one command scans, resolves and builds ... ok")
+    print("ok all phases: one command scans, resolves and builds")
 
 
 def killed(tanto, directory):
@@ -70,7 +70,7 @@ def killed(tanto, directory):
     assert made.packages() == WANTED and phases(made) == ["build"]
     assert scans(made.run("build")) > 0, "a new build scans again, for that is wanted"
     assert phases(made) == ["pre_build", "build"]
-    print("killed: a build that goes on does not scan again ... ok")
+    print("ok killed: a build that goes on does not scan again")
 
 
 def missing(tanto, directory):
@@ -81,6 +81,7 @@ def missing(tanto, directory):
     told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
     assert told.returncode == 1 and not made.packages(), told.stdout + told.stderr
     assert "libthree-3.1 needs none>=2 (devel/none), and nothing matches" in told.stderr, told.stderr
+    assert "has not come to its packages" in made.run("status")
     settings = directory / "bulk.toml"
     settings.write_text(settings.read_text() + "ignore_missing_dependencies = true\n")
     told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
@@ -89,7 +90,7 @@ def missing(tanto, directory):
     state, why = made.state("libthree-3.1")
     assert state == "prefailed" and why.startswith("libthree-3.1 needs none>=2 (devel/none)"), (state, why)
     assert made.state("app3-3.1") == ("indirect-prefailed", "it needs libthree-3.1, which cannot be built")
-    print("missing: what cannot be resolved is told, or left out if that is wanted ... ok")
+    print("ok missing: what cannot be resolved is told, or left out if that is wanted")
 
 
 def script_fails(tanto, directory):
@@ -97,7 +98,7 @@ def script_fails(tanto, directory):
     told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
     assert told.returncode == 1 and "script_phase_pre_build failed: exit status: 3" in told.stderr, told.stderr
     assert not made.packages()
-    print("scripts: a script that fails ends the build ... ok")
+    print("ok scripts: a script that fails ends the build")
 
 
 def main():

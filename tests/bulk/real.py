@@ -43,14 +43,14 @@ def scan(tanto, tree, place):
     run(command, place, input="".join(f"{location}\n" for location in dict.fromkeys(found)), env=own)
     ours, theirs = pkgsrc.records(place / "pscan"), pkgsrc.records(place / "pscan.pbulk")
     assert ours == theirs, f"{sorted(set(ours) ^ set(theirs))[:1]}"
-    print(f"real scan: {len(ours)} records are those of pbulk ... ok")
+    print(f"ok real scan: {len(ours)} records are those of pbulk")
 
 
 def resolve(tanto, tree, place):
     ours = run([tanto, "bulk", "resolve", "--partial", "--scan", "pscan"], place)
     theirs = run([str(tree.pbulk / "bin/pbulk-resolve"), "-p", "pscan"], place)
     assert ours == theirs, "not what pbulk-resolve says"
-    print(f"real resolve: {ours.count('DEPENDS=')} lines are those of pbulk-resolve ... ok")
+    print(f"ok real resolve: {ours.count('DEPENDS=')} lines are those of pbulk-resolve")
 
 
 def content(path):
@@ -74,7 +74,7 @@ def build(tanto, tree, place):
     run([tanto, "bulk", "build", "--config", config], place, ends=(0, 1))
     ours = sorted(path.name for path in (place / "packages/All").glob("*.tgz"))
     assert ours, "nothing is built"
-    print(f"real build: {len(ours)} packages of {BUILT} directories, and of what these need, are built ... ok")
+    print(f"ok real build: {len(ours)} packages of {BUILT} directories, and of what these need, are built")
     if os.geteuid() != 0:
         print("real build: not compared with pbulk, for its clients are roots of their own, which takes root")
         return
@@ -86,7 +86,7 @@ def build(tanto, tree, place):
         mine, its = (dict_of(place / where / "All" / name) for where in ("packages", "pbulk/packages"))
         other = [key for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)]
         assert not other, f"{name}: {other[:5]} differ"
-    print(f"real build: {len(ours)} packages hold what pbulk's hold ... ok")
+    print(f"ok real build: {len(ours)} packages hold what pbulk's hold")
 
 
 def dict_of(path):

@@ -52,7 +52,7 @@ def golden(tanto, directory):
     packages = sum(line.startswith(b"PKGNAME=") for line in depends(ours))
     missing = told.count(b"and nothing matches")
     assert missing == theirs.count(b"could not resolve dependency"), f"{missing} dependencies are missing"
-    print(f"golden: {packages:,} packages need what pbulk says that they need ... ok")
+    print(f"ok golden: {packages:,} packages need what pbulk says that they need")
 
 
 def pattern(draw):
@@ -80,7 +80,7 @@ def beside_pbulk(tanto, pbulk, directory):
         path.write_text("".join(scan(random.Random(seed))))
         theirs = subprocess.run([pbulk, "-p", path], capture_output=True, check=False).stdout
         assert resolve(tanto, path)[0] == theirs, f"seed {seed}: not what pbulk-resolve says"
-    print(f"random: {SCANS} scans are resolved as pbulk-resolve does ... ok")
+    print(f"ok random: {SCANS} scans are resolved as pbulk-resolve does")
 
 
 def main():

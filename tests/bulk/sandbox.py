@@ -98,7 +98,7 @@ def main():
                 kind(tanto, Path(directory), one, user)
         with tempfile.TemporaryDirectory() as directory:
             trouble(tanto, Path(directory), user)
-        print(f"sandboxes of {who}: two at a time, and nothing comes out of them but packages ... ok")
+        print(f"ok sandboxes of {who}: two at a time, and nothing comes out of them but packages")
 
 
 main()

@@ -102,43 +102,9 @@ pub static COMMANDS: &[Command] = &[
         name: "bulk",
         args: "COMMAND [options]",
         doc: "build the packages of a pkgsrc tree",
-        more: "`init [DIR]` writes bulk.toml, in which stands where the tree is and how it is built, with all keys, what they \
-               mean and their defaults.\n\n\
-               `scan` asks each directory of the tree which packages it makes, or the directories of `limited_list` and \
-               what these need, and keeps the answers in the state directory. It asks again only where something has \
-               changed that an answer depends on. `--config FILE` names another file than bulk.toml; `--output FILE` \
-               gets all records; `--verify-scan N%` asks again in so many of the directories for which that is not \
-               needed, and compares. The exit code is 1 if a directory gave no answer, or another than before.\n\n\
-               `resolve --scan FILE --output FILE` reads what a scan of the tree says of its packages (the text of `make \
-               pbulk-index`, with PKG_LOCATION), and writes it again with a line DEPENDS for each package: the packages \
-               that it needs, chosen as pbulk-resolve does. More `--scan FILE` say what else there is: of them only what \
-               is needed is written. If nothing matches a dependency, that is told, with what comes near, and nothing is \
-               written; `--partial` writes such packages without DEPENDS, and `--missing FILE` also makes a list of the \
-               directories that would have to be scanned. \
-               `build` goes through all phases, as bulk.toml of the current directory (or the file that `--config` names) \
-               says: it scans the tree, finds what each package needs, and builds them, the most urgent first, each from \
-               an empty prefix. It goes on where an earlier build was interrupted; what is up to date is not built again, \
-               unless `--again` is said. With `--resolved FILE` the packages are those of a resolved scan. `check` takes \
-               the same arguments, builds nothing, and tells what would have to be built and why, with `--json` as JSON. With \
-               `--cutoff` nothing is built for a package that was built again and is what it was before. \
-               `status [--watch]`, `why PACKAGE` and `log PACKAGE [STAGE]` tell what becomes of packages, also from another \
-               terminal while they are built. `retry PACKAGE...` builds packages again, when they were fixed or though they \
-               are there: their directories are scanned again, and what needs them is built too. `skip PACKAGE...` leaves \
-               them out of this run, and what needs them, until a `retry`. `kill PACKAGE...` ends packages that are being \
-               built; they have failed then. \
-               `report` tells what the last build has brought: what failed and first why, what that blocks, what has \
-               changed since the build before, and what it all took; `--html FILE` makes a page of it, `--json` an object \
-               for programs, `--pbulk` the records that pbulk's reports have. \
-               `publish` tells of all packages that were built and may be given away (pkg_summary.gz, SHA512.gz), signs \
-               them if `sign_command` is set, and sends them, the report and the logs where bulk.toml says; `--unfinished` \
-               does so before the build has ended. \
-               `import DIR` takes over pbulk's files of a directory such as its `meta`: the scan of `pscan` stands where \
-               nothing has changed since, and `presolve` with `success` and `error` becomes a bulk build that goes on. \
-               `export DIR` writes these four. \
-               `simulate --resolved FILE --times FILE -j N,N...` tells how long it would take to build the packages of a \
-               resolved scan, for each number N of packages at a time. A line of the times is the name of a package, a \
-               tab, and seconds; what is not in it is guessed from packages like it. `--known FILE` says what the order \
-               may rest on, if that is something else than what the packages take.",
+        more: "Each command reads bulk.toml of the current directory, or the file that `--config` names: there stands where the \
+               tree is and how it is built. `status`, `why`, `log`, `retry`, `skip` and `kill` also work from another \
+               terminal while packages are built.",
     },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];

@@ -7,6 +7,7 @@ pub mod zsh;
 use tanto_ninja::tools::TOOLS;
 
 use crate::bench::MEASUREMENTS;
+use crate::bulk::TASKS;
 use crate::flags::table::{FLAGS, Flag};
 
 /// The names of the tools that `-t list` lists.
@@ -17,6 +18,11 @@ fn tool_names() -> Vec<&'static str> {
 /// The names of what `tanto bench` measures.
 fn measurement_names() -> Vec<&'static str> {
     MEASUREMENTS.iter().map(|it| it.name).collect()
+}
+
+/// The names of the commands of `tanto bulk`.
+fn task_names() -> Vec<&'static str> {
+    TASKS.iter().map(|it| it.name).collect()
 }
 
 /// Each way to write each flag: `-v`, `--verbose`.
@@ -98,6 +104,7 @@ pub mod tests {
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
         let names: Vec<&str> = crate::bench::MEASUREMENTS.iter().map(|it| it.name).collect();
         assert_eq!(offered(&["tanto", "bench", ""]), names);
+        assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report"]);
         assert_eq!(offered(&["tanto", "bench", "jobs", "--jo"]), ["--jobs"]);
         assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
         assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);

@@ -1,6 +1,7 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
 use crate::bench::{self, MEASUREMENTS, Measurement};
+use crate::bulk::TASKS;
 use crate::commands::{self, COMMANDS, Command};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
@@ -47,6 +48,12 @@ pub fn topic(command: &Command) -> String {
     }
     if command.name == "bench" {
         text.extend(MEASUREMENTS.iter().map(|it| format!("\ntanto bench {} {}\n{}", it.name, it.args, brief(it))));
+    }
+    if command.name == "bulk" {
+        text.extend(TASKS.iter().map(|it| {
+            let head = paragraph(&format!("tanto bulk {} {}", it.name, it.args), 0);
+            format!("\n{head}{}", paragraph(it.doc, 6))
+        }));
     }
     text
 }

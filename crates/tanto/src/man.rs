@@ -3,6 +3,7 @@
 use tanto_ninja::tools::TOOLS;
 
 use crate::bench::{self, MEASUREMENTS};
+use crate::bulk::{TASKS, Task};
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
@@ -15,6 +16,7 @@ pub fn page() -> String {
         section("COMMANDS", &COMMANDS.iter().map(command).collect::<String>()),
         section("OPTIONS", &options()),
         section("MEASUREMENTS", &measurements()),
+        section("PACKAGE TREES", &tasks()),
         section("TOOLS", &tools()),
         section("SETTINGS", &keys()),
         section("ENVIRONMENT", &entries(ENVIRONMENT)),
@@ -125,6 +127,11 @@ fn measurements() -> String {
         head + &text(&format!("{}.\n", capital(it.doc))) + &flags
     };
     MEASUREMENTS.iter().map(one).collect()
+}
+
+fn tasks() -> String {
+    let one = |it: &Task| format!(".SS tanto bulk {} {}\n{}", it.name, text(it.args), text(&format!("{}\n", it.doc)));
+    TASKS.iter().map(one).collect()
 }
 
 fn tools() -> String {

@@ -157,6 +157,9 @@ pub(super) fn log(args: &[Vec<u8>]) -> Stop {
 /// A few lines on a run.
 pub(super) fn summary(store: &Store, run: i64) -> Result<String, Vec<u8>> {
     let packages = store.packages(run).map_err(|error| unusable(&error))?;
+    if packages.is_empty() {
+        return Ok("a build has begun, and has not come to its packages: 'tanto bulk build' goes on with it\n".into());
+    }
     let mut text = format!("{} packages", packages.len());
     for state in State::ALL {
         let count = packages.iter().filter(|package| package.state == state.name()).count();

@@ -6,13 +6,15 @@ use serde_json::json;
 use tanto_bulk::build::plan::Plan;
 use tanto_bulk::build::state::State;
 use tanto_bulk::check::foretell;
+use tanto_bulk::config::Config;
 use tanto_exec::event::{Event, View};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
+use tanto_record::store::Store;
 
 use super::build::no_plan;
 use super::phases;
-use super::place::{config, take};
+use super::place::{config, look, try_take, unusable};
 use super::scan::{Told, interrupted};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -34,14 +36,43 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
         return Err([b"unexpected '", &operand[..], b"'"].concat().into());
     }
     let config = config(given.value("config"))?;
-    let state = take(&config)?;
-    let (source, store) = phases::source(&config, given.value("resolved"), state.store, &mut Silent)?;
-    let mut plan = source.packages(&config)?.plan()?;
+    let (mut plan, store, err) = match (given.value("resolved"), try_take(&config)?) {
+        (None, None) => of_running(&config)?,
+        (file, Some(state)) => of_source(&config, file, state.store)?,
+        (file, None) => of_source(&config, file, look(&config)?)?,
+    };
     phases::check(&config, &store, &mut plan, given.has("cutoff"))?;
     let why = foretell(&plan).map_err(|bad| no_plan(&bad))?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
     let out = if given.has("json") { json(&findings) } else { text(&findings) };
-    Ok(Stop { out: out.into_bytes(), err: source.complaints(), code: 0 })
+    Ok(Stop { out: out.into_bytes(), err, code: 0 })
+}
+
+/// All packages, as if none was ever built; the database; what the user should know of the scan.
+type Asked = (Plan, Store, Vec<u8>);
+
+fn of_source(config: &Config, file: Option<&[u8]>, store: Store) -> Result<Asked, Told> {
+    let (source, store) = phases::source(config, file, store, &mut Silent)?;
+    let plan = source.packages(config)?.plan()?;
+    Ok((plan, store, source.complaints()))
+}
+
+/// The packages of the build that has the state: nobody else may scan meanwhile.
+fn of_running(config: &Config) -> Result<Asked, Told> {
+    let store = look(config)?;
+    let failed = |error| unusable(&error);
+    let run = store.last_run().map_err(failed)?.map_or(0, |(run, _)| run);
+    let rows = store.packages(run).map_err(failed)?;
+    if rows.is_empty() {
+        return Err(b"a bulk build has begun, and does not know its packages yet: wait for it".to_vec().into());
+    }
+    let mut plan = Plan::of_rows(&rows, &store.edges(run).map_err(failed)?);
+    for package in plan.all() {
+        if !matches!(plan.package(package).state, State::Prefailed | State::IndirectPrefailed) {
+            plan.set(package, State::Open, String::new());
+        }
+    }
+    Ok((plan, store, Vec::new()))
 }
 
 /// What is printed is the answer, and nothing else.

@@ -20,16 +20,14 @@ mod scan;
 mod sign;
 mod simulate;
 mod site;
+mod tasks;
 
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::{commands, help};
 
-const KNOWN: &[&str] = &[
-    "init", "scan", "resolve", "check", "build", "status", "why", "log", "retry", "skip", "kill", "report", "publish",
-    "import", "export", "simulate",
-];
+pub use tasks::{TASKS, Task};
 
 /// What `tanto bulk` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
@@ -57,6 +55,10 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"import" => exchange::import(rest),
         b"export" => exchange::export(rest),
         b"simulate" => simulate::run(rest),
-        what => Stop::failed(Door::Tanto, "error", &modes::unknown("bulk command", what, KNOWN.iter().copied())),
+        what => Stop::failed(
+            Door::Tanto,
+            "error",
+            &modes::unknown("bulk command", what, TASKS.iter().map(|task| task.name)),
+        ),
     }
 }

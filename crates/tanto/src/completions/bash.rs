@@ -2,7 +2,7 @@
 
 use crate::bench::{MEASUREMENTS, Measurement};
 use crate::commands::COMMANDS;
-use crate::completions::{all_spellings, measurement_names, spellings, tool_names};
+use crate::completions::{all_spellings, measurement_names, spellings, task_names, tool_names};
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
@@ -13,6 +13,7 @@ pub fn script() -> String {
     FRAME
         .replace("@RUN_FLAGS@", &run_flags.join(" "))
         .replace("@MEASUREMENTS@", &measurement_names().join(" "))
+        .replace("@TASKS@", &task_names().join(" "))
         .replace("@BENCH@", &MEASUREMENTS.iter().map(bench_case).collect::<String>())
         .replace("@COMMANDS@", &commands.join(" "))
         .replace("@FLAGS@", &(all_spellings().join(" ") + " "))
@@ -73,6 +74,8 @@ _tanto() {
         2:report) mapfile -t COMPREPLY < <(compgen -W 'sessions rebuilds timings trace' -- "$cur") ;;
         2:bench) mapfile -t COMPREPLY < <(compgen -W '@MEASUREMENTS@' -- "$cur") ;;
         *:bench) _tanto_bench ;;
+        2:bulk) mapfile -t COMPREPLY < <(compgen -W '@TASKS@' -- "$cur") ;;
+        *:bulk) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     esac
 }
 

@@ -1,7 +1,7 @@
 //! The completion script for fish.
 
 use crate::commands::{COMMANDS, flags_of};
-use crate::completions::{measurement_names, tool_names};
+use crate::completions::{measurement_names, task_names, tool_names};
 use crate::flags::table::{Flag, Shape};
 
 /// The whole script.
@@ -19,6 +19,8 @@ pub fn script() -> String {
     script += &format!(
         "complete -c tanto -n '__fish_seen_subcommand_from bench' -a '{measurements} (__fish_complete_path)'\n"
     );
+    let tasks = task_names().join(" ");
+    script += &format!("complete -c tanto -n '__fish_seen_subcommand_from bulk' -a '{tasks} (__fish_complete_path)'\n");
     for command in COMMANDS {
         let condition = format!("__fish_seen_subcommand_from {}", command.name);
         script.extend(flags_of(command).iter().map(|flag| line(flag, &condition)));

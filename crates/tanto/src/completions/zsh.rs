@@ -1,7 +1,7 @@
 //! The completion script for zsh.
 
 use crate::commands::{COMMANDS, Command};
-use crate::completions::{measurement_names, spellings, tool_names};
+use crate::completions::{measurement_names, spellings, task_names, tool_names};
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS, Shape};
 
 /// The whole script.
@@ -10,6 +10,7 @@ pub fn script() -> String {
     let flags: String = FLAGS.iter().flat_map(specs).collect();
     let run_flags: String = RUN_FLAGS.iter().flat_map(specs).collect();
     let frame = FRAME.replace("@COMMANDS@", &commands).replace("@MEASUREMENTS@", &measurement_names().join(" "));
+    let frame = frame.replace("@TASKS@", &task_names().join(" "));
     frame.replace("@RUN_FLAGS@", &run_flags).replace("@FLAGS@", &flags)
 }
 
@@ -64,6 +65,11 @@ _tanto() {
         bench)
             case $CURRENT in
                 3) compadd @MEASUREMENTS@ ;;
+                *) _files ;;
+            esac ;;
+        bulk)
+            case $CURRENT in
+                3) compadd @TASKS@ ;;
                 *) _files ;;
             esac ;;
     esac
