@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Place
+from place import Some
 
 # What is built: enough for each sort of outcome.
 PACKAGES = (
@@ -26,17 +26,6 @@ PACKAGES = (
 
 PKG_ADMIN = os.environ.get("TANTO_PKG_ADMIN")
 GPG = "gpg1" if PKG_ADMIN and shutil.which("gpg1") else "gpg"
-
-
-class Some(Place):
-    """A tree of which only some directories are built."""
-
-    def scan(self, categories):
-        for location in categories:
-            for line in self.make(location, "pbulk-index").splitlines(keepends=True):
-                yield line
-                if line.startswith("PKGNAME="):
-                    yield f"PKG_LOCATION={location}\n"
 
 
 def reports(tanto, directory):

@@ -82,3 +82,22 @@ class Place:
         _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
         state, _, why = said.partition(" (")
         return state, why.removesuffix(")")
+
+
+class Some(Place):
+    """A tree of which only some directories are built."""
+
+    def scan(self, categories):
+        for location in categories:
+            for line in self.make(location, "pbulk-index").splitlines(keepends=True):
+                yield line
+                if line.startswith("PKGNAME="):
+                    yield f"PKG_LOCATION={location}\n"
+
+
+def can_shut_in(user):
+    """Does the machine let this user, or us, make sandboxes?"""
+    who = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    what = ["unshare", "--mount", "--pid", "--net", "--fork"]
+    as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return subprocess.run([*who, *what, *as_root, "true"], capture_output=True, check=False).returncode == 0

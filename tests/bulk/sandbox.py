@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Place
+from place import Place, can_shut_in
 
 # Somebody who is nobody on this machine.
 USER = 61234
@@ -76,13 +76,6 @@ def trouble(tanto, directory, user):
     assert "from-the-kit" in archive.stdout
     left = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
     assert not left.strip(), f"processes are left: {left}"
-
-
-def can_shut_in(user):
-    who = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-    what = ["unshare", "--mount", "--pid", "--net", "--fork"]
-    as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return subprocess.run([*who, *what, *as_root, "true"], capture_output=True, check=False).returncode == 0
 
 
 def main():

@@ -68,8 +68,14 @@ pub struct Config {
     pub layers_size: Option<u64>,
     /// Where work directories are in a sandbox.
     pub wrkobjdir: String,
-    /// Where fetched files are in a sandbox.
+    /// Where fetched files are.
     pub distdir: String,
+    /// Where files are fetched from before all other places; empty: nowhere.
+    pub master_site_override: String,
+    /// What a user would have to fetch is fetched all the same.
+    pub ignore_interactive_fetch: bool,
+    /// Run for each file that was fetched; empty: nothing.
+    pub post_fetch_hook: String,
     /// What a failed package's work directory had is kept.
     pub keep_wrkdir: bool,
     /// What was in the prefix when a package failed is kept.
@@ -169,6 +175,9 @@ impl Default for Config {
             layers_size: Some(20 << 30),
             wrkobjdir: "/scratch".into(),
             distdir: "distfiles".into(),
+            master_site_override: String::new(),
+            ignore_interactive_fetch: false,
+            post_fetch_hook: String::new(),
             keep_wrkdir: false,
             keep_prefix: false,
             build_clients: 1,

@@ -62,8 +62,6 @@ pub struct Sandbox {
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
     /// How much a package may write in memory; none: it writes on the disk.
     memory: Option<u64>,
-    /// Where fetched files are.
-    distdir: String,
     packages: String,
     logs: String,
     wrkobjdir: String,
@@ -113,7 +111,6 @@ impl Sandbox {
             base,
             kit,
             memory: config.scratch_size,
-            distdir: config.distdir.clone(),
             packages: config.packages.clone(),
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
@@ -213,7 +210,7 @@ impl Sandbox {
             }
         }
         if leave.fetches {
-            let _ = write!(entry, " --network --write={}", quoted(&self.distdir));
+            entry += " --network";
         }
         if leave.publishes {
             let _ = write!(entry, " --write={}", quoted(&self.packages));

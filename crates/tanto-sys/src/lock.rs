@@ -1,10 +1,12 @@
-//! Advisory locks on whole files, between processes. Does not know what they guard.
+//! Advisory locks on whole files and on single bytes, between processes. Does not know what they guard.
 //!
-//! They are `flock`'s: the lock belongs to the open file, so that a process and its grandchild that opened the file
-//! afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor.
+//! Those on whole files are `flock`'s: the lock belongs to the open file, so that a process and its grandchild that opened
+//! the file afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor. Those
+//! on bytes belong to the open file as well; the bytes need not be there.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -50,6 +52,27 @@ fn block(file: &File) -> io::Result<()> {
     }
 }
 
+/// Takes the lock on the byte at this place of a file if nobody has it; says whether it did. Once taken it may be taken again.
+pub fn try_byte(file: &File, at: u64) -> io::Result<bool> {
+    let at = i64::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let wanted = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: at,
+        l_len: 1,
+        // The lock is the open file's, and no process's.
+        l_pid: 0,
+    };
+    // SAFETY: `wanted` is a valid `flock`, which the kernel only reads.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        error => Err(error),
+    }
+}
+
 /// Gives the lock back.
 pub fn release(file: &File) -> io::Result<()> {
     file.unlock()
@@ -71,6 +94,19 @@ mod tests {
         assert!(try_exclusive(&second).unwrap());
         drop(second);
         exclusive(&first, Duration::ZERO, || panic!("it was free")).unwrap();
+    }
+
+    #[test]
+    fn bytes_have_locks_of_their_own() {
+        let dir = Scratch::new("lock-byte");
+        let [first, second] = [(); 2].map(|()| open(&dir.at("l")).unwrap());
+        let far = u64::MAX >> 2;
+        assert!(try_byte(&first, 7).unwrap() && try_byte(&first, 7).unwrap() && try_byte(&first, far).unwrap());
+        assert!(!try_byte(&second, 7).unwrap() && !try_byte(&second, far).unwrap());
+        assert!(try_byte(&second, 8).unwrap());
+        drop(first);
+        assert!(try_byte(&second, 7).unwrap());
+        assert!(try_byte(&second, u64::MAX).is_err());
     }
 
     #[test]

@@ -20,6 +20,9 @@ OWN_FILE=	share/${PKGNAME:C/-[^-]*$//}.txt
 # SYMLINKS and HARDLINKS are FILE:TARGET.
 ALL_FILES=	${OWN_FILE} ${FILES} ${HARDLINKS:C/:.*//} ${SYMLINKS:C/:.*//}
 WRITTEN_FILES=	${OWN_FILE} ${FILES}
+MASTER_SITES?=
+MASTER_SITE_OVERRIDE?=
+_ALLFILES=	${DISTFILES:@file@${DIST_SUBDIR}${DIST_SUBDIR:D/}${file}@}
 
 do-configure?=	:
 do-build?=	:
@@ -74,16 +77,31 @@ pbulk-index-item:
 	@echo MULTI_VERSION=" ${MULTI_VAR}=${${MULTI_VAR}}"
 .endif
 
-# What would be fetched is made.
+# Where there is nobody to fetch it from, it is made.
 fetch:
-.for file in ${DISTFILES}
-	@mkdir -p ${DISTDIR} && \
-	test -f ${DISTDIR}/${file} || { echo ${file} >${DISTDIR}/.${file}.$$$$ && mv ${DISTDIR}/.${file}.$$$$ ${DISTDIR}/${file}; }
+.for file in ${_ALLFILES}
+.if !exists(${DISTDIR}/${file})
+.if defined(BATCH) && !empty(INTERACTIVE_STAGE:U:Mfetch) && empty(IGNORE_INTERACTIVE_FETCH:U:M[yY][eE][sS])
+	@echo "${file} has to be fetched by a user"; exit 1
+.endif
+	@mkdir -p ${DISTDIR}/${file:H} && test -w ${DISTDIR}/${file:H} || { echo "nothing may be written in ${DISTDIR}"; exit 1; }
+.if empty(MASTER_SITES)
+	@echo ${file} >${DISTDIR}/.${file}.$$$$ && mv ${DISTDIR}/.${file}.$$$$ ${DISTDIR}/${file}
+.else
+	@for site in ${MASTER_SITE_OVERRIDE:=${DIST_SUBDIR}${DIST_SUBDIR:D/}} ${MASTER_SITES}; do \
+		${FETCH_CMD} ${DISTDIR}/${file} $${site}${file:T} && exit 0; done; echo "${file} cannot be fetched"; exit 1
+.endif
+.endif
 .endfor
 
 checksum: fetch
-.for file in ${DISTFILES}
+.for file in ${_ALLFILES}
+.if empty(MASTER_SITES)
 	@test "$$(cat ${DISTDIR}/${file})" = ${file} || { echo "the checksum of ${file} is another"; exit 1; }
+.else
+	@sum=$$(sha512sum <${DISTDIR}/${file}) && grep -qxF "SHA512 (${file}) = $${sum%% *}" distinfo || \
+		{ echo "the checksum of ${file} is another"; exit 1; }
+.endif
 .endfor
 
 # What is done is not done again for what is always out of date.

@@ -40,14 +40,31 @@ pub struct Site {
     pub clients: usize,
     /// Where work directories are in a sandbox.
     pub wrkobjdir: String,
-    /// Where fetched files are in a sandbox.
+    /// Where fetched files are.
     pub distdir: String,
+    /// How files are fetched.
+    pub fetching: Fetching,
+    /// Our own program.
+    pub door: String,
     /// Whether the work directory of a failed package is kept.
     pub keep_wrkdir: bool,
     /// Whether what was in the prefix then is kept.
     pub keep_prefix: bool,
     /// A line for the shell, run in the sandbox before all else.
     pub prepare_action: String,
+}
+
+/// How files are fetched.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Fetching {
+    /// A file by whose locks packages agree who fetches what.
+    pub lock: String,
+    /// Where files are looked for first; empty: nowhere.
+    pub master_site_override: String,
+    /// What a user would have to fetch is fetched too.
+    pub ignore_interactive_fetch: bool,
+    /// Run for each new file; empty: nothing.
+    pub post_fetch_hook: String,
 }
 
 #[cfg(test)]
@@ -70,6 +87,8 @@ pub(super) mod tests {
             makes: None,
             suffix: ".tgz".into(),
             user: None,
+            distdir: "/distfiles".into(),
+            door: "tanto".into(),
             ..Site::default()
         }
     }

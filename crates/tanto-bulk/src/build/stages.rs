@@ -1,6 +1,7 @@
 //! The stages that a package goes through, and their commands; those of pbulk's `pkg-build`. Does not know when they
 //! run, nor what becomes of their output.
 
+mod fetching;
 mod lines;
 
 use self::lines::Writer;
@@ -98,22 +99,21 @@ impl Stage {
 
     /// The line for `/bin/sh`, for a client.
     pub fn command(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
-        let Some(sandbox) = &site.sandbox else { return self.line(site, plan, package) };
-        let line = || self.line(site, plan, package);
+        let line = || self.line(site, plan, package, client);
+        let Some(sandbox) = &site.sandbox else { return line() };
         match self {
             Stage::Clean => return sandbox.leave(client),
+            // What it does in the sandbox and what outside it knows itself.
+            Stage::Checksum => return line(),
             Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
             _ => {}
         }
-        let leave = Leave {
-            first: self == Stage::ClientClean,
-            fetches: self == Stage::Checksum,
-            publishes: self == Stage::SyncPackage,
-        };
+        let (first, publishes) = (self == Stage::ClientClean, self == Stage::SyncPackage);
+        let leave = Leave { first, publishes, ..Leave::default() };
         sandbox.inside(client, &line(), leave)
     }
 
-    fn line(self, site: &Site, plan: &Plan, package: Package) -> String {
+    fn line(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
         let it = plan.package(package);
         let writer = Writer { site, package: it };
         match self {
@@ -121,7 +121,7 @@ impl Stage {
             Stage::ClientClean => writer.client_clean(),
             Stage::PreClean | Stage::Clean => writer.make(&["clean"], false),
             Stage::Depends => writer.depends(plan),
-            Stage::Checksum => writer.make(&["checksum"], site.unprivileged_checksum),
+            Stage::Checksum => writer.fetch(client),
             Stage::Configure => writer.with_users("configure", "configure"),
             Stage::Build => writer.with_users("build", "all"),
             Stage::Install => writer.with_users("install", "stage-install"),
@@ -150,6 +150,7 @@ fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
 mod tests {
     use super::*;
     use crate::build::makes::Makes;
+    use crate::build::site::Fetching;
     use crate::build::site::tests::nowhere;
     use crate::records;
 
@@ -161,7 +162,7 @@ mod tests {
         let plan = Plan::new(&records, &[vec![], vec![0]]).unwrap();
         let next = |stage: &Option<Stage>| Stage::after(*stage, plan.package(package), site).map(Some);
         let stages = std::iter::successors(Some(None), next).flatten();
-        stages.map(|stage| (stage.name(), stage.line(site, &plan, package))).collect()
+        stages.map(|stage| (stage.name(), stage.line(site, &plan, package, 0))).collect()
     }
 
     #[test]
@@ -177,12 +178,49 @@ mod tests {
     fn make_gets_what_pbulk_gives_it() {
         let lines = lines(&nowhere(), 1);
         let line = |stage| &lines.iter().find(|(name, _)| *name == stage).unwrap().1;
-        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
+        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 DISTDIR=/distfiles \
+            PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
         assert_eq!(line("build"), &format!("cd /src/a/py-x && bmake all {arguments}"));
         let users = format!("cd /src/a/py-x && bmake create-usergroup clean {arguments}");
         assert_eq!(line("configure"), &format!("{users} && cd /src/a/py-x && bmake configure {arguments}"));
         assert_eq!(line("depends"), "PKG_PATH=/packages/All pkg_add -K /pkg/db lib-1");
         assert_eq!(line("deinstall"), "pkg_delete -K /pkg/db py311-x-1");
+    }
+
+    #[test]
+    fn files_are_fetched_as_is_wanted() {
+        let fetching = Fetching {
+            lock: "/state/fetching".into(),
+            master_site_override: "http://a/ http://b/".into(),
+            ignore_interactive_fetch: true,
+            post_fetch_hook: "look \"$1\"".into(),
+        };
+        let site = Site { user: Some("pbulk".into()), unprivileged_checksum: true, fetching, ..nowhere() };
+        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "checksum").unwrap();
+        let words =
+            std::process::Command::new("/bin/sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().unwrap();
+        let own = "/logs/lib-1/distfiles";
+        let arguments =
+            |own| format!("BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 DISTDIR={own} WRKLOG=/logs/lib-1/work.log");
+        let sites = "'\\''MASTER_SITE_OVERRIDE=http://a/ http://b/'\\'' IGNORE_INTERACTIVE_FETCH=yes";
+        assert_eq!(
+            String::from_utf8(words.stdout).unwrap().lines().collect::<Vec<_>>(),
+            [
+                "tanto",
+                "bulk",
+                "fetch",
+                &format!("--own={own}"),
+                "--distdir=/distfiles",
+                "--lock=/state/fetching",
+                "--have=",
+                &format!("--names=cd /src/a/lib && bmake show-var VARNAME=_ALLFILES {}", arguments("/distfiles")),
+                &format!(
+                    "--get=chown -hR pbulk {own} && cd /src/a/lib && su pbulk -c 'bmake checksum {sites} {}'",
+                    arguments(own)
+                ),
+                "--hook=look \"$1\"",
+            ]
+        );
     }
 
     #[test]
@@ -211,7 +249,8 @@ mod tests {
         let makes = Makes { gmake: "/jobs/gmake".into(), bmake: "/jobs/bmake".into() };
         let site = Site { make_jobs: 8, makes: Some(makes), ..nowhere() };
         let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
-        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 GMAKE=/jobs/gmake WRKLOG=/logs/lib-1/work.log";
+        let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 DISTDIR=/distfiles GMAKE=/jobs/gmake \
+            WRKLOG=/logs/lib-1/work.log";
         assert_eq!(line, format!("cd /src/a/lib && MAKE_PROGRAM=/jobs/bmake bmake all {arguments}"));
     }
 

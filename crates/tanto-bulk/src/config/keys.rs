@@ -160,7 +160,22 @@ pub static KEYS: &[Key] = &[
     ),
     key("layers_size", Size(|it| &mut it.layers_size), "So much of what was unpacked is kept, in 'state'. \"0\": all."),
     key("wrkobjdir", Path(|it| &mut it.wrkobjdir), "Where work directories are in a sandbox (WRKOBJDIR)."),
-    key("distdir", Path(|it| &mut it.distdir), "Fetched files (DISTDIR), for packages in a sandbox."),
+    key("distdir", Path(|it| &mut it.distdir), "Fetched files (DISTDIR)."),
+    key(
+        "master_site_override",
+        Text(|it| &mut it.master_site_override),
+        "Where files are fetched from before all other places (MASTER_SITE_OVERRIDE), parted by blanks.",
+    ),
+    key(
+        "ignore_interactive_fetch",
+        Flag(|it| &mut it.ignore_interactive_fetch),
+        "Whether files are fetched too that a user would have to fetch (IGNORE_INTERACTIVE_FETCH).",
+    ),
+    key(
+        "post_fetch_hook",
+        Text(|it| &mut it.post_fetch_hook),
+        "A line for the shell, run outside for each file that was fetched and is right, with it and its name as $1 and $2.",
+    ),
     key(
         "keep_wrkdir",
         Flag(|it| &mut it.keep_wrkdir),

@@ -6,6 +6,7 @@ mod change;
 mod check;
 mod enter;
 mod exchange;
+mod fetch;
 mod files;
 mod findings;
 mod init;
@@ -41,6 +42,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"resolve" => resolve::run(rest),
         b"check" => check::run(rest),
         b"enter" => enter::run(rest),
+        b"fetch" => fetch::run(rest),
         b"build" => build::run(rest),
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),

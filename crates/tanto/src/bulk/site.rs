@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tanto_bulk::build::site::Site;
+use tanto_bulk::build::site::{Fetching, Site};
 use tanto_bulk::config::Config;
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};
@@ -83,15 +83,31 @@ pub(super) fn of(config: &Config, spaces: Option<Spaces>) -> Result<Site, Vec<u8
         clients: if config.build_clients == 0 { tanto_sys::cpu::count() } else { config.build_clients },
         wrkobjdir: text(&config.wrkobjdir),
         distdir: text(&config.distdir),
+        fetching: fetching(config),
+        door: door()?,
         keep_wrkdir: config.keep_wrkdir,
         keep_prefix: config.keep_prefix,
         prepare_action: text(&config.client_prepare_action),
     })
 }
 
-fn shut_in(config: &Config, kind: Kind, as_user: bool) -> Result<Sandbox, String> {
+/// The program itself.
+fn door() -> Result<String, String> {
     let door = std::env::current_exe().map_err(|error| error.to_string())?;
-    let sandbox = Sandbox::prepare(config, kind, &door.to_string_lossy(), as_user)?;
+    Ok(door.to_string_lossy().into_owned())
+}
+
+fn fetching(config: &Config) -> Fetching {
+    Fetching {
+        lock: format!("{}/fetching", config.state),
+        master_site_override: config.master_site_override.clone(),
+        ignore_interactive_fetch: config.ignore_interactive_fetch,
+        post_fetch_hook: config.post_fetch_hook.clone(),
+    }
+}
+
+fn shut_in(config: &Config, kind: Kind, as_user: bool) -> Result<Sandbox, String> {
+    let sandbox = Sandbox::prepare(config, kind, &door()?, as_user)?;
     sandbox.try_out(&config.pkgsrc, &[&config.make, &config.pkg_add, &config.pkg_delete])?;
     Ok(sandbox)
 }

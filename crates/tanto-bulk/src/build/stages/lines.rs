@@ -15,6 +15,11 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
     pub fn make(&self, targets: &[&str], unprivileged: bool) -> String {
+        self.make_with(&self.site.distdir, targets, unprivileged)
+    }
+
+    /// The same, where it finds distfiles in this directory.
+    pub fn make_with(&self, distdir: &str, targets: &[&str], unprivileged: bool) -> String {
         let Site { pkgsrc, make, makes, .. } = self.site;
         let mut line = String::new();
         // A package that wants GNU make says so on its own; for all others this is a default.
@@ -28,9 +33,9 @@ impl Writer<'_> {
             line.push(' ');
         }
         if self.site.sandbox.is_some() {
-            let places = [("WRKOBJDIR", &self.site.wrkobjdir), ("DISTDIR", &self.site.distdir)];
-            places.iter().for_each(|(name, dir)| line += &format!("{name}={} ", quoted(dir)));
+            let _ = write!(line, "WRKOBJDIR={} ", quoted(&self.site.wrkobjdir));
         }
+        let _ = write!(line, "DISTDIR={} ", quoted(distdir));
         for argument in &self.package.arguments {
             line += &quoted(argument);
             line.push(' ');
@@ -127,7 +132,7 @@ impl Writer<'_> {
             .collect()
     }
 
-    fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         format!("{}/{}", self.site.logs, self.package.name)
     }
 

@@ -1,0 +1,137 @@
+//! Packages that fetch files by copying them from a directory, which counts them.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Barrier;
+
+use tanto_testing::Scratch;
+
+use super::*;
+
+/// A package that wants these files. Each fetch is written down in `log`.
+fn fetch(place: &Scratch, package: &str, names: &str) -> Fetch {
+    for dir in ["distdir", "server"] {
+        fs::create_dir_all(place.at(dir)).unwrap();
+    }
+    let own = place.at(&format!("own-{package}"));
+    let each = |act: &str| format!("set -e; cd {}; for file in {names}; do {act}; done", place.text());
+    let dir = own.display();
+    Fetch {
+        distdir: place.at("distdir"),
+        lock: place.at("lock"),
+        have: each("test -f distdir/$file"),
+        names: format!("echo {names}"),
+        get: each(&format!(
+            "test -f {dir}/$file || {{ echo $file >>log; mkdir -p $(dirname {dir}/$file); cp server/$file {dir}/$file; }}"
+        )),
+        hook: String::new(),
+        own,
+    }
+}
+
+fn log(place: &Scratch) -> String {
+    fs::read_to_string(place.at("log")).unwrap_or_default()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let place = Scratch::new("distfiles-words");
+    let it = Fetch { hook: "echo 'it is' \"$1\"".into(), ..fetch(&place, "a", "x") };
+    let told = Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {}", it.words())]).output().unwrap();
+    let words: Vec<Vec<u8>> = told.stdout.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
+    assert_eq!(Fetch::read(&words[..words.len() - 1]), Some(it));
+    for wrong in ["--own=/a", "--own=/a --distdir=/b --lock=/c", "--odd=1", "own"] {
+        let words: Vec<Vec<u8>> = wrong.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        assert_eq!(Fetch::read(&words), None, "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_fetched_is_there_for_all_and_fetched_no_more() {
+    let place = Scratch::new("distfiles-once");
+    let it = fetch(&place, "a", "one sub/two");
+    place.write("server/one", "1");
+    place.write("server/sub/two", "2");
+    assert_eq!(it.run().unwrap(), 0);
+    assert_eq!(fs::read_to_string(place.at("distdir/sub/two")).unwrap(), "2");
+    assert_eq!(log(&place), "one\nsub/two\n");
+    let data = fs::metadata(place.at("distdir/one")).unwrap();
+    assert_eq!((data.permissions().mode() & 0o777, data.nlink()), (0o644, 1));
+    place.write("server/three", "3");
+    assert_eq!(fetch(&place, "b", "three one").run().unwrap(), 0);
+    assert_eq!(fetch(&place, "b", "three one").run().unwrap(), 0);
+    assert_eq!(log(&place), "one\nsub/two\nthree\n", "the others were there");
+    assert!(!it.own.exists() && !place.at("own-b").exists());
+}
+
+#[test]
+fn a_failure_leaves_nothing() {
+    let place = Scratch::new("distfiles-failure");
+    place.write("server/one", "1");
+    assert_eq!(fetch(&place, "a", "one none").run().unwrap(), 1);
+    let it = Fetch { hook: "echo \"$2\" >>../../hooked 2>/dev/null; exit 7".into(), ..fetch(&place, "a", "one") };
+    assert_eq!(it.run().unwrap(), 7, "who is asked does not want it");
+    assert_eq!(fs::read_dir(place.at("distdir")).unwrap().count(), 0);
+    assert!(!it.own.exists());
+    let seen = format!("test \"$2\" = one && cat \"$1\" >{}", place.at("seen").display());
+    assert_eq!(Fetch { hook: seen, ..it }.run().unwrap(), 0);
+    assert_eq!(fs::read_to_string(place.at("seen")).unwrap(), "1");
+}
+
+#[test]
+fn what_several_want_at_a_time_is_fetched_once() {
+    let place = Scratch::new("distfiles-several");
+    for name in ["one", "two", "three"] {
+        place.write(&format!("server/{name}"), name);
+    }
+    let wanted = ["one two", "two one", "three two", "one three", "two", "three"];
+    let fetches: Vec<Fetch> =
+        (0..).zip(wanted).map(|(number, names)| fetch(&place, &number.to_string(), names)).collect();
+    let together = Barrier::new(fetches.len());
+    thread::scope(|scope| {
+        for it in &fetches {
+            scope.spawn(|| {
+                together.wait();
+                assert_eq!(it.run().unwrap(), 0);
+            });
+        }
+    });
+    let log = log(&place);
+    let mut fetched: Vec<&str> = log.lines().collect();
+    fetched.sort_unstable();
+    assert_eq!(fetched, ["one", "three", "two"]);
+}
+
+#[test]
+fn what_leads_elsewhere_is_not_brought() {
+    let place = Scratch::new("distfiles-links");
+    place.write("secret", "secret");
+    place.write("work.log", "log");
+    let mut it = fetch(&place, "a", "one");
+    let own = it.own.display().to_string();
+    let text = place.text();
+    it.get = format!(
+        "cd {own}; ln -s {text}/secret link; mkdir sub; ln -s {text} sub/dir; ln {text}/work.log hard; echo x >.part; \
+         echo x >half.pkgsrc.resume; mkfifo pipe; echo new >one"
+    );
+    assert_eq!(it.run().unwrap(), 0);
+    let mut names: Vec<String> =
+        fs::read_dir(place.at("distdir")).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, [".part", "hard", "one"]);
+    // Who can still write to the one does not write to the other.
+    place.write("work.log", "other");
+    assert_eq!(fs::read_to_string(place.at("distdir/hard")).unwrap(), "log");
+    it.get = format!("rm -r {own}; ln -s {text} {own}");
+    it.have = "false".into();
+    assert!(it.run().is_err(), "its directory is no directory any more");
+    fs::remove_file(&it.own).unwrap();
+}
+
+#[test]
+fn only_names_are_names() {
+    let text = b" a sub/b\n/etc/x ../y a/../b a  ./z";
+    let told: Vec<String> = names(text).iter().map(|name| name.display().to_string()).collect();
+    assert_eq!(told, ["a", "sub/b"]);
+    assert_ne!(place(Path::new("a")), place(Path::new("b")));
+    assert!(i64::try_from(place(Path::new("a"))).is_ok());
+}

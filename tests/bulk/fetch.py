@@ -1,0 +1,206 @@
+"""How packages come to their distfiles, from a server of our own: once, whole and as they should be. In sandboxes, where the
+machine allows it, and without.
+
+    fetch.py TANTO"""
+
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from place import Some, can_shut_in
+
+PATIENCE = 60
+# Somebody who is nobody on this machine.
+USER = 61234
+SANDBOX = 'sandbox = "overlay"\nbuild_clients = 2\n'
+ALONE = 'sandbox = "none"\nbuild_clients = 1\n'
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Gives out any file, and counts. `gates` has what is to happen in the middle of a file."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked, self.gates = [], {}
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def site(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = self.path.rsplit("/", 1)[-1]
+        content = f"{name}\n".encode() * 1000
+        self.server.asked.append(self.path.removeprefix("/"))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        try:
+            self.wfile.write(content[: len(content) // 2])
+            self.wfile.flush()
+            if self.server.gates.get(name, lambda: True)():
+                self.wfile.write(content[len(content) // 2 :])
+        except BrokenPipeError:
+            pass
+
+    def log_message(self, *_):
+        pass
+
+
+class Fetching(Some):
+    """A tree of which some directories are built, and the server that has their files."""
+
+    def __init__(self, tanto, directory, packages, settings, user=None):
+        self.server = Server()
+        super().__init__(tanto, directory, (), settings)
+        with (directory / "mk.conf").open("a") as conf:
+            conf.write(f"FETCH_SITE= {self.server.site()}\n")
+        (directory / "pscan").write_text("".join(self.scan([f"fetch/{name}" for name in packages])))
+        self.run("resolve", "--scan", "pscan", "--output", "presolve")
+        if user is not None:
+            shutil.copy(tanto, directory / "tanto")
+            self.tanto = str(directory / "tanto")
+            self.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+            subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def files(self):
+        distdir = self.directory / "distfiles"
+        return sorted(str(path.relative_to(distdir)) for path in distdir.rglob("*") if not path.is_dir())
+
+    def begin(self):
+        return subprocess.Popen(
+            self.command("build", "--resolved", "presolve"),
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def until(self, what):
+        end = time.monotonic() + PATIENCE
+        while not what():
+            assert time.monotonic() < end, "nothing happens"
+            time.sleep(0.02)
+        return True
+
+    def printed(self, package):
+        """What it prints now."""
+        asked = subprocess.run(
+            self.command("log", package), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
+        )
+        return asked.stdout
+
+
+def once(tanto, directory, user):
+    """Two packages want the same file at the same time; the server has it only when one of them waits for the other."""
+    with Fetching(tanto, directory, ("one", "two"), SANDBOX, user) as place:
+        waits = "sub/shared-1.tar.gz is fetched for another package"
+        someone = lambda: any(waits in place.printed(name) for name in ("fetch-one", "fetch-two"))
+        place.server.gates["shared-1.tar.gz"] = lambda: place.until(someone)
+        place.build(0)
+        assert sorted(place.server.asked) == ["one-1.tar.gz", "shared-1.tar.gz", "two-1.tar.gz"], place.server.asked
+        assert place.files() == [f"sub/{name}" for name in sorted(place.server.asked)], place.files()
+        nothing_else(place)
+        place.server.asked.clear()
+        place.build(0, "--again")
+        assert not place.server.asked, f"{place.server.asked} were there"
+
+
+def nothing_else(place):
+    left = [path for path in place.directory.rglob("*") if path.name == "distfiles" and path.parent != place.directory]
+    assert not left, f"{left} are left"
+
+
+def wrong(tanto, directory, settings, user):
+    """What is not what it should be gets to nobody, and nor does what is cut off."""
+    with Fetching(tanto, directory, ("bad", "one"), settings, user) as place:
+        place.server.gates["one-1.tar.gz"] = lambda: False
+        place.build(1)
+        assert place.state("fetch-bad") == ("failed", "checksum exited with 1"), place.state("fetch-bad")
+        assert "the checksum of bad-1.tar.gz is another" in place.run("log", "fetch-bad", "checksum")
+        assert "it was cut off" in place.run("log", "fetch-one", "checksum")
+        assert place.files() == [], f"{place.files()} were published"
+        nothing_else(place)
+        place.server.gates.clear()
+        place.run("retry", "fetch-one")
+        place.build(1)
+        assert place.packages() == ["fetch-one-1"] and place.files() == ["sub/one-1.tar.gz", "sub/shared-1.tar.gz"]
+
+
+def killed(tanto, directory, settings, user):
+    """A build that is killed in the middle of a file leaves none."""
+    with Fetching(tanto, directory, ("one",), settings, user) as place:
+        reached, go_on = threading.Event(), threading.Event()
+        place.server.gates["shared-1.tar.gz"] = lambda: reached.set() or go_on.wait(PATIENCE)
+        build = place.begin()
+        assert reached.wait(PATIENCE), "nothing is fetched"
+        build.send_signal(signal.SIGKILL)
+        build.wait()
+        assert place.files() == [], place.files()
+        go_on.set()
+        place.server.gates.clear()
+        place.build(0)
+        assert place.packages() == ["fetch-one-1"]
+        assert place.files() == ["sub/one-1.tar.gz", "sub/shared-1.tar.gz"], place.files()
+        nothing_else(place)
+
+
+def elsewhere(tanto, directory, settings, user):
+    """Other servers, what is meant for users, and who looks at files before others get them."""
+    with Fetching(tanto, directory, ("manual", "one"), settings, user) as place:
+        place.build(1)
+        assert "manual-1.tar.gz has to be fetched by a user" in place.run("log", "fetch-manual", "checksum")
+        place.server.asked.clear()
+        toml = place.directory / "bulk.toml"
+        hook = f'echo $2 >>{directory}/hooked; test $2 != manual-1.tar.gz -o -e {directory}/may && cmp -s $1 $1'
+        toml.write_text(
+            f'{toml.read_text()}master_site_override = "{place.server.site()}mirror/"\nignore_interactive_fetch = true\n'
+            f"post_fetch_hook = '{hook}'\n"
+        )
+        place.build(1)
+        assert "post_fetch_hook does not want manual-1.tar.gz" in place.run("log", "fetch-manual", "checksum")
+        assert "manual-1.tar.gz" not in place.files()
+        (directory / "may").touch()
+        place.build(0)
+        assert place.server.asked == ["mirror/manual-1.tar.gz"] * 2, place.server.asked
+        assert (directory / "hooked").read_text() == "manual-1.tar.gz\n" * 2
+        assert "manual-1.tar.gz" in place.files()
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    ways = [("without a sandbox", ALONE, None)]
+    for user in (None, USER) if os.geteuid() == 0 else (None,):
+        who = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
+        if not can_shut_in(user):
+            print(f"fetching in sandboxes of {who}: skipped, for this machine lets us make none")
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            once(tanto, Path(directory), user)
+        ways.append((f"in sandboxes of {who}", SANDBOX, user))
+    for name, settings, user in ways:
+        for test in (wrong, killed, elsewhere):
+            with tempfile.TemporaryDirectory() as directory:
+                test(tanto, Path(directory), settings, user)
+        print(f"fetching {name}: files are fetched once, and are there whole, as they should be, or not at all ... ok")
+
+
+main()
