@@ -1,10 +1,12 @@
-"""`tanto bulk init` and `tanto bulk scan` on the tree in testdata/pkgsrc, with Debian's bmake.
+"""`tanto bulk init` and `tanto bulk scan` on the tree in testdata/pkgsrc, with Debian's bmake: in the machine itself and in
+sandboxes, where it lets us make some.
 
     scan.py TANTO"""
 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,14 +21,15 @@ SETTLE = 0.3
 class Tree:
     """A copy of the tree, with a configuration beside it."""
 
-    def __init__(self, tanto, directory):
+    def __init__(self, tanto, directory, sandbox):
+        self.sandbox = sandbox
         self.tanto, self.directory = tanto, directory
         self.tree = directory / "tree"
         shutil.copytree(ROOT / "testdata/pkgsrc", self.tree)
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "MAKECONF": str(directory / "mk.conf")}
         (directory / "mk.conf").write_text(f"LOCALBASE=\t{directory}/pkg\n")
         self.run("init")
-        self.configure(pkgsrc='"tree"', prefix='"pkg"')
+        self.configure(pkgsrc='"tree"', prefix='"pkg"', sandbox=f'"{sandbox}"', scan_clients="2")
 
     def configure(self, **values):
         path = self.directory / "bulk.toml"
@@ -136,15 +139,84 @@ def complaints(tree):
     print("ok what is wrong with the configuration is told with its place")
 
 
+SNEAKY = """
+.include "../../mk/prefs.mk"
+
+PKGNAME=	sneaky-1
+TRIED!=	for place in ${.CURDIR} ${TOPDIR} ${OUTSIDE} ${PLACES}; do \\
+		{ echo >$$place/caught; } 2>/dev/null && echo writes-$$place; done; \\
+	bash -c ': </dev/tcp/127.0.0.1/${PORT}' 2>/dev/null && echo reaches-a-server; \\
+	kill -0 ${SOMEBODY} 2>/dev/null && echo sees-processes; \\
+	setsid sleep 617 >/dev/null 2>&1 </dev/null & echo >/tmp/caught && echo has-its-own-tmp
+CATEGORIES=	${TRIED:C,/.*/,,}
+
+.include "../../mk/pkg.mk"
+"""
+SLOW = """
+PKGNAME=	slow-1
+TOOK!=	setsid sleep 619 & sleep 619
+
+.include "../../mk/pkg.mk"
+"""
+
+
+def sneaky(tree):
+    """A makefile that runs what it should not reaches nothing, and nothing of it is left."""
+    for name, text in ("sneaky", SNEAKY), ("slow", SLOW):
+        (tree.tree / "devel" / name).mkdir()
+        (tree.tree / "devel" / name / "Makefile").write_text(text)
+    (tree.directory / "outside").mkdir()
+    (tree.directory / "list").write_text("devel/sneaky\ndevel/slow\n")
+    tree.configure(limited_list='"list"', state='"sneaky"', make_jobs="0")
+    with (tree.directory / "bulk.toml").open("a") as file:
+        file.write('\n[stage.scan]\ntimeout = "4s"\n')
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        own = {"PORT": server.getsockname()[1], "SOMEBODY": os.getpid(), "OUTSIDE": f"{tree.directory}/outside"}
+        if tree.sandbox != "none":
+            own["PLACES"] = "/usr/lib /etc /var/lib ${LOCALBASE}"
+        with (tree.directory / "mk.conf").open("a") as conf:
+            conf.writelines(f"{name}=\t{value}\n" for name, value in own.items())
+        (code, scanned, _, _), ran = tree.scan()
+    assert (code, scanned) == (1, 2) and "devel/slow cannot be scanned" in ran.stderr, ran.stderr
+    (tried,) = re.findall(r"(?m)^CATEGORIES=(.*)$", (tree.directory / "pscan").read_text())
+    caught = [place for place in (tree.directory, "/usr/lib", "/etc", "/var/lib") if any(Path(place).rglob("caught") if place is tree.directory else Path(place).glob("caught"))]
+    left = subprocess.run(["pgrep", "-f", "sleep 61[79]"], capture_output=True, text=True, check=False).stdout
+    assert not left, f"processes are left: {left}"
+    if tree.sandbox == "none":
+        Path("/tmp/caught").unlink(missing_ok=True)
+        assert "reaches-a-server" in tried and "sees-processes" in tried and caught, f"the test does not see it: {tried}"
+    else:
+        assert (tried, caught) == ("has-its-own-tmp", []), f"{tried}; {caught}"
+        assert not Path("/tmp/caught").exists() and str(tree.directory) not in Path("/proc/self/mountinfo").read_text()
+    print("ok what a makefile does besides", "has no hindrance" if tree.sandbox == "none" else "stays in its sandbox")
+
+
+def can_shut_in():
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    what = ["unshare", "--mount", "--pid", "--net", "--fork", *as_root, "true"]
+    return subprocess.run(what, capture_output=True, check=False).returncode == 0
+
+
 def main():
     tanto = Path(sys.argv[1]).resolve()
-    with tempfile.TemporaryDirectory() as directory:
-        tree = Tree(tanto, Path(directory))
-        count = again(tree)
-        changes(tree, count)
-        failures(tree, count)
-        limited(tree)
-        complaints(tree)
+    answers = []
+    for sandbox in ("none", "overlay", "bind"):
+        if sandbox != "none" and not can_shut_in():
+            print(f"{sandbox}: skipped, for this machine lets us make no sandboxes")
+            continue
+        print(f"sandbox = {sandbox}")
+        with tempfile.TemporaryDirectory() as directory:
+            tree = Tree(tanto, Path(directory), sandbox)
+            count = again(tree)
+            answers.append((tree.directory / "pscan").read_text().replace(directory, ""))
+            if sandbox != "bind":
+                changes(tree, count)
+            if sandbox == "none":
+                failures(tree, count)
+                limited(tree)
+                complaints(tree)
+            sneaky(tree)
+    assert len(set(answers)) == 1, "what a sandbox shows makes a difference"
 
 
 main()

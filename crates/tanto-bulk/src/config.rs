@@ -11,6 +11,9 @@ use std::path::Path;
 pub use self::keys::{KEYS, Key};
 pub use self::read::{Why, Wrong};
 
+/// What `sandbox` says if there is to be none.
+pub const NO_SANDBOX: &str = "none";
+
 /// All settings. Paths are absolute once the file was read from a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tanto_exec::sandbox::{Mount, Place, Plan, What};
+use tanto_exec::sandbox::{Mount, Place, Plan, Room, What};
 use tanto_sys::{error, tree};
 
 use self::template::Manner;
@@ -58,6 +58,8 @@ pub struct Sandbox {
     as_user: bool,
     /// What all see, but for what follows.
     base: Vec<Mount>,
+    /// The same for scans, which only look.
+    looked_at: Vec<Mount>,
     /// What an empty prefix and its database are made from.
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
     /// How much a package may write in memory; none: it writes on the disk.
@@ -83,8 +85,14 @@ pub struct Leave {
 
 impl Sandbox {
     /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `door` is our
-    /// own program. To be called in a mount namespace of our own.
-    pub fn prepare(config: &Config, kind: Kind, door: &str, as_user: bool) -> Result<Sandbox, String> {
+    /// own program; what is `hidden` nobody sees inside. To be called in a mount namespace of our own.
+    pub fn prepare(
+        config: &Config,
+        kind: Kind,
+        door: &str,
+        as_user: bool,
+        hidden: &[String],
+    ) -> Result<Sandbox, String> {
         let dir = Path::new(&config.state).join("clients");
         let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
         tree::remove(&dir).map_err(failed)?;
@@ -98,17 +106,23 @@ impl Sandbox {
         };
         let (above, kit) = kit(config, &dir, as_user)?;
         let var = dir.join("var");
-        let manner = Manner { root: &template, kit: above.as_deref(), var: &var, kind, as_user };
-        let base = manner.mounts().map_err(failed)?;
-        for path in [&config.packages, &config.distdir] {
+        let makes = Path::new(&config.state).join(MAKES);
+        for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
             fs::create_dir_all(path).map_err(failed)?;
         }
-        let mut it = Sandbox {
+        let looks = looks(config, hidden, makes);
+        let points: Vec<PathBuf> = kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
+        let manner = Manner { root: &template, kit: above.as_deref(), var: &var, kind, as_user, points: None };
+        let base = manner.mounts().map_err(failed)?;
+        let looked_at = Manner { points: Some(&points), ..manner }.mounts().map_err(failed)?;
+        let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
+        let it = Sandbox {
             dir,
             door: door.to_owned(),
             kind,
             as_user,
-            base,
+            base: with_looks(base),
+            looked_at: with_looks(looked_at),
             kit,
             memory: config.scratch_size,
             packages: config.packages.clone(),
@@ -118,7 +132,6 @@ impl Sandbox {
             layers: (config.layers && kind == Kind::Overlay).then(|| store(config, as_user)),
         };
         it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
-        it.base.extend(looks(config));
         Ok(it)
     }
 
@@ -167,9 +180,32 @@ impl Sandbox {
         }
         mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), what: What::Own(0o1777) });
         mounts.push(Mount { at: Path::new(&self.logs).join(package), what: What::Share(self.out(client)) });
-        // What lies in something else comes after it.
-        mounts.sort_by_key(|mount| template::depth(&mount.at));
-        Plan { mounts, memory: self.memory, as_user: self.as_user }
+        sorted(&mut mounts);
+        Plan { mounts, memory: self.memory, as_user: self.as_user, read_only: false }
+    }
+
+    /// What a scan sees, which may write in these directories only.
+    fn scan_plan(&self, written: &[PathBuf]) -> Plan {
+        let mut mounts = self.looked_at.clone();
+        for (at, kit) in &self.kit {
+            let what = kit.first().map_or(What::Nothing, |kit| What::Look(kit.clone()));
+            mounts.push(Mount { at: at.clone(), what });
+        }
+        mounts.extend(written.iter().map(|dir| Mount { at: dir.clone(), what: What::Share(dir.clone()) }));
+        sorted(&mut mounts);
+        Plan { mounts, memory: None, as_user: self.as_user, read_only: true }
+    }
+
+    /// Opens a room for scans, which write in these directories only.
+    pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<Room> {
+        let place = Place::new(self.dir.join(format!("scan-{}", number + 1)));
+        place.prepare(&self.scan_plan(written))?;
+        let mut command = Command::new(&self.door);
+        command.args(["bulk", "enter", "--keep"]).arg(format!("--place={}", place.dir().display()));
+        if !self.prepare_chroot.is_empty() {
+            command.arg(format!("--hook={}", self.prepare_chroot));
+        }
+        Room::open(command, place)
     }
 
     /// A mount takes one directory at least.
@@ -243,6 +279,13 @@ impl Sandbox {
 
 /// An empty directory.
 const NOTHING: &str = "nothing";
+/// Programs of ours that packages are built with, below the state.
+const MAKES: &str = "makes";
+
+/// What lies in something else comes after it.
+fn sorted(mounts: &mut [Mount]) {
+    mounts.sort_by_key(|mount| template::depth(&mount.at));
+}
 
 fn store(config: &Config, as_user: bool) -> Store {
     let ground = Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
@@ -250,15 +293,12 @@ fn store(config: &Config, as_user: bool) -> Store {
 }
 
 /// What is looked at besides the template.
-fn looks(config: &Config) -> Vec<Mount> {
+fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
     let look = |path: &str| Mount { at: path.into(), what: What::Look(path.into()) };
-    // Who signs alone has the key, and who coordinates the database.
-    let hidden = [&config.state, &config.sign_keys].into_iter().filter(|path| !path.is_empty());
+    let hidden = hidden.iter().filter(|path| !path.is_empty());
     let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), what: What::Nothing }).collect();
     mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
-    // Programs of ours that packages are built with.
-    let makes = Path::new(&config.state).join("makes");
-    mounts.extend(makes.is_dir().then(|| Mount { at: makes.clone(), what: What::Look(makes) }));
+    mounts.push(Mount { at: makes.clone(), what: What::Look(makes) });
     // Settings for all packages, which can be anywhere.
     let settings = std::env::var("MAKECONF").ok().filter(|path| Path::new(path).is_file());
     mounts.extend(settings.map(|path| look(&path)));
@@ -273,6 +313,9 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     let (prefix, pkgdb) = (PathBuf::from(&config.prefix), PathBuf::from(&config.pkgdb));
     let mut places = vec![prefix.clone()];
     places.extend((!pkgdb.starts_with(&prefix)).then_some(pkgdb));
+    if config.bootstrapkit.is_empty() {
+        return Ok((None, places.into_iter().map(|place| (place, Vec::new())).collect()));
+    }
     if kit.is_dir() {
         // It has what the prefix has.
         let of = |place: PathBuf| (place.clone(), (place == prefix).then(|| kit.to_owned()).into_iter().collect());

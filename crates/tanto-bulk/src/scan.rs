@@ -10,8 +10,11 @@ mod list;
 mod output;
 mod rows;
 mod session;
+mod sight;
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::View;
@@ -135,11 +138,15 @@ impl Bad {
 }
 
 impl Scan<'_> {
+    /// Runs what the user wants to be run before a scan, which may change all that is scanned.
+    pub fn script(mut self, store: Store) -> Result<Store, Bad> {
+        session::script(&mut self, store)
+    }
+
     /// Scans what the configuration names. The report, and the database, which has all answers.
     pub fn run(self, store: Store) -> Result<(Report, Store), Bad> {
         let limited = limited(self.config)?;
         let mut session = Session::begin(self, &store)?;
-        let store = session.script(store)?;
         match limited {
             None => {
                 let (locations, store) = session.tree(store)?;
@@ -174,6 +181,11 @@ impl Scan<'_> {
         }
         Ok((session.end(&locations, &wanted), store))
     }
+}
+
+/// Where a scan's commands write, besides what is for nobody else.
+pub fn written(config: &Config) -> [PathBuf; 2] {
+    session::written(config)
 }
 
 /// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.

@@ -5,12 +5,14 @@
 
 mod entering;
 mod mounting;
+mod room;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 pub use self::entering::{Entry, enter, fault, leave, pass};
 pub use self::mounting::{cover, mount, unmount};
+pub use self::room::{Guest, Room, Rooms, keep};
 
 /// Something that is seen at a place of the sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub struct Plan {
     pub memory: Option<u64>,
     /// Whoever mounts is root only in a namespace of users.
     pub as_user: bool,
+    /// Nothing can be written but what is the sandbox's own or shared with it.
+    pub read_only: bool,
 }
 
 impl Plan {

@@ -102,6 +102,13 @@ pub fn children(pid: u32, threads: u32) -> Option<Vec<u32>> {
     Some(threads.into_iter().filter_map(|thread| listed(pid, thread)).flatten().collect())
 }
 
+/// The children of a process with one thread, however the kernel tells of them.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let among_all =
+        || all().unwrap_or_default().iter().filter(|it| it.parent == pid).map(|it| it.process.pid()).collect();
+    children(pid, 1).unwrap_or_else(among_all)
+}
+
 fn listed(pid: u32, thread: u32) -> Option<Vec<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()?;
     Some(text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect())

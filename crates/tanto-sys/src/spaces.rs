@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::error::refused;
 use crate::process::Status;
+use crate::procs;
 use crate::signals::ENDINGS;
 use crate::user;
 
@@ -83,20 +85,77 @@ pub fn raise_loopback() -> io::Result<()> {
 /// Of what root may do, what no build has any business with is lost to this process and all that it becomes: mounts,
 /// devices, modules, the clock, the network, others' processes.
 pub fn drop_powers() -> io::Result<()> {
-    for power in 0..=MOST_POWERS {
-        if KEPT.contains(&power) {
-            continue;
-        }
-        // SAFETY: takes a number only.
-        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, power, 0, 0, 0) } != 0 {
-            let error = io::Error::last_os_error();
-            // A power that this kernel does not know.
-            if error.raw_os_error() != Some(libc::EINVAL) {
-                return Err(refused("prctl", None, error));
+    match drop_all() {
+        0 => Ok(()),
+        error => Err(refused("prctl", None, io::Error::from_raw_os_error(error))),
+    }
+}
+
+/// The same, by nothing but calls to the system; the number of the error, or 0.
+fn drop_all() -> libc::c_int {
+    for power in (0..=MOST_POWERS).filter(|power| !KEPT.contains(power)) {
+        // SAFETY: takes a number only, and what is read of the error is this thread's.
+        let error = unsafe {
+            match libc::prctl(libc::PR_CAPBSET_DROP, power, 0, 0, 0) {
+                0 => 0,
+                _ => *libc::__errno_location(),
             }
+        };
+        // A power that this kernel does not know.
+        if error != 0 && error != libc::EINVAL {
+            return error;
         }
     }
-    Ok(())
+    0
+}
+
+/// A way into the namespaces of another process, for those that this one starts.
+#[derive(Debug)]
+pub struct Entrance(OwnedFd);
+
+/// What a process enters by itself; the numbers of processes it has from the one that starts it.
+const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+
+impl Entrance {
+    /// To those of this process. They are there as long as it is.
+    pub fn to(pid: u32) -> io::Result<Entrance> {
+        let handle = procs::handle(pid).ok_or_else(|| refused("pidfd_open", None, io::Error::last_os_error()))?;
+        Ok(Entrance(handle))
+    }
+
+    pub(crate) fn door(&self) -> Door {
+        Door(self.0.as_raw_fd())
+    }
+}
+
+/// An entrance that somebody else keeps open. All of it is nothing but calls to the system, and tells the number of the
+/// error, or 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Door(RawFd);
+
+impl Door {
+    /// Those that this process starts from now on have their numbers there.
+    pub(crate) fn number_children(self) -> libc::c_int {
+        set(self.0, libc::CLONE_NEWPID)
+    }
+
+    /// This process sees what is seen there, and may do no more than a build.
+    pub(crate) fn pass(self) -> libc::c_int {
+        match set(self.0, ENTERED) {
+            0 => drop_all(),
+            error => error,
+        }
+    }
+}
+
+fn set(handle: RawFd, spaces: libc::c_int) -> libc::c_int {
+    // SAFETY: touches no memory; what is read of the error is this thread's.
+    unsafe {
+        match libc::setns(handle, spaces) {
+            0 => 0,
+            _ => *libc::__errno_location(),
+        }
+    }
 }
 
 const MOST_POWERS: libc::c_ulong = 63;
@@ -133,6 +192,20 @@ pub fn hear_endings(hear: bool) {
     for signal in ENDINGS {
         // SAFETY: neither of the two is code of ours.
         unsafe { libc::signal(signal, action) };
+    }
+}
+
+/// Children of this process that end are gone at once, and nobody waits for them.
+pub fn forget_children() {
+    // SAFETY: this is no code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Does nothing more, until a signal ends this process.
+pub fn rest() -> ! {
+    loop {
+        // SAFETY: touches no memory.
+        unsafe { libc::pause() };
     }
 }
 

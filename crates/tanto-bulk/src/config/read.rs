@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{Field, KEYS, Key};
-use super::{Config, StageLimits};
+use super::{Config, NO_SANDBOX, StageLimits};
 use crate::sandbox::Kind;
 
 /// What is wrong with a file.
@@ -96,7 +96,7 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         Field::Text(field) => *field(config) = text(value)?,
         Field::Sandbox(field) => {
             let said = text(value)?;
-            if said != "none" && Kind::named(&said).is_none() {
+            if said != NO_SANDBOX && Kind::named(&said).is_none() {
                 let why = "there is no such sandbox; there are \"overlay\", \"bind\", \"tmpfs\" and \"none\"";
                 return Err(wrong(value, why));
             }

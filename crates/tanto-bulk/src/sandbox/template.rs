@@ -33,6 +33,9 @@ pub(super) struct Manner<'a> {
     pub(super) kind: Kind,
     /// As root only in a namespace of users.
     pub(super) as_user: bool,
+    /// Nothing is written, and these places must be there for what is mounted: a directory that has them, and nothing of the
+    /// kit's besides, is only looked at, which is cheaper for whoever uses it.
+    pub(super) points: Option<&'a [PathBuf]>,
 }
 
 impl Manner<'_> {
@@ -46,6 +49,10 @@ impl Manner<'_> {
             if data.is_symlink() {
                 mounts.push(Mount { at, what: What::Link(fs::read_link(&from)?) });
             } else if data.is_dir() {
+                if self.is_enough(&at, &name) {
+                    mounts.push(Mount { at, what: What::Look(from) });
+                    continue;
+                }
                 let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
                 // Nobody but root may take a directory apart from what is mounted in it.
                 let is_layer = self.kind == Kind::Overlay && (!self.as_user || inner.is_empty());
@@ -57,6 +64,14 @@ impl Manner<'_> {
         }
         mounts.extend(own(self.root));
         Ok(mounts)
+    }
+
+    /// Is all that is to be seen in this directory there, and nothing to be written?
+    fn is_enough(&self, at: &Path, name: &str) -> bool {
+        let Some(points) = self.points else { return false };
+        let is_there = |point: &PathBuf| inside(self.root, point).exists();
+        let leads_on = |kit: &Path| leads_only_to(&kit.join(name), kit, points);
+        points.iter().filter(|point| point.starts_with(at)).all(is_there) && self.kit.is_none_or(leads_on)
     }
 
     fn directory(&self, name: &str, from: PathBuf, is_layer: bool) -> What {
@@ -75,6 +90,21 @@ impl Manner<'_> {
         let at = Path::new("/").join(path.strip_prefix(self.root).ok()?);
         Some(Mount { at, what: What::Look(path.to_owned()) })
     }
+}
+
+/// Where something is that is called so inside.
+fn inside(root: &Path, at: &Path) -> PathBuf {
+    root.join(at.strip_prefix("/").unwrap_or(at))
+}
+
+/// Does this directory of a kit hold nothing but the way to places in which something else is mounted?
+fn leads_only_to(dir: &Path, kit: &Path, places: &[PathBuf]) -> bool {
+    let places_in = |dir: &Path| places.iter().any(|place| inside(kit, place).starts_with(dir));
+    if places.iter().any(|place| inside(kit, place) == dir) || fs::symlink_metadata(dir).is_err() {
+        return true;
+    }
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    places_in(dir) && entries.into_iter().all(|entry| leads_only_to(&entry.path(), kit, places))
 }
 
 /// Makes the directories that a system has in `/var`.
@@ -157,4 +187,33 @@ fn unescaped(field: &str) -> PathBuf {
         }
     }
     OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn whoever_only_looks_sees_the_template_itself_where_that_is_enough() {
+        let place = Scratch::new("sandbox-looks");
+        for file in ["root/usr/pkg/x", "root/etc/x", "root/opt/x", "kit/usr/pkg/bin/x", "kit/etc/y"] {
+            place.write(file, "");
+        }
+        let points = ["/usr/pkg", "/opt/tree"].map(PathBuf::from);
+        let (root, kit, var) = (place.at("root"), place.at("kit"), place.at("var"));
+        let manner =
+            Manner { root: &root, kit: Some(&kit), var: &var, kind: Kind::Overlay, as_user: false, points: None };
+        let layers = |manner: &Manner<'_>| {
+            let mounts = manner.mounts().unwrap();
+            let is_layer =
+                |at: &str| mounts.iter().any(|it| it.at == Path::new(at) && matches!(it.what, What::Over(_)));
+            ["/etc", "/opt", "/usr"].map(is_layer)
+        };
+        assert_eq!(layers(&manner), [true, true, true]);
+        // The kit has something of its own in one, and in another a place has to be made.
+        assert_eq!(layers(&Manner { points: Some(&points), ..manner }), [true, true, false]);
+        place.write("kit/usr/share/y", "");
+        assert_eq!(layers(&Manner { points: Some(&points), ..manner }), [true, true, true]);
+    }
 }

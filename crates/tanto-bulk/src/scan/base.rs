@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tanto_sys::file;
 
 use super::files::{Files, Print, stamp};
+use super::sight::{self, Sight};
 use crate::config::Config;
 
 /// Raised when what goes into a key changes.
@@ -57,15 +58,18 @@ const OTHERS: [&str; 12] = [
 const DEEPEST: usize = 12;
 
 /// The digest of all of it.
-pub(super) fn print(config: &Config, files: &mut Files) -> Print {
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+pub(super) fn print(config: &Config, sight: &Sight, files: &mut Files) -> Print {
     let mut hash = Sha256::new_with_prefix(VERSION);
-    add_environment(&mut hash, environment.clone());
+    add_environment(&mut hash, std::env::vars_os().collect());
     for path in KERNEL {
         hash.update(fs::read(file::path(path)).unwrap_or_default());
     }
     hash.update(std::env::consts::ARCH);
-    for path in settings(config, &environment) {
+    if let Some((root, kit)) = sight.sandbox() {
+        hash.update([b"in a sandbox\0", root, b"\0"].concat());
+        kit.iter().for_each(|kit| add_kit(&mut hash, kit));
+    }
+    for path in settings(config).iter().filter_map(|path| sight.real(path)) {
         let id = files.file(path.as_os_str().as_bytes());
         hash.update(files.seen(id).print);
         // Our own state may be made beside it. Whoever looks at that directory only later cannot tell what was changed.
@@ -73,11 +77,18 @@ pub(super) fn print(config: &Config, files: &mut Files) -> Print {
     }
     hash.update(config.make.as_bytes());
     if config.make.contains('/') {
-        add(&mut hash, Path::new(&config.make));
+        sight.real(Path::new(&config.make)).iter().for_each(|make| add(&mut hash, make));
     }
-    HEADERS.iter().for_each(|dir| add_tree(&mut hash, Path::new(dir), DEEPEST));
-    libraries().iter().for_each(|dir| add_tree(&mut hash, dir, 1));
+    let real = |dir: &Path| sight.real(dir).unwrap_or_default();
+    HEADERS.iter().for_each(|dir| add_tree(&mut hash, &real(Path::new(dir)), DEEPEST));
+    libraries().iter().for_each(|dir| add_tree(&mut hash, &real(dir), 1));
     hash.finalize().into()
+}
+
+/// What an empty prefix is made from: an archive, or a directory.
+fn add_kit(hash: &mut Sha256, kit: &Path) {
+    add(hash, kit);
+    add_tree(hash, kit, DEEPEST);
 }
 
 fn add_environment(hash: &mut Sha256, mut environment: Vec<(OsString, OsString)>) {
@@ -89,10 +100,9 @@ fn add_environment(hash: &mut Sha256, mut environment: Vec<(OsString, OsString)>
 }
 
 /// Where `mk.conf` may be.
-fn settings(config: &Config, environment: &[(OsString, OsString)]) -> Vec<PathBuf> {
-    let named = environment.iter().find(|(name, _)| name == "MAKECONF").map(|(_, value)| PathBuf::from(value));
+fn settings(config: &Config) -> Vec<PathBuf> {
     let usual = [PathBuf::from("/etc/mk.conf"), Path::new(&config.prefix).join("etc/mk.conf")];
-    named.into_iter().chain(usual).collect()
+    sight::settings().into_iter().chain(usual).collect()
 }
 
 /// Debian's libraries are a directory deeper, by the kind of machine.

@@ -7,6 +7,7 @@ use tanto_record::store::{Change, Scanned, Store};
 use super::files::Files;
 use super::inputs::Inputs;
 use super::rows::Rows;
+use super::sight::Sight;
 use super::{Bad, base, list};
 use crate::config::Config;
 use crate::records::Record;
@@ -38,8 +39,9 @@ pub fn import(config: &Config, store: &mut Store, records: &[Record<'_>], made_n
     }
     let known = Rows::of(store)?;
     let mut files = Files::knowing(store.digests()?);
-    let base = base::print(config, &mut files);
-    let mut inputs = Inputs::new(files, &config.pkgsrc, base);
+    let sight = Sight::of(config);
+    let base = base::print(config, &sight, &mut files);
+    let mut inputs = Inputs::new(files, &config.pkgsrc, sight, base);
     let mut imported = Imported { directories: order.len(), stand: 0 };
     let mut changes: Vec<Change> = Vec::new();
     for location in order {

@@ -14,11 +14,13 @@ use sha2::{Digest, Sha256};
 use tanto_sys::file;
 
 use super::files::{FileId, Files, Print, makefiles, stamp};
+use super::sight::Sight;
 
 /// What is known of all inputs.
 pub(super) struct Inputs {
     pub files: Files,
     pkgsrc: Vec<u8>,
+    sight: Sight,
     base: Print,
     /// The listing of each file's directory.
     parents: HashMap<FileId, FileId, RandomState>,
@@ -29,9 +31,9 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    pub fn new(files: Files, pkgsrc: &str, base: Print) -> Inputs {
+    pub fn new(files: Files, pkgsrc: &str, sight: Sight, base: Print) -> Inputs {
         let (parents, written, asked) = (HashMap::default(), HashMap::default(), HashMap::default());
-        Inputs { files, pkgsrc: pkgsrc.as_bytes().to_vec(), base, parents, written, asked }
+        Inputs { files, pkgsrc: pkgsrc.as_bytes().to_vec(), sight, base, parents, written, asked }
     }
 
     /// The key of a directory whose makefiles are named in the lines SCAN_DEPENDS of its records.
@@ -51,7 +53,7 @@ impl Inputs {
     pub fn is_older(&mut self, location: &str, records: &[u8], than_ns: i64) -> bool {
         let plain = self.is_plain(location);
         scan_depends(records).all(|word| {
-            let path = self.path(location, plain, word);
+            let Some(path) = self.path(location, plain, word) else { return true };
             let written = &mut self.written;
             let dir = parent(&path);
             let beside = *written.entry_ref(dir).or_insert_with(|| {
@@ -80,7 +82,7 @@ impl Inputs {
         let plain = self.is_plain(location);
         let mut ids = Ids::default();
         for word in scan_depends(records) {
-            let path = self.path(location, plain, word);
+            let Some(path) = self.path(location, plain, word) else { continue };
             let id = self.files.file(&path);
             if !ids.add(id) {
                 continue;
@@ -103,13 +105,13 @@ impl Inputs {
         })
     }
 
-    /// Where a makefile is that `make` names so in this directory.
-    fn path(&self, location: &str, plain: bool, word: &[u8]) -> Vec<u8> {
+    /// Where a makefile is that `make` names so in this directory; none if the bootstrap kit has it, which counts as a whole.
+    fn path(&self, location: &str, plain: bool, word: &[u8]) -> Option<Vec<u8>> {
         match word {
-            [b'/', ..] => word.to_vec(),
+            [b'/', ..] => self.sight.real_bytes(word),
             // What many packages read has one name then.
-            [b'.', b'.', b'/', b'.', b'.', b'/', rest @ ..] if plain => [&self.pkgsrc[..], b"/", rest].concat(),
-            _ => [&self.pkgsrc[..], b"/", location.as_bytes(), b"/", word].concat(),
+            [b'.', b'.', b'/', b'.', b'.', b'/', rest @ ..] if plain => Some([&self.pkgsrc[..], b"/", rest].concat()),
+            _ => Some([&self.pkgsrc[..], b"/", location.as_bytes(), b"/", word].concat()),
         }
     }
 
@@ -170,8 +172,12 @@ mod tests {
         place
     }
 
+    fn inputs(place: &Scratch, base: Print) -> Inputs {
+        Inputs::new(Files::default(), place.text(), Sight::default(), base)
+    }
+
     fn key(place: &Scratch) -> Print {
-        Inputs::new(Files::default(), place.text(), [0; 32]).key("a/p", RECORDS)
+        inputs(place, [0; 32]).key("a/p", RECORDS)
     }
 
     #[test]
@@ -190,18 +196,17 @@ mod tests {
         assert_eq!(keys.last(), Some(&key(&place)), "nobody looks there");
         std::fs::remove_file(place.at("mk/new.mk")).unwrap();
         assert!(!keys[5..].contains(&key(&place)));
-        let elsewhere = Inputs::new(Files::default(), place.text(), [1; 32]).key("a/p", RECORDS);
+        let elsewhere = inputs(&place, [1; 32]).key("a/p", RECORDS);
         assert!(!keys.contains(&elsewhere) && elsewhere != key(&place), "another base system");
     }
 
     #[test]
     fn what_changes_while_it_is_read_has_no_key() {
         let place = tree("scan-racy");
-        let key_since =
-            |began_ns| Inputs::new(Files::default(), place.text(), [0; 32]).key_since("a/p", RECORDS, began_ns);
+        let key_since = |began_ns| inputs(&place, [0; 32]).key_since("a/p", RECORDS, began_ns);
         assert_eq!(key_since(now_ns()), None, "all of it is too new");
         assert_eq!(key_since(now_ns() + 2 * GRAIN_NS), Some(key(&place)));
-        let mut inputs = Inputs::new(Files::default(), place.text(), [0; 32]);
+        let mut inputs = inputs(&place, [0; 32]);
         let before = inputs.key("a/p", RECORDS);
         let began_ns = now_ns();
         place.write("a/p/Makefile", "later");
@@ -213,7 +218,7 @@ mod tests {
     fn what_was_written_since_or_is_gone_is_not_older() {
         let place = tree("scan-older");
         let made_ns = now_ns() + GRAIN_NS;
-        let is_older = |than_ns| Inputs::new(Files::default(), place.text(), [0; 32]).is_older("a/p", RECORDS, than_ns);
+        let is_older = |than_ns| inputs(&place, [0; 32]).is_older("a/p", RECORDS, than_ns);
         assert!(is_older(made_ns) && !is_older(made_ns - 60_000_000_000));
         let write = |name: &str| {
             place.write(name, "x");
@@ -237,7 +242,7 @@ mod tests {
         place.write("far/mk/all.mk", "the link's own");
         std::fs::create_dir_all(place.at("c")).unwrap();
         std::os::unix::fs::symlink("../far/away/p", place.at("c/p")).unwrap();
-        let key = || Inputs::new(Files::default(), place.text(), [0; 32]).key("c/p", RECORDS);
+        let key = || inputs(&place, [0; 32]).key("c/p", RECORDS);
         let before = key();
         place.write("mk/all.mk", "nobody reads this one");
         assert_eq!(before, key());

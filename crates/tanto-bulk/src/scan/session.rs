@@ -18,6 +18,7 @@ use super::ask::{self, Answer, Ask, Asks};
 use super::files::Files;
 use super::inputs::Inputs;
 use super::rows::{Rows, TOP};
+use super::sight::Sight;
 use super::{Bad, Report, Scan, base, list, output};
 use crate::config::Config;
 use crate::shell::quoted;
@@ -40,6 +41,12 @@ struct Place {
     logs: PathBuf,
 }
 
+/// Where commands write, in a directory that only they have.
+pub(super) fn written(config: &Config) -> [PathBuf; 2] {
+    let state = Path::new(&config.state).join("scan");
+    ["options", "logs"].map(|name| state.join(name))
+}
+
 /// What a directory is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -52,30 +59,14 @@ enum What {
 impl<'a> Session<'a> {
     /// With all that is known from earlier scans.
     pub fn begin(scan: Scan<'a>, store: &Store) -> Result<Session<'a>, Bad> {
-        let state = Path::new(&scan.config.state).join("scan");
-        let place = Place { cache: state.join("options"), logs: state.join("logs") };
-        place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", state.display())))?;
+        let [cache, logs] = written(scan.config);
+        let place = Place { cache, logs };
+        place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", scan.config.state)))?;
         let mut files = Files::knowing(store.digests()?);
-        let base = base::print(scan.config, &mut files);
-        let inputs = Inputs::new(files, &scan.config.pkgsrc, base);
+        let sight = Sight::of(scan.config);
+        let base = base::print(scan.config, &sight, &mut files);
+        let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base);
         Ok(Session { scan, inputs, rows: Rows::of(store)?, report: Report::default(), place })
-    }
-
-    /// Runs what the user wants to be run before.
-    pub fn script(&mut self, store: Store) -> Result<Store, Bad> {
-        let script = &self.scan.config.script_phase_scan;
-        if script.is_empty() {
-            return Ok(store);
-        }
-        let asks = [Ask { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
-        let mut failed = None;
-        let mut take = |answer: Answer<'_>| {
-            let said = || String::from_utf8_lossy(&answer.completion.output).into_owned();
-            failed = (!answer.completion.exit.success()).then(said);
-            Vec::new()
-        };
-        let store = run(&mut self.scan, &asks, store, &mut take)?;
-        failed.map_or(Ok(store), |output| Err(Bad::Script(output)))
     }
 
     /// All directories of the tree.
@@ -200,6 +191,23 @@ fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = records.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"ALL_DEPENDS="));
     let words = lines.flat_map(|line| line.split(|byte| b" \t".contains(byte)));
     words.filter_map(|word| memchr::memmem::find(word, b":../../").map(|at| &word[at + b":../../".len()..]))
+}
+
+/// Runs what the user wants to be run before.
+pub(super) fn script(scan: &mut Scan<'_>, store: Store) -> Result<Store, Bad> {
+    let script = &scan.config.script_phase_scan;
+    if script.is_empty() {
+        return Ok(store);
+    }
+    let asks = [Ask { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
+    let mut failed = None;
+    let mut take = |answer: Answer<'_>| {
+        let said = || String::from_utf8_lossy(&answer.completion.output).into_owned();
+        failed = (!answer.completion.exit.success()).then(said);
+        Vec::new()
+    };
+    let store = run(scan, &asks, store, &mut take)?;
+    failed.map_or(Ok(store), |output| Err(Bad::Script(output)))
 }
 
 /// Runs these to their end. What was taken is in the database then, whatever ends it.

@@ -71,15 +71,12 @@ impl World {
             asked.push(location.to_owned());
             self.says.borrow()[location].clone()
         });
-        let scan = Scan {
-            config: &self.config,
-            runner: &mut runner,
-            view: &mut Blind,
-            clock: &FakeClock::default(),
-            verify: self.verify,
-            seed: 7,
-        };
-        let report = scan.run(store).map(|(report, _)| report).map_err(|bad| bad.told(&self.config));
+        let (config, clock, verify) = (&self.config, &FakeClock::default(), self.verify);
+        let before = Scan { config, runner: &mut runner, view: &mut Blind, clock, verify, seed: 7 };
+        let run = before.script(store).and_then(|store| {
+            Scan { config, runner: &mut runner, view: &mut Blind, clock, verify, seed: 7 }.run(store)
+        });
+        let report = run.map(|(report, _)| report).map_err(|bad| bad.told(config));
         (report, asked)
     }
 

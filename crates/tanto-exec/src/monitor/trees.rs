@@ -29,6 +29,8 @@ pub(super) struct Trees {
     firsts: BTreeMap<u32, JobId>,
     /// Those that lost their parents. Their numbers stay theirs: only we could free them.
     orphans: BTreeMap<u32, Whose>,
+    /// The first process of the room that a job has.
+    rooms: BTreeMap<JobId, u32>,
     /// The control groups of jobs. Fields are dropped in this order: a group goes before the one that it is in.
     groups: BTreeMap<JobId, Group>,
     /// In which those of jobs are.
@@ -64,6 +66,7 @@ impl Trees {
             ours: format!("{own}.{number}."),
             firsts: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            rooms: BTreeMap::new(),
             groups: BTreeMap::new(),
             whole: home.and_then(|home| Group::below(&home, &cgroup::name(number)).ok()),
         };
@@ -85,6 +88,13 @@ impl Trees {
         if is_outside && !procs::look(pid).is_none_or(may_enter) {
             self.groups.remove(&job);
         }
+    }
+
+    /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
+    /// that is no job's keeps it.
+    pub(super) fn housed(&mut self, job: JobId, first: u32, keeper: u32) {
+        self.orphans.insert(keeper, Whose::Nobodys);
+        self.rooms.insert(job, first);
     }
 
     /// Makes a control group for the job, if that can be; its entrances.
@@ -110,6 +120,7 @@ impl Trees {
     /// Nothing more will be asked about the job as a whole.
     pub(super) fn forget(&mut self, job: JobId) {
         self.groups.remove(&job);
+        self.rooms.remove(&job);
     }
 
     /// Finds out who has lost their parents since the last call, and takes note of those that have ended.
@@ -170,7 +181,8 @@ impl Trees {
     }
 
     fn orphans_of(&self, job: JobId) -> impl Iterator<Item = u32> {
-        self.orphans.iter().filter(move |(_, whose)| **whose == Whose::Job(job)).map(|(&pid, _)| pid)
+        let here = self.orphans.iter().filter(move |(_, whose)| **whose == Whose::Job(job)).map(|(&pid, _)| pid);
+        here.chain(self.rooms.get(&job).map(|&first| procs::children_of(first)).unwrap_or_default())
     }
 
     /// The job's processes, each before those below it, with how far below the first of their tree they are.

@@ -109,6 +109,12 @@ impl Watcher {
         if wanted { self.trees.entrances(job) } else { Vec::new() }
     }
 
+    /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
+    /// that keeps it and is to be left alone.
+    pub fn housed(&mut self, job: JobId, first: u32, keeper: u32) {
+        self.trees.housed(job, first, keeper);
+    }
+
     /// The job runs; this is its first process, which the runner waits for.
     pub fn started(&mut self, job: JobId, pid: u32) {
         self.trees.started(job, pid);

@@ -25,6 +25,7 @@ use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
 use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
+use crate::sandbox::{Guest, Rooms};
 use crate::writer::Writer;
 
 mod launch;
@@ -105,6 +106,8 @@ pub struct SpawnRunner {
     /// made, and if we are killed, no more is lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
+    /// Each command has one, if there are to be any.
+    rooms: Option<Rooms>,
     overflow: Option<Overflow>,
     bell: Option<OwnedFd>,
     buffer: Box<[u8]>,
@@ -158,11 +161,17 @@ impl SpawnRunner {
             held: None,
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
+            rooms: None,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
             bell: options.bell,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
         })
+    }
+
+    /// Each command from now on has one of these rooms for itself.
+    pub fn shut_in(&mut self, rooms: Rooms) {
+        self.rooms = Some(rooms);
     }
 
     /// What our own limits leave room for.
@@ -282,6 +291,7 @@ impl SpawnRunner {
         let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
+        self.vacate(job);
         let is_whole = output.is_whole();
         let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, findings };
         self.finished.push_back((completion, slot));
@@ -301,10 +311,26 @@ impl SpawnRunner {
         }
     }
 
+    /// Has what is started next begin in a room of its own, where there are rooms.
+    fn house(&mut self, job: JobId) -> io::Result<()> {
+        let Some(rooms) = &mut self.rooms else { return Ok(()) };
+        let Guest { entrance, first, keeper } = rooms.take(job)?;
+        self.starter.shut_in(Some(entrance));
+        self.watcher.iter_mut().for_each(|watcher| watcher.housed(job, first, keeper));
+        Ok(())
+    }
+
+    fn vacate(&mut self, job: JobId) {
+        self.rooms.iter_mut().for_each(|rooms| rooms.leave(job));
+    }
+
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
         let Ready { job, command, expected, slot } = ready;
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
+        if let Err(error) = self.house(job) {
+            return Err((error, slot));
+        }
         let mut entrances = Vec::new();
         if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.mark(job);
@@ -318,9 +344,13 @@ impl SpawnRunner {
         let started = (self.machine.start)(&mut self.starter, &command);
         // Their numbers may soon be others'.
         self.starter.enter(&[]);
+        self.starter.shut_in(None);
         drop(entrances);
         if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
             purse.share.leave(job);
+        }
+        if started.is_err() {
+            self.vacate(job);
         }
         match started {
             Ok(Started { child, direct }) => {
@@ -476,6 +506,7 @@ impl Runner for SpawnRunner {
             // An error means that there is no such child any more.
             let _ = task.child.wait();
             task.restore_terminal();
+            self.vacate(task.job);
             self.release(task.slot);
         }
         self.release_unused();

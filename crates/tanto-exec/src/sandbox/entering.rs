@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +33,7 @@ pub struct Entry {
 }
 
 /// What a command is said to have exited with that never began.
-const NOT_BEGUN: i32 = 126;
+pub(super) const NOT_BEGUN: i32 = 126;
 const SHELL: &str = "/bin/sh";
 /// Of a process's command line, so much is told.
 const MOST_SHOWN: usize = 200;
@@ -97,9 +98,12 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
 }
 
 /// What the user wants to be done outside. It may mount more.
-fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
+pub(super) fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
     let Some(line) = &entry.hook else { return Ok(()) };
-    let status = Command::new(SHELL).args(["-c", line, "client_prepare_chroot"]).arg(place.root()).status()?;
+    let mut shell = Command::new(SHELL);
+    shell.args(["-c", line, "client_prepare_chroot"]).arg(place.root());
+    // Our own output may be for somebody who waits for one word.
+    let status = shell.stdout(io::stderr().as_fd().try_clone_to_owned()?).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("client_prepare_chroot: {status}"))) }
 }
 
@@ -108,9 +112,7 @@ fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<
     spaces::end_with_parent()?;
     mounts::close_off()?;
     entry.writes.iter().try_for_each(|inside| mounts::set_writable(&place.root(), inside))?;
-    // While the machine's own can be seen: the kernel shows nobody more than could be seen before.
-    mounts::make(Made::Proc, &place.root().join("proc"), "")?;
-    mounts::become_root(&place.root())?;
+    come_in(place)?;
     if !entry.network {
         spaces::raise_loopback()?;
     }
@@ -132,6 +134,13 @@ fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<
         Status::Code(code) => code,
         Status::Killed { signal, .. } => 128 + signal,
     })
+}
+
+/// Nothing but the sandbox is seen from now on, and of processes none but those within.
+pub(super) fn come_in(place: &Place) -> io::Result<()> {
+    // While the machine's own can be seen: the kernel shows nobody more than could be seen before.
+    mounts::make(Made::Proc, &place.root().join("proc"), "")?;
+    mounts::become_root(&place.root())
 }
 
 /// Who is here besides us, and has not ended.

@@ -30,7 +30,15 @@ pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
     for (number, mount) in plan.mounts.iter().enumerate() {
         Mounting { place, plan, scratch: place.scratch().join(number.to_string()), mount }.act()?;
     }
-    fs::create_dir_all(place.root().join("proc"))
+    fs::create_dir_all(place.root().join("proc"))?;
+    if plan.read_only { close(place, plan) } else { Ok(()) }
+}
+
+/// All can only be read from now on, but for what is the sandbox's own or shared with it.
+fn close(place: &Place, plan: &Plan) -> io::Result<()> {
+    mounts::set_read_only(&place.root())?;
+    let is_open = |mount: &&Mount| matches!(mount.what, What::Own(_) | What::Share(_));
+    plan.mounts.iter().filter(is_open).try_for_each(|mount| mounts::set_writable(&place.root(), &mount.at))
 }
 
 /// Nothing is mounted any more, and what was written is gone.

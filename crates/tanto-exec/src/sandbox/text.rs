@@ -8,6 +8,7 @@ use super::{Mount, Plan, Report, What};
 
 const MEMORY: &[u8] = b"memory";
 const AS_USER: &[u8] = b"as-user";
+const READ_ONLY: &[u8] = b"read-only";
 const FAULT: &str = "fault";
 const SIGNAL: &str = "signal";
 const LEFT: &str = "left";
@@ -20,6 +21,9 @@ pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
     }
     if plan.as_user {
         line(&mut text, AS_USER, &[])?;
+    }
+    if plan.read_only {
+        line(&mut text, READ_ONLY, &[])?;
     }
     for Mount { at, what } in &plan.mounts {
         let mode = PathBuf::from(match what {
@@ -65,6 +69,7 @@ pub(super) fn read(text: &[u8]) -> Option<Plan> {
         match name {
             MEMORY => plan.memory = Some(number(&paths)?),
             AS_USER => plan.as_user = true,
+            READ_ONLY => plan.read_only = true,
             _ if paths.is_empty() => return None,
             _ => {
                 let at = paths.remove(0);
@@ -124,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_read_as_it_was_written() {
-        let mut plan = Plan { memory: Some(1 << 33), as_user: true, ..Plan::default() };
+        let mut plan = Plan { memory: Some(1 << 33), as_user: true, read_only: true, ..Plan::default() };
         plan.add("/usr", What::Over(vec!["/kit/usr".into(), "/usr".into()]));
         plan.add("/etc", What::Copy(vec!["/etc".into()]));
         plan.add("/bin", What::Link("usr/bin".into()));

@@ -15,6 +15,7 @@ use std::ptr::null;
 use super::{Child, Environment};
 use crate::error::refused;
 use crate::signals;
+use crate::spaces::{Door, Entrance};
 
 /// What a child becomes.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,8 @@ pub struct Launcher {
     entrances: Vec<RawFd>,
     /// What children get of our descriptors; below 0: nothing.
     handed_on: [RawFd; 2],
+    /// To the namespaces that children live in.
+    door: Option<Door>,
 }
 
 /// For a child, until it is another program: it calls a handful of functions, and a signal may come. Of such units as
@@ -95,7 +98,8 @@ impl Launcher {
         let directories =
             environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
         let entrances = Vec::new();
-        Launcher { environment, directories, stack: vec![0; STACK].into(), entrances, handed_on: [-1; 2] }
+        let stack = vec![0; STACK].into();
+        Launcher { environment, directories, stack, entrances, handed_on: [-1; 2], door: None }
     }
 
     /// What the children find in their environment.
@@ -117,6 +121,12 @@ impl Launcher {
     /// From now on children keep these descriptors, which nobody else gets. They must stay open.
     pub fn hand_on(&mut self, descriptors: [RawFd; 2]) {
         self.handed_on = descriptors;
+    }
+
+    /// From now on children live in these namespaces, in the directory that is the root there; without any, in ours.
+    /// They have to stay open until another call.
+    pub fn shut_in(&mut self, entrance: Option<&Entrance>) {
+        self.door = entrance.map(Entrance::door);
     }
 
     /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
@@ -173,6 +183,8 @@ impl Launcher {
             output: output.unwrap_or(-1),
             entrances: self.entrances.as_ptr_range(),
             handed_on: self.handed_on,
+            door: self.door,
+            inner: Inner { stack: self.stack[..STACK / 2].as_mut_ptr_range().end.cast(), pid: 0 },
             pipe_action: if signals::pipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
             signals: no_signals(),
             error: 0,
@@ -188,8 +200,12 @@ impl Launcher {
             libc::sigfillset(&raw mut handled);
             libc::sigdelset(&raw mut handled, libc::SIGCHLD);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut orders.signals);
-            let pid = libc::clone(child, top, flags, (&raw mut orders).cast());
+            let mut pid = libc::clone(child, top, flags, (&raw mut orders).cast());
             let error = if pid < 0 { *libc::__errno_location() } else { (&raw const orders.error).read_volatile() };
+            if pid > 0 && self.door.is_some() {
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+                pid = (&raw const orders.inner.pid).read_volatile();
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
             if error == 0 { Ok(pid) } else { Err((pid, error)) }
         };
@@ -225,11 +241,23 @@ struct Orders {
     entrances: Range<*const RawFd>,
     /// What is not to be closed at `exec`; below 0: nothing.
     handed_on: [RawFd; 2],
+    /// To where it lives.
+    door: Option<Door>,
+    inner: Inner,
     /// What a broken pipe does to it. Rust's runtime ignores the signal, and `exec` would hand that on.
     pipe_action: libc::sighandler_t,
     /// Those that are blocked in it.
     signals: libc::sigset_t,
     error: c_int,
+}
+
+/// Whoever is to live elsewhere has numbers there from a process that was there before: a child makes it, as its own
+/// sibling, and is gone.
+struct Inner {
+    /// Where its stack begins.
+    stack: *mut c_void,
+    /// Its number, once it was made.
+    pid: libc::pid_t,
 }
 
 fn no_signals() -> libc::sigset_t {
@@ -245,6 +273,41 @@ fn no_signals() -> libc::sigset_t {
 extern "C" fn child(orders: *mut c_void) -> c_int {
     let orders = orders.cast::<Orders>();
     // SAFETY: whoever made us waits, and all that the orders point to is there; `_exit` runs nothing of the parent's.
+    unsafe {
+        let error = if (*orders).door.is_some() { send_in(orders) } else { obey(&*orders) };
+        if error != 0 {
+            (&raw mut (*orders).error).write_volatile(error);
+        }
+        libc::_exit(127)
+    }
+}
+
+/// Makes the process that does what is to be done, where it is to live; 0 if it was made.
+///
+/// # Safety
+/// To be called in a child, with a stack that nobody else uses.
+unsafe fn send_in(orders: *mut Orders) -> c_int {
+    // SAFETY: as in `child`; the other one has a stack of its own, and we stand still until it is another program.
+    unsafe {
+        let error = (*orders).door.map_or(0, Door::number_children);
+        if error != 0 {
+            return error;
+        }
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+        match libc::clone(inner, (*orders).inner.stack, flags, orders.cast()) {
+            pid @ 0.. => {
+                (&raw mut (*orders).inner.pid).write_volatile(pid);
+                0
+            }
+            _ => *libc::__errno_location(),
+        }
+    }
+}
+
+/// The child that lives elsewhere.
+extern "C" fn inner(orders: *mut c_void) -> c_int {
+    let orders = orders.cast::<Orders>();
+    // SAFETY: as in `child`.
     unsafe {
         let error = obey(&*orders);
         (&raw mut (*orders).error).write_volatile(error);
@@ -270,6 +333,12 @@ unsafe fn obey(orders: &Orders) -> c_int {
         for kept in orders.handed_on {
             if kept >= 0 && libc::fcntl(kept, libc::F_SETFD, 0) < 0 {
                 return *libc::__errno_location();
+            }
+        }
+        if let Some(door) = orders.door {
+            let error = door.pass();
+            if error != 0 {
+                return error;
             }
         }
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();

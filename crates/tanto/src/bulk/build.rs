@@ -14,7 +14,7 @@ use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::state::State;
 use tanto_bulk::config::{self, Config};
 use tanto_bulk::door::Server;
-use tanto_bulk::estimate::{self, Estimate, distfiles};
+use tanto_bulk::estimate::{self, Estimate};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::RealClock;
@@ -72,22 +72,22 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> Result<Stop, Told> {
     site::refuse(config)?;
     let mut state = take(config)?;
-    let spaces = site::enter(config)?;
+    let spaces = site::enter(config, None)?;
     let begun = begin(config, &mut state.store, again)?;
     // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };
-    let (source, mut store) = phases::source(&reusing, resolved, state.store, &mut shown()?)?;
+    let (source, mut store) = phases::source(&reusing, spaces.as_ref(), resolved, state.store, &mut shown()?)?;
     let packages = source.packages(config)?;
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
     phases::check(config, &store, &mut plan, cutoff)?;
-    let estimates = estimates(config, &store, &packages.records, &packages.depends)?;
+    let estimates = estimates(&store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
     let sources = Sources::of(&packages.records);
     drop(packages);
     let err = source.complaints();
     drop(source);
     phases::script("script_phase_build", &config.script_phase_build)?;
-    let site = site::of(config, spaces)?;
+    let site = site::of(config, spaces.as_deref())?;
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
@@ -142,17 +142,11 @@ fn spawning(config: &Config, site: &Site) -> spawn::Options {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn estimates(
-    config: &Config,
-    store: &Store,
-    records: &[Record<'_>],
-    depends: &[Vec<Package>],
-) -> Result<Vec<Estimate>, Vec<u8>> {
+fn estimates(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<Estimate>, Vec<u8>> {
     let costs = store.costs().map_err(|error| unusable(&error))?;
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
-    let sizes = distfiles::sizes(Path::new(&config.pkgsrc), records);
-    Ok(estimate::all(estimate::Tree { records, depends, sizes: &sizes }, &known))
+    Ok(estimate::all(records, depends, &known))
 }
 
 /// For the user.

@@ -157,7 +157,7 @@ fn scanned(config: &Config, words: &[String]) -> Result<Vec<u8>, Told> {
     locations.dedup();
     let scratch = Scratch::make(config)?;
     let is_known = |location: &str| plan.packages.iter().any(|it| it.location == location);
-    let report = scan::some(&scratch.config, locations, &is_known)?;
+    let report = scan::some(&scratch.config, &config.state, locations, &is_known)?;
     let Some((location, log)) = report.failed.first() else { return Ok(report.records) };
     Err(format!("{location} cannot be scanned:\n{}", log.trim_end()).into_bytes().into())
 }

@@ -13,9 +13,9 @@ use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;
 
 use super::build::no_plan;
-use super::phases;
 use super::place::{config, look, try_take, unusable};
 use super::scan::{Told, interrupted};
+use super::{phases, site};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -52,7 +52,8 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
 type Asked = (Plan, Store, Vec<u8>);
 
 fn of_source(config: &Config, file: Option<&[u8]>, store: Store) -> Result<Asked, Told> {
-    let (source, store) = phases::source(config, file, store, &mut Silent)?;
+    let spaces = if file.is_some() { None } else { site::enter(config, None)? };
+    let (source, store) = phases::source(config, spaces.as_ref(), file, store, &mut Silent)?;
     let plan = source.packages(config)?.plan()?;
     Ok((plan, store, source.complaints()))
 }

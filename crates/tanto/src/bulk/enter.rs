@@ -17,10 +17,11 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is for Tanto itself");
     };
     let Asked { place, entry, .. } = &asked;
-    let code = match (&asked.line, &asked.needs) {
-        (Some(line), None) => sandbox::enter(place, entry, line),
-        (Some(line), Some(needs)) => provide(place, entry, needs, line),
-        (None, _) => sandbox::leave(place),
+    let code = match (&asked.what, &asked.needs) {
+        (What::Line(line), None) => sandbox::enter(place, entry, line),
+        (What::Line(line), Some(needs)) => provide(place, entry, needs, line),
+        (What::Leave, _) => sandbox::leave(place),
+        (What::Keep, _) => sandbox::keep(place, entry),
     };
     Stop { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
 }
@@ -45,12 +46,22 @@ struct Asked {
     entry: Entry,
     /// Where it stands what the package needs.
     needs: Option<PathBuf>,
-    /// None: the sandbox is not needed any more.
-    line: Option<String>,
+    what: What,
+}
+
+/// What is to be done with the sandbox.
+#[derive(PartialEq, Eq, Debug)]
+enum What {
+    /// This is run in it.
+    Line(String),
+    /// It is not needed any more.
+    Leave,
+    /// It is there as long as we are.
+    Keep,
 }
 
 fn read(args: &[Vec<u8>]) -> Option<Asked> {
-    let (mut place, mut entry, mut needs, mut leaves) = (None, Entry::default(), None, false);
+    let (mut place, mut entry, mut needs, mut what) = (None, Entry::default(), None, None);
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let mut args = args.iter();
     for arg in args.by_ref() {
@@ -65,13 +76,19 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             b"--network" => entry.network = true,
             b"--write" => entry.writes.push(path(value)),
             b"--needs" => needs = Some(path(value)),
-            b"--leave" => leaves = true,
+            b"--leave" => what = Some(What::Leave),
+            b"--keep" => what = Some(What::Keep),
             b"--" => break,
             _ => return None,
         }
     }
     let line = args.next().map(|line| String::from_utf8(line.clone())).transpose().ok()?;
-    (leaves != line.is_some()).then_some(Asked { place: place?, entry, needs, line })
+    let what = match (what, line) {
+        (what, None) => what?,
+        (None, Some(line)) => What::Line(line),
+        (Some(_), Some(_)) => return None,
+    };
+    Some(Asked { place: place?, entry, needs, what })
 }
 
 #[cfg(test)]
@@ -82,11 +99,12 @@ mod tests {
     fn a_line_is_entered_with_and_a_place_is_left() {
         let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
         let entered = asked("--place=/p --fresh --hook=x --network --write=/a=b --write=/c -- make").unwrap();
-        assert_eq!(entered.line.as_deref(), Some("make"));
+        assert_eq!(entered.what, What::Line("make".into()));
         let writes = vec!["/a=b".into(), "/c".into()];
         assert_eq!(entered.entry, Entry { fresh: true, hook: Some("x".into()), network: true, writes });
         assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
-        assert!(asked("--place=/p --leave").unwrap().line.is_none());
+        assert_eq!(asked("--place=/p --leave").unwrap().what, What::Leave);
+        assert_eq!(asked("--keep --place=/p").unwrap().what, What::Keep);
         for wrong in ["--place=/p", "-- make", "--place=/p --leave -- make", "--place=/p --odd -- make"] {
             assert!(asked(wrong).is_none(), "{wrong}");
         }

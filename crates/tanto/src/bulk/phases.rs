@@ -2,6 +2,7 @@
 //! commands between the phases. Does not know how packages are built.
 
 use std::process::Command;
+use std::rc::Rc;
 
 use tanto_bulk::build::plan::Plan;
 use tanto_bulk::check::{self, Ages};
@@ -16,6 +17,7 @@ use tanto_sys::map::Map;
 use super::build::no_plan;
 use super::files::{check as check_whole, open};
 use super::scan::{self, Told};
+use super::site::Spaces;
 use super::{findings, place};
 
 /// Where it stands what is to be built.
@@ -37,6 +39,7 @@ pub(super) struct Packages<'t> {
 /// Reads the file, or else scans the tree.
 pub(super) fn source(
     config: &Config,
+    spaces: Option<&Rc<Spaces>>,
     file: Option<&[u8]>,
     store: Store,
     view: &mut dyn View,
@@ -44,7 +47,7 @@ pub(super) fn source(
     match file {
         Some(path) => Ok((Source::File(path.to_vec(), open(path)?), store)),
         None => {
-            let (report, store) = scan::scan(config, store, 0.0, view)?;
+            let (report, store) = scan::scan(config, spaces, store, 0.0, view)?;
             Ok((Source::Tree(report), store))
         }
     }

@@ -1,14 +1,16 @@
 //! `tanto bulk scan`: asks a tree which packages it makes. Does not know which of the answers still hold.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::rc::Rc;
 
 use tanto_bulk::config::Config;
-use tanto_bulk::scan::{Bad as BadScan, Report, Scan};
+use tanto_bulk::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::sandbox::Rooms;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;
@@ -16,6 +18,7 @@ use tanto_sys::{clock, file};
 
 use super::files::failed;
 use super::place::{config, take};
+use super::site::{self, Spaces};
 use crate::build::view::{self, Shown};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -41,7 +44,8 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
     };
     let config = config(given.value("config"))?;
     let state = take(&config)?;
-    let report = match scan(&config, state.store, verify, &mut shown()?) {
+    let spaces = site::enter(&config, None)?;
+    let report = match scan(&config, spaces.as_ref(), state.store, verify, &mut shown()?) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
         Ok((report, _)) => report,
@@ -62,6 +66,15 @@ pub(super) enum Told {
     Message(Vec<u8>),
 }
 
+impl Told {
+    fn of(config: &Config, bad: &BadScan) -> Told {
+        match bad {
+            BadScan::Interrupted => Told::Interrupted,
+            bad => Told::Message(bad.told(config).into_bytes()),
+        }
+    }
+}
+
 impl From<Vec<u8>> for Told {
     fn from(message: Vec<u8>) -> Told {
         Told::Message(message)
@@ -79,28 +92,46 @@ pub(super) fn interrupted() -> Stop {
 }
 
 /// Scans, for somebody who has the state; of `verify` percent of what need not be asked again it is asked and compared.
-pub(super) fn scan(config: &Config, store: Store, verify: f64, view: &mut dyn View) -> Result<(Report, Store), Told> {
+pub(super) fn scan(
+    config: &Config,
+    spaces: Option<&Rc<Spaces>>,
+    store: Store,
+    verify: f64,
+    view: &mut dyn View,
+) -> Result<(Report, Store), Told> {
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
+    let before = Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, verify, seed };
+    let store = before.script(store).map_err(|bad| Told::of(config, &bad))?;
+    shut_in(&mut runner, config, spaces);
     let scan = Scan { config, runner: &mut runner, view, clock: &clock, verify, seed };
-    match scan.run(store) {
-        Ok(done) => Ok(done),
-        Err(BadScan::Interrupted) => Err(Told::Interrupted),
-        Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
-    }
+    scan.run(store).map_err(|bad| Told::of(config, &bad))
 }
 
-/// Scans these directories, and what they need that is not known, with a state that nobody else has.
-pub(super) fn some(config: &Config, locations: Vec<String>, is_known: &dyn Fn(&str) -> bool) -> Result<Report, Told> {
+/// Scans these directories, and what they need that is not known, with a state that nobody else has, below one that
+/// somebody may have.
+pub(super) fn some(
+    config: &Config,
+    above: &str,
+    locations: Vec<String>,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Result<Report, Told> {
     let store = super::place::take(config)?.store;
+    let spaces = site::enter(config, Some(above))?;
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    shut_in(&mut runner, config, spaces.as_ref());
     let clock = RealClock::start();
     let scan = Scan { config, runner: &mut runner, view: &mut Unseen, clock: &clock, verify: 0.0, seed: 0 };
-    match scan.some(locations, is_known, store) {
-        Ok((report, _)) => Ok(report),
-        Err(BadScan::Interrupted) => Err(Told::Interrupted),
-        Err(bad) => Err(Told::Message(bad.told(config).into_bytes())),
-    }
+    let done = scan.some(locations, is_known, store).map_err(|bad| Told::of(config, &bad));
+    done.map(|(report, _)| report)
+}
+
+/// What is started from now on is in sandboxes, if there are to be some.
+fn shut_in(runner: &mut SpawnRunner, config: &Config, spaces: Option<&Rc<Spaces>>) {
+    let Some(spaces) = spaces.cloned() else { return };
+    let written = written(config);
+    let open = move |number| spaces.sandbox().map_err(io::Error::other)?.scan_room(number, &written);
+    runner.shut_in(Rooms::new(open));
 }
 
 /// Nobody looks on.

@@ -1,11 +1,13 @@
 //! Where packages are built: what the configuration says of it, and sandboxes, if there are to be some. Does not know
 //! what is built.
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use tanto_bulk::build::site::{Fetching, Site};
-use tanto_bulk::config::Config;
+use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};
 use tanto_sys::{error, mounts, user};
@@ -14,7 +16,7 @@ use super::jobs;
 
 /// Is there anything in the configuration that cannot be meant?
 pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
-    if config.sandbox == NONE {
+    if config.sandbox == NO_SANDBOX {
         for path in [&config.prefix, &config.pkgdb] {
             may_be_emptied(path, &precious(config))?;
         }
@@ -33,27 +35,48 @@ pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
     Ok(())
 }
 
-/// The machine as this process sees it.
+/// The machine as this process sees it, and sandboxes in it.
 pub(super) struct Spaces {
+    config: Config,
+    /// What nobody sees in a sandbox.
+    hidden: Vec<String>,
     /// We are root only here.
     as_user: bool,
+    /// Made when it is needed for the first time.
+    sandbox: OnceCell<Sandbox>,
 }
 
-/// If packages are to be built in sandboxes, this process is in namespaces of its own from then on: what it mounts goes
-/// when it ends, however that happens. To be called while it has one thread.
-pub(super) fn enter(config: &Config) -> Result<Option<Spaces>, Vec<u8>> {
-    if config.sandbox == NONE {
+impl Spaces {
+    /// What all sandboxes share.
+    pub(super) fn sandbox(&self) -> Result<&Sandbox, String> {
+        if let Some(sandbox) = self.sandbox.get() {
+            return Ok(sandbox);
+        }
+        let Some(kind) = Kind::named(&self.config.sandbox) else { return Err("there are no sandboxes".into()) };
+        let made = Sandbox::prepare(&self.config, kind, &door()?, self.as_user, &self.hidden)?;
+        Ok(self.sandbox.get_or_init(|| made))
+    }
+}
+
+/// If there are to be sandboxes, this process is in namespaces of its own from then on: what it mounts goes when it ends,
+/// however that happens. Nobody sees `hidden` in them. To be called while it has one thread.
+pub(super) fn enter(config: &Config, hidden: Option<&str>) -> Result<Option<Rc<Spaces>>, Vec<u8>> {
+    if config.sandbox == NO_SANDBOX {
         return Ok(None);
     }
+    // Who signs alone has the key, and who coordinates the database.
+    let own = [config.state.as_str(), &config.sign_keys];
+    let hidden: Vec<String> = own.into_iter().chain(hidden).map(str::to_owned).collect();
     let why = |error| {
         let why = String::from_utf8_lossy(&error::text(&error)).into_owned();
-        format!("this machine lets us make no sandbox: {why}; sandbox = \"none\" builds in the machine itself")
+        format!("this machine lets us make no sandbox: {why}; sandbox = \"none\" does without")
     };
-    leave().map(|as_user| Some(Spaces { as_user })).map_err(|error| why(error).into_bytes())
+    let spaces = |as_user| Some(Rc::new(Spaces { config: config.clone(), hidden, as_user, sandbox: OnceCell::new() }));
+    leave().map(spaces).map_err(|error| why(error).into_bytes())
 }
 
 /// Where packages are built.
-pub(super) fn of(config: &Config, spaces: Option<Spaces>) -> Result<Site, Vec<u8>> {
+pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u8>> {
     let as_user = spaces.is_some_and(|spaces| spaces.as_user);
     let is_root = user::own() == ROOT && !as_user;
     let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
@@ -76,10 +99,7 @@ pub(super) fn of(config: &Config, spaces: Option<Spaces>) -> Result<Site, Vec<u8
         suffix: text(&config.pkg_sufx),
         user: unprivileged.filter(|_| is_root).cloned(),
         unprivileged_checksum: config.use_unprivileged_checksum,
-        sandbox: Kind::named(&config.sandbox)
-            .map(|kind| shut_in(config, kind, as_user))
-            .transpose()
-            .map_err(String::into_bytes)?,
+        sandbox: spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?,
         clients: if config.build_clients == 0 { tanto_sys::cpu::count() } else { config.build_clients },
         wrkobjdir: text(&config.wrkobjdir),
         distdir: text(&config.distdir),
@@ -106,8 +126,8 @@ fn fetching(config: &Config) -> Fetching {
     }
 }
 
-fn shut_in(config: &Config, kind: Kind, as_user: bool) -> Result<Sandbox, String> {
-    let sandbox = Sandbox::prepare(config, kind, &door()?, as_user)?;
+fn shut_in(config: &Config, spaces: &Spaces) -> Result<Sandbox, String> {
+    let sandbox = spaces.sandbox()?.clone();
     sandbox.try_out(&config.pkgsrc, &[&config.make, &config.pkg_add, &config.pkg_delete])?;
     Ok(sandbox)
 }
@@ -121,8 +141,6 @@ fn leave() -> io::Result<bool> {
     mounts::keep_to_ourselves()?;
     Ok(as_user)
 }
-
-const NONE: &str = "none";
 
 const ROOT: u32 = 0;
 /// Whose loss would be the machine's.

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 
 use tanto_sys::process::{Child, Environment, Launcher, Program, Status, Words};
 use tanto_sys::signals;
+use tanto_sys::spaces::Entrance;
 
 use super::words;
 use crate::job::{Command, Exit};
@@ -48,6 +49,11 @@ impl Starter {
     /// From now on commands enter these control groups, whose files have to stay open until another call.
     pub(super) fn enter(&mut self, entrances: &[File]) {
         self.launcher.enter(entrances);
+    }
+
+    /// From now on commands live in these namespaces, which have to stay open until another call.
+    pub(super) fn shut_in(&mut self, entrance: Option<&Entrance>) {
+        self.launcher.shut_in(entrance);
     }
 
     /// From now on commands keep these descriptors of ours.

@@ -1,0 +1,151 @@
+//! Sandboxes in which one command after the other runs, and that stay as they are meanwhile. Does not know what the
+//! commands are for.
+//!
+//! A room is made by a process of our own, which mounts what its plan says and then keeps it: what is mounted is seen by
+//! nobody else, and goes with it. Commands have their numbers below a process that does nothing; with its end, all of them
+//! end.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use tanto_sys::process::Status;
+use tanto_sys::spaces::{self, Entrance, Space};
+use tanto_sys::{error, mounts, tree};
+
+use super::entering::hook;
+use super::{Entry, Place, entering, mount};
+use crate::job::JobId;
+
+/// A sandbox that is open.
+#[derive(Debug)]
+pub struct Room {
+    entrance: Entrance,
+    /// Whoever loses his parents in there is its child.
+    first: u32,
+    keeper: Child,
+    place: Place,
+}
+
+impl Room {
+    /// `command` keeps it: our own program, in which `keep` is called. The place goes with the room.
+    pub fn open(mut command: Command, place: Place) -> io::Result<Room> {
+        let log = place.dir().join("log");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        let mut keeper = command.spawn()?;
+        let mut said = String::new();
+        if let Some(output) = keeper.stdout.take() {
+            BufReader::new(output).read_line(&mut said)?;
+        }
+        let Ok(first) = said.trim_end().parse() else {
+            let ended = keeper.wait()?.to_string();
+            let why = fs::read(&log).map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
+            return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
+        };
+        Entrance::to(first).map(|entrance| Room { entrance, first, keeper, place })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+        // What is left is removed before the next sandbox is made.
+        let _ = tree::remove(self.place.dir());
+    }
+}
+
+/// What somebody who comes into a room has to know.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// How to come in.
+    pub entrance: &'a Entrance,
+    /// Whoever loses his parents in there is this process's child.
+    pub first: u32,
+    /// Our child that keeps the room.
+    pub keeper: u32,
+}
+
+/// Makes a room.
+type Make = Box<dyn FnMut(usize) -> io::Result<Room>>;
+
+/// As many rooms as are needed at a time, each made when it is needed for the first time.
+pub struct Rooms {
+    make: Make,
+    rooms: Vec<(Room, Option<JobId>)>,
+}
+
+impl Rooms {
+    /// None yet; `make` makes the one with this number.
+    pub fn new(make: impl FnMut(usize) -> io::Result<Room> + 'static) -> Rooms {
+        Rooms { make: Box::new(make), rooms: Vec::new() }
+    }
+
+    /// A room for this job alone.
+    pub fn take(&mut self, job: JobId) -> io::Result<Guest<'_>> {
+        let free = self.rooms.iter().position(|(_, used)| used.is_none());
+        let at = free.unwrap_or(self.rooms.len());
+        if free.is_none() {
+            self.rooms.push(((self.make)(at)?, None));
+        }
+        let (room, used) = &mut self.rooms[at];
+        *used = Some(job);
+        Ok(Guest { entrance: &room.entrance, first: room.first, keeper: room.keeper.id() })
+    }
+
+    /// The job has ended, with all that it had started.
+    pub fn leave(&mut self, job: JobId) {
+        self.rooms.iter_mut().filter(|(_, used)| *used == Some(job)).for_each(|(_, used)| *used = None);
+    }
+}
+
+/// Mounts what the plan of a place says, and keeps it until this process ends. Says on standard output which process is the
+/// first one within, once all is ready. The exit code says that it could not.
+pub fn keep(place: &Place, entry: &Entry) -> i32 {
+    match kept(place, entry) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
+            entering::NOT_BEGUN
+        }
+    }
+}
+
+fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
+    spaces::end_with_parent()?;
+    let plan = place.read_plan()?;
+    spaces::leave(&[Space::Mounts, Space::Processes, Space::Ipc, Space::Names, Space::Network])?;
+    mounts::close_off()?;
+    mount(place, &plan)?;
+    hook(place, entry)?;
+    spaces::hear_endings(false);
+    let (mut ready, mut is_ready) = io::pipe()?;
+    let Some(first) = spaces::fork()? else {
+        drop(ready);
+        let begun = begin(place).and_then(|()| is_ready.write_all(b"+"));
+        match begun {
+            Ok(()) => spaces::rest(),
+            Err(error) => eprintln!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error))),
+        }
+        std::process::exit(entering::NOT_BEGUN);
+    };
+    drop(is_ready);
+    // Without a word it has said why.
+    if ready.read(&mut [0])? == 1 {
+        println!("{first}");
+    }
+    match spaces::wait(first)? {
+        Status::Code(_) => std::process::exit(entering::NOT_BEGUN),
+        Status::Killed { signal, .. } => Err(io::Error::other(format!("signal {signal} has ended what keeps it"))),
+    }
+}
+
+/// The first process within.
+fn begin(place: &Place) -> io::Result<()> {
+    spaces::end_with_parent()?;
+    entering::come_in(place)?;
+    spaces::raise_loopback()?;
+    spaces::forget_children();
+    fs::metadata("/proc/self").map(drop)
+}
