@@ -11,8 +11,8 @@ def text(path):
     return subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True, text=True).stdout
 
 
-def write_resolved(graph, locations, path):
-    """Lines `NEEDED -> PACKAGE` as a resolved scan."""
+def write_resolved(graph, locations, makefiles, path):
+    """Lines `NEEDED -> PACKAGE` as a resolved scan. The packages of a directory read the same makefiles."""
     needs = collections.defaultdict(list)
     packages = {}
     for line in graph.splitlines():
@@ -21,15 +21,17 @@ def write_resolved(graph, locations, path):
         needs[package].append(needed)
     with path.open("w") as file:
         for package in packages:
-            file.write(f"PKGNAME={package}\nPKG_LOCATION={locations.get(package, 'unknown/unknown')}\nALL_DEPENDS=\n")
+            location = locations.get(package, "unknown/unknown")
+            file.write(f"PKGNAME={package}\nPKG_LOCATION={location}\nALL_DEPENDS=\n")
+            file.write(f"SCAN_DEPENDS={makefiles.get(location, '')}\n")
             if needs[package]:
                 file.write(f"DEPENDS={' '.join(needs[package])}\n")
     return path
 
 
 def locations(scan):
-    """Where each package of a scan is."""
-    found, name = {}, None
+    """Where each package of a scan is, and which makefiles are read in each directory."""
+    found, makefiles, name = {}, {}, None
     with scan.open() as file:
         for line in file:
             key, _, value = line.rstrip("\n").partition("=")
@@ -37,7 +39,15 @@ def locations(scan):
                 name = value
             elif key == "PKG_LOCATION":
                 found[name] = value
-    return found
+            elif key == "SCAN_DEPENDS":
+                makefiles.setdefault(found[name], value)
+    return found, makefiles
+
+
+def among(built, graph):
+    """The lines on packages that were built: what needs one that failed was never tried."""
+    lines = (line for line in graph.splitlines() if all(name in built for name in line.split(" -> ")))
+    return "\n".join(lines)
 
 
 def history(text_of_csv):

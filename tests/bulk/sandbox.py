@@ -15,6 +15,12 @@ from place import Place, can_shut_in
 
 # Somebody who is nobody on this machine.
 USER = 61234
+# What the packages of our own tree are built with.
+PROGRAMS = (
+    "[ awk bash basename bmake cat chmod chown cmp cp cut date dirname echo env expr false find grep gzip head id ln ls md5sum "
+    "mkdir mktemp mv od printf pwd readlink rm rmdir sed sh sha512sum sleep sort stat su tail tar tee test touch tr true "
+    "uname wc xargs"
+).split()
 BOUNDS = 'build_clients = 2\nhang_timeout = "10s"\ntimeout = "45s"\n'
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
@@ -34,6 +40,32 @@ def place_of(tanto, directory, categories, settings, user):
     return place
 
 
+def small_system(directory):
+    """A template: what our own tree needs of this machine, and no more. Programs lie where they lie here."""
+    found = {str(Path(shutil.which(program)).resolve()) for program in PROGRAMS}
+    linked = subprocess.run(["ldd", *found], capture_output=True, text=True, check=False).stdout
+    found |= {word for word in linked.split() if word.startswith("/") and not word.endswith(":")}
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if (Path("/") / name).is_symlink():
+            (directory / name).symlink_to((Path("/") / name).readlink())
+            (directory / "usr" / name).mkdir(parents=True, exist_ok=True)
+    for path in sorted(found):
+        to = directory / path.lstrip("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, to)
+    for program in PROGRAMS:
+        name = directory / "usr/bin" / program
+        if not name.exists():
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.symlink_to(Path(shutil.which(program)).resolve())
+    (directory / "var").mkdir()
+    for path in ("/etc/passwd", "/etc/group", "/usr/share/mk", "/usr/share/bmake"):
+        copy = shutil.copytree if Path(path).is_dir() else shutil.copy
+        if Path(path).exists():
+            (directory / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            copy(path, directory / path.lstrip("/"))
+
+
 def attempts(place):
     """Who built what, and when."""
     with sqlite3.connect(f"file:{place.directory}/state/db?mode=ro", uri=True) as db:
@@ -48,7 +80,12 @@ def nothing_outside(place):
 
 def kind(tanto, directory, kind, user):
     """All packages are built, and the machine has nothing of it but the packages."""
-    place = place_of(tanto, directory, ("base", "devel"), f'sandbox = "{kind}"\n{BOUNDS}', user)
+    more = ""
+    if kind == "tmpfs":
+        (directory / "system").mkdir()
+        small_system(directory / "system")
+        more = 'sandbox_root = "system"\nscratch_size = "64M"\n'
+    place = place_of(tanto, directory, ("base", "devel"), f'sandbox = "{kind}"\n{more}{BOUNDS}', user)
     place.build(0)
     assert place.packages() == sorted(place.names())
     nothing_outside(place)
@@ -86,7 +123,7 @@ def main():
         if not can_shut_in(user):
             print(f"sandboxes of {who}: skipped, for this machine lets us make none")
             continue
-        for one in ("overlay", "bind"):
+        for one in ("overlay", "bind", "tmpfs"):
             with tempfile.TemporaryDirectory() as directory:
                 kind(tanto, Path(directory), one, user)
         with tempfile.TemporaryDirectory() as directory:

@@ -1,10 +1,13 @@
 //! What a package will take that was never built: a guess from what others took. Does not know what the time is for.
 //!
-//! A model, fitted to all that is known, says what a package takes that needs the like. Other versions of it, or the
+//! A model, fitted to all that is known, says what a package takes that needs the like, is made by the same build system,
+//! and has as much fetched for it. Other versions of it, or the
 //! other packages of its directory (the same program for another Python), say more; how much more, and so how far the
 //! estimate goes from the model's to theirs, is measured on packages that are known.
 
+pub mod distfiles;
 mod features;
+mod makefiles;
 mod model;
 
 use foldhash::fast::RandomState;
@@ -14,7 +17,7 @@ use crate::name::Name;
 use crate::records::Record;
 use crate::resolve::Package;
 
-use features::Features;
+use features::{Features, fetched};
 use model::Model;
 
 /// What a guess rests on.
@@ -28,7 +31,7 @@ pub enum Basis {
     Directory,
     /// The model: packages that need the like, and are needed by as many.
     Model,
-    /// Nothing was ever built: all are alike.
+    /// Nothing was ever built: only how much is fetched.
     Nothing,
 }
 
@@ -54,22 +57,49 @@ pub struct Estimate {
     pub basis: Basis,
 }
 
-/// If nothing was ever built.
-const ANY_MS: u64 = 60_000;
+/// What packages are, without their times.
+#[derive(Clone, Copy)]
+pub struct Tree<'a> {
+    /// Them.
+    pub records: &'a [Record<'a>],
+    /// What each needs.
+    pub depends: &'a [Vec<Package>],
+    /// How much is fetched for each, in bytes; 0 if that is not known.
+    pub sizes: &'a [u64],
+}
+
+/// If nothing was ever built, the logarithm of milliseconds for packages for which nothing is fetched, and how it grows
+/// with [`fetched`]: a line through 1,276 packages of a bulk build of 2026, from 16 s for 10 kB to 460 s for 100 MB.
+const USUAL: f64 = 9.4058;
+const USUAL_GROWTH: f64 = 0.3941;
 /// From fewer packages no model is made: the median says as much.
 const FEWEST: usize = 30;
 
-/// Estimates of all packages, from the times of those that are known, in milliseconds. `depends` says what each needs.
-pub fn all(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]) -> Vec<Estimate> {
-    let Some(strangers) = Strangers::new(records, depends, known) else {
-        return vec![Estimate { ms: ANY_MS, basis: Basis::Nothing }; records.len()];
+/// Estimates of all packages, from the times of those that are known, in milliseconds.
+pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
+    let Some(longest) = known.iter().flatten().max() else {
+        let one = |&size: &u64| Estimate { ms: milliseconds(usual(size)), basis: Basis::Nothing };
+        return tree.sizes.iter().map(one).collect();
     };
-    let relatives = Relatives::new(records, known, &strangers);
+    let strangers = Strangers::new(tree, known);
+    let relatives = Relatives::new(tree.records, known, &strangers);
     let one = |(package, known): (Package, &Option<u64>)| match known {
         Some(ms) => Estimate { ms: *ms, basis: Basis::Known },
-        None => relatives.estimate(&records[package as usize], strangers.predict(package)),
+        None => {
+            let it = relatives.estimate(&tree.records[package as usize], strangers.predict(package));
+            // A line knows no end; what was seen does.
+            Estimate { ms: it.ms.min(*longest), ..it }
+        }
     };
     (0..).zip(known).map(one).collect()
+}
+
+fn usual(size: u64) -> f64 {
+    USUAL + USUAL_GROWTH * fetched(size)
+}
+
+fn milliseconds(log: f64) -> u64 {
+    log.exp().round().clamp(1.0, u32::MAX.into()) as u64
 }
 
 /// Times are compared by their ratios: from seconds to minutes is the same step as from minutes to hours.
@@ -88,7 +118,7 @@ struct Relatives<'t> {
 }
 
 impl<'t> Relatives<'t> {
-    fn new(records: &[Record<'t>], known: &[Option<u64>], strangers: &Strangers) -> Relatives<'t> {
+    fn new(records: &[Record<'t>], known: &[Option<u64>], strangers: &Strangers<'_>) -> Relatives<'t> {
         let mut times = Times::default();
         let known = || (0..).zip(records.iter().zip(known)).filter_map(|(at, (it, ms))| Some((at, it, log((*ms)?))));
         for (_, record, time) in known() {
@@ -114,7 +144,7 @@ impl<'t> Relatives<'t> {
         let said = keys(record).into_iter().find_map(|key| Some((key.0, median(self.times.get(&key)?)?)));
         let (basis, log) = said
             .map_or((Basis::Model, predicted), |(basis, time)| (basis, predicted + self.trust * (time - predicted)));
-        Estimate { ms: log.exp().round().clamp(1.0, u32::MAX.into()) as u64, basis }
+        Estimate { ms: milliseconds(log), basis }
     }
 }
 
@@ -138,29 +168,30 @@ fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
 }
 
 /// What is known of all others.
-enum Strangers {
+enum Strangers<'a> {
     Model(Features, Model),
-    /// All take the median.
-    Alike(f64),
+    /// All take so much more than is usual.
+    Alike(&'a [u64], f64),
 }
 
-impl Strangers {
-    /// None if nothing is known.
-    fn new(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]) -> Option<Strangers> {
-        let mut times: Vec<(Package, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
+impl<'a> Strangers<'a> {
+    fn new(tree: Tree<'a>, known: &[Option<u64>]) -> Strangers<'a> {
+        let times: Vec<(Package, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
         if times.len() < FEWEST {
-            times.sort_unstable_by(|one, other| one.1.total_cmp(&other.1));
-            return Some(Strangers::Alike(times.get(times.len() / 2)?.1));
+            let over = |&(package, time): &(Package, f64)| time - usual(tree.sizes[package as usize]);
+            let mut over: Vec<f64> = times.iter().map(over).collect();
+            over.sort_unstable_by(f64::total_cmp);
+            return Strangers::Alike(tree.sizes, median(&over).unwrap_or(0.0));
         }
-        let features = Features::new(records, depends);
+        let features = Features::new(tree);
         let model = Model::fit(features.count(), times.iter().map(|&(package, time)| (features.of(package), time)));
-        Some(Strangers::Model(features, model))
+        Strangers::Model(features, model)
     }
 
     fn predict(&self, package: Package) -> f64 {
         match self {
             Strangers::Model(features, model) => model.predict(features.of(package)),
-            Strangers::Alike(time) => *time,
+            Strangers::Alike(sizes, over) => usual(sizes[package as usize]) + over,
         }
     }
 }
@@ -188,7 +219,8 @@ mod tests {
     fn estimates(packages: &[(&str, &str, Option<u64>)]) -> Vec<Estimate> {
         let records: Vec<Record<'_>> = packages.iter().map(|(name, location, _)| record(name, location)).collect();
         let known: Vec<Option<u64>> = packages.iter().map(|&(.., known)| known).collect();
-        all(&records, &vec![Vec::new(); packages.len()], &known)
+        let (depends, sizes) = (vec![Vec::new(); packages.len()], vec![0; packages.len()]);
+        all(Tree { records: &records, depends: &depends, sizes: &sizes }, &known)
     }
 
     #[test]
@@ -208,8 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn without_any_time_all_are_alike() {
-        assert_eq!(estimates(&[("a-1", "devel/a", None)]), [Estimate { ms: ANY_MS, basis: Basis::Nothing }]);
+    fn with_few_times_or_none_what_is_fetched_tells() {
+        let records = [record("a-1", "devel/a"), record("b-1", "devel/b"), record("c-1", "devel/c")];
+        let depends = vec![Vec::new(); records.len()];
+        let tree = Tree { records: &records, depends: &depends, sizes: &[0, 10_000, 100_000_000] };
+        let said = |known| all(tree, known).iter().map(|it| it.ms / 1000).collect::<Vec<_>>();
+        assert_eq!(said(&[None, None, None]), [12, 15, 458]);
+        assert_eq!(said(&[None, None, Some(45_800)]), [1, 1, 45], "a faster machine is faster for all");
+        assert_eq!(said(&[None, Some(30_000), None]), [22, 30, 30], "more than the longest is not believed");
     }
 
     #[test]
@@ -220,7 +258,8 @@ mod tests {
         let needs_it = |at: usize| at.is_multiple_of(2) && at > 0;
         let depends: Vec<Vec<Package>> = (0..100).map(|at| if needs_it(at) { vec![0] } else { Vec::new() }).collect();
         let known = |at: usize| (at < 80).then_some(if needs_it(at) { 100_000 } else { 1_000 });
-        let estimates = all(&records, &depends, &(0..100).map(known).collect::<Vec<_>>());
+        let tree = Tree { records: &records, depends: &depends, sizes: &[0; 100] };
+        let estimates = all(tree, &(0..100).map(known).collect::<Vec<_>>());
         for (at, estimate) in estimates.iter().enumerate().skip(80) {
             let expected = if needs_it(at) { 50_000..200_000 } else { 500..2_000 };
             assert!(estimate.basis == Basis::Model && expected.contains(&estimate.ms), "{at} {estimate:?}");

@@ -3,6 +3,8 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use super::Tree;
+use super::makefiles::Makefiles;
 use crate::records::Record;
 use crate::resolve::Package;
 
@@ -15,8 +17,9 @@ const USERS: usize = 15;
 const MOST_TOOLS: usize = 200;
 /// A category with fewer packages is none.
 const SMALLEST_CATEGORY: usize = 5;
-/// How much a package needs and is needed, and the squares of that, behind the constant.
-const COUNTS: usize = 7;
+/// How much a package needs and is needed, how much is fetched for it, and the squares of that; whether anything is
+/// fetched; all behind the constant.
+const COUNTS: usize = 10;
 
 /// The features of all packages.
 pub(super) struct Features {
@@ -27,17 +30,21 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub(super) fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Features {
+    pub(super) fn new(Tree { records, depends, sizes }: Tree<'_>) -> Features {
         let users = users(depends);
         let deep = depths(depends);
         let tools = tools(&users);
         let categories = categories(records, COUNTS + tools.len());
-        let mut features =
-            Features { all: Vec::new(), starts: vec![0], count: COUNTS + tools.len() + categories.len() };
+        let makefiles = Makefiles::new(records);
+        let first_makefile = COUNTS + tools.len() + categories.len();
+        let mut features = Features { all: Vec::new(), starts: vec![0], count: first_makefile + makefiles.count() };
         for (at, (record, needs)) in records.iter().zip(depends).enumerate() {
-            let counts = [needs.len(), deep[at], users[at]].map(|count| (1.0 + count as f64).ln());
+            let [needed, deep, users] = [needs.len(), deep[at], users[at]].map(|count| (1.0 + count as f64).ln());
+            let counts = [needed, deep, users, fetched(sizes[at])];
             features.all.push((0, 1.0));
             features.all.extend((1..).zip(counts.iter().flat_map(|&count| [count, count * count])));
+            features.all.extend((sizes[at] > 0).then_some((COUNTS - 1, 1.0)));
+            features.all.extend(makefiles.of(at).iter().map(|makefile| (first_makefile + makefile, 1.0)));
             features.all.extend(needs.iter().filter_map(|needed| Some((*tools.get(needed)?, 1.0))));
             features.all.extend(categories.get(category(record)).map(|&place| (place, 1.0)));
             features.starts.push(features.all.len());
@@ -52,6 +59,11 @@ impl Features {
     pub(super) fn of(&self, package: Package) -> &[Feature] {
         &self.all[self.starts[package as usize]..self.starts[package as usize + 1]]
     }
+}
+
+/// A thousand bytes more or less tell nothing.
+pub(super) fn fetched(size: u64) -> f64 {
+    (1.0 + size as f64 / 1e4).ln()
 }
 
 /// How many packages need each.
@@ -116,10 +128,10 @@ mod tests {
         let records = vec![Record { name: b"lib-1", location: b"devel/lib", text: b"" }; 40];
         let depends: Vec<Vec<Package>> =
             (0..40).map(|at| if (1..20).contains(&at) { vec![0] } else { vec![] }).collect();
-        let features = Features::new(&records, &depends);
+        let features = Features::new(Tree { records: &records, depends: &depends, sizes: &[0; 40] });
         assert_eq!(features.count(), COUNTS + 2);
         let places = |package| features.of(package).iter().map(|&(place, _)| place).collect::<Vec<_>>();
-        assert_eq!(places(1), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(places(30), [0, 1, 2, 3, 4, 5, 6, 8]);
+        assert_eq!(places(1), [0, 1, 2, 3, 4, 5, 6, 7, 8, COUNTS, COUNTS + 1]);
+        assert_eq!(places(30), [0, 1, 2, 3, 4, 5, 6, 7, 8, COUNTS + 1]);
     }
 }

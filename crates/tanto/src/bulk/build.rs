@@ -14,7 +14,7 @@ use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::state::State;
 use tanto_bulk::config::{self, Config};
 use tanto_bulk::door::Server;
-use tanto_bulk::estimate::{self, Estimate};
+use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::RealClock;
@@ -80,7 +80,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let packages = source.packages(config)?;
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
     phases::check(config, &store, &mut plan, cutoff)?;
-    let estimates = estimates(&store, &packages.records, &packages.depends)?;
+    let estimates = estimates(config, &store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
     let sources = Sources::of(&packages.records);
     drop(packages);
@@ -142,11 +142,17 @@ fn spawning(config: &Config, site: &Site) -> spawn::Options {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn estimates(store: &Store, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Vec<Estimate>, Vec<u8>> {
+fn estimates(
+    config: &Config,
+    store: &Store,
+    records: &[Record<'_>],
+    depends: &[Vec<Package>],
+) -> Result<Vec<Estimate>, Vec<u8>> {
     let costs = store.costs().map_err(|error| unusable(&error))?;
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
-    Ok(estimate::all(records, depends, &known))
+    let sizes = distfiles::sizes(Path::new(&config.pkgsrc), records);
+    Ok(estimate::all(estimate::Tree { records, depends, sizes: &sizes }, &known))
 }
 
 /// For the user.

@@ -1,8 +1,9 @@
 //! `tanto bulk simulate`: how long a bulk build would take. Runs nothing, writes nothing.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
-use tanto_bulk::estimate::{self, median_error};
+use tanto_bulk::estimate::{self, distfiles, median_error};
 use tanto_bulk::forecast::Forecast;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
@@ -10,6 +11,7 @@ use tanto_exec::simulate::Outcome;
 use tanto_exec::simulate::shared::{Parts, Sharing};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, letter, name};
+use tanto_sys::file;
 
 use super::files::{check, open};
 use super::findings;
@@ -23,6 +25,8 @@ struct Args {
     resolved: Vec<u8>,
     /// What packages take.
     times: Times,
+    /// The tree, which says more of what was never built.
+    pkgsrc: Option<PathBuf>,
     slots: Vec<usize>,
 }
 
@@ -38,12 +42,13 @@ enum Times {
     Parts { parts: Vec<u8>, sharing: Sharing },
 }
 
-static FLAGS: [Plain; 6] = [
+static FLAGS: [Plain; 7] = [
     name("resolved").with_value(),
     name("times").with_value(),
     name("known").with_value(),
     name("pool").with_value(),
     name("make-jobs").with_value(),
+    name("pkgsrc").with_value(),
     letter(b'j').with_value(),
 ];
 
@@ -61,6 +66,7 @@ impl Args {
                 (None, Some(parts)) => Times::Parts { parts, sharing: sharing(given.value("make-jobs"))? },
                 _ => return Err(b"what do packages take? Name a file with --times or with --pool".to_vec()),
             },
+            pkgsrc: given.value("pkgsrc").map(|path| file::path(path).to_owned()),
             slots: match given.value("j") {
                 None => usual_slots(tanto_sys::cpu::count()),
                 Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
@@ -93,20 +99,20 @@ fn report(args: &Args) -> Result<String, Vec<u8>> {
         Forecast::new(records.len(), |package: Package| &depends[package as usize][..]).ok_or_else(|| {
             [&args.resolved[..], b": packages need each other; 'tanto bulk resolve' tells which"].concat()
         })?;
+    let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
+    let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let (rows, guesses) = match &args.times {
         Times::Whole { times, known } => {
             let took = read_times(times, &records)?;
             let known = known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
-            let (takes, expected) = (guess(&records, &depends, &took), guess(&records, &depends, &known));
+            let (takes, expected) = (guess(tree, &took), guess(tree, &known));
             let rows: Vec<Outcome> = args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
             (rows, guesses(&took, &known, &expected))
         }
         Times::Parts { parts, sharing } => {
             let parts = read_lines(parts, &records, "seconds, a tab, and seconds", read_parts)?;
             let took: Vec<Option<u64>> = parts.iter().map(|parts| Some((*parts)?.with(1))).collect();
-            let takes = guess(&records, &depends, &took);
-            let alone = |alone_ms| Parts { alone_ms, shared_ms: 0 };
-            let parts: Vec<Parts> = parts.iter().zip(takes).map(|(it, ms)| it.unwrap_or(alone(ms))).collect();
+            let parts = guess_parts(tree, &parts, &took);
             let rows = args.slots.iter().map(|&tokens| forecast.share(tokens, *sharing, &parts)).collect();
             (rows, guesses(&took, &took, &[]))
         }
@@ -130,8 +136,17 @@ fn guesses(took: &[Option<u64>], known: &[Option<u64>], expected: &[u64]) -> Str
 }
 
 /// What is known, and guesses for the rest.
-fn guess(records: &[Record<'_>], depends: &[Vec<Package>], known: &[Option<u64>]) -> Vec<u64> {
-    estimate::all(records, depends, known).into_iter().map(|estimate| estimate.ms).collect()
+fn guess(tree: estimate::Tree<'_>, known: &[Option<u64>]) -> Vec<u64> {
+    estimate::all(tree, known).into_iter().map(|estimate| estimate.ms).collect()
+}
+
+/// The same for both parts of what packages take: `took` is their sum.
+fn guess_parts(tree: estimate::Tree<'_>, known: &[Option<Parts>], took: &[Option<u64>]) -> Vec<Parts> {
+    let alone: Vec<Option<u64>> = known.iter().map(|parts| Some((*parts)?.alone_ms)).collect();
+    let guesses = guess(tree, &alone).into_iter().zip(guess(tree, took));
+    let parts =
+        |(alone_ms, ms): (u64, u64)| Parts { alone_ms: alone_ms.min(ms), shared_ms: ms.saturating_sub(alone_ms) };
+    known.iter().zip(guesses).map(|(known, guess)| known.unwrap_or_else(|| parts(guess))).collect()
 }
 
 /// The times of a file, for these packages, in milliseconds.

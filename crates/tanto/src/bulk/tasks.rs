@@ -95,10 +95,10 @@ pub static TASKS: &[Task] = &[
     Task { name: "export", args: "DIR", doc: "Writes these four files." },
     Task {
         name: "simulate",
-        args: "--resolved FILE (--times FILE [--known FILE] | --pool FILE [--make-jobs N]) -j N,N...",
+        args: "--resolved FILE (--times FILE [--known FILE] | --pool FILE [--make-jobs N]) [--pkgsrc DIR] -j N,N...",
         doc: "Tells how long it would take to build the packages of a resolved scan, for each number N of \
                packages at a time. A line of the times is the name of a package, a tab, and seconds; what is \
-               not in it is guessed from packages like it. `--known FILE` says what the order may rest on, \
+               not in it is guessed from packages like it, and with `--pkgsrc DIR` from what has to be fetched for them. `--known FILE` says what the order may rest on, \
                if that is something else than what the packages take. With `--pool FILE` N is the number of \
                jobs that all packages share: a line is the name, and the seconds for which it keeps one \
                processor busy and those that any number may share; `--make-jobs N` gives each package N of \
