@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -119,6 +120,13 @@ def publish(tanto, directory):
 def again(place, directory, server):
     """What was published is published again; a server that is gone is an error, and what does not answer as well."""
     before = {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
+    package = directory / "packages/All/libone-1.2nb3.tgz"
+    content, summary = package.read_bytes(), (directory / "packages/All/pkg_summary.gz").read_bytes()
+    package.write_bytes(content + b"x")
+    assert "libone-1.2nb3.tgz is another file than was built: 'tanto bulk retry" in place.error("publish")
+    assert (directory / "packages/All/pkg_summary.gz").read_bytes() == summary
+    package.write_bytes(content)
+    os.utime(package, ns=(before[server / "All" / package.name],) * 2)
     place.run("publish")
     assert before == {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
     toml = directory / "bulk.toml"
@@ -264,6 +272,10 @@ def refused(place, directory):
     shutil.copy(packages / "libtwo-2.0rc1.tgz", packages / "libone-1.2nb3.tgz")
     os.utime(packages / "libone-1.2nb3.tgz", (5, 5))
     before = (directory / "signed/All/libone-1.2nb3.tgz").read_bytes()
+    assert "libone-1.2nb3.tgz is another file than was built" in place.error("publish")
+    # The signer sees for itself.
+    with sqlite3.connect(directory / "state/db") as db:
+        db.execute("DELETE FROM file")
     assert "libone-1.2nb3.tgz is not signed: it says that it is libtwo-2.0rc1" in place.error("publish")
     assert (directory / "signed/All/libone-1.2nb3.tgz").read_bytes() == before
     toml = directory / "bulk.toml"

@@ -3,9 +3,11 @@ are killed.
 
     build.py TANTO"""
 
+import hashlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -75,8 +77,23 @@ def kills(tanto, directory):
     assert place.packages() == sorted(place.names())
     again = place.build(0)
     assert "[1/" not in again, f"something was built again:\n{again}"
+    on_its_way(place)
     place.run("status")
     print(f"ok kills: after {moments} kills all packages are built, each once it was recorded no more")
+
+
+def on_its_way(place):
+    """A file that came to its place when a build was killed is another than was noted: it is built again."""
+    package = place.directory / "packages/All/tool-1.tgz"
+    with sqlite3.connect(place.directory / "state/db") as db:
+        db.execute("UPDATE run SET ended_ms = NULL WHERE run = (SELECT max(run) FROM run)")
+        db.execute("UPDATE package SET state = 'running' WHERE name IN ('tool-1', 'kit-1.0')")
+    package.write_bytes(package.read_bytes() + b"x")
+    again = place.build(0)
+    assert "tool-1" in again and "kit-1.0" not in again, again
+    with sqlite3.connect(place.directory / "state/db") as db:
+        ((digest,),) = db.execute("SELECT digest FROM file WHERE name = 'tool-1'").fetchall()
+    assert digest.decode() == hashlib.sha512(package.read_bytes()).hexdigest()
 
 
 def full_disk(tanto, directory):

@@ -200,7 +200,7 @@ def main():
         for test in (wrong, killed, elsewhere):
             with tempfile.TemporaryDirectory() as directory:
                 test(tanto, Path(directory), settings, user)
-        print(f"fetching {name}: files are fetched once, and are there whole, as they should be, or not at all ... ok")
+        print(f"ok fetching {name}: files are fetched once, and are there whole, as they should be, or not at all")
 
 
 main()

@@ -89,6 +89,10 @@ pub struct Config {
     pub client_prepare_chroot: String,
     /// Run when a sandbox is mounted, inside; empty: nothing.
     pub client_prepare_action: String,
+    /// Run for each package that was built, before it gets its place; empty: nothing.
+    pub sync_package: String,
+    /// Run for each package that has failed; empty: nothing.
+    pub sync_buildlog: String,
     /// Run before the scan; empty: nothing.
     pub script_phase_scan: String,
     /// Run before packages are built; empty: nothing.
@@ -186,6 +190,8 @@ impl Default for Config {
             build_clients: 1,
             client_prepare_chroot: String::new(),
             client_prepare_action: String::new(),
+            sync_package: String::new(),
+            sync_buildlog: String::new(),
             script_phase_scan: String::new(),
             script_phase_build: String::new(),
             script_phase_report: String::new(),

@@ -6,21 +6,19 @@ mod bring;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use sha2::{Digest, Sha512};
 use tanto_sys::{lock, tree};
 
-use crate::shell::quoted;
+use crate::shell::{code, options, run, shell, values};
 
 /// How the files of one package are fetched and checked.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -50,35 +48,26 @@ const LONGEST: usize = 1 << 20;
 impl Fetch {
     /// The words of a command line that say all of this.
     pub fn words(&self) -> String {
-        let Fetch { own, distdir, lock, have, names, get, hook } = self;
-        let paths = [("own", own), ("distdir", distdir), ("lock", lock)];
-        let paths = paths.map(|(key, path)| (key, path.to_string_lossy().into_owned()));
-        let lines = [("have", have), ("names", names), ("get", get), ("hook", hook)];
-        let mut words = String::new();
-        for (key, value) in paths.into_iter().chain(lines.map(|(key, line)| (key, line.clone()))) {
-            let _ = write!(words, " --{key}={}", quoted(&value));
-        }
-        words
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        options(&[
+            ("own", &path(&self.own)),
+            ("distdir", &path(&self.distdir)),
+            ("lock", &path(&self.lock)),
+            ("have", &self.have),
+            ("names", &self.names),
+            ("get", &self.get),
+            ("hook", &self.hook),
+        ])
     }
 
     /// What such words say.
     pub fn read(words: &[Vec<u8>]) -> Option<Fetch> {
-        let mut it = Fetch::default();
-        for word in words {
-            let (key, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
-            match key {
-                "--own" => it.own = value.into(),
-                "--distdir" => it.distdir = value.into(),
-                "--lock" => it.lock = value.into(),
-                "--have" => it.have = value.into(),
-                "--names" => it.names = value.into(),
-                "--get" => it.get = value.into(),
-                "--hook" => it.hook = value.into(),
-                _ => return None,
-            }
-        }
-        let is_whole = [&it.own, &it.distdir, &it.lock].iter().all(|path| path.is_absolute()) && !it.get.is_empty();
-        is_whole.then_some(it)
+        let [own, distdir, lock, have, names, get, hook] =
+            values(words, ["own", "distdir", "lock", "have", "names", "get", "hook"])?;
+        let paths = [own, distdir, lock].map(PathBuf::from);
+        let is_whole = paths.iter().all(|path| path.is_absolute()) && !get.is_empty();
+        let [own, distdir, lock] = paths;
+        is_whole.then_some(Fetch { own, distdir, lock, have, names, get, hook })
     }
 
     /// Does it. Says what the line exited with that failed, or 0; an error is the machine's.
@@ -156,7 +145,8 @@ impl Fetch {
         for name in bring::files(&self.own)? {
             let from = self.own.join(&name);
             if !self.hook.is_empty() {
-                let status = shell(&self.hook).arg("post_fetch_hook").arg(&from).arg(&name).status()?;
+                let words = [from.to_string_lossy(), name.to_string_lossy()];
+                let status = run(&self.hook, "post_fetch_hook", &[&words[0], &words[1]])?;
                 if !status.success() {
                     println!("tanto: post_fetch_hook does not want {}: {status}", name.display());
                     return Ok(code(status));
@@ -166,16 +156,6 @@ impl Fetch {
         }
         Ok(0)
     }
-}
-
-fn shell(line: &str) -> Command {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", line]).stdin(Stdio::null());
-    shell
-}
-
-fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// What a line prints, as far as that is kept.

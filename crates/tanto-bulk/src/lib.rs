@@ -5,6 +5,7 @@ pub mod archive;
 pub mod build;
 pub mod check;
 pub mod config;
+pub mod delivery;
 pub mod distfiles;
 pub mod door;
 pub mod estimate;

@@ -28,6 +28,8 @@ use crate::resolve::Package;
 
 /// How often a package is tried whose failure is the machine's.
 const MOST_ATTEMPTS: u32 = 3;
+/// Why a package is open that may have got its place, though that was not noted.
+pub const INTERRUPTED: &str = "it was interrupted on the way to its place";
 /// Why a package has failed that the user has ended.
 const KILLED: &str = "killed by the user";
 
@@ -166,11 +168,15 @@ impl<'a> Books<'a> {
 
     /// A package was interrupted: it will be built again.
     pub fn interrupted(&mut self, package: Package) {
+        let mut why = String::new();
         if let Some(progress) = self.running.remove(&package) {
             self.clients.release(progress.client);
             self.note_attempt(package, &progress, "interrupted", "");
+            if progress.stage == Stage::SyncPackage {
+                INTERRUPTED.clone_into(&mut why);
+            }
         }
-        self.set(package, State::Open, String::new());
+        self.set(package, State::Open, why);
     }
 
     /// A package is done, or has failed, with all that needs it, which is told: they are not built.
@@ -189,10 +195,7 @@ impl<'a> Books<'a> {
             let _ = fs::remove_dir_all(self.logs(package));
             return Vec::new();
         }
-        if let Some(sandbox) = &self.site.sandbox {
-            // What cannot be kept is no failure of anything.
-            let _ = sandbox.keep_out(progress.client, &self.logs(package));
-        }
+        self.keep_out(package, progress.client);
         let why: Vec<String> = progress.failed.iter().map(|it| it.why.clone()).chain(progress.left.clone()).collect();
         let why = why.join("; ");
         self.note_attempt(package, &progress, "failed", &why);
@@ -204,6 +207,14 @@ impl<'a> Books<'a> {
             self.note_state(fallen, state, why);
         }
         fallen
+    }
+
+    /// What it has left in its sandbox for its logs gets there.
+    fn keep_out(&self, package: Package, client: usize) {
+        if let Some(sandbox) = &self.site.sandbox {
+            // What cannot be kept is no failure of anything.
+            let _ = sandbox.keep_out(client, &self.logs(package));
+        }
     }
 
     /// Somebody tries to build it; in vain so many times before; rather not that client.
@@ -252,7 +263,7 @@ impl<'a> Books<'a> {
     fn failed(&mut self, package: Package, completion: &Completion, log: &str, fault: Option<String>) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
         let why = if progress.killed { KILLED.to_owned() } else { why(progress.stage, completion) };
-        if let Some(fault) = fault.or_else(|| machines_fault(completion).map(str::to_owned))
+        if let Some(fault) = fault.or_else(|| machines_fault(progress.stage, completion).map(str::to_owned))
             && progress.tries + 1 < MOST_ATTEMPTS
             && !progress.killed
         {
@@ -265,7 +276,8 @@ impl<'a> Books<'a> {
         }
         let told = told(&completion.output, &why, log);
         progress.failed = Some(Failure { exit: completion.exit, why, told });
-        self.enter(package, Stage::after_failure(self.site))
+        let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
+        self.enter(package, next)
     }
 
     /// Takes what there is to tell of a stage's sandbox and of its processes. Says why the sandbox could not be entered, if
@@ -324,17 +336,25 @@ impl Books<'_> {
         progress.cpu_ms += cpu_ms(completion.usage);
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
         if let Some(failure) = progress.failed.clone() {
-            (completion.exit, completion.output) = (failure.exit, failure.told);
-            if stage == Stage::Keep {
-                return Some(self.enter(package, Stage::Clean));
+            if stage == Stage::SyncBuildlog && !completion.exit.success() {
+                let name = &self.plan.package(package).name;
+                self.notices.push(format!("{name}: {}; {log}", why(stage, completion)));
             }
-            return None;
+            (completion.exit, completion.output) = (failure.exit, failure.told);
+            let next = Stage::after_failure(stage, self.site)?;
+            if next == Stage::SyncBuildlog {
+                self.keep_out(package, self.running[&package].client);
+            }
+            return Some(self.enter(package, next));
         }
         if progress.killed && completion.exit.success() {
             completion.exit = Exit::Code(Why::Wanted.code());
         }
         if !completion.exit.success() && stage != Stage::Clean {
             return Some(self.failed(package, completion, &log, fault));
+        }
+        if stage == Stage::SyncPackage {
+            self.note_file(package);
         }
         completion.exit = Exit::Code(0);
         completion.output.clear();

@@ -52,6 +52,10 @@ pub struct Site {
     pub keep_prefix: bool,
     /// A line for the shell, run in the sandbox before all else.
     pub prepare_action: String,
+    /// A line for the shell that sees a package before it gets its place; empty: nothing.
+    pub sync_package: String,
+    /// A line for the shell that is told which package has failed; empty: nothing.
+    pub sync_buildlog: String,
 }
 
 /// How files are fetched.

@@ -1,7 +1,7 @@
 //! The stages that a package goes through, and their commands; those of pbulk's `pkg-build`. Does not know when they
 //! run, nor what becomes of their output.
 
-mod fetching;
+pub(super) mod files;
 mod lines;
 
 use self::lines::Writer;
@@ -39,11 +39,13 @@ pub enum Stage {
     Keep,
     /// The work directory goes.
     Clean,
+    /// The logs of a package that failed are shown to who brings them away.
+    SyncBuildlog,
 }
 
 impl Stage {
     /// All of them, in their order.
-    pub const ALL: [Stage; 12] = [
+    pub const ALL: [Stage; 13] = [
         Stage::ClientClean,
         Stage::PreClean,
         Stage::Depends,
@@ -56,6 +58,7 @@ impl Stage {
         Stage::SyncPackage,
         Stage::Keep,
         Stage::Clean,
+        Stage::SyncBuildlog,
     ];
 
     /// Its name, in the database and in those of logs.
@@ -73,6 +76,7 @@ impl Stage {
             Stage::SyncPackage => "sync-package",
             Stage::Keep => "keep",
             Stage::Clean => "clean",
+            Stage::SyncBuildlog => "sync-buildlog",
         }
     }
 
@@ -87,14 +91,25 @@ impl Stage {
             Stage::PreClean => site.sandbox.is_none(),
             Stage::Depends => !package.depends.is_empty(),
             Stage::Deinstall => !package.bootstrap,
-            Stage::Keep => false,
+            Stage::Keep | Stage::SyncBuildlog => false,
             _ => true,
         }
     }
 
-    /// The stage that comes when one has failed.
-    pub fn after_failure(site: &Site) -> Stage {
-        if site.keep_wrkdir || site.keep_prefix { Stage::Keep } else { Stage::Clean }
+    /// The stage that comes when one has failed, and after this one then.
+    pub fn after_failure(stage: Stage, site: &Site) -> Option<Stage> {
+        match stage {
+            Stage::Keep => Some(Stage::Clean),
+            Stage::Clean => Some(Stage::SyncBuildlog).filter(|_| !site.sync_buildlog.is_empty()),
+            Stage::SyncBuildlog => None,
+            _ if site.keep_wrkdir || site.keep_prefix => Some(Stage::Keep),
+            _ => Some(Stage::Clean),
+        }
+    }
+
+    /// It has nothing to do with what the package is: if it fails, the machine is to blame.
+    pub fn is_the_machines(self) -> bool {
+        matches!(self, Stage::ClientClean | Stage::SyncPackage)
     }
 
     /// The line for `/bin/sh`, for a client.
@@ -104,13 +119,11 @@ impl Stage {
         match self {
             Stage::Clean => return sandbox.leave(client),
             // What it does in the sandbox and what outside it knows itself.
-            Stage::Checksum => return line(),
+            Stage::Checksum | Stage::SyncPackage | Stage::SyncBuildlog => return line(),
             Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
             _ => {}
         }
-        let (first, publishes) = (self == Stage::ClientClean, self == Stage::SyncPackage);
-        let leave = Leave { first, publishes, ..Leave::default() };
-        sandbox.inside(client, &line(), leave)
+        sandbox.inside(client, &line(), Leave { first: self == Stage::ClientClean, ..Leave::default() })
     }
 
     fn line(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
@@ -127,7 +140,8 @@ impl Stage {
             Stage::Install => writer.with_users("install", "stage-install"),
             Stage::Package => writer.package(),
             Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
-            Stage::SyncPackage => writer.sync(),
+            Stage::SyncPackage => writer.sync(client),
+            Stage::SyncBuildlog => writer.sync_log(),
             Stage::Keep => writer.keep(),
         }
     }

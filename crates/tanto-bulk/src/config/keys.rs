@@ -193,6 +193,16 @@ pub static KEYS: &[Key] = &[
         "A line for the shell, run in each new sandbox.",
     ),
     key(
+        "sync_package",
+        Text(|it| &mut it.sync_package),
+        "A line for the shell, run outside for each package that was built, with its file, name and categories as $1 to $3.",
+    ),
+    key(
+        "sync_buildlog",
+        Text(|it| &mut it.sync_buildlog),
+        "A line for the shell, run outside for each package that failed, with 'bulklog' and its name as $1 and $2.",
+    ),
+    key(
         "hang_timeout",
         Time(|it| &mut it.limits.hang_ms),
         "A command is ended that for so long starts no process, uses no processor and prints nothing. \"0\": never.",

@@ -6,6 +6,7 @@ use std::sync::Barrier;
 use tanto_testing::Scratch;
 
 use super::*;
+use crate::shell::tests::words;
 
 /// A package that wants these files. Each fetch is written down in `log`.
 fn fetch(place: &Scratch, package: &str, names: &str) -> Fetch {
@@ -36,12 +37,9 @@ fn log(place: &Scratch) -> String {
 fn what_is_written_is_read() {
     let place = Scratch::new("distfiles-words");
     let it = Fetch { hook: "echo 'it is' \"$1\"".into(), ..fetch(&place, "a", "x") };
-    let told = Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {}", it.words())]).output().unwrap();
-    let words: Vec<Vec<u8>> = told.stdout.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
-    assert_eq!(Fetch::read(&words[..words.len() - 1]), Some(it));
+    assert_eq!(Fetch::read(&words(&it.words())), Some(it));
     for wrong in ["--own=/a", "--own=/a --distdir=/b --lock=/c", "--odd=1", "own"] {
-        let words: Vec<Vec<u8>> = wrong.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        assert_eq!(Fetch::read(&words), None, "{wrong}");
+        assert_eq!(Fetch::read(&words(wrong)), None, "{wrong}");
     }
 }
 

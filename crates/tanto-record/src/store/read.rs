@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::{Attempt, Cost, Digested, Expected, Package, Result, Run, Scanned, Stage, Stamp, Store};
+use super::{Attempt, Cost, Digested, Expected, File, Package, Result, Run, Scanned, Stage, Stamp, Store};
 
 const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
 const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
@@ -12,6 +12,7 @@ const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, pea
     log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
 const EXPECTED: &str = "SELECT package, wall_ms, basis FROM expected WHERE run = ? ORDER BY package";
+const FILES: &str = "SELECT name, path, bytes, digest FROM file ORDER BY name, path";
 const RUNS: &str = "SELECT run, began_ms, ended_ms FROM run ORDER BY run";
 const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan ORDER BY location";
 const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
@@ -100,6 +101,13 @@ impl Store {
                 peak_kib: count(row, 5)?,
                 disk_kib: count(row, 6)?,
             })
+        })
+    }
+
+    /// The files of packages, as they were when these were built, by name.
+    pub fn files(&self) -> Result<Vec<File>> {
+        self.all(FILES, [], |row| {
+            Ok(File { name: row.get(0)?, path: row.get(1)?, bytes: count(row, 2)?, digest: row.get(3)? })
         })
     }
 

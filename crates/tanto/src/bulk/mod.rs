@@ -4,6 +4,7 @@ mod ask;
 mod build;
 mod change;
 mod check;
+mod deliver;
 mod enter;
 mod exchange;
 mod fetch;
@@ -43,6 +44,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"check" => check::run(rest),
         b"enter" => enter::run(rest),
         b"fetch" => fetch::run(rest),
+        b"deliver" => deliver::run(rest),
         b"build" => build::run(rest),
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),

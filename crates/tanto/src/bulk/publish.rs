@@ -3,6 +3,7 @@
 
 mod send;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -20,11 +21,14 @@ use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::{cpu, file};
 
 use super::files::failed;
-use super::place::config;
+use super::place::{config, look, unusable};
 use super::report::{of, rows, with_records};
 use super::{meta, sign};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
+
+/// What files are told by, by the names of packages.
+pub(super) type Digests = HashMap<String, Vec<u8>>;
 
 static FLAGS: [Plain; 2] = [name("config").with_value(), name("unfinished")];
 
@@ -66,11 +70,12 @@ impl Publishing<'_> {
         }
         let mut names: Vec<&str> = choice.published.iter().map(|&it| &*self.rows.packages[it as usize].name).collect();
         names.sort_unstable();
+        let built = digests(self.config)?;
         let dir = match self.config.sign_command.is_empty() {
             true => &self.config.packages,
-            false => sign::all(self.config, &names, told).map(|()| &self.config.signed)?,
+            false => sign::all(self.config, &names, &built, told).map(|()| &self.config.signed)?,
         };
-        let listed = self.list(Path::new(dir), &names)?;
+        let listed = self.list(Path::new(dir), &names, &built)?;
         *told += &format!("{} packages are in {dir}/{ALL}, with {SUMMARY} and {dir}/{DIGESTS}\n", listed.len());
         let report = of(self.rows, self.records);
         let first = listed.first().and_then(|it| Metadata::of(&Path::new(dir).join(ALL).join(&it.file)).ok());
@@ -83,7 +88,7 @@ impl Publishing<'_> {
     }
 
     /// What clients of the packages want to know of them all.
-    fn list(&self, dir: &Path, names: &[&str]) -> Result<Vec<Listed>, Vec<u8>> {
+    fn list(&self, dir: &Path, names: &[&str], built: &Digests) -> Result<Vec<Listed>, Vec<u8>> {
         let all = dir.join(ALL);
         let files: Vec<String> = names.iter().map(|name| format!("{name}{}", self.config.pkg_sufx)).collect();
         let kept = Path::new(&self.config.state).join("published");
@@ -92,6 +97,10 @@ impl Publishing<'_> {
         let bad = |(file, bad): (String, _)| format!("{}/{file}: {bad}", all.display()).into_bytes();
         let listed = list::list(&all, &files, &known, cpu::count()).map_err(bad)?;
         replace(&kept, &list::kept(&listed))?;
+        if self.config.sign_command.is_empty() {
+            let mut each = names.iter().zip(&listed);
+            each.try_for_each(|(name, it)| as_built(name, &all.join(&it.file), &it.digest, built))?;
+        }
         let packing = |error| failed("", b"packing", &error);
         let summary = made::summary(&listed).map_err(packing)?;
         replace(&all.join(SUMMARY), &summary)?;
@@ -147,6 +156,25 @@ impl Publishing<'_> {
             text += &format!("Machine readable version: {place}/{}\n\n", send::REPORT);
         }
         text + &report.text()
+    }
+}
+
+/// What packages' files were told by when they were built: SHA512 in hex, by name.
+fn digests(config: &Config) -> Result<Digests, Vec<u8>> {
+    let files = look(config)?.files().map_err(|error| unusable(&error))?;
+    Ok(files.into_iter().map(|file| (file.name, file.digest)).collect())
+}
+
+/// Is it the file that was built, as far as that was noted?
+pub(super) fn as_built(name: &str, path: &Path, digest: &str, built: &Digests) -> Result<(), Vec<u8>> {
+    match built.get(name) {
+        Some(noted) if noted != digest.as_bytes() => {
+            let path = path.display();
+            let why =
+                format!("{path} is another file than was built: 'tanto bulk retry {name}' and a build make it again");
+            Err(why.into_bytes())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,11 +12,13 @@ use std::process::{Child, Command, Stdio};
 
 use tanto_bulk::config::Config;
 use tanto_bulk::publish::ALL;
+use tanto_bulk::publish::list::hex;
 use tanto_bulk::sign::client::{Client, digest};
 use tanto_bulk::sign::{seal, signer};
 use tanto_sys::user;
 
 use super::files::failed;
+use super::publish::{Digests, as_built};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -25,7 +27,7 @@ pub(super) const DOOR: &[u8] = b"signer";
 const ROOT: u32 = 0;
 
 /// Signs the packages of these names that were not signed since they were built.
-pub(super) fn all(config: &Config, names: &[&str], told: &mut String) -> Result<(), Vec<u8>> {
+pub(super) fn all(config: &Config, names: &[&str], built: &Digests, told: &mut String) -> Result<(), Vec<u8>> {
     let to = Path::new(&config.signed).join(ALL);
     fs::create_dir_all(&to).map_err(|error| failed("making ", to.as_os_str().as_encoded_bytes(), &error))?;
     let file = |name: &&str| format!("{name}{}", config.pkg_sufx);
@@ -37,7 +39,7 @@ pub(super) fn all(config: &Config, names: &[&str], told: &mut String) -> Result<
     }
     let (mut child, stream) = start(config).map_err(|error| failed("", b"starting the signer", &error))?;
     let mut client = Client::new(stream);
-    let signed = due.iter().try_for_each(|(name, from, to)| one(&mut client, name, from, to));
+    let signed = due.iter().try_for_each(|(name, from, to)| one(&mut client, built, name, from, to));
     drop(client);
     let ended = child.wait();
     signed?;
@@ -54,10 +56,12 @@ fn is_of(from: &Path, signed: &Path) -> bool {
     modified(from).is_some_and(|time| modified(signed) == Some(time))
 }
 
-fn one(client: &mut Client<UnixStream>, name: &str, from: &Path, to: &Path) -> Result<(), Vec<u8>> {
+/// Only what was built is signed, as far as it was noted what that was.
+fn one(client: &mut Client<UnixStream>, built: &Digests, name: &str, from: &Path, to: &Path) -> Result<(), Vec<u8>> {
     let bad = |error: io::Error| failed("signing ", from.as_os_str().as_encoded_bytes(), &error);
     let mut package = File::open(from).map_err(bad)?;
     let digest = digest(&mut package).map_err(bad)?;
+    as_built(name, from, &hex(&digest), built)?;
     let (text, signature) = client
         .sign(name, digest, &mut package)
         .map_err(|why| format!("{} is not signed: {why}", from.display()).into_bytes())?;

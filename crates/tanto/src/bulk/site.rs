@@ -108,6 +108,8 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         keep_wrkdir: config.keep_wrkdir,
         keep_prefix: config.keep_prefix,
         prepare_action: text(&config.client_prepare_action),
+        sync_package: text(&config.sync_package),
+        sync_buildlog: text(&config.sync_buildlog),
     })
 }
 

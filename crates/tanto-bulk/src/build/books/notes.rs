@@ -2,17 +2,18 @@
 //! comes next for a package.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tanto_exec::job::{Completion, Usage};
-use tanto_record::store::{Attempt, Change, Cost};
+use tanto_record::store::{Attempt, Change, Cost, File};
 
 use super::{Books, Progress};
 use crate::build::clients;
 use crate::build::site::Site;
-use crate::build::stages::Stage;
+use crate::build::stages::{Stage, files};
 use crate::build::state::State;
 use crate::check::{self, Content};
+use crate::publish::ALL;
 use crate::resolve::Package;
 
 impl Books<'_> {
@@ -107,6 +108,15 @@ impl Books<'_> {
             peak_kib: progress.peak_kib,
             disk_kib: 0,
         }));
+    }
+
+    /// What its file is told by, which has got its place.
+    pub(super) fn note_file(&mut self, package: Package) {
+        let (name, client) = (self.plan.package(package).name.clone(), self.running[&package].client);
+        let Ok(digest) = fs::read_to_string(files::digest(self.site, &name, client)) else { return };
+        let path = format!("{ALL}/{name}{}", self.site.suffix);
+        let Ok(data) = fs::metadata(Path::new(&self.site.packages).join(&path)) else { return };
+        self.journal.note(Change::File(File { name, path, bytes: data.len(), digest: digest.into_bytes() }));
     }
 
     pub(super) fn logs(&self, package: Package) -> PathBuf {

@@ -111,15 +111,6 @@ impl Writer<'_> {
         format!("{line} && PKG_PATH={path} {pkg_add} -K {db} \"$file\"")
     }
 
-    /// A package is there whole or not at all.
-    pub fn sync(&self) -> String {
-        let all = format!("{}/All", self.site.packages);
-        let name = &self.package.name;
-        let (place, new) =
-            (quoted(&format!("{all}/{name}{}", self.site.suffix)), quoted(&format!("{all}/.{name}.new")));
-        format!("mkdir -p {} && cp \"$(cat {})\" {new} && mv {new} {place}", quoted(&all), quoted(&self.file()))
-    }
-
     /// Whatever can be kept.
     pub fn keep(&self) -> String {
         let (logs, Site { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.site);
@@ -136,7 +127,7 @@ impl Writer<'_> {
         format!("{}/{}", self.site.logs, self.package.name)
     }
 
-    fn file(&self) -> String {
+    pub fn file(&self) -> String {
         format!("{}/pkgfile", self.logs())
     }
 }

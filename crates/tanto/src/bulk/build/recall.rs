@@ -1,12 +1,16 @@
 //! Beginning a run, or going on with the one that was not finished. Does not know how its packages are built.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
 
+use tanto_bulk::build::books::INTERRUPTED;
 use tanto_bulk::build::plan::{Plan, WANTED};
 use tanto_bulk::build::state::State;
 use tanto_bulk::check::Standing;
 use tanto_bulk::config::Config;
-use tanto_record::store::{Change, Package as Row, Store};
+use tanto_bulk::publish::list;
+use tanto_record::store::{Change, File, Package as Row, Store};
 
 use super::now_ms;
 use crate::bulk::phases;
@@ -92,6 +96,7 @@ pub(super) fn recall(
             plan.stands(package, Standing::Due(AGAIN.into()));
         }
     }
+    distrust(config, store, &rows, &mut plan)?;
     let place = phases::packages(config);
     let is_there = |name: &str| place.file(name).is_file();
     let state = |row: &Row| State::named(&row.state).filter(|&state| state != State::Done || is_there(&row.name));
@@ -99,4 +104,23 @@ pub(super) fn recall(
         rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
     plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
     Ok((run, plan))
+}
+
+/// What was on the way to its place when the build ended may be there, and another than was noted: that is built again.
+fn distrust(config: &Config, store: &Store, rows: &[Row], plan: &mut Plan) -> Result<(), Vec<u8>> {
+    let was_on_its_way = |row: &&Row| row.state == State::Running.name() || row.why == INTERRUPTED;
+    let names: HashSet<&str> = rows.iter().filter(was_on_its_way).map(|row| &*row.name).collect();
+    let mut files = store.files().map_err(|error| unusable(&error))?;
+    files.retain(|file| names.contains(&*file.name));
+    let is_another = |file: &File| {
+        let found = fs::File::open(Path::new(&config.packages).join(&file.path));
+        found.and_then(|mut found| list::digest(&mut found)).is_ok_and(|digest| digest.as_bytes() != file.digest)
+    };
+    let others: HashSet<&str> = files.iter().filter(|file| is_another(file)).map(|file| &*file.name).collect();
+    for package in plan.all() {
+        if others.contains(&*plan.package(package).name) {
+            plan.stands(package, Standing::Due("its file came to its place when the build was ended".into()));
+        }
+    }
+    Ok(())
 }

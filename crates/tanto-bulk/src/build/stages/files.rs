@@ -1,0 +1,90 @@
+//! The commands of stages that are partly in the sandbox and partly outside: by which a package comes to its distfiles, and gets
+//! its place. Does not know what becomes of files then.
+
+use std::path::{Path, PathBuf};
+
+use super::lines::Writer;
+use crate::build::site::Site;
+use crate::delivery::Delivery;
+use crate::distfiles::Fetch;
+use crate::sandbox::Leave;
+use crate::shell::quoted;
+
+/// Files are fetched into this directory in that of the package's logs.
+const OWN: &str = "distfiles";
+
+impl Writer<'_> {
+    /// A line as it is run in a client's sandbox, if there are sandboxes.
+    fn shut_in(&self, client: usize, line: &str, leave: Leave) -> String {
+        match &self.site.sandbox {
+            Some(sandbox) => format!("exec {}", sandbox.inside(client, line, leave)),
+            None => line.to_owned(),
+        }
+    }
+
+    /// For a client. Fetching is not in the sandbox, but each line is that it calls.
+    pub fn fetch(&self, client: usize) -> String {
+        let site = self.site;
+        let inside = format!("{}/{OWN}", self.logs());
+        let shut_in = |line: &str, fetches| self.shut_in(client, line, Leave { fetches, ..Leave::default() });
+        let fetch = Fetch {
+            own: site.sandbox.as_ref().map_or((&inside).into(), |it| it.out(client).join(OWN)),
+            distdir: (&site.distdir).into(),
+            lock: (&site.fetching.lock).into(),
+            // Nothing keeps it from writing there without a sandbox.
+            have: site.sandbox.as_ref().map_or_else(String::new, |_| shut_in(&self.check(&site.distdir), false)),
+            names: shut_in(&self.make(&["show-var", "VARNAME=_ALLFILES"], false), false),
+            get: shut_in(&self.get(&inside), true),
+            hook: site.fetching.post_fetch_hook.clone(),
+        };
+        format!("{} bulk fetch{}", quoted(&site.door), fetch.words())
+    }
+
+    /// All files are checked, and what is not there is fetched into this directory.
+    fn check(&self, distdir: &str) -> String {
+        let fetching = &self.site.fetching;
+        let elsewhere = format!("MASTER_SITE_OVERRIDE={}", fetching.master_site_override);
+        let mut words = vec!["checksum"];
+        words.extend(Some(&*elsewhere).filter(|_| !fetching.master_site_override.is_empty()));
+        words.extend(fetching.ignore_interactive_fetch.then_some("IGNORE_INTERACTIVE_FETCH=yes"));
+        self.make_with(distdir, &words, self.site.unprivileged_checksum)
+    }
+
+    /// Only the copy is made in the sandbox.
+    pub fn sync(&self, client: usize) -> String {
+        let (site, name) = (self.site, &self.package.name);
+        let all = format!("{}/All", site.packages);
+        let new = format!("{all}/.{name}.new");
+        let copy = format!("mkdir -p {} && cp \"$(cat {})\" {}", quoted(&all), quoted(&self.file()), quoted(&new));
+        let delivery = Delivery {
+            copy: self.shut_in(client, &copy, Leave { publishes: true, ..Leave::default() }),
+            new: new.into(),
+            place: format!("{all}/{name}{}", site.suffix).into(),
+            digest: digest(site, name, client),
+            hook: site.sync_package.clone(),
+            name: name.clone(),
+            categories: self.package.categories.clone(),
+        };
+        format!("{} bulk deliver{}", quoted(&site.door), delivery.words())
+    }
+
+    /// What failed is told, outside.
+    pub fn sync_log(&self) -> String {
+        let words = [&self.site.sync_buildlog, "sync_buildlog", &self.site.logs, &self.package.name].map(quoted);
+        format!("/bin/sh -c {}", words.join(" "))
+    }
+
+    fn get(&self, own: &str) -> String {
+        match self.site.user.as_ref().filter(|_| self.site.unprivileged_checksum) {
+            Some(user) => format!("chown -hR {} {} && {}", quoted(user), quoted(own), self.check(own)),
+            None => self.check(own),
+        }
+    }
+}
+
+/// Where it stands what a package's file is told by that has just got its place. No package can write there, if it is in a
+/// sandbox.
+pub(in crate::build) fn digest(site: &Site, package: &str, client: usize) -> PathBuf {
+    let dir = site.sandbox.as_ref().map(|it| it.place(client).dir().to_owned());
+    dir.unwrap_or_else(|| Path::new(&site.logs).join(package)).join("digest")
+}

@@ -1,0 +1,92 @@
+"""What users have `tanto bulk build` run for each package and each sandbox.
+
+    hooks.py TANTO"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from place import Some, can_shut_in
+
+PACKAGES = ("base/kit", "devel/libone", "devel/libtwo", "trouble/broken")
+
+
+def hooks(directory, package, buildlog):
+    """Settings with these lines, which are scripts in the directory."""
+    for name, line in (("package", package), ("buildlog", buildlog)):
+        (directory / name).write_text(line)
+    return f"sync_package = '. {directory}/package'\nsync_buildlog = '. {directory}/buildlog'\n"
+
+
+def both(tanto, directory, settings):
+    """Packages that were built are shown before they have their place, logs when they have theirs; and who looks may fail."""
+    (directory / "server").mkdir()
+    package = f"""
+test ! -e {directory}/packages/All/$2.tgz || exit 9
+case $2 in
+libone-*) test -e {directory}/once || {{ touch {directory}/once; exit 5; }} ;;
+libtwo-*) test -e {directory}/may || exit 6 ;;
+esac
+cp "$1" {directory}/server/$2.tgz && echo "$2 $3" >>{directory}/told
+"""
+    buildlog = f'test -s "$1/$2/build.log" -a -e "$1/$2/work.log" && echo "$2" >>{directory}/failed; exit 7\n'
+    place = Some(tanto, directory, PACKAGES, hooks(directory, package, buildlog) + settings)
+    command = place.command("build", "--resolved", "presolve")
+    built = subprocess.run(command, cwd=directory, env=place.environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 1, built
+    told = built.stdout + built.stderr
+    seen = sorted((directory / "told").read_text().splitlines())
+    assert seen == ["kit-1.0 base", "libone-1.2nb3 devel"], f"{seen}\n{told}"
+    for name in ("kit-1.0", "libone-1.2nb3"):
+        file = directory / f"packages/All/{name}.tgz"
+        assert file.read_bytes() == (directory / f"server/{name}.tgz").read_bytes(), f"{name} was shown otherwise"
+    assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
+    assert place.state("libtwo") == ("failed", "sync-package exited with 6"), place.state("libtwo")
+    assert told.count("sync_package does not take libtwo-2.0rc1") == 1, "it is told when it is tried no more"
+    assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs were not there"
+    assert place.state("broken") == ("failed", "build exited with 1"), place.state("broken")
+    assert "broken-1: sync-buildlog exited with 7" in told, told
+    left = [path.name for path in (directory / "packages/All").iterdir() if path.name.startswith(".")]
+    assert not left, f"{left} are left"
+    (directory / "may").touch()
+    place.build(1)
+    assert "libtwo-2.0rc1" in place.packages()
+
+
+def sandboxes(tanto, directory):
+    """Each is prepared from outside and from inside."""
+    settings = (
+        'sandbox = "overlay"\nclient_prepare_chroot = \'echo "$1" >>chroots && echo prepared >"$1/prepared"\'\n'
+        "client_prepare_action = 'test \"$(cat /prepared)\" = prepared && echo inside >/tmp/inside'\n"
+    )
+    place = Some(tanto, directory, ("base/kit", "devel/libone"), settings)
+    makefile = directory / "tree/devel/libone/Makefile"
+    makefile.write_text(makefile.read_text().replace("PKGNAME", "do-build= grep -x inside /tmp/inside\nPKGNAME"))
+    place.build(0)
+    # One sandbox for a look at the programs, and one for each package.
+    assert len((directory / "chroots").read_text().splitlines()) == 3
+    toml = directory / "bulk.toml"
+    toml.write_text(toml.read_text().replace("echo inside >/tmp/inside", "exit 3"))
+    place.build(1, "--again")
+    assert place.state("kit") == ("failed", "client-clean exited with 3"), place.state("kit")
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    ways = [("without a sandbox", 'sandbox = "none"\n')]
+    if can_shut_in(None):
+        ways.append(("in sandboxes", 'sandbox = "overlay"\n'))
+        with tempfile.TemporaryDirectory() as directory:
+            sandboxes(tanto, Path(directory))
+        print("ok hooks of sandboxes: each sandbox is prepared outside and inside")
+    else:
+        print("hooks of sandboxes: skipped, for this machine lets us make none")
+    for name, settings in ways:
+        with tempfile.TemporaryDirectory() as directory:
+            both(tanto, Path(directory), settings)
+        print(f"ok hooks {name}: packages are shown before they have their place, and failures when there are logs")
+
+
+main()
