@@ -1,0 +1,70 @@
+// Frames over a socket of packets.
+
+#include "channel.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tanto {
+namespace {
+
+// Descriptors close themselves when a process becomes another program.
+std::vector<int> descriptors_of(msghdr &message) {
+  std::vector<int> all;
+  for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    std::vector<int> some((part->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(some.data(), CMSG_DATA(part), some.size() * sizeof(int));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+bool send(int socket, const Frame &frame) {
+  const std::optional<std::string> bytes = encode(frame);
+  if (!bytes) {
+    return false;
+  }
+  ssize_t sent;
+  do {
+    sent = ::send(socket, bytes->data(), bytes->size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(bytes->size());
+}
+
+std::optional<Received> receive(int socket) {
+  static char bytes[most_bytes];
+  alignas(cmsghdr) char control[CMSG_SPACE(most_descriptors * sizeof(int))];
+  iovec part{bytes, sizeof bytes};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t length;
+  do {
+    length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (length < 0 && errno == EINTR);
+  if (length <= 0) {
+    return std::nullopt;
+  }
+  std::vector<int> descriptors = descriptors_of(message);
+  const bool is_cut = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
+  std::optional<Frame> frame = decode({bytes, static_cast<std::size_t>(length)});
+  if (is_cut || !frame) {
+    for (const int descriptor : descriptors) {
+      close(descriptor);
+    }
+    return std::nullopt;
+  }
+  return Received{std::move(*frame), std::move(descriptors)};
+}
+
+}  // namespace tanto

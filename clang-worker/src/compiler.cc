@@ -1,0 +1,289 @@
+// clang's driver and -cc1, and lld, called in this process, on their public interfaces.
+//
+// What a command prints, writes and returns is what the real programs' would be. Whatever is not certain to be, is
+// declined; the caller then runs the real program.
+
+#include "compiler.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <set>
+
+#include "clang/Basic/Diagnostic.h"
+#include "clang/Basic/DiagnosticOptions.h"
+#include "clang/Basic/Stack.h"
+#include "clang/Basic/Version.h"
+#include "clang/CodeGen/ObjectFilePCHContainerOperations.h"
+#include "clang/Driver/Compilation.h"
+#include "clang/Driver/Driver.h"
+#include "clang/Driver/Job.h"
+#include "clang/Driver/Options.h"
+#include "clang/Driver/Tool.h"
+#include "clang/Driver/ToolChain.h"
+#include "clang/Frontend/CompilerInstance.h"
+#include "clang/Frontend/CompilerInvocation.h"
+#include "clang/Frontend/TextDiagnosticBuffer.h"
+#include "clang/Frontend/TextDiagnosticPrinter.h"
+#include "clang/FrontendTool/Utils.h"
+#include "lld/Common/Driver.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Signals.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/Timer.h"
+#include "llvm/Support/VirtualFileSystem.h"
+#include "llvm/TargetParser/Host.h"
+#include "refusals.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace lld {
+// Its header includes one that Debian does not have.
+std::string getLLDVersion();
+}  // namespace lld
+
+namespace tanto {
+namespace {
+
+using Words = llvm::SmallVector<const char *, 256>;
+
+std::function<void(const char *)> last_word;
+
+Outcome declined(const llvm::Twine &why) { return {true, 0, why.str()}; }
+
+// Of clang's own exit codes this one says that it crashed.
+constexpr int crashed = 70;
+
+bool is_crash(int code) { return code < 0 || code == crashed || code > 128; }
+
+// A -cc1 line, beginning with the program's name, as the program would run it.
+int run_cc1(llvm::SmallVectorImpl<const char *> &words) {
+  auto clang = std::make_unique<clang::CompilerInstance>();
+  auto containers = clang->getPCHContainerOperations();
+  containers->registerWriter(std::make_unique<clang::ObjectFilePCHContainerWriter>());
+  containers->registerReader(std::make_unique<clang::ObjectFilePCHContainerReader>());
+  // What the options are wrong about is known before it is known how to say it.
+  auto *buffer = new clang::TextDiagnosticBuffer;
+  clang::DiagnosticsEngine early(new clang::DiagnosticIDs, new clang::DiagnosticOptions, buffer);
+  const llvm::ArrayRef<const char *> options = llvm::ArrayRef(words).slice(2);
+  bool ok = clang::CompilerInvocation::CreateFromArgs(clang->getInvocation(), options, early, words[0]);
+  clang->createDiagnostics();
+  if (!clang->hasDiagnostics()) {
+    return 1;
+  }
+  buffer->FlushDiagnostics(clang->getDiagnostics());
+  if (!ok) {
+    clang->getDiagnosticClient().finish();
+    return 1;
+  }
+  ok = clang::ExecuteCompilerInvocation(clang.get());
+  llvm::TimerGroup::printAll(llvm::errs());
+  llvm::TimerGroup::clearAll();
+  llvm::outs().flush();
+  if (clang->getFrontendOpts().DisableFree) {
+    // The process ends.
+    (void)clang.release();
+  }
+  return ok ? 0 : 1;
+}
+
+int run_lld(const clang::driver::Command &job) {
+  Words words = {job.getExecutable()};
+  words.append(job.getArguments().begin(), job.getArguments().end());
+  return lld::lldMain(words, llvm::outs(), llvm::errs(), {{lld::Gnu, &lld::elf::link}}).retCode;
+}
+
+bool is_same_file(llvm::StringRef one, llvm::StringRef other) {
+  llvm::sys::fs::UniqueID first, second;
+  return !llvm::sys::fs::getUniqueID(one, first) && !llvm::sys::fs::getUniqueID(other, second) && first == second;
+}
+
+// The name that the program was called by may say in which language, and for which target.
+void insert_what_the_name_says(const clang::driver::ParsedClangName &name, Words &words, std::set<std::string> &kept) {
+  auto at = words.begin() + 1;
+  if (name.DriverMode) {
+    at = words.insert(at, name.DriverMode);
+  }
+  if (name.TargetIsValid) {
+    const char *target[] = {"-target", kept.insert(name.TargetPrefix).first->c_str()};
+    words.insert(words.begin() + 1, std::begin(target), std::end(target));
+  }
+}
+
+llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(const Words &words) {
+  llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options = new clang::DiagnosticOptions;
+  unsigned missing_index = 0, missing_count = 0;
+  llvm::opt::InputArgList parsed =
+      clang::driver::getDriverOptTable().ParseArgs(llvm::ArrayRef(words).slice(1), missing_index, missing_count);
+  clang::ParseDiagnosticArgs(*options, parsed);
+  return options;
+}
+
+// One driver's run for one command.
+class Attempt {
+ public:
+  explicit Attempt(const Order &order) : order(order) {
+    for (const std::string &argument : order.arguments) {
+      words.push_back(argument.c_str());
+    }
+  }
+
+  Outcome make() {
+    if (words.empty()) {
+      return declined("no words");
+    }
+    const auto name = clang::driver::ToolChain::getTargetAndModeFromProgramName(words[0]);
+    const llvm::StringRef mode = clang::driver::getDriverMode(words[0], llvm::ArrayRef(words).slice(1));
+    if (clang::driver::IsClangCL(mode) || mode == "flang" || mode == "dxc") {
+      return declined("driver mode " + mode);
+    }
+    if (llvm::Error error = clang::driver::expandResponseFiles(words, false, allocator)) {
+      return declined(llvm::toString(std::move(error)));
+    }
+    for (const char *word : words) {
+      if (driver_refuses(word)) {
+        return declined(word);
+      }
+    }
+    insert_what_the_name_says(name, words, kept);
+    return plan_and_run(name);
+  }
+
+ private:
+  const Order &order;
+  Words words;
+  std::set<std::string> kept;
+  llvm::BumpPtrAllocator allocator;
+
+  Outcome plan_and_run(const clang::driver::ParsedClangName &name) {
+    auto options = diagnostic_options(words);
+    auto *printer = new clang::TextDiagnosticPrinter(llvm::errs(), options.get());
+    printer->setPrefix(std::string(llvm::sys::path::stem(words[0])));
+    clang::DiagnosticsEngine diagnostics(new clang::DiagnosticIDs, options, printer);
+    auto files = llvm::vfs::getRealFileSystem();
+    clang::ProcessWarningOptions(diagnostics, *options, false);
+    clang::driver::Driver driver(order.clang, llvm::sys::getDefaultTargetTriple(), diagnostics, "clang LLVM compiler",
+                                 files);
+    driver.setTargetAndMode(name);
+    auto cc1 = [](llvm::SmallVectorImpl<const char *> &line) { return run_cc1(line); };
+    driver.CC1Main = cc1;
+    std::unique_ptr<clang::driver::Compilation> compilation(driver.BuildCompilation(words));
+    if (!compilation) {
+      return declined("no plan");
+    }
+    Outcome outcome = diagnostics.hasErrorOccurred() ? declined("an error of the driver's") : run(driver, *compilation);
+    if (outcome.declined) {
+      compilation->CleanupFileList(compilation->getTempFiles());
+    }
+    diagnostics.getClient()->finish();
+    return outcome;
+  }
+
+  Outcome run(clang::driver::Driver &driver, clang::driver::Compilation &compilation) {
+    if (compilation.getJobs().size() != 1) {
+      return declined("its jobs are not one");
+    }
+    const clang::driver::Command &job = *compilation.getJobs().begin();
+    const llvm::opt::ArgStringList &line = job.getArguments();
+    if (job.InProcess && !line.empty() && line[0] == llvm::StringRef("-cc1")) {
+      return compile(driver, compilation, line);
+    }
+    if (job.getCreator().isLinkJob() && !order.lld.empty() && is_same_file(job.getExecutable(), order.lld)) {
+      return link(job, line);
+    }
+    return declined("its job is another program's");
+  }
+
+  static Outcome compile(clang::driver::Driver &driver, clang::driver::Compilation &compilation,
+                         const llvm::opt::ArgStringList &line) {
+    for (const char *word : line) {
+      if (cc1_refuses(word)) {
+        return declined(word);
+      }
+    }
+    llvm::SmallVector<std::pair<int, const clang::driver::Command *>, 4> failing;
+    int code = driver.ExecuteCompilation(compilation, failing);
+    if (code == 0 && !failing.empty()) {
+      code = failing.front().first;
+    }
+    return is_crash(code) ? declined("it crashed") : Outcome{false, code, {}};
+  }
+
+  // What the driver says of a linker that fails is left to the driver itself.
+  static Outcome link(const clang::driver::Command &job, const llvm::opt::ArgStringList &line) {
+    for (const char *word : line) {
+      if (lld_refuses(word)) {
+        return declined(word);
+      }
+    }
+    const int code = run_lld(job);
+    return code != 0 ? declined("the linker failed") : Outcome{};
+  }
+};
+
+void fatal(void *, const char *why, bool) {
+  llvm::sys::RunInterruptHandlers();
+  if (last_word) {
+    last_word(why);
+  }
+  _exit(crashed);
+}
+
+// Some of all that a compiler does: templates, overloads, a loop, a call that is inlined, a table.
+constexpr char small_file[] = R"(
+namespace { template <class T> struct Box { T value; Box(T v) : value(v) {} ~Box() {}
+  template <class F> auto map(F f) const -> Box<decltype(f(value))> { return {f(value)}; } }; }
+struct Base { virtual ~Base(); virtual int at(unsigned) const = 0; };
+struct Table : Base { int entries[64]; int at(unsigned i) const override { return entries[i & 63]; } };
+static inline int twice(int x) { return x * 2; }
+int sum(const Base &it, unsigned n, double *out) {
+  int total = 0;
+  for (unsigned i = 0; i < n; ++i) { switch (i % 5) { case 0: total += it.at(i); break;
+    case 3: total ^= twice(total); break; default: out[i] = total * 0.5; } }
+  return Box<int>(total).map([&](int x) { return x + static_cast<int>(n); }).value;
+}
+int main() { Table table{}; double out[8]; static const char *const name = "warm";
+  return sum(table, 8, out) + static_cast<int>(__builtin_strlen(name)); }
+)";
+
+}  // namespace
+
+Outcome carry_out(const Order &order) {
+  clang::noteBottomOfStack();
+  return Attempt(order).make();
+}
+
+void prepare() {
+  llvm::InitializeAllTargets();
+  llvm::InitializeAllTargetMCs();
+  llvm::InitializeAllAsmPrinters();
+  llvm::InitializeAllAsmParsers();
+  llvm::install_fatal_error_handler(fatal);
+}
+
+bool warm_up() {
+  const int file = memfd_create("warm", MFD_CLOEXEC);
+  const std::size_t size = std::strlen(small_file);
+  if (file < 0 || write(file, small_file, size) != static_cast<ssize_t>(size)) {
+    return false;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  const std::string clang = LLVM_TOOLS "/clang";
+  const Outcome outcome = carry_out({clang, "", {clang, "-xc++", "-O1", "-g", "-c", path, "-o", "/dev/null"}});
+  close(file);
+  // No fork does that again: it would write to thousands of options, and none has been set.
+  llvm::cl::ResetAllOptionOccurrences();
+  return !outcome.declined && outcome.code == 0;
+}
+
+void on_fatal_error(std::function<void(const char *)> last) { last_word = std::move(last); }
+
+std::string clang_version() { return clang::getClangToolFullVersion("clang"); }
+
+std::string lld_version() { return lld::getLLDVersion(); }
+
+}  // namespace tanto

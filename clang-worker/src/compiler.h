@@ -1,0 +1,39 @@
+// clang and lld as functions. Knows no frames and no processes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tanto {
+
+// A command, and which files its programs would be.
+struct Order {
+  std::string clang;
+  std::string lld;
+  std::vector<std::string> arguments;
+};
+
+// What became of it: it ended with this code, or it is to be run as a process of its own.
+struct Outcome {
+  bool declined = false;
+  int code = 0;
+  std::string why;
+};
+
+// What a command is compiled or linked with; never called in the process that others are forked from, but to warm up.
+Outcome carry_out(const Order &order);
+
+// Makes ready what every command needs.
+void prepare();
+
+// Compiles a small file, so that what comes after it need not be the first.
+bool warm_up();
+
+// Calls this before the process ends by an error that clang does not come back from.
+void on_fatal_error(std::function<void(const char *why)> last);
+
+std::string clang_version();
+std::string lld_version();
+
+}  // namespace tanto

@@ -1,0 +1,181 @@
+// Frames to bytes and back.
+
+#include "frames.h"
+
+namespace tanto {
+namespace {
+
+class Writer {
+ public:
+  std::string bytes = std::string(4, '\0');
+
+  void number(std::uint64_t value, int size) {
+    for (int i = 0; i < size; i++) {
+      bytes.push_back(static_cast<char>(value >> (8 * i)));
+    }
+  }
+
+  void text(const std::string &value) {
+    number(value.size(), 4);
+    bytes += value;
+  }
+
+  void texts(const std::vector<std::string> &values) {
+    number(values.size(), 4);
+    for (const std::string &value : values) {
+      text(value);
+    }
+  }
+
+  std::string end() {
+    const std::size_t size = bytes.size() - 4;
+    for (int i = 0; i < 4; i++) {
+      bytes[static_cast<std::size_t>(i)] = static_cast<char>(size >> (8 * i));
+    }
+    return std::move(bytes);
+  }
+};
+
+// Once something was not there, all that comes after it is empty, and `is_whole` is false.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest(bytes) {}
+
+  std::uint64_t number(std::size_t size) {
+    const std::string_view part = take(size);
+    std::uint64_t value = 0;
+    for (std::size_t i = part.size(); i-- > 0;) {
+      value = value << 8 | static_cast<unsigned char>(part[i]);
+    }
+    return value;
+  }
+
+  std::uint32_t small() { return static_cast<std::uint32_t>(number(4)); }
+
+  // It will be a string of C's.
+  std::string text() {
+    const std::string_view part = take(small());
+    is_sound = is_sound && part.find('\0') == std::string_view::npos;
+    return std::string(part);
+  }
+
+  std::vector<std::string> texts() {
+    std::size_t count = small();
+    // Each has at least its length.
+    is_sound = is_sound && count <= most_texts && count <= rest.size() / 4;
+    std::vector<std::string> values;
+    for (; is_sound && count > 0; count--) {
+      values.push_back(text());
+    }
+    return values;
+  }
+
+  bool is_whole() const { return is_sound && rest.empty(); }
+
+ private:
+  std::string_view rest;
+  bool is_sound = true;
+
+  std::string_view take(std::size_t size) {
+    is_sound = is_sound && size <= rest.size();
+    if (!is_sound) {
+      return {};
+    }
+    const std::string_view part = rest.substr(0, size);
+    rest.remove_prefix(size);
+    return part;
+  }
+};
+
+void write(Writer &to, const Hello &it) {
+  to.number(it.version, 4);
+  to.text(it.clang);
+  to.text(it.lld);
+}
+
+void write(Writer &to, const Run &it) {
+  to.number(it.id, 8);
+  to.number(it.umask, 4);
+  to.text(it.clang);
+  to.text(it.lld);
+  to.texts(it.arguments);
+  to.texts(it.environment);
+}
+
+void write(Writer &to, const Started &it) {
+  to.number(it.id, 8);
+  to.number(it.pid, 4);
+}
+
+void write(Writer &to, const Ended &it) {
+  to.number(it.id, 8);
+  to.number(it.code, 4);
+  for (const std::uint64_t value : {it.user_us, it.system_us, it.max_rss_kib, it.read_bytes, it.written_bytes}) {
+    to.number(value, 8);
+  }
+}
+
+void write(Writer &to, const Declined &it) {
+  to.number(it.id, 8);
+  to.text(it.why);
+}
+
+void write(Writer &to, const Gone &it) {
+  to.number(it.id, 8);
+  to.number(it.status, 4);
+}
+
+Frame read(Reader &from, std::uint64_t kind) {
+  // Braces read in the order in which they are written.
+  switch (kind) {
+    case 0:
+      return Hello{from.small(), from.text(), from.text()};
+    case 1:
+      return Run{from.number(8), from.small(), from.text(), from.text(), from.texts(), from.texts()};
+    case 2:
+      return Started{from.number(8), from.small()};
+    case 3:
+      return Ended{from.number(8), from.small(),   from.number(8), from.number(8),
+                   from.number(8), from.number(8), from.number(8)};
+    case 4:
+      return Declined{from.number(8), from.text()};
+    default:
+      return Gone{from.number(8), from.small()};
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> encode(const Frame &frame) {
+  if (const Run *run = std::get_if<Run>(&frame);
+      run && (run->arguments.size() > most_texts || run->environment.size() > most_texts)) {
+    return std::nullopt;
+  }
+  Writer to;
+  to.number(frame.index(), 1);
+  std::visit([&](const auto &it) { write(to, it); }, frame);
+  std::string bytes = to.end();
+  if (bytes.size() > most_bytes) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+std::optional<Frame> decode(std::string_view bytes) {
+  if (bytes.size() > most_bytes) {
+    return std::nullopt;
+  }
+  Reader from(bytes);
+  const std::uint64_t length = from.number(4);
+  const std::uint64_t kind = from.number(1);
+  if (length + 4 != bytes.size() || kind >= std::variant_size_v<Frame>) {
+    return std::nullopt;
+  }
+  Frame frame = read(from, kind);
+  if (!from.is_whole()) {
+    return std::nullopt;
+  }
+  return frame;
+}
+
+}  // namespace tanto
