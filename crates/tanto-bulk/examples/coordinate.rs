@@ -61,7 +61,7 @@ impl Runner for Builds {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
         let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
-        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, findings: None }))
+        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, in_process: false, findings: None }))
     }
 
     fn abort(&mut self) -> Vec<JobId> {

@@ -80,6 +80,8 @@ pub enum Event<'a> {
         output: &'a [u8],
         /// What it used.
         usage: Usage,
+        /// It ran in the compile worker, without a program of its own.
+        in_process: bool,
     },
     /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
     /// `BuildFinished`.

@@ -100,6 +100,8 @@ pub struct Completion {
     pub is_whole: bool,
     /// What it used.
     pub usage: Usage,
+    /// It ran in the compile worker, without a program of its own.
+    pub in_process: bool,
     /// What watching its processes has brought, if there is anything to tell.
     pub findings: Option<Box<Findings>>,
 }

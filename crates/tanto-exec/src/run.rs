@@ -256,6 +256,7 @@ impl Loop<'_> {
                     output: why,
                     is_whole: true,
                     usage: Usage::default(),
+                    in_process: false,
                     findings: None,
                 };
                 self.end(Running { about, start_ms }, &completion)
@@ -290,8 +291,18 @@ impl Loop<'_> {
     fn end(&mut self, Running { about, start_ms }: Running, completion: &Completion) -> Result<(), Fatal> {
         let end_ms = self.run.clock.now_ms();
         let (job, exit, output) = (completion.job, completion.exit, completion.output.as_slice());
-        let usage = completion.usage;
-        self.run.view.event(Event::Finished { job, about: &about, start_ms, end_ms, exit, output, usage });
+        let (usage, in_process) = (completion.usage, completion.in_process);
+        let about_it = &about;
+        self.run.view.event(Event::Finished {
+            job,
+            about: about_it,
+            start_ms,
+            end_ms,
+            exit,
+            output,
+            usage,
+            in_process,
+        });
         let ending = match exit.success() {
             true => Ending::Succeeded { start_ms, end_ms, completion },
             false => Ending::Failed,

@@ -89,6 +89,8 @@ pub struct Finished {
     pub left_out: u64,
     /// What it used.
     pub usage: Usage,
+    /// It ran in the compile worker.
+    pub in_process: bool,
 }
 
 #[cfg(test)]

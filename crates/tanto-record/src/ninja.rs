@@ -39,6 +39,8 @@ pub struct Config {
     pub explain: bool,
     /// Whether it is said, once for each reason, why nothing more is started for now.
     pub holds: bool,
+    /// Whether whole commands say that they ran in the compile worker.
+    pub notes: bool,
     /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
     pub parallelism: Box<dyn Fn() -> usize>,
 }
@@ -50,6 +52,7 @@ pub struct NinjaView {
     format: Format,
     explain: bool,
     holds: bool,
+    notes: bool,
     /// What held commands back, as far as that was said.
     held_by: Vec<Hold>,
     parallelism: Box<dyn Fn() -> usize>,
@@ -71,6 +74,7 @@ impl NinjaView {
             format: config.format,
             explain: config.explain,
             holds: config.holds && config.verbosity != Verbosity::Quiet,
+            notes: config.notes && config.verbosity == Verbosity::Verbose,
             held_by: Vec::new(),
             parallelism: config.parallelism,
             progress: Progress::new(),
@@ -82,19 +86,19 @@ impl NinjaView {
     fn started(&mut self, about: &About, at_ms: i64) {
         self.progress.started(at_ms);
         if about.console || self.line.terminal().smart {
-            self.status(about);
+            self.status(about, b"");
         }
         if about.console {
             self.line.lock();
         }
     }
 
-    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
+    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
         self.progress.finished(job, times_ms.0, times_ms.1);
         if about.console {
             self.line.unlock();
         } else {
-            self.status(about);
+            self.status(about, note);
         }
         self.progress.ended();
         if !exit.success() {
@@ -106,7 +110,7 @@ impl NinjaView {
         }
     }
 
-    fn status(&mut self, about: &About) {
+    fn status(&mut self, about: &About, note: &[u8]) {
         let reasons = if self.explain { about.why.as_slice() } else { &[] };
         if !reasons.is_empty() {
             self.line.on_new_line(b"");
@@ -119,7 +123,8 @@ impl NinjaView {
         }
         let is_brief = self.verbosity == Verbosity::Normal && !about.description.is_empty();
         let text = if is_brief { &about.description } else { &about.command };
-        let line = self.format.line(&mut self.progress, text);
+        let mut line = self.format.line(&mut self.progress, text);
+        line.extend_from_slice(note);
         self.line.status(&line);
     }
 
@@ -162,8 +167,9 @@ impl View for NinjaView {
                 self.progress.build_started((self.parallelism)());
             }
             Event::Started { about, at_ms, .. } => self.started(about, at_ms),
-            Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {
-                self.finished(job, about, (start_ms, end_ms), exit, output);
+            Event::Finished { job, about, start_ms, end_ms, exit, output, in_process, .. } => {
+                let note: &[u8] = if in_process && self.notes { b" (in-process)" } else { b"" };
+                self.finished(job, about, (start_ms, end_ms), exit, output, note);
             }
             Event::BuildFinished { .. } => {
                 self.building = false;

@@ -43,6 +43,14 @@ pub fn may_write(path: &[u8]) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What is taken away from the modes of files that this process makes; none if the kernel does not say (before 4.7). It
+/// is not asked for by setting it, which another thread's file would notice.
+pub fn mask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
 /// The longest file that `read` takes, in bytes: thousands of times what a compiler writes about one command.
 const LONGEST: u64 = 1 << 30;
 

@@ -25,6 +25,7 @@ pub mod map;
 pub mod memory;
 pub mod mounts;
 pub mod own;
+pub mod packets;
 pub mod plain;
 pub mod poll;
 pub mod prefetch;

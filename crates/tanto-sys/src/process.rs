@@ -59,12 +59,25 @@ pub struct Ended {
 pub struct Child {
     pid: libc::pid_t,
     grouped: bool,
+    /// Somebody else is its parent, and will tell how it ended.
+    is_told: bool,
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
     ended: Option<Ended>,
 }
 
 impl Child {
+    /// One that another process has made for us, in a process group of its own. How it ends has to be told (`end`).
+    pub fn of_another(pid: u32, output: PipeReader) -> Child {
+        let pid = libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit");
+        Child { pid, grouped: true, is_told: true, output: Some(output), exit: None, ended: None }
+    }
+
+    /// It has ended so.
+    pub fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
     /// Its process id; free for others to have once its end was seen.
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
@@ -115,8 +128,9 @@ impl Child {
         self.wait4(libc::WNOHANG)
     }
 
-    /// Waits for its end.
+    /// Waits for its end. Not for another's child.
     pub fn wait(&mut self) -> io::Result<Ended> {
+        assert!(!self.is_told, "its own parent waits for it");
         loop {
             if let Some(ended) = self.wait4(0)? {
                 return Ok(ended);
@@ -134,7 +148,7 @@ impl Child {
     }
 
     fn wait4(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
-        if self.ended.is_some() {
+        if self.ended.is_some() || self.is_told {
             return Ok(self.ended);
         }
         let mut status = 0;

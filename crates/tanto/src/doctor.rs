@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::monitor::findings::Length;
 use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::runner::clang::is_left_alone_because_of;
 use tanto_exec::runner::spawn::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
@@ -19,11 +20,12 @@ use tanto_sys::process::Environment;
 use tanto_sys::procs;
 use tanto_sys::threads::Threads;
 
+use crate::build::worker;
 use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
-use crate::settings::layer::{ConfigFile, Jobs, Jobserver, Memory, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{ClangWorker, ConfigFile, Jobs, Jobserver, Memory, Origin, Said, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
 
@@ -83,6 +85,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("leftovers", leftovers(settings.leftovers.value).into(), from(settings.leftovers.origin)),
         Row("memory", memory(settings.memory.value), from(settings.memory.origin)),
         Row("jobserver", sharing(settings.jobserver.value).into(), from(settings.jobserver.origin)),
+        Row("clang-worker", worker_use(settings.clang_worker.value).into(), from(settings.clang_worker.origin)),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
         Row("record", if settings.record.value { "on" } else { "off" }.into(), from(settings.record.origin)),
@@ -134,6 +137,14 @@ fn sharing(jobserver: Jobserver) -> &'static str {
         Jobserver::On => "a pipe",
         Jobserver::Off => "off",
         Jobserver::Fifo => "a fifo",
+    }
+}
+
+fn worker_use(worker: ClangWorker) -> &'static str {
+    match worker {
+        ClangWorker::Auto => "if there is one",
+        ClangWorker::Off => "off",
+        ClangWorker::Require => "required",
     }
 }
 
@@ -196,7 +207,7 @@ fn status(status: &Said<StatusFormat>) -> Vec<u8> {
 
 fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
     let row = |name, value| Row(name, value, Vec::new());
-    vec![
+    let mut rows = vec![
         row("build directory", directory(dir)),
         row("its .ninja_log", log(dir)),
         row("its config", presence(Some(settings::build_file(dir)))),
@@ -209,7 +220,26 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("pressure", pressure().into()),
         row("MAKEFLAGS' jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
-    ]
+    ];
+    rows.extend(compile_worker().into_iter().map(|place| row("compile worker", place)));
+    rows
+}
+
+/// Where it was looked for, up to where it is.
+fn compile_worker() -> Vec<Vec<u8>> {
+    let mut told = Vec::new();
+    if let Some(name) = is_left_alone_because_of(&Environment::ours_and(&[])) {
+        told.push([b"not used, because of ", name, b" in the environment"].concat());
+    }
+    for place in worker::places() {
+        let is_there = worker::is_there(&place);
+        let note: &[u8] = if is_there { b"" } else { b" (none)" };
+        told.push([place.as_os_str().as_bytes(), note].concat());
+        if is_there {
+            break;
+        }
+    }
+    told
 }
 
 /// Which there are, and whether the monitor can use them.

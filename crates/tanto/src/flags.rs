@@ -18,7 +18,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{Jobs, Jobserver, Memory, Origin, Shown, StatusFormat};
+use crate::settings::layer::{ClangWorker, Jobs, Jobserver, Memory, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -64,6 +64,8 @@ pub struct Options {
     pub leftovers: Leftovers,
     /// How commands share memory.
     pub memory: Memory,
+    /// Whether compilers run in the compile worker.
+    pub clang_worker: ClangWorker,
     /// How many threads of our own there may be.
     pub threads: Threads,
     /// When snapshots are used.
@@ -121,6 +123,7 @@ impl Options {
             timeout: settings.timeout.value,
             leftovers: settings.leftovers.value,
             memory: settings.memory.value,
+            clang_worker: settings.clang_worker.value,
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
             record: settings.record.value,

@@ -3,11 +3,14 @@
 use tanto_ninja::tools::TOOLS;
 
 use crate::bench::{self, MEASUREMENTS};
+use crate::build::worker::PLACE_VARIABLE;
 use crate::bulk::{TASKS, Task};
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
-use crate::settings::{FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE};
+use crate::settings::{
+    FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, SPAWN_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE,
+};
 
 /// The whole of `tanto.1`.
 pub fn page() -> String {
@@ -44,6 +47,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "`off`: a snapshot of what the build files say is neither read nor written; `always`: however small they are; \
          `auto`: where that saves time. Nothing but time depends on it.",
     ),
+    (
+        SPAWN_VARIABLE,
+        "`1`: every compiler is a process of its own, as with `--clang-worker=off`. Nothing but time depends on it.",
+    ),
+    (PLACE_VARIABLE, "The compile worker's program, if it is not where `tanto doctor` says that it is looked for."),
     ("MAKEFLAGS", "Where a `make` that runs us says how to reach its jobserver, and where commands find ours."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colours where it goes to no terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),

@@ -2,7 +2,7 @@
 //! setting changes.
 //!
 //! The command line goes first, then `TANTO_FLAGS`, then a setting's own variable (`NINJA_STATUS`,
-//! `TANTO_LOG_VERSION`, `TANTO_THREADS`, `TANTO_SNAPSHOT`), then `.tanto/config` of the build directory, then the user's config file.
+//! `TANTO_LOG_VERSION`, `TANTO_THREADS`, `TANTO_SNAPSHOT`, `TANTO_SPAWN_CC1`), then `.tanto/config` of the build directory, then the user's config file.
 
 pub mod config;
 pub mod layer;
@@ -24,7 +24,9 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
-use crate::settings::layer::{ConfigFile, Jobs, Jobserver, Layer, Memory, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{
+    ClangWorker, ConfigFile, Jobs, Jobserver, Layer, Memory, Origin, Said, Shown, StatusFormat,
+};
 
 /// The variable that holds flags.
 pub const FLAGS_VARIABLE: &str = "TANTO_FLAGS";
@@ -37,6 +39,13 @@ pub const LOG_VARIABLE: &str = "TANTO_LOG_VERSION";
 pub const THREADS_VARIABLE: &str = "TANTO_THREADS";
 /// The variable that says when snapshots are used.
 pub const SNAPSHOT_VARIABLE: &str = "TANTO_SNAPSHOT";
+
+/// The variable that, set to 1, has every compiler run as a process of its own.
+pub const SPAWN_VARIABLE: &str = "TANTO_SPAWN_CC1";
+
+/// What holds for the compile worker if nobody says anything. Whoever builds Tanto can set it: in this variable of the
+/// build's environment, to a value of `--clang-worker`.
+const WORKER_DEFAULT: Option<&str> = option_env!("TANTO_CLANG_WORKER_DEFAULT");
 
 /// A config file that is larger is refused.
 const LARGEST_FILE: u64 = 64 * 1024;
@@ -68,6 +77,8 @@ pub struct Settings {
     pub memory: Said<Memory>,
     /// Whether the right to run commands is shared.
     pub jobserver: Said<Jobserver>,
+    /// Whether compilers run in the compile worker.
+    pub clang_worker: Said<ClangWorker>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -99,11 +110,16 @@ impl Settings {
             leftovers: or(layer.leftovers, leftovers),
             memory: or(layer.memory, memory),
             jobserver: or(layer.jobserver, Jobserver::Auto),
+            clang_worker: or(layer.clang_worker, worker_default()),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
             record: or(layer.record, true),
         }
     }
+}
+
+fn worker_default() -> ClangWorker {
+    WORKER_DEFAULT.and_then(|value| layer::clang_worker(value.as_bytes())).unwrap_or(ClangWorker::Auto)
 }
 
 fn or<T>(said: Option<Said<T>>, default: T) -> Said<T> {
@@ -123,6 +139,8 @@ pub struct Surroundings {
     pub threads: Option<OsString>,
     /// `TANTO_SNAPSHOT`
     pub snapshots: Option<OsString>,
+    /// `TANTO_SPAWN_CC1`
+    pub spawn_cc1: Option<OsString>,
     /// `XDG_CONFIG_HOME`
     pub config_home: Option<OsString>,
     /// `HOME`
@@ -138,6 +156,7 @@ impl Surroundings {
             log_version: std::env::var_os(LOG_VARIABLE),
             threads: std::env::var_os(THREADS_VARIABLE),
             snapshots: std::env::var_os(SNAPSHOT_VARIABLE),
+            spawn_cc1: std::env::var_os(SPAWN_VARIABLE),
             config_home: std::env::var_os("XDG_CONFIG_HOME"),
             home: std::env::var_os("HOME"),
         }
@@ -214,6 +233,9 @@ fn own_variables(around: &Surroundings) -> Result<Layer, Halt> {
         && !layer.say_snapshots(policy.as_bytes(), Origin::Variable(SNAPSHOT_VARIABLE))
     {
         return Err(Halt::Fatal(format!("{SNAPSHOT_VARIABLE}: expected 'auto', 'always' or 'off'").into_bytes()));
+    }
+    if around.spawn_cc1.as_ref().is_some_and(|value| !value.is_empty() && value != "0") {
+        layer.clang_worker = Some(Said { value: ClangWorker::Off, origin: Origin::Variable(SPAWN_VARIABLE) });
     }
     Ok(layer)
 }

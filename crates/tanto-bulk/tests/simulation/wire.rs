@@ -70,7 +70,7 @@ impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
     fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Woken {
         self.told += 1;
         let (is_whole, usage, findings) = (true, Usage::default(), None);
-        Woken::Completed(Completion { job, exit, output, is_whole, usage, findings })
+        Woken::Completed(Completion { job, exit, output, is_whole, usage, findings, in_process: false })
     }
 }
 

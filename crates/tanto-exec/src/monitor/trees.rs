@@ -75,6 +75,11 @@ impl Trees {
         Ok(trees)
     }
 
+    /// This child of ours is no job's.
+    pub(super) fn spare(&mut self, pid: u32) {
+        self.orphans.insert(pid, Whose::Nobodys);
+    }
+
     pub(super) fn mark(&self, job: JobId) -> String {
         format!("{}{}", self.ours, job.0)
     }

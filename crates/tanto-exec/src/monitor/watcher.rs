@@ -98,6 +98,11 @@ impl Watcher {
         (trees::MARK, self.trees.mark(job))
     }
 
+    /// This child of ours belongs to no job.
+    pub fn spare(&mut self, pid: u32) {
+        self.trees.spare(pid);
+    }
+
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
     /// so that nothing of it can get away.
     pub fn entrances(&mut self, job: JobId, expected: Cost) -> Vec<File> {

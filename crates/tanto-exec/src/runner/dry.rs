@@ -34,6 +34,7 @@ impl Runner for DryRunner {
             output: Vec::new(),
             is_whole: true,
             usage: Usage::default(),
+            in_process: false,
             findings: None,
         };
         Ok(Woken::Completed(completion))

@@ -91,6 +91,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
                 output,
                 is_whole: true,
                 usage: Usage::default(),
+                in_process: false,
                 findings: None,
             })),
             other => unreachable!("{other:?} does not run"),
@@ -125,6 +126,7 @@ mod tests {
                 output: output.to_vec(),
                 is_whole: true,
                 usage,
+                in_process: false,
                 findings: None,
             };
             assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));

@@ -1,5 +1,6 @@
 //! Where commands run: a trait with one implementation for processes and one for tests.
 
+pub mod clang;
 pub mod dry;
 pub mod fake;
 pub mod jobserver;

@@ -16,9 +16,11 @@ use tanto_sys::process::{self, Child, Ended, Environment, Status};
 use tanto_sys::signals::Endings;
 use tanto_sys::terminal;
 
+use self::forks::Forked;
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
 use self::purse::Purse;
+use super::clang;
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
@@ -28,6 +30,7 @@ use crate::monitor::watcher::{self, Note, Watcher};
 use crate::sandbox::{Guest, Rooms};
 use crate::writer::Writer;
 
+mod forks;
 mod launch;
 mod output;
 mod purse;
@@ -54,6 +57,8 @@ pub struct Options {
     pub writer: Rc<Writer>,
     /// Readable when somebody wants something of us.
     pub bell: Option<OwnedFd>,
+    /// The compile worker, if commands may run in it.
+    pub worker: Option<clang::Options>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -69,6 +74,8 @@ struct Task {
     child: Child,
     /// Without a shell.
     direct: bool,
+    /// It runs in the compile worker.
+    fork: Option<Forked>,
     output: Output,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
@@ -81,6 +88,8 @@ struct Ready {
     command: Command,
     expected: Cost,
     slot: Option<Slot>,
+    /// As a process of its own.
+    alone: bool,
 }
 
 /// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
@@ -99,9 +108,9 @@ pub struct SpawnRunner {
     /// Descriptors are getting scarce: nothing more is started before something has ended.
     crowded: bool,
     most_descriptors: RawFd,
-    /// The machine has no room for it now: too few processes, descriptors or memory. It counts as one that runs; until it
-    /// does, no other is started.
-    held: Option<Ready>,
+    /// The machine has no room for them now: too few processes, descriptors or memory. They count as some that run; until
+    /// they do, no other is started. Most often there is one: more, if forks of the compile worker have to run again.
+    held: VecDeque<Ready>,
     /// Ended, but not yet told. Each keeps its slot until it is: who has not heard of it has not written down what it
     /// made, and if we are killed, no more is lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
@@ -131,9 +140,9 @@ enum Step {
     Ended(Ended),
 }
 
-/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings.
+/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is between them.
 const BELL: usize = 1;
-const SLOTS: usize = 2;
+const SLOTS: usize = 3;
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
@@ -143,7 +152,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl SpawnRunner {
     /// A runner with nothing to run yet.
     pub fn new(options: Options) -> io::Result<SpawnRunner> {
-        let mut starter = Starter::new(Environment::ours_and(&options.environment));
+        let mut starter = Starter::new(Environment::ours_and(&options.environment), options.worker);
         options.jobserver.iter().filter_map(Share::descriptors).for_each(|both| starter.hand_on(both));
         let purse = options.jobserver.map(Purse::new);
         Ok(SpawnRunner {
@@ -158,7 +167,7 @@ impl SpawnRunner {
             running: Vec::new(),
             crowded: false,
             most_descriptors: process::most_descriptors(),
-            held: None,
+            held: VecDeque::new(),
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
             rooms: None,
@@ -177,7 +186,7 @@ impl SpawnRunner {
     /// What our own limits leave room for.
     fn room(&mut self) -> usize {
         self.is_loaded = false;
-        if self.held.is_some() {
+        if !self.held.is_empty() {
             return 0;
         }
         let busy = self.running.len() + self.finished.len();
@@ -198,7 +207,7 @@ impl SpawnRunner {
     /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
     fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
-        let blind = self.watches[first_task..].iter().any(Watch::is_nothing).then_some(LOOK_EVERY);
+        let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
         let until_look = self.watcher.as_ref().and_then(Watcher::patience);
         let until_deal = self.purse.as_ref().and_then(Purse::patience);
         let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).min();
@@ -208,6 +217,7 @@ impl SpawnRunner {
             return Ok(Seen::Ending);
         }
         self.advance_all(first_task)?;
+        self.hear()?;
         Ok(match () {
             () if self.may_start(first_task) => Seen::FreeSlot,
             () if self.watches[BELL].ready() => Seen::Bell,
@@ -225,12 +235,14 @@ impl SpawnRunner {
         }
     }
 
-    /// Lists what to wait for: the endings, the bell, the jobserver if it could help, each command. Says where those begin.
+    /// Lists what to wait for: the endings, the bell, the compile worker, the jobserver if it could help, each command.
+    /// Says where those begin.
     /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
         self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
+        self.watches.push(self.starter.worker().map_or(Watch::nothing(), |worker| worker.watch()));
         if let Some(purse) = &self.purse {
             purse.watch(&mut self.watches);
         }
@@ -239,6 +251,12 @@ impl SpawnRunner {
             self.watches.push(task.watch(self.machine.exit_fd));
         }
         first_task
+    }
+
+    /// Is there a command whose end nothing will show?
+    fn is_blind(&self, first_task: usize) -> bool {
+        let watches = self.watches[first_task..].iter();
+        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_nothing())
     }
 
     fn advance_all(&mut self, first_task: usize) -> io::Result<()> {
@@ -283,7 +301,7 @@ impl SpawnRunner {
     }
 
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, .. } = task;
+        let Task { job, output, slot, fork, .. } = task;
         self.crowded = false;
         if let Some(purse) = &mut self.purse {
             purse.share.leave(job);
@@ -293,7 +311,8 @@ impl SpawnRunner {
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.vacate(job);
         let is_whole = output.is_whole();
-        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, findings };
+        let in_process = fork.is_some();
+        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, in_process, findings };
         self.finished.push_back((completion, slot));
     }
 
@@ -326,7 +345,7 @@ impl SpawnRunner {
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
-        let Ready { job, command, expected, slot } = ready;
+        let Ready { job, command, expected, slot, alone } = ready;
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         if let Err(error) = self.house(job) {
             return Err((error, slot));
@@ -336,16 +355,19 @@ impl SpawnRunner {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
             entrances = watcher.entrances(job, expected);
-            self.starter.enter(&entrances);
         }
         if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
             self.starter.share(purse.join(job));
         }
-        let started = (self.machine.start)(&mut self.starter, &command);
+        let is_counted = !entrances.is_empty();
+        self.starter.enter(entrances);
+        let started = match alone {
+            true => self.starter.start_alone(&command),
+            false => (self.machine.start)(&mut self.starter, &command),
+        };
         // Their numbers may soon be others'.
-        self.starter.enter(&[]);
+        self.starter.enter(Vec::new());
         self.starter.shut_in(None);
-        drop(entrances);
         if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
             purse.share.leave(job);
         }
@@ -353,15 +375,17 @@ impl SpawnRunner {
             self.vacate(job);
         }
         match started {
-            Ok(Started { child, direct }) => {
+            Ok(Started { child, direct, fork }) => {
+                self.spare_worker();
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid());
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
-                self.running.push(Task { job, child, direct, output: Output::default(), slot, terminal });
+                let fork = fork.map(|id| Forked::new(id, command, expected, is_counted));
+                self.running.push(Task { job, child, direct, fork, output: Output::default(), slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
-                self.held = Some(Ready { job, command, expected, slot });
+                self.held.push_back(Ready { job, command, expected, slot, alone });
             }
             Err(error) => return Err((error, slot)),
         }
@@ -370,11 +394,14 @@ impl SpawnRunner {
 
     /// Something may have ended since.
     fn start_held(&mut self) -> io::Result<()> {
-        let Some(held) = self.held.take() else { return Ok(()) };
-        self.launch(held).map_err(|(error, slot)| {
-            self.release(slot);
-            error
-        })
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else { break };
+            self.launch(held).map_err(|(error, slot)| {
+                self.release(slot);
+                error
+            })?;
+        }
+        Ok(())
     }
 
     fn release(&mut self, slot: Option<Slot>) {
@@ -385,7 +412,7 @@ impl SpawnRunner {
 
     /// Slots that are missing when no command has one are lost.
     fn settle(&mut self) {
-        let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_none();
+        let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_empty();
         if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
             purse.share.settle();
         }
@@ -424,7 +451,7 @@ impl Runner for SpawnRunner {
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
         let slot = self.purse.as_mut().and_then(|purse| purse.take(job));
-        let ready = Ready { job, command: command.clone(), expected, slot };
+        let ready = Ready { job, command: command.clone(), expected, slot, alone: false };
         self.launch(ready).map_err(|(error, slot)| {
             if let Some(purse) = &mut self.purse {
                 purse.in_hand = slot;
@@ -440,6 +467,7 @@ impl Runner for SpawnRunner {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         self.release_unused();
         self.start_held()?;
+        self.hear()?;
         let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some((completion, slot)) = self.finished.pop_front() {
@@ -490,7 +518,7 @@ impl Runner for SpawnRunner {
             jobs.push(completion.job);
             self.release(slot);
         }
-        if let Some(held) = self.held.take() {
+        for held in std::mem::take(&mut self.held) {
             jobs.push(held.job);
             self.release(held.slot);
         }
@@ -500,11 +528,15 @@ impl Runner for SpawnRunner {
             // One that is stopped hears it only then.
             self.running.iter().for_each(|task| task.child.signal_group(SIGCONT));
         }
-        for mut task in std::mem::take(&mut self.running) {
+        let mut running = std::mem::take(&mut self.running);
+        running.iter_mut().for_each(|task| task.child.close_output());
+        self.bury(&running);
+        for mut task in running {
             jobs.push(task.job);
-            task.child.close_output();
-            // An error means that there is no such child any more.
-            let _ = task.child.wait();
+            if task.fork.is_none() {
+                // An error means that there is no such child any more.
+                let _ = task.child.wait();
+            }
             task.restore_terminal();
             self.vacate(task.job);
             self.release(task.slot);
@@ -525,6 +557,9 @@ impl Task {
     fn watch(&mut self, exit_fd: fn(&mut Child) -> io::Result<RawFd>) -> Watch {
         if let Some(output) = self.child.output() {
             return Watch::new(output);
+        }
+        if self.fork.is_some() {
+            return Watch::nothing();
         }
         exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
     }

@@ -51,7 +51,15 @@ impl<'a, S: Stages> Staged<'a, S> {
 /// The machine did not start a command, which is as if it had failed.
 fn refused(job: JobId, error: &io::Error) -> Completion {
     let output = [b"cannot start a command: ", &tanto_sys::error::text(error)[..], b"\n"].concat();
-    Completion { job, exit: Exit::Code(126), output, is_whole: true, usage: Usage::default(), findings: None }
+    Completion {
+        job,
+        exit: Exit::Code(126),
+        output,
+        is_whole: true,
+        usage: Usage::default(),
+        in_process: false,
+        findings: None,
+    }
 }
 
 impl<S: Stages> Runner for Staged<'_, S> {

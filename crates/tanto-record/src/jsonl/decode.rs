@@ -111,6 +111,7 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             read_bytes: count(fields, "read_bytes")?,
             written_bytes: count(fields, "written_bytes")?,
         },
+        in_process: mark(fields, "in_process")?,
     })
 }
 

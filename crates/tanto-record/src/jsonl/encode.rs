@@ -59,12 +59,12 @@ impl Encoder {
                 self.about(&mut object, about);
                 object.end_line();
             }
-            Event::Finished { job, start_ms, end_ms, exit, output, usage, .. } => {
+            Event::Finished { job, start_ms, end_ms, exit, output, usage, in_process, .. } => {
                 let mut object = of_job(out, "finished", job);
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
                 how(&mut object, exit);
-                used(&mut object, usage);
+                used(&mut object, usage, in_process);
                 self.output(&mut object, output);
                 object.end_line();
             }
@@ -261,8 +261,8 @@ fn how(object: &mut Object<'_>, exit: Exit) {
     }
 }
 
-/// What is 0 is left out.
-fn used(object: &mut Object<'_>, usage: Usage) {
+/// What is 0 or false is left out.
+fn used(object: &mut Object<'_>, usage: Usage, in_process: bool) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),
@@ -273,6 +273,7 @@ fn used(object: &mut Object<'_>, usage: Usage) {
     for (key, number) in fields.into_iter().filter(|(_, number)| *number > 0) {
         object.number(key, number);
     }
+    object.mark("in_process", in_process);
 }
 
 /// What a level is called in a line.

@@ -122,6 +122,7 @@ impl Scene {
             exit,
             output: output.as_bytes(),
             usage: Usage::default(),
+            in_process: false,
         });
         self.wait()
     }

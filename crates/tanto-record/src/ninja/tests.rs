@@ -53,8 +53,15 @@ impl Build {
         let lookup = |name: &str| (name == "TERM" || colors.contains(&name)).then(|| OsString::from("1"));
         let terminal = Terminal::detect(place != Where::Pipe, lookup, Box::new(move || columns));
         let screen = Screen::default();
-        let config =
-            Config { program: "ninja", verbosity, format, explain: true, holds: true, parallelism: Box::new(|| 2) };
+        let config = Config {
+            program: "ninja",
+            verbosity,
+            format,
+            explain: true,
+            holds: true,
+            notes: true,
+            parallelism: Box::new(|| 2),
+        };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
         let mut build = Build { view, screen, jobs: jobs.to_vec() };
         for job in 0..jobs.len() as u32 {
@@ -72,7 +79,16 @@ impl Build {
     fn end(&mut self, job: u32, exit: Exit, output: &[u8]) -> &mut Build {
         let about = &self.jobs[job as usize];
         let usage = Usage::default();
-        self.view.event(Event::Finished { job: JobId(job), about, start_ms: 0, end_ms: 1, exit, output, usage });
+        self.view.event(Event::Finished {
+            job: JobId(job),
+            about,
+            start_ms: 0,
+            end_ms: 1,
+            exit,
+            output,
+            usage,
+            in_process: false,
+        });
         self
     }
 
@@ -366,6 +382,7 @@ fn only_information_goes_to_standard_output() {
         verbosity: Verbosity::Normal,
         format: Format::default(),
         holds: false,
+        notes: false,
         explain: true,
         parallelism: Box::new(|| 1),
     };

@@ -116,6 +116,10 @@ impl<'s> Timings<'s> {
         table.row([b"of", &what(self.session)]);
         table.row([b"result", result(self.session).words().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
+        let in_process = self.session.commands().filter(|job| job.is_in_process()).count();
+        if in_process > 0 {
+            table.row([b"in-process", format!("{in_process} commands, in the compile worker").as_bytes()]);
+        }
         table.row([b"time", time(wall).as_bytes()]);
         table.row([b"at a time", format!("{} of {limit}, on average", mean(busy)).as_bytes()]);
         let processors = self.session.head.processors;
@@ -248,6 +252,7 @@ impl<'s> Timings<'s> {
         object.number("wall_ms", wall_ms(self.session, place));
         object.number("cpu_ms", job.cpu_ms());
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
+        object.mark("in_process", job.is_in_process());
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
         if let Some(stopped) = &job.stopped {

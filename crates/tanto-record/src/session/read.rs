@@ -97,6 +97,11 @@ impl Job {
         i64::try_from(us / 1000).unwrap_or(i64::MAX)
     }
 
+    /// Did it run in the compile worker?
+    pub fn is_in_process(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.in_process)
+    }
+
     /// Did it end, and badly?
     pub fn has_failed(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.exit != Exit::Code(0))

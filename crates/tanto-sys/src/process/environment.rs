@@ -39,6 +39,11 @@ impl Environment {
         })
     }
 
+    /// All of it, `NAME=value` each.
+    pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
+        self.strings.iter().map(|string| string.to_bytes())
+    }
+
     /// The value of a name.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|(its, _)| *its == name).map(|(_, value)| value)

@@ -133,14 +133,14 @@ impl Launcher {
     pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
         let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;
         let pid = self.launch(program, Some(writer.as_raw_fd()))?;
-        Ok(Child { pid, grouped: true, output: Some(reader), exit: None, ended: None })
+        Ok(Child { pid, grouped: true, is_told: false, output: Some(reader), exit: None, ended: None })
     }
 
     /// Starts a program with our own input, output and process group: what is typed at the terminal, Ctrl-C included,
     /// reaches it too.
     pub fn console(&mut self, program: Program<'_>) -> io::Result<Child> {
         let pid = self.launch(program, None)?;
-        Ok(Child { pid, grouped: false, output: None, exit: None, ended: None })
+        Ok(Child { pid, grouped: false, is_told: false, output: None, exit: None, ended: None })
     }
 
     fn launch(&mut self, program: Program<'_>, output: Option<RawFd>) -> io::Result<libc::pid_t> {

@@ -27,7 +27,7 @@ use tanto_sys::signals::Endings;
 use crate::flags::Options;
 use crate::flags::door::Door;
 
-use super::{End, Invocation, Step, slots, turn};
+use super::{End, Invocation, Step, slots, turn, worker};
 use crate::settings::layer::Memory;
 
 /// What is to be run.
@@ -141,9 +141,9 @@ impl Invocation<'_> {
         let mut runner: Box<dyn Runner> = match self.options.dry_run {
             true => Box::new(DryRunner::default()),
             false => {
-                let overflow = overflow(builddir::of(builder.scan.graph));
+                let builddir = builddir::of(builder.scan.graph);
                 let watch = self.watch(schedule);
-                Box::new(self.spawn_runner(parallelism, jobserver, watch, overflow)?)
+                Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
             }
         };
         self.ration(schedule, parallelism);
@@ -188,7 +188,7 @@ impl Invocation<'_> {
         parallelism: usize,
         jobserver: Option<Share>,
         watch: Option<watcher::Options>,
-        overflow: PathBuf,
+        builddir: &[u8],
     ) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         if let Some(turn) = &mut self.turn {
@@ -197,10 +197,21 @@ impl Invocation<'_> {
         let ancestors = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value));
         let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
-        let overflow = Some(overflow);
+        let overflow = Some(in_own_state(builddir, "output"));
+        let known = in_own_state(builddir, "clang-worker");
         let writer = Rc::clone(&self.writer);
-        let options =
-            spawn::Options { parallelism, max_load, jobserver, environment, watch, overflow, writer, bell: None };
+        let worker = worker::find(self.options.clang_worker, known).map_err(|why| self.fatal(&why))?;
+        let options = spawn::Options {
+            parallelism,
+            max_load,
+            jobserver,
+            environment,
+            watch,
+            overflow,
+            writer,
+            bell: None,
+            worker,
+        };
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
@@ -227,7 +238,7 @@ impl Invocation<'_> {
     }
 }
 
-/// Where output goes that is too large for memory.
-fn overflow(builddir: &[u8]) -> PathBuf {
-    Path::new(OsStr::from_bytes(builddir)).join(".tanto/output")
+/// The place of something of our own that belongs to a build directory.
+fn in_own_state(builddir: &[u8], name: &str) -> PathBuf {
+    Path::new(OsStr::from_bytes(builddir)).join(".tanto").join(name)
 }

@@ -11,6 +11,7 @@ mod stats;
 mod tool;
 mod turn;
 pub(crate) mod view;
+pub(crate) mod worker;
 
 use std::cell::OnceCell;
 use std::io::{self, Write};

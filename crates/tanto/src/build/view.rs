@@ -163,6 +163,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         format,
         explain: options.debug.explain,
         holds: options.door == Door::Tanto,
+        notes: options.door == Door::Tanto,
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))

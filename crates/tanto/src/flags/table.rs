@@ -50,6 +50,8 @@ pub enum Id {
     Record,
     /// `--jobserver`
     Jobserver,
+    /// `--clang-worker`
+    ClangWorker,
 }
 
 /// Where a flag may be given.
@@ -257,6 +259,23 @@ const JOBSERVER: Flag = Flag {
            it inherits, and all together never run more than N. `fifo`: through a named pipe, which `make` knows from 4.4 \
            on. `auto`: `on`, but not under the name `ninja`, and not where MAKEFLAGS names a jobserver already; then Tanto \
            takes part in that one, unless `-j` is given. `off`: neither.",
+};
+
+/// `--clang-worker`'s values.
+pub const WORKERS: &[&str] = &["auto", "off", "require"];
+
+const WORKER: Flag = Flag {
+    id: Id::ClangWorker,
+    short: None,
+    long: Some("clang-worker"),
+    value: Some(Value { name: "WHETHER", shape: Shape::OneOf(WORKERS), expected: "auto, off or require" }),
+    reach: Reach::Setting("clang-worker"),
+    group: Group::Own,
+    doc: "compile in a clang that is already running: auto, off or require",
+    note: " [default=auto]",
+    more: "A command that is one compile by the clang that the compile worker stands for, or one link by its lld, gets a \
+           fork of the worker instead of a new program; what it makes and prints is the same. `auto`: where there is a \
+           worker (`tanto doctor` shows it). `require`: where there is none, or it does not start, the build fails.",
 };
 
 /// Those of `tanto run`.
@@ -479,4 +498,5 @@ pub static FLAGS: &[Flag] = &[
                ones go by themselves.",
     },
     JOBSERVER,
+    WORKER,
 ];

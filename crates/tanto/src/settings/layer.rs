@@ -117,6 +117,17 @@ pub enum Jobserver {
     Fifo,
 }
 
+/// Whether compilers run in the compile worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClangWorker {
+    /// Where there is one.
+    Auto,
+    /// Never.
+    Off,
+    /// Where there is none, the build fails.
+    Require,
+}
+
 /// What one source says; `None` where it says nothing.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Layer {
@@ -144,6 +155,8 @@ pub struct Layer {
     pub memory: Option<Said<Memory>>,
     /// `--jobserver`
     pub jobserver: Option<Said<Jobserver>>,
+    /// `--clang-worker`
+    pub clang_worker: Option<Said<ClangWorker>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -170,6 +183,7 @@ impl Layer {
             Id::Memory => put(&mut self.memory, memory(value), origin),
             Id::Record => put(&mut self.record, on_or_off(value), origin),
             Id::Jobserver => put(&mut self.jobserver, jobserver(value), origin),
+            Id::ClangWorker => put(&mut self.clang_worker, clang_worker(value), origin),
             _ => false,
         }
     }
@@ -199,6 +213,7 @@ impl Layer {
             leftovers: self.leftovers.or(below.leftovers),
             memory: self.memory.or(below.memory),
             jobserver: self.jobserver.or(below.jobserver),
+            clang_worker: self.clang_worker.or(below.clang_worker),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
             record: self.record.or(below.record),
@@ -290,6 +305,16 @@ fn jobserver(value: &[u8]) -> Option<Jobserver> {
         b"on" => Some(Jobserver::On),
         b"off" => Some(Jobserver::Off),
         b"fifo" => Some(Jobserver::Fifo),
+        _ => None,
+    }
+}
+
+/// The value of `--clang-worker`.
+pub fn clang_worker(value: &[u8]) -> Option<ClangWorker> {
+    match value {
+        b"auto" => Some(ClangWorker::Auto),
+        b"off" => Some(ClangWorker::Off),
+        b"require" => Some(ClangWorker::Require),
         _ => None,
     }
 }

@@ -10,6 +10,7 @@ use tanto_sys::spaces::Entrance;
 
 use super::words;
 use crate::job::{Command, Exit};
+use crate::runner::clang::{self, Fork, Worker};
 
 /// Starts commands as `/bin/sh -c` would run them.
 pub(super) struct Starter {
@@ -17,6 +18,11 @@ pub(super) struct Starter {
     /// Commands may go without the shell.
     direct: bool,
     words: Words,
+    entrances: Vec<File>,
+    /// Commands live in namespaces of their own, where the worker is not.
+    is_shut_in: bool,
+    /// Runs what it can of the commands that go without the shell.
+    worker: Option<Worker>,
     /// Does the shell say so, and exit, when a signal has ended its command? Else the signal ends it too.
     outlives: Option<bool>,
 }
@@ -33,12 +39,22 @@ pub(super) struct Started {
     pub(super) child: Child,
     /// Without the shell.
     pub(super) direct: bool,
+    /// In the compile worker, which knows it by this number.
+    pub(super) fork: Option<u64>,
 }
 
 impl Starter {
-    pub(super) fn new(environment: Environment) -> Starter {
+    pub(super) fn new(environment: Environment, worker: Option<clang::Options>) -> Starter {
         let direct = words::wants_the_shell(&environment).is_none();
-        Starter { launcher: Launcher::new(environment), direct, words: Words::default(), outlives: None }
+        let worker = worker.and_then(|options| Worker::new(options, &environment));
+        let launcher = Launcher::new(environment);
+        let (words, entrances) = (Words::default(), Vec::new());
+        Starter { launcher, direct, words, entrances, is_shut_in: false, worker, outlives: None }
+    }
+
+    /// The compile worker, if there is one.
+    pub(super) fn worker(&mut self) -> Option<&mut Worker> {
+        self.worker.as_mut()
     }
 
     /// From now on commands find this in their environment.
@@ -46,14 +62,16 @@ impl Starter {
         self.launcher.set(name, value);
     }
 
-    /// From now on commands enter these control groups, whose files have to stay open until another call.
-    pub(super) fn enter(&mut self, entrances: &[File]) {
-        self.launcher.enter(entrances);
+    /// From now on commands enter these control groups, whose files stay open until another call.
+    pub(super) fn enter(&mut self, entrances: Vec<File>) {
+        self.launcher.enter(&entrances);
+        self.entrances = entrances;
     }
 
     /// From now on commands live in these namespaces, which have to stay open until another call.
     pub(super) fn shut_in(&mut self, entrance: Option<&Entrance>) {
         self.launcher.shut_in(entrance);
+        self.is_shut_in = entrance.is_some();
     }
 
     /// From now on commands keep these descriptors of ours.
@@ -74,17 +92,38 @@ impl Starter {
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words
     /// tell why. So is a command on the console, where the shell too hears what is typed.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
+        if !command.console && self.direct && words::split(&command.line, &mut self.words) {
+            if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in)
+                && let Some(fork) = worker.start(&self.words, self.launcher.environment(), &self.entrances)?
+            {
+                let Fork { child, id } = fork;
+                return Ok(Started { child, direct: true, fork: Some(id) });
+            }
+            return self.start_program(command);
+        }
+        self.start_shell(command)
+    }
+
+    /// Starts a command as a process of its own, whatever the compile worker could do.
+    pub(super) fn start_alone(&mut self, command: &Command) -> io::Result<Started> {
+        if !command.console && self.direct && words::split(&command.line, &mut self.words) {
+            return self.start_program(command);
+        }
+        self.start_shell(command)
+    }
+
+    /// Starts the words, or else the shell.
+    fn start_program(&mut self, command: &Command) -> io::Result<Started> {
+        match self.launcher.piped(Program::Words(&self.words)) {
+            Ok(child) => Ok(Started { child, direct: true, fork: None }),
+            Err(_) => self.start_shell(command),
+        }
+    }
+
+    fn start_shell(&mut self, command: &Command) -> io::Result<Started> {
         let shell = Program::Shell(&command.line);
-        if command.console {
-            return Ok(Started { child: self.launcher.console(shell)?, direct: false });
-        }
-        if self.direct
-            && words::split(&command.line, &mut self.words)
-            && let Ok(child) = self.launcher.piped(Program::Words(&self.words))
-        {
-            return Ok(Started { child, direct: true });
-        }
-        Ok(Started { child: self.launcher.piped(shell)?, direct: false })
+        let started = if command.console { self.launcher.console(shell) } else { self.launcher.piped(shell) };
+        Ok(Started { child: started?, direct: false, fork: None })
     }
 
     /// How a shell would have ended whose command a signal has ended, after adding to the output what it says of it.

@@ -8,7 +8,7 @@ use tanto_testing::{Random, Scratch, seeds};
 type Outcome = (Exit, String, bool);
 
 fn run(starter: &mut Starter, line: &str) -> Outcome {
-    let Started { mut child, direct } = starter.start(&Command { line: line.into(), console: false }).unwrap();
+    let Started { mut child, direct, .. } = starter.start(&Command { line: line.into(), console: false }).unwrap();
     let (mut output, mut buffer) = (Vec::new(), [0; 1000]);
     while let length @ 1.. = child.read_output(&mut buffer).unwrap() {
         output.extend_from_slice(&buffer[..length]);
@@ -43,7 +43,7 @@ impl Pair {
         file("cd", "", 0o755);
         std::fs::create_dir(dir.at("directory")).unwrap();
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
-        let starter = || Starter::new(Environment::ours_and(&[("PATH".into(), path.clone().into())]));
+        let starter = || Starter::new(Environment::ours_and(&[("PATH".into(), path.clone().into())]), None);
         let (free, bound) = (starter(), Starter { direct: false, ..starter() });
         assert!(free.direct, "the tests' environment holds names that want a shell");
         Pair { free, bound }
@@ -125,8 +125,9 @@ fn the_environment_is_the_same() {
 
 #[test]
 fn commands_on_the_console_have_a_shell() {
-    let mut starter = Starter::new(Environment::ours_and(&[]));
-    let Started { mut child, direct } = starter.start(&Command { line: b"/bin/true".into(), console: true }).unwrap();
+    let mut starter = Starter::new(Environment::ours_and(&[]), None);
+    let Started { mut child, direct, .. } =
+        starter.start(&Command { line: b"/bin/true".into(), console: true }).unwrap();
     assert!(!direct);
     child.wait().unwrap();
 }

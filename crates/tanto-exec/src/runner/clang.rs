@@ -1,0 +1,278 @@
+//! The compile worker: clang and lld in a process that is already running, of which each command gets a fork. Does not
+//! know why a command is run, nor what became of it.
+//!
+//! It never decides a result: whatever is not certain to be what the real program would do is left to the real program.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tanto_sys::file;
+use tanto_sys::packets::MOST_DESCRIPTORS;
+use tanto_sys::poll::Watch;
+use tanto_sys::process::{Child, Ended, Environment, Status, Words};
+
+use self::frames::{Run, Said, Used};
+use self::identity::{Identity, Stamp};
+use self::zygote::Zygote;
+
+mod frames;
+mod identity;
+mod known;
+mod zygote;
+
+pub use self::identity::is_left_alone_because_of;
+
+/// Where the worker is, and how much depends on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Its program.
+    pub program: PathBuf,
+    /// A file that remembers for which clang it stands; made when there is something to remember.
+    pub known: PathBuf,
+    /// That it cannot be started is an error.
+    pub required: bool,
+}
+
+/// What there is of it.
+enum State {
+    /// Nothing has asked for it.
+    Idle,
+    Running(Zygote),
+    /// It did not start, or has gone away.
+    Gone,
+}
+
+/// Our side of it.
+pub(super) struct Worker {
+    options: Options,
+    state: State,
+    /// Read when it is asked for.
+    known: Option<Vec<Identity>>,
+    /// What `known` depends on besides the files.
+    surroundings: String,
+    next: u64,
+    common: Option<Common>,
+}
+
+/// What all commands have.
+struct Common {
+    directory: File,
+    /// To read.
+    nothing: File,
+    umask: u32,
+}
+
+/// A command's fork.
+pub(super) struct Fork {
+    pub(super) child: Child,
+    /// Its number in what the worker says.
+    pub(super) id: u64,
+}
+
+/// What the worker has told of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    /// It is done.
+    Ended(Ended),
+    /// It has to be run as a process.
+    Declined,
+    /// Its process is gone. If nothing was told before, it crashed.
+    Gone,
+}
+
+/// More control groups than a job has.
+const MOST_ENTRANCES: usize = MOST_DESCRIPTORS - 4;
+
+impl Worker {
+    /// For commands with this environment; none if something in it wants real programs. Looks at nothing yet.
+    pub(super) fn new(options: Options, environment: &Environment) -> Option<Worker> {
+        if is_left_alone_because_of(environment).is_some() {
+            return None;
+        }
+        Some(Worker { options, state: State::Idle, known: None, surroundings: String::new(), next: 0, common: None })
+    }
+
+    /// Starts the command as a fork of the worker, if it is one for it. An error only if the worker is required.
+    pub(super) fn start(
+        &mut self,
+        words: &Words,
+        environment: &Environment,
+        entrances: &[File],
+    ) -> io::Result<Option<Fork>> {
+        let name = words.iter().next().unwrap_or_default();
+        if matches!(self.state, State::Gone) || !may_be_clang(name) || entrances.len() > MOST_ENTRANCES {
+            return Ok(None);
+        }
+        let path = environment.get(b"PATH").unwrap_or_default();
+        let Some(program) = identity::find(name, path) else { return Ok(None) };
+        match self.identify(&program, environment)? {
+            Some(Identity { ours: true, lld, .. }) => {
+                self.fork(words, environment, entrances, &program, lld.as_deref())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What is known of a program, or can be found out.
+    fn identify(&mut self, program: &Path, environment: &Environment) -> io::Result<Option<Identity>> {
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => {
+                let stamp = Stamp::of(&self.options.program);
+                let libraries = environment.get(b"LD_LIBRARY_PATH").unwrap_or_default();
+                self.surroundings = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
+                known::read(&self.options.known, &self.surroundings)
+            }
+        };
+        let known = self.known.insert(known);
+        if let Some(identity) = known.iter().find(|it| it.program == program && it.holds()) {
+            return Ok(Some(identity.clone()));
+        }
+        known.retain(|it| it.program != program);
+        let Some(zygote) = self.zygote()? else { return Ok(None) };
+        let identity = identity::ask(program, &zygote.clang, &zygote.lld);
+        if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
+            known.push(identity.clone());
+            // What cannot be remembered is asked again by the next build.
+            let _ = known::write(&self.options.known, &self.surroundings, known);
+        }
+        Ok(identity)
+    }
+
+    /// Starts the worker, if it was not started yet.
+    fn zygote(&mut self) -> io::Result<Option<&mut Zygote>> {
+        if matches!(self.state, State::Idle) {
+            self.state = match Zygote::start(&self.options.program) {
+                Ok(zygote) => State::Running(zygote),
+                Err(error) if self.options.required => {
+                    let what = format!("compile worker {}: {error}", self.options.program.display());
+                    return Err(io::Error::other(what));
+                }
+                Err(_) => State::Gone,
+            };
+        }
+        Ok(match &mut self.state {
+            State::Running(zygote) => Some(zygote),
+            State::Idle | State::Gone => None,
+        })
+    }
+
+    fn fork(
+        &mut self,
+        words: &Words,
+        environment: &Environment,
+        entrances: &[File],
+        clang: &Path,
+        lld: Option<&Path>,
+    ) -> io::Result<Option<Fork>> {
+        self.next += 1;
+        let id = self.next;
+        if self.zygote()?.is_none() {
+            return Ok(None);
+        }
+        if self.common.is_none() {
+            self.common = Common::find();
+        }
+        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(None) };
+        let strings: Vec<&[u8]> = environment.strings().collect();
+        let (clang, lld) = (clang.as_os_str().as_bytes(), lld.map_or(&b""[..], |lld| lld.as_os_str().as_bytes()));
+        let run = Run { id, umask: common.umask, clang, lld, words, environment: &strings };
+        // What is too much for a frame, or for now, is a process's.
+        let (Some(frame), Ok((output, written))) = (frames::encode(&run), io::pipe()) else { return Ok(None) };
+        let Common { directory, nothing, .. } = common;
+        let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
+        with.extend(entrances.iter().map(AsFd::as_fd));
+        match zygote.run(id, &frame, &with) {
+            Ok(pid) => Ok(pid.map(|pid| Fork { child: Child::of_another(pid, output), id })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => {
+                self.state = State::Gone;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The worker's own process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.state {
+            State::Running(zygote) => Some(zygote.pid()),
+            State::Idle | State::Gone => None,
+        }
+    }
+
+    /// Ready when it has something to tell of commands, or is gone.
+    pub(super) fn watch(&self) -> Watch {
+        match &self.state {
+            State::Running(zygote) => zygote.watch(),
+            State::Idle | State::Gone => Watch::nothing(),
+        }
+    }
+
+    /// It will tell of no command any more.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone)
+    }
+
+    /// The next thing that it has told of a command, if there is one now.
+    pub(super) fn news(&mut self) -> Option<(u64, News)> {
+        loop {
+            let State::Running(zygote) = &mut self.state else { return None };
+            match zygote.said() {
+                Ok(Some(said)) => {
+                    if let Some(news) = news(said) {
+                        return Some(news);
+                    }
+                }
+                Ok(None) => return None,
+                Err(_) => self.state = State::Gone,
+            }
+        }
+    }
+
+    /// Waits until the processes of these commands are gone.
+    pub(super) fn bury(&mut self, mut ids: Vec<u64>) {
+        while !ids.is_empty() {
+            match self.news() {
+                Some((id, News::Gone)) => ids.retain(|its| *its != id),
+                Some(_) => {}
+                None => match &self.state {
+                    State::Running(zygote) if zygote.wait().is_ok() => {}
+                    _ => return,
+                },
+            }
+        }
+    }
+}
+
+impl Common {
+    fn find() -> Option<Common> {
+        let (directory, nothing) = (File::open(".").ok()?, File::open("/dev/null").ok()?);
+        Some(Common { directory, nothing, umask: file::mask()? })
+    }
+}
+
+/// Is the program worth a look? Most commands are no compilers, and there are many.
+fn may_be_clang(name: &[u8]) -> bool {
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    matches!(file, b"cc" | b"c++" | b"CC") || file.windows(5).any(|part| part == b"clang")
+}
+
+fn news(said: Said) -> Option<(u64, News)> {
+    match said {
+        Said::Ended { id, code, used } => {
+            let status = Status::Code(i32::try_from(code & 0xff).expect("a byte fits"));
+            let Used { user_us, system_us, max_rss_kib, read_bytes, written_bytes } = used;
+            Some((id, News::Ended(Ended { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes })))
+        }
+        Said::Declined { id } => Some((id, News::Declined)),
+        Said::Gone { id } => Some((id, News::Gone)),
+        // Said before a command was heard of, or late of one that was given up.
+        Said::Hello { .. } | Said::Started { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What we say to the compile worker and it to us, as bytes (`clang-worker/PROTOCOL.md`). Does not know how they travel.
+
+use tanto_sys::process::Words;
+
+/// Both sides refuse what goes beyond these; `clang-worker/src/frames.h` has the same numbers.
+pub(super) const PROTOCOL: u32 = 1;
+/// The longest frame, in bytes.
+pub(super) const MOST_BYTES: usize = 128 << 10;
+/// The most words of a command, and variables of its environment.
+const MOST_TEXTS: usize = 16 << 10;
+
+/// A command for the worker.
+pub(super) struct Run<'a> {
+    pub(super) id: u64,
+    pub(super) umask: u32,
+    /// The file that the command would run.
+    pub(super) clang: &'a [u8],
+    /// The lld that may link; empty: none.
+    pub(super) lld: &'a [u8],
+    pub(super) words: &'a Words,
+    /// `NAME=value` each.
+    pub(super) environment: &'a [&'a [u8]],
+}
+
+/// What a command's process has used.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Used {
+    pub(super) user_us: u64,
+    pub(super) system_us: u64,
+    pub(super) max_rss_kib: u64,
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+}
+
+/// What the worker says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Said {
+    /// It is ready, and stands for these.
+    Hello { version: u32, clang: Vec<u8>, lld: Vec<u8> },
+    /// The command has this process.
+    Started { id: u64, pid: u32 },
+    /// The command is done.
+    Ended { id: u64, code: u32, used: Used },
+    /// The command has to be run as a process of its own.
+    Declined { id: u64 },
+    /// The command's process is gone.
+    Gone { id: u64 },
+}
+
+/// The bytes of a command; none if it goes beyond a limit.
+pub(super) fn encode(run: &Run<'_>) -> Option<Vec<u8>> {
+    let count = run.words.iter().count();
+    if count > MOST_TEXTS || run.environment.len() > MOST_TEXTS {
+        return None;
+    }
+    let mut bytes = vec![0; 4];
+    bytes.push(1);
+    bytes.extend(run.id.to_le_bytes());
+    bytes.extend(run.umask.to_le_bytes());
+    let mut texts = |count: Option<usize>, texts: &mut dyn Iterator<Item = &[u8]>| {
+        if let Some(count) = count {
+            bytes.extend(number(count).to_le_bytes());
+        }
+        for text in texts {
+            bytes.extend(number(text.len()).to_le_bytes());
+            bytes.extend_from_slice(text);
+        }
+    };
+    texts(None, &mut [run.clang, run.lld].into_iter());
+    texts(Some(count), &mut run.words.iter());
+    texts(Some(run.environment.len()), &mut run.environment.iter().copied());
+    let length = number(bytes.len() - 4);
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    (bytes.len() <= MOST_BYTES).then_some(bytes)
+}
+
+/// A length. One that does not fit makes a frame too long anyway.
+fn number(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// What these bytes say; none if it is nothing that a worker says.
+pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
+    let mut from = Reader(bytes);
+    let length = usize::try_from(from.small()?).ok()?;
+    if bytes.len() > MOST_BYTES || length + 4 != bytes.len() {
+        return None;
+    }
+    let said = match from.take(1)?[0] {
+        0 => Said::Hello { version: from.small()?, clang: from.text()?, lld: from.text()? },
+        2 => Said::Started { id: from.large()?, pid: from.small()? },
+        3 => Said::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
+        4 => (Said::Declined { id: from.large()? }, from.text()?).0,
+        5 => (Said::Gone { id: from.large()? }, from.small()?).0,
+        _ => return None,
+    };
+    from.0.is_empty().then_some(said)
+}
+
+/// What has not been read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn large(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.small()?).ok()?;
+        Some(self.take(length)?.to_vec())
+    }
+
+    fn used(&mut self) -> Option<Used> {
+        Some(Used {
+            user_us: self.large()?,
+            system_us: self.large()?,
+            max_rss_kib: self.large()?,
+            read_bytes: self.large()?,
+            written_bytes: self.large()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

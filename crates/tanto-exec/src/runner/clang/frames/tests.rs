@@ -1,0 +1,108 @@
+//! Frames of the worker: the golden ones, those at the limits, and mutated ones.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tanto_testing::{Material, Random};
+
+/// The frames that the worker's own tests read and write.
+fn golden() -> BTreeMap<String, Vec<u8>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clang-worker/golden/frames.txt");
+    let text = std::fs::read_to_string(path).expect("the golden frames are there");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut cells = line.split(' ');
+            let name = cells.next().expect("a name");
+            (name.to_string(), cells.map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect())
+        })
+        .collect()
+}
+
+fn words(texts: &[&[u8]]) -> Words {
+    let mut words = Words::default();
+    for text in texts {
+        words.begin();
+        text.iter().for_each(|&byte| words.push(byte));
+        words.end();
+    }
+    words
+}
+
+fn declined(length: usize) -> Vec<u8> {
+    let mut bytes = (u32::try_from(length).unwrap() + 13).to_le_bytes().to_vec();
+    bytes.push(4);
+    bytes.extend(1_u64.to_le_bytes());
+    bytes.extend(u32::try_from(length).unwrap().to_le_bytes());
+    bytes.resize(bytes.len() + length, b'x');
+    bytes
+}
+
+#[test]
+fn commands_are_the_golden_ones() {
+    let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
+    let run = Run {
+        id: 0x0102_0304_0506_0708,
+        umask: 0o22,
+        clang: b"/usr/lib/llvm-19/bin/clang",
+        lld: b"",
+        words: &words,
+        environment: &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"],
+    };
+    assert_eq!(encode(&run).as_ref(), golden().get("run"));
+    let nothing = Run { id: 0, umask: 0, clang: b"", lld: b"", words: &Words::default(), environment: &[] };
+    assert_eq!(encode(&nothing).as_ref(), golden().get("run-nothing"));
+}
+
+#[test]
+fn answers_are_the_golden_ones() {
+    let used =
+        Used { user_us: 1_500_000, system_us: 20_000, max_rss_kib: 65536, read_bytes: 512, written_bytes: 1 << 40 };
+    let expected = [
+        (
+            "hello",
+            Said::Hello {
+                version: PROTOCOL,
+                clang: b"Debian clang version 19.1.7 (3~deb12u1)".to_vec(),
+                lld: b"Debian LLD 19.1.7".to_vec(),
+            },
+        ),
+        ("started", Said::Started { id: 7, pid: 4242 }),
+        ("ended", Said::Ended { id: 7, code: 1, used }),
+        ("declined", Said::Declined { id: 8 }),
+        ("gone", Said::Gone { id: 9 }),
+    ];
+    let golden = golden();
+    assert_eq!(golden.len(), expected.len() + 2, "with two commands");
+    for (name, said) in expected {
+        assert_eq!(decode(&golden[name]), Some(said), "{name}");
+    }
+}
+
+#[test]
+fn limits_are_the_workers() {
+    assert!(decode(&declined(MOST_BYTES - 17)).is_some());
+    assert!(decode(&declined(MOST_BYTES - 16)).is_none());
+    let all = words(&vec![b"".as_slice(); MOST_TEXTS]);
+    let run = |words| Run { id: 1, umask: 0, clang: b"", lld: b"", words, environment: &[] };
+    assert!(encode(&run(&all)).is_some());
+    let more = words(&vec![b"".as_slice(); MOST_TEXTS + 1]);
+    assert!(encode(&run(&more)).is_none());
+    let long = words(&[&vec![b'x'; MOST_BYTES]]);
+    assert!(encode(&run(&long)).is_none());
+}
+
+#[test]
+fn whatever_comes_is_read_or_refused() {
+    let tokens: &[&[u8]] = &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"text"];
+    let material = Material { seeds: golden().into_values().collect(), tokens, head: 5 };
+    let mut random = Random::new(1);
+    for _ in 0..20_000 {
+        let mut bytes = material.input(&mut random);
+        if bytes.len() >= 4 && random.below(2) == 0 {
+            let length = u32::try_from(bytes.len() - 4).unwrap();
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+        }
+        let _ = decode(&bytes);
+    }
+}

@@ -1,0 +1,76 @@
+//! Which clang a command names, on made-up files.
+
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use tanto_testing::Scratch;
+
+/// A file that looks like a program.
+fn program(dir: &Scratch, name: &str, content: &str) -> PathBuf {
+    dir.write(name, content);
+    let path = dir.at(name);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.canonicalize().unwrap()
+}
+
+#[test]
+fn names_are_found_in_path() {
+    let dir = Scratch::new("identity");
+    let real = program(&dir, "llvm/bin/clang", "\x7fELF");
+    program(&dir, "ccache/bin/ccache", "\x7fELF");
+    fs::create_dir_all(dir.at("bin")).unwrap();
+    symlink("../llvm/bin/clang", dir.at("bin/clang++-19")).unwrap();
+    symlink("../ccache/bin/ccache", dir.at("bin/clang")).unwrap();
+    let path = format!("/nowhere:{0}/bin:{0}/llvm/bin", dir.text());
+    assert_eq!(find(b"clang++-19", path.as_bytes()), Some(real.clone()));
+    assert_eq!(find(b"clang", path.as_bytes()), None, "a link to another program comes first");
+    assert_eq!(find(format!("{}/llvm/bin/clang", dir.text()).as_bytes(), b""), Some(real));
+    assert_eq!(find(b"clang-18", path.as_bytes()), None);
+}
+
+#[test]
+fn scripts_and_odd_files_are_no_clang() {
+    let dir = Scratch::new("identity-odd");
+    let script = program(&dir, "clang", "#!/bin/sh\nexec /usr/bin/clang \"$@\"\n");
+    assert_eq!(find(script.as_os_str().as_bytes(), b""), None);
+    let not_to_be_run = program(&dir, "clang-1", "\x7fELF");
+    fs::set_permissions(&not_to_be_run, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(find(not_to_be_run.as_os_str().as_bytes(), b""), None);
+    let another = program(&dir, "gcc", "\x7fELF");
+    assert_eq!(find(another.as_os_str().as_bytes(), b""), None);
+}
+
+#[test]
+fn what_was_changed_does_not_hold() {
+    let dir = Scratch::new("identity-stamp");
+    let path = program(&dir, "clang", "\x7fELF");
+    let files = vec![(path.clone(), Stamp::of(&path).unwrap())];
+    let identity = Identity { program: path.clone(), ours: true, lld: None, files };
+    assert!(identity.holds());
+    // The same size and, told so, the same time; but what the kernel says of the file itself has changed.
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::write(&path, "\x7fELG").unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    assert!(!identity.holds());
+    fs::remove_file(&path).unwrap();
+    assert!(!identity.holds());
+}
+
+#[test]
+fn variables_that_change_clang_are_known() {
+    let with = |name: &str, value: &str| {
+        let environment = Environment::ours_and(&[(name.into(), value.into())]);
+        is_left_alone_because_of(&environment).is_some()
+    };
+    assert!(!with("CFLAGS", "-O2"));
+    assert!(with("CLANG_SPAWN_CC1", "1"));
+    assert!(!with("CLANG_SPAWN_CC1", "0"));
+    assert!(with("CCC_OVERRIDE_OPTIONS", "") && with("LD_PRELOAD", "x.so") && with("CC_PRINT_HEADERS", "1"));
+}
+
+#[test]
+fn versions_begin_with_whole_words() {
+    assert!(begins(b"Debian LLD 19.1.7 (compatible with GNU linkers)\n", b"Debian LLD 19.1.7"));
+    assert!(begins(b"Debian LLD 19.1.7", b"Debian LLD 19.1.7"));
+    assert!(!begins(b"Debian LLD 19.1.70", b"Debian LLD 19.1.7"));
+}

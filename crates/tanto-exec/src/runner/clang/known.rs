@@ -1,0 +1,102 @@
+//! A file that remembers which programs the worker stands for. Does not know how that is found out.
+//!
+//! Whatever is wrong with the file, it only means that programs are asked again.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::identity::{Identity, Stamp};
+
+/// The first line; the number changes with the format.
+const HEAD: &str = "tanto's compile worker 1";
+/// A longer file is none of ours.
+const LARGEST: u64 = 64 << 10;
+/// So many programs are remembered, those asked last.
+const MOST: usize = 8;
+
+/// The programs that are remembered, in surroundings like these: with this worker, and these words on where libraries
+/// are.
+pub(super) fn read(file: &Path, surroundings: &str) -> Vec<Identity> {
+    let mut text = Vec::new();
+    let whole = File::open(file).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
+    whole.ok().and_then(|_| parse(&text, surroundings)).unwrap_or_default()
+}
+
+/// Writes the file anew. What cannot be written is not remembered.
+pub(super) fn write(file: &Path, surroundings: &str, known: &[Identity]) -> io::Result<()> {
+    let mut text = format!("{HEAD}\n{surroundings}\n").into_bytes();
+    for identity in &known[known.len().saturating_sub(MOST)..] {
+        put(&mut text, if identity.ours { "ours" } else { "other" }, &identity.program);
+        if let Some(lld) = &identity.lld {
+            put(&mut text, "lld", lld);
+        }
+        for (path, Stamp(numbers)) in &identity.files {
+            let mut words = String::from("file");
+            for number in numbers {
+                let _ = write!(words, " {number}");
+            }
+            put(&mut text, &words, path);
+        }
+    }
+    if let Some(dir) = file.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    fs::write(&new, text).and_then(|()| fs::rename(&new, file)).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+fn put(text: &mut Vec<u8>, words: &str, path: &Path) {
+    text.extend_from_slice(words.as_bytes());
+    text.push(b' ');
+    text.extend_from_slice(path.as_os_str().as_bytes());
+    text.push(b'\n');
+}
+
+fn parse(text: &[u8], surroundings: &str) -> Option<Vec<Identity>> {
+    // What ends in the middle of a line is torn.
+    let mut lines = text.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
+    if lines.next()? != HEAD.as_bytes() || lines.next()? != surroundings.as_bytes() {
+        return None;
+    }
+    let mut known: Vec<Identity> = Vec::new();
+    for line in lines {
+        let (word, rest) = cut(line)?;
+        match word {
+            b"ours" | b"other" => {
+                let (program, ours) = (path(rest), word == b"ours");
+                known.push(Identity { program, ours, lld: None, files: Vec::new() });
+            }
+            b"lld" => known.last_mut()?.lld = Some(path(rest)),
+            b"file" => known.last_mut()?.files.push(stamped(rest)?),
+            _ => return None,
+        }
+    }
+    known.iter().all(|it| !it.files.is_empty()).then_some(known)
+}
+
+fn stamped(mut rest: &[u8]) -> Option<(PathBuf, Stamp)> {
+    let mut numbers = [0; 5];
+    for number in &mut numbers {
+        let (word, behind) = cut(rest)?;
+        *number = std::str::from_utf8(word).ok()?.parse().ok()?;
+        rest = behind;
+    }
+    Some((path(rest), Stamp(numbers)))
+}
+
+fn cut(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = line.iter().position(|&byte| byte == b' ')?;
+    Some((&line[..at], &line[at + 1..]))
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! The file that remembers for which clang the worker stands, whole and torn.
+
+use super::*;
+use tanto_testing::Scratch;
+
+fn identity(name: &str, ours: bool) -> Identity {
+    let lld = ours.then(|| PathBuf::from("/bin/a b/lld"));
+    let files = vec![(PathBuf::from(name), Stamp([1, 2, 3, -4, 5])), (PathBuf::from("/lib/x"), Stamp([0; 5]))];
+    Identity { program: PathBuf::from(name), ours, lld, files }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let dir = Scratch::new("known");
+    let file = dir.at("sub/known");
+    let known = [identity("/bin/clang", true), identity("/opt/a b/clang", false)];
+    write(&file, "here", &known).unwrap();
+    assert_eq!(read(&file, "here"), known);
+    assert_eq!(read(&file, "elsewhere"), []);
+    assert_eq!(read(&dir.at("none"), "here"), []);
+}
+
+#[test]
+fn only_the_last_are_kept() {
+    let dir = Scratch::new("known-last");
+    let file = dir.at("known");
+    let known: Vec<_> = (0..MOST + 2).map(|i| identity(&format!("/bin/{i}"), true)).collect();
+    write(&file, "", &known).unwrap();
+    assert_eq!(read(&file, ""), known[2..]);
+}
+
+#[test]
+fn a_torn_file_holds_nothing_wrong() {
+    let dir = Scratch::new("known-torn");
+    let file = dir.at("known");
+    let known = [identity("/bin/clang", true), identity("/opt/clang", false)];
+    write(&file, "here", &known).unwrap();
+    let whole = fs::read(&file).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&file, &whole[..length]).unwrap();
+        // It may end before one of the files of the last: that one then is asked for less, but it is there.
+        let read = read(&file, "here");
+        assert!(read.iter().zip(&known).all(|(one, other)| one.program == other.program && one.ours == other.ours));
+    }
+}

@@ -1,0 +1,52 @@
+//! A worker that is not there, or not wanted.
+
+use super::*;
+use tanto_testing::Scratch;
+
+fn worker(program: &str, required: bool) -> Worker {
+    let options = Options { program: program.into(), known: "/nowhere/known".into(), required };
+    Worker::new(options, &Environment::ours_and(&[])).expect("nothing in the environment forbids it")
+}
+
+/// A program that is called like a clang.
+fn clang(dir: &Scratch) -> Words {
+    std::fs::copy("/bin/true", dir.at("clang")).unwrap();
+    zygote::words(&[&dir.bytes("clang"), b"-c", b"x.c"])
+}
+
+#[test]
+fn only_what_is_called_like_a_compiler_is_looked_at() {
+    for name in [&b"clang"[..], b"/usr/bin/clang++-19", b"x86_64-linux-gnu-clang", b"cc", b"/usr/bin/c++"] {
+        assert!(may_be_clang(name), "{}", name.escape_ascii());
+    }
+    for name in [&b"gcc"[..], b"", b"/opt/clang/bin/ld", b"ccache"] {
+        assert!(!may_be_clang(name), "{}", name.escape_ascii());
+    }
+}
+
+#[test]
+fn without_a_worker_commands_are_processes() {
+    let dir = Scratch::new("no-worker");
+    let environment = Environment::ours_and(&[]);
+    // One is not there; one ends at once and has said nothing; one says what is no frame.
+    for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
+        let mut worker = worker(program, false);
+        assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_none());
+        assert!(worker.is_gone() && worker.pid().is_none() && worker.news().is_none(), "{program}");
+    }
+}
+
+#[test]
+fn a_required_worker_that_does_not_start_is_an_error() {
+    let dir = Scratch::new("required-worker");
+    let mut worker = worker("/nowhere/clang-worker", true);
+    let error = worker.start(&clang(&dir), &Environment::ours_and(&[]), &[]).err().expect("an error");
+    assert!(error.to_string().starts_with("compile worker /nowhere/clang-worker: "));
+}
+
+#[test]
+fn a_variable_can_forbid_it() {
+    let options = Options { program: "/bin/true".into(), known: "/nowhere".into(), required: false };
+    let environment = Environment::ours_and(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
+    assert!(Worker::new(options, &environment).is_none());
+}

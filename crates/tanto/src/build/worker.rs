@@ -1,0 +1,83 @@
+//! Where the compile worker is. Does not know what it does.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tanto_exec::runner::clang;
+use tanto_sys::process::Environment;
+
+use crate::settings::layer::ClangWorker;
+
+/// The variable that names its program.
+pub const PLACE_VARIABLE: &str = "TANTO_CLANG_WORKER";
+
+/// All places where it may be, the first that is looked at first.
+pub fn places() -> Vec<PathBuf> {
+    let named = std::env::var_os(PLACE_VARIABLE).filter(|place| !place.is_empty()).map(PathBuf::from);
+    let own = std::env::current_exe().ok();
+    let dir = own.as_deref().and_then(Path::parent);
+    let beside = dir.into_iter().flat_map(|dir| {
+        // Where it is installed; where it is built, beside Tanto itself or its directory.
+        ["../libexec/tanto/clang-worker", "clang-worker/clang-worker", "../clang-worker/clang-worker"]
+            .map(|place| dir.join(place))
+    });
+    named.into_iter().chain(beside).collect()
+}
+
+/// Can it be run?
+pub fn is_there(place: &Path) -> bool {
+    fs::metadata(place).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+/// The worker as the user wants it, which remembers in `known` what it stands for. An error, for the user: there is none,
+/// and it is required.
+pub fn find(wanted: ClangWorker, known: PathBuf) -> Result<Option<clang::Options>, Vec<u8>> {
+    let required = wanted == ClangWorker::Require;
+    if wanted == ClangWorker::Off {
+        return Ok(None);
+    }
+    if required && let Some(name) = clang::is_left_alone_because_of(&Environment::ours_and(&[])) {
+        return Err([b"--clang-worker=require: ", name, b" in the environment wants compilers as processes"].concat());
+    }
+    match places().into_iter().find(|place| is_there(place)) {
+        Some(program) => Ok(Some(clang::Options { program, known, required })),
+        None if required => Err(nowhere()),
+        None => Ok(None),
+    }
+}
+
+fn nowhere() -> Vec<u8> {
+    let mut text = b"--clang-worker=require: there is no compile worker:".to_vec();
+    for place in places() {
+        text.extend_from_slice(b"\n  ");
+        text.extend_from_slice(place.as_os_str().as_bytes());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_looked_for_beside_us() {
+        let places = places();
+        let ends = |end: &str| places.iter().any(|place| place.ends_with(end));
+        assert!(ends("../libexec/tanto/clang-worker") && ends("clang-worker/clang-worker"));
+    }
+
+    #[test]
+    fn a_directory_is_no_program() {
+        assert!(is_there(Path::new("/bin/sh")));
+        assert!(
+            !is_there(Path::new("/bin")) && !is_there(Path::new("/nowhere")) && !is_there(Path::new("/etc/passwd"))
+        );
+    }
+
+    #[test]
+    fn who_wants_none_gets_none() {
+        assert_eq!(find(ClangWorker::Off, PathBuf::new()), Ok(None));
+    }
+}
