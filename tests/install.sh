@@ -34,13 +34,19 @@ builds_as_ninja() {
         "$prefix/bin/ninja" -C "$lab/build" | grep -qx 'ninja: no work to do.'
 }
 
+. tests/need.sh
+# With the compile worker, where that can be built.
+worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
+
 expected="./bin
 ./bin/ninja
 ./bin/tanto
+$(worker ./libexec ./libexec/tanto ./libexec/tanto/clang-worker)
 ./share
 ./share/bash-completion
 ./share/bash-completion/completions
 ./share/bash-completion/completions/tanto
+$(worker ./share/doc ./share/doc/tanto ./share/doc/tanto/third-party)
 ./share/fish
 ./share/fish/vendor_completions.d
 ./share/fish/vendor_completions.d/tanto.fish
@@ -52,6 +58,7 @@ expected="./bin
 ./share/zsh
 ./share/zsh/site-functions
 ./share/zsh/site-functions/_tanto"
+expected=$(sed '/^$/d' <<<"$expected")
 
 check "help" ./install --help
 check "an unknown argument is refused" refuses ./install --frobnicate

@@ -62,6 +62,35 @@ need_venv() {
         die "pip could not install ninja $ninja_version, meson $meson_version and gnumake $make_version: is there a network?"
 }
 
+# What the compile worker is made from.
+llvm=/usr/lib/llvm-19
+
+need_llvm() {
+    need_packages clang-19=clang-19 lld-19=$llvm/bin/ld.lld clang-format-19=clang-format-19 cmake=cmake g++=g++ \
+        llvm-19-dev=$llvm/lib/libLLVMSupport.a libclang-19-dev=$llvm/lib/libclangFrontend.a \
+        liblld-19-dev=$llvm/lib/liblldELF.a libpolly-19-dev=$llvm/lib/libPolly.a zlib1g-dev=/usr/include/zlib.h \
+        libzstd-dev=/usr/include/zstd.h
+}
+
+has_llvm() {
+    local archive
+    for archive in LLVMSupport clangFrontend lldELF Polly; do
+        [ -e "$llvm/lib/lib$archive.a" ] || return
+    done
+    command -v clang-19 cmake >/dev/null && [ -x "$llvm/bin/ld.lld" ]
+}
+
+# The compile worker, target/clang-worker/clang-worker, where LLVM 19 is there. Built by Tanto itself.
+build_worker() {
+    has_llvm || return 0
+    local place=target/clang-worker/build
+    mkdir -p "$place"
+    cmake -S clang-worker -B "$place" -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/target/as-ninja/ninja" \
+        -DCMAKE_CXX_COMPILER=clang++-19 -DLLVM_DIR="$llvm/lib/cmake/llvm" >"$place.log" 2>&1 &&
+        cmake --build "$place" >>"$place.log" 2>&1 || { cat "$place.log"; return 1; }
+    ln -sf build/clang-worker target/clang-worker/clang-worker
+}
+
 # The release program, and target/as-ninja/ninja, the same program under ninja's name.
 build_tanto() {
     cargo build --release -p tanto || return

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Builds in which the compile worker, or what it runs, comes to an end; and clangs that it does not stand for.
+
+    tests/clang/ends.py TANTO [NAME...]
+
+A compile that is to be caught at its work reads a named pipe, which nobody writes to until the test does. Prints "ok NAME"
+or "not ok NAME"."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+CLANG = Path(shutil.which("clang-19") or "/usr/bin/clang-19")
+TEXT = "int gate;\n"
+# For what is certain to happen; a test that waits so long has failed.
+LONG = 60
+
+
+class Build:
+    """A tree in which `line` is built, and Tanto when it was started."""
+
+    def __init__(self, tanto, place, *lines, **variables):
+        self.tanto, self.place, self.variables = tanto, place, variables
+        os.mkfifo(place / "gate.c")
+        (place / "a.c").write_text("int a(int x) { return x; }\n")
+        rules = [f"rule r{n}\n  command = {line}\nbuild o{n}: r{n}\n" for n, line in enumerate(lines)]
+        (place / "build.ninja").write_text("".join(rules))
+
+    def start(self, *flags):
+        environment = dict(os.environ, **self.variables)
+        command = [self.tanto, "build", "--format=jsonl", *flags]
+        self.process = subprocess.Popen(
+            command, cwd=self.place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        return self
+
+    def end(self):
+        """Its exit code, and the events of commands that ended, by job."""
+        out, self.errors = self.process.communicate(timeout=LONG)
+        events = [json.loads(line) for line in out.splitlines()]
+        self.ended = {it["job"]: it for it in events if it["event"] == "finished"}
+        return self.process.returncode
+
+    def run(self, *flags):
+        self.start(*flags)
+        return self.end()
+
+    def ran_in_process(self):
+        return [self.ended[job].get("in_process", False) for job in sorted(self.ended)]
+
+    def worker(self):
+        return wait_for(lambda: next(iter(children(self.process.pid, "clang-worker")), None))
+
+    def fork(self):
+        return wait_for(lambda: next(iter(children(self.worker(), "clang-worker")), None))
+
+    def open_gate(self):
+        with (self.place / "gate.c").open("w") as gate:
+            gate.write(TEXT)
+
+    def files(self):
+        return sorted(it.name for it in self.place.iterdir() if not it.name.startswith("."))
+
+
+def children(parent, name):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        front, _, rest = text.rpartition(") ")
+        if int(rest.split()[1]) == parent and front.partition("(")[2] == name and rest[0] not in "ZX":
+            found.append(int(front.split()[0]))
+    return found
+
+
+def wait_for(what):
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        result = what()
+        if result:
+            return result
+        time.sleep(0.01)
+    raise AssertionError("it never happened")
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
+
+
+COMPILE = f"{CLANG} -c a.c -o $out"
+GATE = f"{CLANG} -c gate.c -o $out"
+INPUTS = ["a.c", "build.ninja", "gate.c"]
+
+
+def worker_is_killed(tanto, place):
+    build = Build(tanto, place, GATE, COMPILE).start("-j1")
+    build.fork()
+    os.kill(build.worker(), signal.SIGKILL)
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.ran_in_process() == [False, False], build.ended
+    assert build.files() == sorted([*INPUTS, "o0", "o1"]), build.files()
+
+
+def fork_is_killed(tanto, place):
+    build = Build(tanto, place, GATE, COMPILE).start("-j1")
+    os.kill(build.fork(), signal.SIGSEGV)
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.ran_in_process() == [False, True], build.ended
+
+
+def build_is_interrupted(tanto, place):
+    build = Build(tanto, place, GATE).start()
+    fork = build.fork()
+    worker = build.worker()
+    build.process.send_signal(signal.SIGINT)
+    assert build.end() == 130, build.process.returncode
+    assert is_gone(fork) and is_gone(worker)
+    assert build.files() == INPUTS, build.files()
+
+
+def tanto_is_killed(tanto, place):
+    build = Build(tanto, place, GATE).start()
+    fork, worker = build.fork(), build.worker()
+    build.process.kill()
+    build.process.wait()
+    wait_for(lambda: is_gone(fork) and is_gone(worker))
+    build.process.communicate()
+
+
+def monitor_ends_a_fork(tanto, place):
+    build = Build(tanto, place, GATE)
+    assert build.run("--timeout=1s") == 124, build.errors
+    assert build.ended[0]["exit"] == 124, build.ended
+
+
+def worker_is_no_leftover(tanto, place):
+    build = Build(tanto, place, COMPILE, COMPILE)
+    assert build.run("-j1", "--leftovers=kill") == 0
+    assert build.ran_in_process() == [True, True] and not build.errors, (build.ended, build.errors)
+
+
+def worker_cannot_start(tanto, place):
+    build = Build(tanto, place, COMPILE, TANTO_CLANG_WORKER="/bin/false")
+    assert build.run() == 0 and build.ran_in_process() == [False]
+    shutil.rmtree(place)
+    place.mkdir()
+    build = Build(tanto, place, COMPILE, TANTO_CLANG_WORKER="/bin/false")
+    assert build.run("--clang-worker=require") == 1
+    assert b"compile worker /bin/false" in build.errors, build.errors
+
+
+def variable_wins_over_nothing_but_flags(tanto, place):
+    build = Build(tanto, place, COMPILE, TANTO_SPAWN_CC1="1")
+    assert build.run() == 0 and build.ran_in_process() == [False]
+    (place / "a.c").write_text("int changed;\n")
+    (place / "o0").unlink()
+    assert build.run("--clang-worker=require") == 0 and build.ran_in_process() == [True]
+
+
+def require_tells_what_forbids_it(tanto, place):
+    build = Build(tanto, place, COMPILE, CLANG_SPAWN_CC1="1")
+    assert build.run("--clang-worker=require") == 1
+    assert b"CLANG_SPAWN_CC1" in build.errors, build.errors
+
+
+def wrapper_is_no_clang(tanto, place):
+    wrapper = place / "clang"
+    wrapper.write_text(f'#!/bin/sh\nexec {CLANG} -DWRAPPED "$@"\n')
+    wrapper.chmod(0o755)
+    # The same wrapper as a program: it says the right version, but not that it is installed where it is.
+    source = place / "wrapper.c"
+    source.write_text(
+        f'#include <unistd.h>\nint main(int n, char **w) {{ (void)n; w[0] = "{CLANG}"; return execv(w[0], w); }}\n'
+    )
+    subprocess.run([CLANG, source, "-o", place / "clang-wrapped"], check=True)
+    build = Build(tanto, place, f"{wrapper} -c a.c -o $out", f"{place}/clang-wrapped -c a.c -o $out")
+    assert build.run() == 0 and build.ran_in_process() == [False, False], build.ended
+
+
+def shell_syntax_is_the_shells(tanto, place):
+    build = Build(tanto, place, f"{COMPILE} && true", f"true; {COMPILE}", COMPILE)
+    assert build.run() == 0 and build.ran_in_process() == [False, False, True], build.ended
+
+
+def memory_of_the_worker_may_be_lost(tanto, place):
+    build = Build(tanto, place, COMPILE)
+    known = place / ".tanto/clang-worker"
+    assert build.run() == 0 and build.ran_in_process() == [True]
+    whole = known.read_bytes()
+    for text in (b"", whole[: len(whole) // 2], b"\xff" * 1000, whole.replace(b"ours", b"other"), whole):
+        known.write_bytes(text)
+        (place / "o0").unlink()
+        assert build.run() == 0, build.errors
+    # It was read: it said "other" once, and "ours" at the end.
+    assert build.ran_in_process() == [True]
+    os.chmod(place / ".tanto", 0o500)
+    (place / "o0").unlink()
+    assert build.run() in (0, 1)
+    os.chmod(place / ".tanto", 0o700)
+
+
+def mask_of_files_is_ours(tanto, place):
+    old = os.umask(0o027)
+    try:
+        build = Build(tanto, place, COMPILE)
+        assert build.run() == 0 and build.ran_in_process() == [True]
+    finally:
+        os.umask(old)
+    assert (place / "o0").stat().st_mode & 0o777 == 0o640
+
+
+def links_are_the_same(tanto, place):
+    link = f"{CLANG} -fuse-ld=lld a.o main.o -o $out"
+    (place / "main.c").write_text("int a(int); int main(void) { return a(0); }\n")
+    (place / "broken.c").write_text("int b(int); int main(void) { return b(0); }\n")
+    (place / "a.c").write_text("int a(int x) { return x; }\n")
+    for name in ("a", "main", "broken"):
+        subprocess.run([CLANG, "-c", f"{name}.c", "-o", f"{name}.o"], cwd=place, check=True)
+    broken = f"{CLANG} -fuse-ld=lld broken.o -o $out"
+    build = Build(tanto, place, link, broken, f"{link} -Wl,--build-id -Wl,--icf=all")
+    assert build.run("-k0") == 1
+    assert build.ran_in_process() == [True, False, True], build.ended
+    with_it = [(place / name).read_bytes() for name in ("o0", "o2")]
+    said = build.ended[1]["output"]
+    subprocess.run([place / "o0"], check=True)
+    for name in ("o0", "o2"):
+        (place / name).unlink()
+    assert build.run("-k0", "--clang-worker=off") == 1
+    assert with_it == [(place / name).read_bytes() for name in ("o0", "o2")]
+    assert said == next(it["output"] for it in build.ended.values() if "output" in it)
+
+
+TESTS = [
+    worker_is_killed,
+    fork_is_killed,
+    build_is_interrupted,
+    tanto_is_killed,
+    monitor_ends_a_fork,
+    worker_is_no_leftover,
+    worker_cannot_start,
+    variable_wins_over_nothing_but_flags,
+    require_tells_what_forbids_it,
+    wrapper_is_no_clang,
+    shell_syntax_is_the_shells,
+    memory_of_the_worker_may_be_lost,
+    mask_of_files_is_ours,
+    links_are_the_same,
+]
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    tanto = str(Path(sys.argv[1]).absolute())
+    good = True
+    for test in TESTS:
+        if sys.argv[2:] and test.__name__ not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            try:
+                test(tanto, Path(place))
+                print("ok", test.__name__.replace("_", " "), flush=True)
+            except Exception:
+                print("not ok", test.__name__.replace("_", " "), flush=True)
+                traceback.print_exc(file=sys.stdout)
+                good = False
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
