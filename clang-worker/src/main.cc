@@ -3,7 +3,7 @@
 //   clang-worker --version      which clang and lld it stands for
 //   clang-worker --serve FD     serves commands that come over this socket (PROTOCOL.md)
 //
-// TANTO_CLANG_WORKER_WITHOUT=text,patience,heap,pages,warm leaves out of its tuning what is named, for
+// TANTO_CLANG_WORKER_WITHOUT=text,patience,heap,pages,holes,warm leaves out of its tuning what is named, for
 // measurements.
 
 #include <fcntl.h>
@@ -30,12 +30,16 @@ int serve(std::string_view number) {
   if (error != std::errc() || end != number.data() + number.size() || fcntl(socket, F_SETFD, FD_CLOEXEC) < 0) {
     return 2;
   }
-  if (is_wanted("heap")) {
+  const bool has_heap = is_wanted("heap");
+  if (has_heap) {
     tanto::prepare_heap(is_wanted("pages"));
   }
   tanto::prepare();
   if (is_wanted("warm") && !tanto::warm_up()) {
     return 1;
+  }
+  if (has_heap && is_wanted("holes")) {
+    tanto::use_up_holes();
   }
   const bool moves = is_wanted("text");
   if (moves && !is_wanted("patience")) {

@@ -125,13 +125,36 @@ void prepare_heap(bool huge) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TOP_PAD, step);
   const std::uintptr_t begin = up(reinterpret_cast<std::uintptr_t>(sbrk(0)));
-  // A pair of calls whose result nobody sees, a compiler takes away.
-  void *volatile grown = std::malloc(step / 4);
+  // No more than makes it grow: where something lies already, pages stay small. A pair of calls whose result nobody
+  // sees, a compiler takes away.
+  void *volatile grown = std::malloc(1 << 20);
   std::free(grown);
   const std::uintptr_t end = down(reinterpret_cast<std::uintptr_t>(sbrk(0)));
   if (huge && begin < end) {
     madvise(pointer(begin), end - begin, MADV_HUGEPAGE);
   }
+}
+
+void use_up_holes() {
+  // What lies in a hole shares its page with what is older, and the first byte that a fork writes there copies it.
+  constexpr std::size_t largest = 1 << 20, least = 16;
+  const void *volatile edge = std::malloc(largest);
+  for (std::size_t size = largest; size >= least; size -= size > 1024 ? size / 8 & ~(least - 1) : least) {
+    void *it = std::malloc(size);
+    while (it && it < edge) {
+      it = std::malloc(size);
+    }
+    // It comes from the end, and goes back there.
+    std::free(it);
+  }
+  // A huge page that is shared is not copied as such, but bit by bit: what a fork makes begins on one that is new. We
+  // ourselves go on with one small hole.
+  constexpr std::size_t header = 2 * sizeof(std::size_t), enough = 64 << 10;
+  void *volatile hole = std::malloc(enough);
+  const std::uintptr_t next = reinterpret_cast<std::uintptr_t>(std::malloc(largest)) + largest + header;
+  void *volatile rest = std::malloc(up(next) - next - header);
+  static_cast<void>(rest);
+  std::free(hole);
 }
 
 }  // namespace tanto

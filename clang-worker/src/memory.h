@@ -9,4 +9,8 @@ void move_used_to_huge_pages();
 // From now on the heap grows in large steps, on huge pages if `huge`.
 void prepare_heap(bool huge);
 
+// Leaves nothing free in a heap that was prepared but its end: what comes next lies together, on pages that nobody
+// shares.
+void use_up_holes();
+
 }  // namespace tanto

@@ -43,8 +43,8 @@ Ended ended(std::uint64_t id, int code) {
           static_cast<std::uint64_t>(usage.ru_oublock) * block};
 }
 
-// With so many commands behind it, a build is no small one, and what costs as much as it saves them was worth it.
-constexpr std::size_t many = 100;
+// With so many commands a build is no small one, and more of them are likely to come.
+constexpr std::size_t many = 20;
 
 // The process of one command.
 class Child {
