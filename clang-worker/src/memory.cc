@@ -98,7 +98,7 @@ bool move(const Range &range) {
 
 void move_used_to_huge_pages() {
   // Fewer than that are not worth two megabytes.
-  constexpr std::size_t enough = 128;
+  constexpr std::size_t enough = 160;
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   std::vector<Range> constant, used;
   dl_iterate_phdr(find_constant, &constant);

@@ -44,7 +44,7 @@ Ended ended(std::uint64_t id, int code) {
 }
 
 // With so many commands a build is no small one, and more of them are likely to come.
-constexpr std::size_t many = 20;
+constexpr std::size_t many = 64;
 
 // The process of one command.
 class Child {
