@@ -48,8 +48,7 @@ top=$PWD/../../..
 case $1 in
 pbulk-index) printf 'PKGNAME=%s-1\\nALL_DEPENDS=\\nSCAN_DEPENDS=\\n' ${PWD##*/} ;;
 all) until [ -e $top/go.${PWD##*/} ]; do sleep 0.05; done; [ ${PWD##*/} != bad ] || { echo error: 表示; exit 1; } ;;
-stage-package-create) : >$top/made.${PWD##*/}; echo x >$top/made.${PWD##*/} ;;
-show-var) echo $top/made.${PWD##*/} ;;
+stage-package-create) echo x >${2#STAGE_PKGFILE=} ;;
 esac
 """
 BULK = """

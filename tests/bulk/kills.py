@@ -26,9 +26,7 @@ MAKE = """#!/bin/sh
 name=${PWD##*/}
 case $1 in
 all) echo $name >>"$TOP/ran" ;;
-stage-package-create) echo $name >"$TOP/work/$name"; printf '%s' "$PADDING" >>"$TOP/work/$name"; echo whole >>"$TOP/work/$name" ;;
-show-var) echo "$TOP/work/$name" ;;
-clean) rm -f "$TOP/work/$name" ;;
+stage-package-create) file=${2#STAGE_PKGFILE=}; echo $name >"$file"; printf '%s' "$PADDING" >>"$file"; echo whole >>"$file" ;;
 esac
 """
 SETTINGS = """

@@ -15,7 +15,7 @@ WRKDIR=		${.CURDIR}/work
 DESTDIR=	${WRKDIR}/.destdir
 WRKSRC=		${WRKDIR}/src
 WRKLOG?=	${WRKDIR}/.work.log
-STAGE_PKGFILE=	${WRKDIR}/.packages/${PKGNAME}${PKG_SUFX}
+STAGE_PKGFILE?=	${WRKDIR}/.packages/${PKGNAME}${PKG_SUFX}
 OWN_FILE=	share/${PKGNAME:C/-[^-]*$//}.txt
 # SYMLINKS and HARDLINKS are FILE:TARGET.
 ALL_FILES=	${OWN_FILE} ${FILES} ${HARDLINKS:C/:.*//} ${SYMLINKS:C/:.*//}

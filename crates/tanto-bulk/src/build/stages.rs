@@ -132,7 +132,7 @@ impl Stage {
         match self {
             Stage::ClientClean if site.sandbox.is_some() => writer.begin(),
             Stage::ClientClean => writer.client_clean(),
-            Stage::PreClean | Stage::Clean => writer.make(&["clean"], false),
+            Stage::PreClean | Stage::Clean => writer.clean(),
             Stage::Depends => writer.depends(plan),
             Stage::Checksum => writer.fetch(client),
             Stage::Configure => writer.with_users("configure", "configure"),

@@ -55,7 +55,7 @@ impl Writer<'_> {
         let (site, name) = (self.site, &self.package.name);
         let all = format!("{}/All", site.packages);
         let new = format!("{all}/.{name}.new");
-        let copy = format!("mkdir -p {} && cp \"$(cat {})\" {}", quoted(&all), quoted(&self.file()), quoted(&new));
+        let copy = format!("mkdir -p {} && cp {} {}", quoted(&all), quoted(&self.file()), quoted(&new));
         let delivery = Delivery {
             copy: self.shut_in(client, &copy, Leave { publishes: true, ..Leave::default() }),
             new: new.into(),

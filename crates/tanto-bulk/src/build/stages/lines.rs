@@ -97,18 +97,18 @@ impl Writer<'_> {
         line
     }
 
-    /// The file's name is written down, for the stage that moves it.
+    /// The package file gets a place that we know, so that make need not be asked where it is.
     pub fn package(&self) -> String {
         let Site { packages, pkgdb, pkg_add, .. } = self.site;
-        let create = self.make(&["stage-package-create"], false);
-        let show = self.make(&["show-var", "VARNAME=STAGE_PKGFILE"], false);
-        let note = quoted(&self.file());
-        let line = format!("{{ {create}; }} && {{ {show}; }} >{note} && file=$(cat {note}) && test -s \"$file\"");
+        let file = self.file();
+        let create = self.make(&["stage-package-create", &format!("STAGE_PKGFILE={file}")], false);
+        let file = quoted(&file);
+        let line = format!("{{ {create}; }} && test -s {file}");
         if self.package.bootstrap {
             return line;
         }
         let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
-        format!("{line} && PKG_PATH={path} {pkg_add} -K {db} \"$file\"")
+        format!("{line} && PKG_PATH={path} {pkg_add} -K {db} {file}")
     }
 
     /// Whatever can be kept.
@@ -127,7 +127,14 @@ impl Writer<'_> {
         format!("{}/{}", self.site.logs, self.package.name)
     }
 
+    /// In a sandbox it goes with that, else with the logs.
     pub fn file(&self) -> String {
-        format!("{}/pkgfile", self.logs())
+        let dir = if self.site.sandbox.is_some() { format!("{}/.packages", self.site.wrkobjdir) } else { self.logs() };
+        format!("{dir}/{}{}", self.package.name, self.site.suffix)
+    }
+
+    /// Nothing is left of the package but logs, and what it installed.
+    pub fn clean(&self) -> String {
+        format!("rm -f {}; {}", quoted(&self.file()), self.make(&["clean"], false))
     }
 }
