@@ -3,6 +3,7 @@ an ordinary user, where the machine allows it.
 
     sandbox.py TANTO"""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -115,6 +116,47 @@ def trouble(tanto, directory, user):
     assert not left.strip(), f"processes are left: {left}"
 
 
+def rights(tanto, directory, user):
+    """What wants to be several users is not built where there is one, and is no failure; root builds it."""
+    place = place_of(tanto, directory, ("base", "rights"), f'sandbox = "overlay"\n{BOUNDS}', user)
+    told = place.build(0)
+    assert "needs root" in place.run("why", "needusers") and "FAILED" not in told, told
+    expected = {
+        "users-1": ("needs-root", "it wants users of its own (USERGROUP_PHASE), and there is but one here"),
+        "owner-1": ("needs-root", "build exited with 1: it wants to be another user, or that files belong to one"),
+        "needusers-1": ("indirect-prefailed", "it needs users-1, which needs root"),
+        "needowner-1": ("indirect-prefailed", "it needs owner-1, which needs root"),
+    }
+    for name, state in expected.items():
+        assert place.state(name) == state, place.state(name)
+    assert "attempt" not in place.run("why", "users") and place.packages() == ["kit-1.0", "zero-0"], place.packages()
+    assert json.loads(place.run("report", "--json"))["counts"]["needs-root"] == 2
+    assert "users-1" in place.run("report").partition("Cannot be built")[2]
+    statuses = [line for line in place.run("report", "--pbulk").splitlines() if line.startswith("BUILD_STATUS=")]
+    assert statuses.count("BUILD_STATUS=prefailed") == 2, statuses
+    again = place.build(0)
+    assert place.state("owner-1")[0] == "needs-root" and place.state("users-1")[0] == "needs-root", again
+    if os.geteuid() == 0:
+        place.as_user = []
+        subprocess.run(["chown", "-R", "0:0", directory], check=True)
+        with sqlite3.connect(directory / "state/db") as db:
+            db.execute("UPDATE run SET ended_ms = NULL WHERE run = (SELECT max(run) FROM run)")
+        place.build(0)
+        assert set(expected) <= set(place.packages()), "a build that goes on, as root, builds them"
+    unprivileged(place, user)
+
+
+def unprivileged(place, user):
+    """A tree that is told that there is one user wants no other."""
+    if user is not None:
+        place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        subprocess.run(["chown", "-R", f"{user}:{user}", place.directory], check=True)
+    conf = place.directory / "mk.conf"
+    conf.write_text(conf.read_text() + "UNPRIVILEGED= yes\n")
+    place.build(1, "--again")
+    assert place.state("users-1")[0] == "done" and place.state("owner-1") == ("failed", "build exited with 1")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     users = [None, USER] if os.geteuid() == 0 else [None]
@@ -128,6 +170,9 @@ def main():
                 kind(tanto, Path(directory), one, user)
         with tempfile.TemporaryDirectory() as directory:
             trouble(tanto, Path(directory), user)
+        if user is not None or os.geteuid() != 0:
+            with tempfile.TemporaryDirectory() as directory:
+                rights(tanto, Path(directory), user)
         print(f"ok sandboxes of {who}: two at a time, and nothing comes out of them but packages")
 
 

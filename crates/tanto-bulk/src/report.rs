@@ -131,7 +131,8 @@ impl<'r> Report<'r> {
         let mut failures: Vec<Failure> =
             in_state(rows, State::Failed).map(|it| failure(rows, it.package, &blocks, &log)).collect();
         let masked = |it: &Package| Masked { package: it.package, blocks: blocked(&blocks, it.package) };
-        let mut masked: Vec<Masked> = in_state(rows, State::Prefailed).map(masked).collect();
+        let mut masked: Vec<Masked> =
+            [State::Prefailed, State::NeedsRoot].iter().flat_map(|&it| in_state(rows, it)).map(masked).collect();
         failures.sort_by_key(|it| (std::cmp::Reverse(it.blocks), it.package));
         masked.sort_by_key(|it| (std::cmp::Reverse(it.blocks), it.package));
         Report {

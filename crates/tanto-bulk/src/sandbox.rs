@@ -15,7 +15,7 @@ use tanto_sys::{error, tree};
 use self::template::Manner;
 use crate::config::Config;
 use crate::layers::{Ground, Needs, Order, Store};
-use crate::shell::quoted;
+use crate::shell::{quoted, shell};
 
 /// What a sandbox is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,21 +138,21 @@ impl Sandbox {
     /// Goes into a sandbox once, to see whether that can be done, and whether all of these programs are there: what is
     /// wrong, if something is.
     pub fn try_out(&self, pkgsrc: &str, programs: &[&str]) -> Result<(), String> {
-        let client = 0;
-        self.begin(client, "nothing").map_err(|error| format!("the sandbox: {error}"))?;
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
             let name = quoted(program);
             line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
         }
-        let shell = |line: &str| {
-            let mut shell = Command::new("/bin/sh");
-            shell.args(["-c", line]);
-            shell
-        };
-        let entered = run(shell(&self.inside(client, &line, Leave { first: true, ..Leave::default() })));
+        self.say(&line).map(drop).map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+    }
+
+    /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
+    pub fn say(&self, line: &str) -> Result<String, String> {
+        let client = 0;
+        self.begin(client, "nothing").map_err(|error| format!("the sandbox: {error}"))?;
+        let entered = run(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
         let left = run(shell(&self.leave(client)));
-        entered.and(left).map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+        left.and(entered)
     }
 
     /// The place of a client's sandbox.
@@ -349,13 +349,11 @@ fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
     Ok(to.to_owned())
 }
 
-fn run(mut command: Command) -> Result<(), String> {
+fn run(mut command: Command) -> Result<String, String> {
     let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     match said.status.success() {
-        true => Ok(()),
-        false => {
-            let text = [said.stdout, said.stderr].concat();
-            Err(String::from_utf8_lossy(&text).trim_end().to_owned())
-        }
+        true => Ok(text(&said.stdout)),
+        false => Err(text(&[said.stdout, said.stderr].concat())),
     }
 }

@@ -15,7 +15,7 @@ use tanto_exec::monitor::findings::Why;
 use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
 
-use self::faults::{machines_fault, told, why};
+use self::faults::{machines_fault, told, wants_root, why};
 use self::notes::cpu_ms;
 use super::clients::{self, Clients};
 use super::plan::Plan;
@@ -30,6 +30,8 @@ use crate::resolve::Package;
 const MOST_ATTEMPTS: u32 = 3;
 /// Why a package is open that may have got its place, though that was not noted.
 pub const INTERRUPTED: &str = "it was interrupted on the way to its place";
+/// Why a package needs root of which that was not known before it was built.
+const WANTS_ROOT: &str = "it wants to be another user, or that files belong to one";
 /// Why a package has failed that the user has ended.
 const KILLED: &str = "killed by the user";
 
@@ -108,6 +110,8 @@ struct Progress {
 struct Failure {
     exit: Exit,
     why: String,
+    /// There is but one user, and it wants another.
+    needs_root: bool,
     /// For the user: the end of what was printed, why, and where the rest is.
     told: Vec<u8>,
 }
@@ -147,18 +151,26 @@ impl<'a> Books<'a> {
         (self.plan, self.journal)
     }
 
-    /// Has its turn just shown that it is up to date? Others that are done were never waited for.
-    pub fn has_stood(&mut self, package: Package) -> bool {
-        self.stood.take_if(|stood| *stood == package).is_some()
+    /// Has its turn just shown that there is nothing to do? Others that are done were never waited for. With it, what is
+    /// not built because this cannot be.
+    pub fn has_stood(&mut self, package: Package) -> Option<Vec<Package>> {
+        self.stood.take_if(|stood| *stood == package)?;
+        let is_lost = self.plan.package(package).state.is_lost();
+        Some(if is_lost { self.fell(package) } else { Vec::new() })
     }
 
-    /// A package's turn has come: its first command, or nothing if it turns out to be up to date.
+    /// A package's turn has come: its first command, or nothing if it turns out to be up to date, or not to be built here.
     pub fn begin(&mut self, package: Package) -> Option<Command> {
         let Some(why) = self.plan.due(package) else {
             self.stood = Some(package);
             self.set(package, State::Done, State::UP_TO_DATE.into());
             return None;
         };
+        if self.site.one_user && !self.plan.package(package).usergroup_phase.is_empty() {
+            self.stood = Some(package);
+            self.set(package, State::NeedsRoot, State::OTHER_USERS.into());
+            return None;
+        }
         if !why.is_empty() {
             self.journal.note(Change::Due { package, why });
         }
@@ -184,7 +196,8 @@ impl<'a> Books<'a> {
         let progress = self.running.remove(&package).expect("it was begun");
         self.clients.release(progress.client);
         self.again.extend(progress.again.then_some(package));
-        if exit.success() {
+        let needs_root = progress.failed.as_ref().is_some_and(|failed| failed.needs_root);
+        if exit.success() && !needs_root {
             self.clients.praise(progress.client);
             let left = progress.left.join("; ");
             self.note_attempt(package, &progress, "done", &left);
@@ -198,8 +211,14 @@ impl<'a> Books<'a> {
         self.keep_out(package, progress.client);
         let why: Vec<String> = progress.failed.iter().map(|it| it.why.clone()).chain(progress.left.clone()).collect();
         let why = why.join("; ");
-        self.note_attempt(package, &progress, "failed", &why);
-        self.set(package, State::Failed, why);
+        let state = if needs_root { State::NeedsRoot } else { State::Failed };
+        self.note_attempt(package, &progress, state.name(), &why);
+        self.set(package, state, why);
+        self.fell(package)
+    }
+
+    /// What needs a package that will not be there is not built, and is told.
+    fn fell(&mut self, package: Package) -> Vec<Package> {
         let fallen = self.plan.fell(package);
         for &fallen in &fallen {
             let it = self.plan.package(fallen);
@@ -275,7 +294,9 @@ impl<'a> Books<'a> {
             return first;
         }
         let told = told(&completion.output, &why, log);
-        progress.failed = Some(Failure { exit: completion.exit, why, told });
+        let needs_root = self.site.one_user && !progress.killed && wants_root(progress.stage, completion);
+        let why = if needs_root { format!("{why}: {WANTS_ROOT}") } else { why };
+        progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
         self.enter(package, next)
     }
@@ -340,7 +361,11 @@ impl Books<'_> {
                 let name = &self.plan.package(package).name;
                 self.notices.push(format!("{name}: {}; {log}", why(stage, completion)));
             }
-            (completion.exit, completion.output) = (failure.exit, failure.told);
+            (completion.exit, completion.output) = match failure.needs_root {
+                // It is no failure, so nobody is told of one.
+                true => (Exit::Code(0), Vec::new()),
+                false => (failure.exit, failure.told),
+            };
             let next = Stage::after_failure(stage, self.site)?;
             if next == Stage::SyncBuildlog {
                 self.keep_out(package, self.running[&package].client);

@@ -11,6 +11,7 @@ use tanto_exec::runner::staged::Stages;
 use tanto_exec::schedule::Schedule;
 
 use super::books::Books;
+use crate::resolve::Package;
 
 /// The books, for the loop and for who runs the stages.
 #[derive(Clone, Copy)]
@@ -50,6 +51,20 @@ impl Packages<'_, '_> {
             std::thread::sleep(STEP);
         }
         Ok(())
+    }
+}
+
+/// It is not to be built any more.
+fn unplan(job: JobId, schedule: &Schedule, view: &mut dyn View) {
+    let expected_ms = Some(i64::from(schedule.cost(job).wall_ms));
+    view.event(Event::Unplanned { job, expected_ms });
+}
+
+/// They will not be started though what they wait for is over.
+fn withdraw(packages: &[Package], schedule: &mut Schedule, view: &mut dyn View) {
+    for job in packages.iter().copied().map(JobId) {
+        schedule.withdraw(job);
+        unplan(job, schedule, view);
     }
 }
 
@@ -93,17 +108,20 @@ impl Front for Packages<'_, '_> {
         match ending {
             // It is up to date. What was taken out of the plan passes too, and has left it before.
             Ending::Passed => {
-                if self.books.borrow_mut().has_stood(package) {
-                    let expected_ms = Some(i64::from(schedule.cost(JobId(package)).wall_ms));
-                    view.event(Event::Unplanned { job: JobId(package), expected_ms });
+                let stood = self.books.borrow_mut().has_stood(package);
+                if let Some(fallen) = stood {
+                    unplan(JobId(package), schedule, view);
+                    withdraw(&fallen, schedule, view);
                 }
             }
-            Ending::Succeeded { completion, .. } => drop(self.books.borrow_mut().finish(package, completion.exit)),
+            // Though nothing has failed, what needs it may be impossible to build.
+            Ending::Succeeded { completion, .. } => {
+                let fallen = self.books.borrow_mut().finish(package, completion.exit);
+                withdraw(&fallen, schedule, view);
+            }
             Ending::Failed => {
-                for fallen in self.books.borrow_mut().finish(package, Exit::Code(1)).into_iter().map(JobId) {
-                    let expected_ms = Some(i64::from(schedule.cost(fallen).wall_ms));
-                    view.event(Event::Unplanned { job: fallen, expected_ms });
-                }
+                let fallen = self.books.borrow_mut().finish(package, Exit::Code(1));
+                fallen.into_iter().for_each(|fallen| unplan(JobId(fallen), schedule, view));
             }
         }
         Ok(())

@@ -166,6 +166,18 @@ impl Plan {
         }
     }
 
+    /// There is but one user: what is known to want others, and has to be built, is not, nor is what needs it.
+    pub fn only_one_user(&mut self) {
+        for package in self.all() {
+            let it = self.package(package);
+            let is_due = it.state == State::Open && !matches!(it.standing, Standing::Stands(_));
+            if is_due && !it.usergroup_phase.is_empty() {
+                self.set(package, State::NeedsRoot, State::OTHER_USERS.into());
+                self.fell(package);
+            }
+        }
+    }
+
     /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
     pub fn fell(&mut self, package: Package) -> Vec<Package> {
         let (state, why) = self.lost(package);
@@ -188,6 +200,7 @@ impl Plan {
     fn lost(&self, package: Package) -> (State, String) {
         let (state, verb) = match self.package(package).state {
             State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
+            State::NeedsRoot => (State::IndirectPrefailed, "needs root"),
             _ => (State::IndirectFailed, "failed"),
         };
         (state, format!("it needs {}, which {verb}", self.package(package).name))
@@ -199,7 +212,7 @@ impl Plan {
         for package in self.all() {
             let Some((state, why)) = state(&self.package(package).name) else { continue };
             let stands = match state {
-                State::Done | State::Failed => true,
+                State::Done | State::Failed | State::NeedsRoot => true,
                 State::Prefailed => why == SKIPPED,
                 _ => false,
             };
@@ -209,7 +222,7 @@ impl Plan {
             if matches!(self.package(package).state, State::Open | State::IndirectFailed) {
                 self.set(package, state, why);
             }
-            if matches!(self.package(package).state, State::Failed | State::Prefailed) {
+            if self.package(package).state.is_lost() {
                 self.fell(package);
             }
         }
@@ -344,7 +357,21 @@ mod tests {
         assert_eq!(states, [Prefailed, IndirectPrefailed, IndirectPrefailed, Open]);
         assert_eq!(plan.package(0).why, "\"not here\"");
         assert_eq!(plan.package(2).why, "it needs skip-1, which cannot be built");
-        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 1, 2]);
+        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn what_wants_other_users_is_not_built_where_there_are_none() {
+        let users = "USERGROUP_PHASE=configure\n";
+        let mut plan =
+            plan(&[("own-1", users, &[]), ("user-1", "", &[0]), ("there-1", users, &[]), ("that-1", "", &[2])])
+                .unwrap();
+        plan.stands(2, Standing::Stands(vec![]));
+        plan.only_one_user();
+        use State::{IndirectPrefailed, NeedsRoot, Open};
+        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [NeedsRoot, IndirectPrefailed, Open, Open], "what is up to date need not be built");
+        assert_eq!(plan.package(1).why, "it needs own-1, which needs root");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn blame(plan: &Plan, package: Package) -> Option<String> {
     let mut from: Vec<Option<Package>> = vec![None; plan.packages.len()];
     let mut next = VecDeque::from([package]);
     while let Some(at) = next.pop_front() {
-        if matches!(plan.package(at).state, State::Failed | State::Prefailed) {
+        if plan.package(at).state.is_lost() {
             return Some(way(plan, &from, package, at));
         }
         for &needed in &plan.package(at).depends {
@@ -43,7 +43,11 @@ fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) ->
     names.reverse();
     let it = plan.package(end);
     let why = if it.why.is_empty() { String::new() } else { format!(": {}", it.why) };
-    let verb = if it.state == State::Failed { "failed" } else { "cannot be built" };
+    let verb = match it.state {
+        State::Failed => "failed",
+        State::NeedsRoot => "needs root",
+        _ => "cannot be built",
+    };
     format!("  it needs {}, which {verb}{why}\n", names.join(", which needs "))
 }
 

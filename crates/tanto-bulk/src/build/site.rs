@@ -2,6 +2,7 @@
 
 use super::makes::Makes;
 use crate::sandbox::Sandbox;
+use crate::shell::quoted;
 
 /// Where packages are built, and with what.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -32,6 +33,8 @@ pub struct Site {
     pub suffix: String,
     /// Who configures and builds, where we may become somebody else.
     pub user: Option<String>,
+    /// There is but one user, whom packages take for root.
+    pub one_user: bool,
     /// Files are fetched and checked as that user too.
     pub unprivileged_checksum: bool,
     /// What shuts packages in; none: they are built in the machine itself.
@@ -56,6 +59,17 @@ pub struct Site {
     pub sync_package: String,
     /// A line for the shell that is told which package has failed; empty: nothing.
     pub sync_buildlog: String,
+}
+
+impl Site {
+    /// The tree may be told that there is but one user (UNPRIVILEGED): then no package wants another. That is asked in this
+    /// directory of a package.
+    pub fn ask_for_users(&mut self, location: &str) {
+        let Some(sandbox) = self.sandbox.as_ref().filter(|_| self.one_user) else { return };
+        let (dir, make) = (quoted(&format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
+        let said = sandbox.say(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
+        self.one_user = !said.is_ok_and(|said| said.trim().eq_ignore_ascii_case("yes"));
+    }
 }
 
 /// How files are fetched.

@@ -17,19 +17,25 @@ pub enum State {
     IndirectFailed,
     /// Something that it needs cannot be built.
     IndirectPrefailed,
+    /// It wants to be several users, and there is but one: root can build it.
+    NeedsRoot,
 }
 
 impl State {
     /// Why a package is done that was not built.
     pub const UP_TO_DATE: &str = "it was up to date";
 
+    /// Why a package needs root of which that is known before it is built.
+    pub const OTHER_USERS: &str = "it wants users of its own (USERGROUP_PHASE), and there is but one here";
+
     /// All of them, in the order in which they are counted.
-    pub const ALL: [State; 7] = [
+    pub const ALL: [State; 8] = [
         State::Done,
         State::Running,
         State::Open,
         State::Failed,
         State::IndirectFailed,
+        State::NeedsRoot,
         State::Prefailed,
         State::IndirectPrefailed,
     ];
@@ -44,7 +50,13 @@ impl State {
             State::Prefailed => "prefailed",
             State::IndirectFailed => "indirect-failed",
             State::IndirectPrefailed => "indirect-prefailed",
+            State::NeedsRoot => "needs-root",
         }
+    }
+
+    /// It is not there, and will not be in this run, for a reason of its own.
+    pub fn is_lost(self) -> bool {
+        matches!(self, State::Failed | State::Prefailed | State::NeedsRoot)
     }
 
     /// The state of this name.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 
 use tanto_bulk::build::Build;
-use tanto_bulk::build::plan::Plan;
+use tanto_bulk::build::plan::{Plan, Planned};
 use tanto_bulk::build::site::Site;
 use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::state::State;
@@ -74,7 +74,8 @@ fn tree(random: &mut Random) -> (String, Vec<Vec<Package>>) {
         let needs = needs.join(" ");
         format!("PKGNAME=pkg{at}-1\nPKG_LOCATION=cat/pkg{at}\nALL_DEPENDS={needs}\n{reason}")
     };
-    let text: String = (0..count).map(|at| record(at, random.below(15) == 0)).collect();
+    let users = |number| if number == 0 { "USERGROUP_PHASE=build\n" } else { "" };
+    let text: String = (0..count).map(|at| record(at, random.below(15) == 0) + users(random.below(15))).collect();
     (text, depends)
 }
 
@@ -91,11 +92,15 @@ fn effect(command: &Command, fails: &HashMap<String, &'static str>, random: &mut
     let fate = fails.iter().find(|(name, _)| line.contains(&format!("/{name} ")) && line.contains(" all "));
     match fate.map(|(_, fate)| *fate) {
         Some("fails") => Effect::ends(1, b"cc: error\n"),
+        Some("owner") => Effect::ends(1, b"chown: changing ownership of 'x': Invalid argument\n"),
         Some("disk") if random.below(2) == 0 => Effect::ends(1, b"write error: No space left on device\n"),
         Some("refused") if random.below(2) == 0 => Effect::Refused(io::ErrorKind::OutOfMemory),
         _ => Effect::success(),
     }
 }
+
+/// What befalls packages that is no fault of the machine.
+const OWN: [&str; 2] = ["fails", "owner"];
 
 struct World {
     scratch: Scratch,
@@ -107,7 +112,7 @@ impl World {
     fn new(seed: u64) -> World {
         let scratch = Scratch::new(&format!("bulk-{seed}"));
         let run = Store::open(&scratch.at("db")).unwrap().begin_run(0).unwrap();
-        World { site: site(&scratch), scratch, run }
+        World { site: Site { one_user: seed % 2 == 1, ..site(&scratch) }, scratch, run }
     }
 
     fn store(&self) -> Store {
@@ -154,6 +159,7 @@ impl World {
                 State::IndirectFailed | State::IndirectPrefailed => {
                     assert!(needs().any(|state| !matches!(state, State::Done | State::Open)), "{}", it.name);
                 }
+                State::NeedsRoot => assert!(self.site.one_user, "{}", it.name),
                 State::Open | State::Prefailed | State::Running => {}
             }
         }
@@ -165,7 +171,7 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
     for seed in seeds(60) {
         let mut random = Random::new(seed);
         let plan = plan(&tree(&mut random));
-        let fates = ["fails", "disk", "refused"];
+        let fates = ["fails", "owner", "disk", "refused"];
         let mut fails = HashMap::new();
         for it in &plan.packages {
             if random.below(6) == 0 {
@@ -190,7 +196,7 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
         };
         for it in &last.packages {
             assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);
-            let own_fault = fails.get(&it.location) == Some(&"fails");
+            let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
             assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let attempts = world.store().attempts(world.run).unwrap();
@@ -206,8 +212,8 @@ fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
         let mut random = Random::new(seed);
         let tree = tree(&mut random);
         let (plan, records) = (plan(&tree), records::read(tree.0.as_bytes()).unwrap());
-        let fails: HashMap<String, &str> =
-            plan.packages.iter().filter(|_| random.below(8) == 0).map(|it| (it.location.clone(), "fails")).collect();
+        let mut fate = |it: &Planned| Some((it.location.clone(), *OWN.get(random.below(16))?));
+        let fails: HashMap<String, &str> = plan.packages.iter().filter_map(&mut fate).collect();
         let slots = 1 + random.below(4);
         let (world, random, dice) =
             (World::new(seed + 1_000_000), RefCell::new(random), RefCell::new(Random::new(!seed)));
@@ -219,7 +225,7 @@ fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
         world.check(&now);
         for it in &now.packages {
             assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);
-            let own_fault = fails.get(&it.location) == Some(&"fails");
+            let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
             assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let store = world.store();

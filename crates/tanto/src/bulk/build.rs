@@ -78,7 +78,8 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let reusing = Config { reuse_scan_results: true, ..config.clone() };
     let (source, mut store) = phases::source(&reusing, spaces.as_ref(), resolved, state.store, &mut shown()?)?;
     let packages = source.packages(config)?;
-    let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, again)?;
+    let one_user = spaces.as_ref().is_some_and(|spaces| spaces.have_one_user());
+    let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, (again, one_user))?;
     phases::check(config, &store, &mut plan, cutoff)?;
     let estimates = estimates(config, &store, &packages.records, &packages.depends)?;
     meta::keep(config, &packages.records, &packages.depends)?;
@@ -87,7 +88,13 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let err = source.complaints();
     drop(source);
     phases::script("script_phase_build", &config.script_phase_build)?;
-    let site = site::of(config, spaces.as_deref())?;
+    let mut site = site::of(config, spaces.as_deref())?;
+    if let Some(package) = plan.packages.first() {
+        site.ask_for_users(&package.location);
+    }
+    if site.one_user {
+        plan.only_one_user();
+    }
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;

@@ -47,6 +47,11 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
+    /// Nobody can be anybody else in sandboxes.
+    pub(super) fn have_one_user(&self) -> bool {
+        self.as_user
+    }
+
     /// What all sandboxes share.
     pub(super) fn sandbox(&self) -> Result<&Sandbox, String> {
         if let Some(sandbox) = self.sandbox.get() {
@@ -98,6 +103,7 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         makes: jobs::makes(config)?,
         suffix: text(&config.pkg_sufx),
         user: unprivileged.filter(|_| is_root).cloned(),
+        one_user: as_user,
         unprivileged_checksum: config.use_unprivileged_checksum,
         sandbox: spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?,
         clients: if config.build_clients == 0 { tanto_sys::cpu::count() } else { config.build_clients },

@@ -32,6 +32,25 @@ const FETCHED: &[u8] = b"tanto: error: the distfiles: ";
 /// How much of the end of the output is searched for that.
 const TAIL: usize = 16 << 10;
 
+/// What programs print that change owners, or who they are: where there is but one user, that fails for all others.
+const OWNERS: [&[u8]; 3] = [b"chown", b"chgrp", b"ownership"];
+const REFUSED: &[u8] = b": Invalid argument";
+const USERS: [&[u8]; 2] = [b"su: cannot set ", b"runuser: cannot set "];
+
+/// Did the stage of a package fail because it wanted to be another user, or that something belongs to one? Nothing but what
+/// it has printed tells so. To be asked only where there is but one user.
+pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
+    let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
+    let has = |line: &[u8], word: &&[u8]| memchr::memmem::find(line, word).is_some();
+    let is_it = |line: &[u8]| {
+        let line = line.trim_ascii_end();
+        line.ends_with(REFUSED) && OWNERS.iter().any(|word| has(line, word))
+            || USERS.iter().any(|begin| line.starts_with(begin))
+    };
+    let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
+    stage != Stage::Checksum && !was_stopped && tail.split(|&byte| byte == b'\n').any(is_it)
+}
+
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
     let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
@@ -45,5 +64,36 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
         _ if memchr::memmem::find(tail, FULL).is_some() => Some("the disk is full"),
         _ if stage.is_the_machines() => Some("the package has no part in that"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_exec::job::{JobId, Usage};
+
+    #[test]
+    fn who_wants_to_be_somebody_else_says_so() {
+        let fails = |stage, text: &str| {
+            let (exit, usage) = (Exit::Code(1), Usage::default());
+            let output = text.as_bytes().to_vec();
+            let it =
+                Completion { job: JobId(0), exit, output, is_whole: true, usage, findings: None, in_process: false };
+            wants_root(stage, &it)
+        };
+        for text in [
+            "chown: changing ownership of '/pkg/x': Invalid argument\n*** Error code 1\n",
+            "install: cannot change ownership of 'x': Invalid argument",
+            "tar: x: Cannot change ownership to uid 7, gid 7: Invalid argument\r\n",
+            "chgrp: changing group of 'x': Invalid argument\nStop.",
+            "building\nsu: cannot set groups: Operation not permitted\n",
+        ] {
+            assert!(fails(Stage::Install, text), "{text}");
+            assert!(!fails(Stage::Checksum, text));
+        }
+        for text in ["", "ownership: Invalid argument?", "cc: x: Invalid argument", "chown: x: Operation not permitted"]
+        {
+            assert!(!fails(Stage::Install, text), "{text}");
+        }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn recall(
     store: &mut Store,
     begun: Begun,
     mut plan: Plan,
-    again: bool,
+    (again, one_user): (bool, bool),
 ) -> Result<(i64, Plan), Vec<u8>> {
     let failed = |error| unusable(&error);
     let Begun { mut run, earlier, wanted } = begun;
@@ -99,7 +99,13 @@ pub(super) fn recall(
     distrust(config, store, &rows, &mut plan)?;
     let place = phases::packages(config);
     let is_there = |name: &str| place.file(name).is_file();
-    let state = |row: &Row| State::named(&row.state).filter(|&state| state != State::Done || is_there(&row.name));
+    let stands = |row: &Row, state| match state {
+        State::Done => is_there(&row.name),
+        // Perhaps there are several users now.
+        State::NeedsRoot => one_user,
+        _ => true,
+    };
+    let state = |row: &Row| State::named(&row.state).filter(|&state| stands(row, state));
     let states: HashMap<&str, (State, &String)> =
         rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
     plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
