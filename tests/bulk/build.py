@@ -20,8 +20,8 @@ KILLS = 4
 # What must become of the packages that are not simply built.
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
-    "deadlock-1": ("failed", "build was ended by the monitor"),
-    "loop-1": ("failed", "build was ended by the monitor"),
+    "deadlock-1": ("failed", "build hung: no new process, no processor time and no output for 10s"),
+    "loop-1": ("failed", "build not done after 45s"),
     "network-1": ("failed", "build exited with 1"),
     "needbroken-1": ("indirect-failed", "it needs broken-1, which failed"),
     "skip-1": ("prefailed", None),

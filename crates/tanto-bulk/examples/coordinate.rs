@@ -102,7 +102,11 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         line => {
             let options = spawn::Options { parallelism: jobs, ..spawn::Options::default() };
             let runner = SpawnRunner::new(options).map_err(|error| error.to_string())?;
-            Box::new(Builds { runner, command: Command { line: line.into(), console: false }, done: VecDeque::new() })
+            Box::new(Builds {
+                runner,
+                command: Command { line: line.into(), console: false, bounds: None },
+                done: VecDeque::new(),
+            })
         }
     };
     let (site, clock) = (site(directory), RealClock::start());

@@ -12,6 +12,7 @@ pub mod site;
 pub mod sources;
 pub mod stages;
 pub mod state;
+pub mod works;
 
 use std::cell::RefCell;
 

@@ -8,6 +8,8 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tanto_exec::monitor;
+
 pub use self::keys::{KEYS, Key};
 pub use self::read::{Why, Wrong};
 
@@ -129,8 +131,8 @@ pub struct Config {
     pub signed: String,
     /// For stages that have none of their own.
     pub limits: Limits,
-    /// Of single stages.
-    pub stages: BTreeMap<String, StageLimits>,
+    /// All those of single stages, of which something is said.
+    pub stages: BTreeMap<String, Limits>,
 }
 
 /// When a command is ended.
@@ -140,15 +142,30 @@ pub struct Limits {
     pub hang_ms: Option<i64>,
     /// After so many milliseconds.
     pub total_ms: Option<i64>,
+    /// After so many milliseconds of processor time, of all its processes.
+    pub cpu_ms: Option<i64>,
+    /// When these hold more memory, in bytes.
+    pub memory: Option<u64>,
+    /// When it has printed more bytes.
+    pub log: Option<u64>,
+    /// When its package has written more bytes, as far as they are still there.
+    pub disk: Option<u64>,
 }
 
-/// What the file says of a stage; `None` where it says nothing.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct StageLimits {
-    /// As `Limits::hang_ms`.
-    pub hang_ms: Option<Option<i64>>,
-    /// As `Limits::total_ms`.
-    pub total_ms: Option<Option<i64>>,
+impl Limits {
+    /// As the monitor wants them.
+    pub fn watched(self) -> monitor::Limits {
+        monitor::Limits {
+            hang_ms: self.hang_ms,
+            total_ms: self.total_ms,
+            cpu_ms: self.cpu_ms,
+            memory_kib: self.memory.map(|bytes| bytes / 1024),
+            printed: self.log,
+            disk_kib: self.disk.map(|bytes| bytes / 1024),
+            looks: true,
+            ..monitor::Limits::NONE
+        }
+    }
 }
 
 impl Default for Config {
@@ -209,7 +226,7 @@ impl Default for Config {
             sign_user: String::new(),
             sign_keys: String::new(),
             signed: "signed".into(),
-            limits: Limits { hang_ms: Some(30 * 60_000), total_ms: None },
+            limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
             stages: BTreeMap::new(),
         }
     }
@@ -230,11 +247,7 @@ impl Config {
 
     /// When a command of this stage (or of `scan`) is ended.
     pub fn limits(&self, stage: &str) -> Limits {
-        let own = self.stages.get(stage).copied().unwrap_or_default();
-        Limits {
-            hang_ms: own.hang_ms.unwrap_or(self.limits.hang_ms),
-            total_ms: own.total_ms.unwrap_or(self.limits.total_ms),
-        }
+        self.stages.get(stage).copied().unwrap_or(self.limits)
     }
 
     fn settle(&mut self, dir: &Path) {
@@ -269,7 +282,7 @@ mod tests {
         assert!(KEYS.iter().all(|key| text.contains(&format!("\n{} = ", key.name))));
         let odd = Config {
             make: "a \"b\" \\ c".into(),
-            limits: Limits { hang_ms: None, total_ms: Some(5_430_000) },
+            limits: Limits { total_ms: Some(5_430_000), memory: Some(3 << 30), ..Limits::default() },
             scratch_size: Some(1536 << 20),
             ..defaults
         };
@@ -285,10 +298,24 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_has_limits_of_its_own() {
-        let config = read("hang_timeout = \"10m\"\ntimeout = \"0\"\n[stage.scan]\ntimeout = \"1h30m\"").unwrap();
-        assert_eq!(config.limits("scan"), Limits { hang_ms: Some(600_000), total_ms: Some(5_400_000) });
-        assert_eq!(config.limits("build"), Limits { hang_ms: Some(600_000), total_ms: None });
+    fn stages_have_limits_of_their_own() {
+        // Tables come after all keys, as TOML has it, but may say what a key has said.
+        let stages = "[stage.scan]\ntimeout = \"1h30m\"\n[stage.build]\nmemory_limit = \"8G\"\nlog_limit = \"0\"\n";
+        let config =
+            read(&format!("hang_timeout = \"10m\"\nlog_limit = \"64M\"\ndisk_limit = \"1T\"\n{stages}")).unwrap();
+        let all = Limits { hang_ms: Some(600_000), log: Some(64 << 20), disk: Some(1 << 40), ..Limits::default() };
+        assert_eq!(config.limits("scan"), Limits { total_ms: Some(5_400_000), ..all });
+        assert_eq!(config.limits("build"), Limits { memory: Some(8 << 30), log: None, ..all });
+        assert_eq!(config.limits("configure"), all);
+    }
+
+    #[test]
+    fn what_a_stage_may_take_is_told_to_the_monitor() {
+        let limits =
+            read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;
+        let watched = limits.watched();
+        assert_eq!((watched.cpu_ms, watched.memory_kib), (Some(3_600_000), Some(2 << 20)));
+        assert_eq!((watched.printed, watched.disk_kib, watched.looks), (Some(1 << 20), Some(3 << 20), true));
     }
 
     #[test]
@@ -309,7 +336,10 @@ mod tests {
             ),
             ("[stage.scna]\ntimeout = \"1s\"", 7, "unknown stage 'scna'"),
             ("[stage.scan]\ntimeuot = \"1s\"", 13, "unknown key 'timeuot'"),
-            ("stage = 1", 8, "expected a table [stage.scan]"),
+            ("[stage.build]\nmake = \"1s\"", 14, "unknown key 'make'"),
+            ("[stage.clean]\ndisk_limit = \"1G\"", 14, "unknown key 'disk_limit'"),
+            ("[stage.scan]\ndisk_limit = \"1G\"", 13, "unknown key 'disk_limit'"),
+            ("stage = 1", 8, "expected a table [stage.NAME]"),
         ] {
             assert_eq!(read(text), Err((at, why.to_owned())), "{text}");
         }

@@ -119,7 +119,7 @@ pub enum Event<'a> {
         /// What they have.
         load: Load,
     },
-    /// A command was ended because it hung or took too long; comes after its end was told.
+    /// A command was ended because it hung or took too much; comes after its end was told.
     Stopped {
         /// Which job.
         job: JobId,

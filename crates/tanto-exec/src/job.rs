@@ -1,5 +1,8 @@
 //! What is run, and what became of it. Does not know why it is run.
 
+use std::path::PathBuf;
+
+use crate::monitor::Limits;
 use crate::monitor::findings::Findings;
 
 /// A job of one build: a dense number, in the order in which jobs were added to the schedule.
@@ -7,12 +10,23 @@ use crate::monitor::findings::Findings;
 pub struct JobId(pub u32);
 
 /// A command line and how it wants to be run.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Command {
     /// The line, for `/bin/sh -c`. Bytes, not text: paths need not be UTF-8.
     pub line: Vec<u8>,
     /// Runs with Tanto's own terminal, in its foreground process group (ninja's `console` pool).
     pub console: bool,
+    /// What it may take, if that is not what all may take.
+    pub bounds: Option<Box<Bounds>>,
+}
+
+/// What a command may take, and where it takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// So much.
+    pub limits: Limits,
+    /// What lies in this directory counts as what it has written.
+    pub scratch: Option<PathBuf>,
 }
 
 /// What the views may show of a job.

@@ -87,7 +87,7 @@ impl Place {
     }
 
     /// What they have written.
-    fn scratch(&self) -> PathBuf {
+    pub fn scratch(&self) -> PathBuf {
         self.dir.join("scratch")
     }
 

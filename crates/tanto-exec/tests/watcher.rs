@@ -17,7 +17,7 @@ use tanto_sys::{cgroup, procs};
 
 /// Long enough for a test never to meet it, in milliseconds.
 const NEVER: i64 = 3_600_000;
-const LIMITS: Limits = Limits { hang_ms: None, total_ms: None, grace_ms: NEVER, looks: false };
+const LIMITS: Limits = Limits { grace_ms: NEVER, ..Limits::NONE };
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -47,9 +47,9 @@ impl Watch {
         let (name, mark) = self.watcher.mark(job);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).env(name, mark).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        drop(self.watcher.entrances(job, Cost { wall_ms, ..Cost::default() }));
+        drop(self.watcher.entrances(job, Cost { wall_ms, ..Cost::default() }, None));
         let mut child = command.spawn().unwrap();
-        self.watcher.started(job, child.id());
+        self.watcher.started(job, child.id(), None);
         let input = child.stdin.take().unwrap();
         self.children.push((job, child));
         input
@@ -67,6 +67,7 @@ impl Watch {
         let (job, mut child) = self.children.remove(at);
         for _ in 0..60_000 {
             if child.try_wait().unwrap().is_some() || self.watcher.attend() == Some(Note::Abandoned(job)) {
+                self.watcher.concluded(job);
                 return self.watcher.ended(job).map(|findings| *findings);
             }
             let most = Duration::from_millis(1);
@@ -158,6 +159,59 @@ fn a_time_limit_ends_the_busy() {
     let _input = watch.start(1, "while :; do :; done");
     let stopped = watch.end(1).unwrap().stopped.unwrap();
     assert_eq!(stopped.why, Why::TooLong { after_ms: 300 });
+}
+
+#[test]
+fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
+    let limits = Limits { cpu_ms: Some(300), ..LIMITS };
+    // Each part of it is short, and nobody but us waits for it.
+    let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    for line in ["while :; do :; done", &format!("while :; do (sh -c '{busy}; :' & :); sleep 0.05; done")] {
+        let mut watch = Watch::new(limits, Leftovers::Kill);
+        let _input = watch.start(1, line);
+        assert_eq!(watch.end(1).unwrap().stopped.unwrap().why, Why::Cpu { after_ms: 300 });
+        watch.await_nobody(1);
+    }
+}
+
+/// From now on the shell holds so many MiB.
+fn hold(mib: u32) -> String {
+    format!("x=$(head -c {mib}m /dev/zero | tr '\\0' x)")
+}
+
+#[test]
+fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
+    // By looks alone, and where there are control groups by the kernel too.
+    for hang_ms in [None, Some(NEVER)] {
+        let limits = Limits { memory_kib: Some(64 << 10), hang_ms, ..LIMITS };
+        let mut watch = Watch::new(limits, Leftovers::Ignore);
+        let mut input = watch.start(1, &format!("read x; ({}; sleep 1000; :) & wait; read x", hold(200)));
+        input.write_all(b"go\n").unwrap();
+        let stopped = watch.end(1).unwrap().stopped.unwrap();
+        assert_eq!(stopped.why, Why::Memory { most_kib: 64 << 10 });
+        assert!(stopped.killed);
+        watch.await_nobody(1);
+    }
+}
+
+#[test]
+fn what_processes_share_counts_once() {
+    let limits = Limits { memory_kib: Some(96 << 10), looks: true, ..LIMITS };
+    let mut watch = Watch::new(limits, Leftovers::Kill);
+    // Six shells have the same 32 MiB, and that is told of each.
+    let input = watch.start(1, &format!("{}; for i in 1 2 3 4 5; do (sleep 1000; :) & done; echo; read x", hold(32)));
+    watch.hear(1);
+    let mut most = 0;
+    while most < 150 << 10 {
+        match watch.watcher.attend() {
+            Some(Note::Load(_, load)) => most = most.max(load.memory_kib),
+            Some(other) => panic!("{other:?}"),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    drop(input);
+    assert!(watch.end(1).unwrap().stopped.is_none());
+    watch.await_nobody(1);
 }
 
 #[test]

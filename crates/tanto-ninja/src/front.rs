@@ -199,7 +199,7 @@ impl<'a, 't> Builder<'a, 't> {
         let Words { command: line, description, hash, depfile, rspfile, deps, .. } = words;
         self.active.insert(job, Active { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
         let about = self.about(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: about.console }, about))
+        Ok(Start::Run(Command { line, console: about.console, bounds: None }, about))
     }
 
     /// All that is needed of the manifest, now and when the command has ended: it may change meanwhile.

@@ -61,6 +61,10 @@ pub fn ended(job: &Job) -> String {
         return match stopped.why {
             Why::Hung { .. } => "hung".into(),
             Why::TooLong { .. } => "took too long".into(),
+            Why::Cpu { .. } => "used too much processor time".into(),
+            Why::Memory { .. } => "used too much memory".into(),
+            Why::Printed { .. } => "printed too much".into(),
+            Why::Disk { .. } => "used too much of the disk".into(),
             Why::Wanted => "killed by the user".into(),
         };
     }

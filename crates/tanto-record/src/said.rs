@@ -22,7 +22,7 @@ pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
     text
 }
 
-/// A job was ended because it hung or took too long.
+/// A job was ended because it hung or took too much.
 pub(crate) fn stopped(program: &str, about: &About, stopped: &Stopped) -> Vec<u8> {
     processes::stopped(&[program.as_bytes(), b": '", name(about), b"'"].concat(), stopped)
 }

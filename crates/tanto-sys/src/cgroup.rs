@@ -52,6 +52,14 @@ pub struct Used {
 
 const MEMBERS: &str = "cgroup.procs";
 const SWITCHES: &str = "cgroup.subtree_control";
+const EVENTS: &str = "memory.events";
+/// Version 1's most and limits, of memory, and of it with what was swapped out.
+const PEAKS: [[&str; 2]; 2] = [
+    ["memory.max_usage_in_bytes", "memory.limit_in_bytes"],
+    ["memory.memsw.max_usage_in_bytes", "memory.memsw.limit_in_bytes"],
+];
+/// What a process may have wanted last of all that did not fit any more.
+const LARGEST_PAGES: u64 = 4 << 20;
 
 impl Group {
     /// A new group below the one that this process is in. Where that may be, memory is counted for the groups within.
@@ -98,6 +106,39 @@ impl Group {
     /// Kills all of its processes at once. An error where the kernel cannot (before Linux 5.14).
     pub fn kill(&self) -> io::Result<()> {
         write(&self.unified.join("cgroup.kill"), "1")
+    }
+
+    /// From now on its processes may hold so many bytes of memory together, with what they have written to files in memory.
+    /// What cannot be read again is not swapped out to make room. Where there is none the kernel kills one of them. An
+    /// error where memory is not counted.
+    pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        let bytes = bytes.to_string();
+        match &self.memory {
+            Some(dir) => {
+                write(&dir.join("memory.limit_in_bytes"), &bytes)?;
+                // Not every machine counts what is swapped out.
+                let _ = write(&dir.join("memory.memsw.limit_in_bytes"), &bytes);
+            }
+            None => {
+                write(&self.unified.join("memory.max"), &bytes)?;
+                let _ = write(&self.unified.join("memory.swap.max"), "0");
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel killed one of its processes because they reached their limit?
+    pub fn has_overrun(&self) -> bool {
+        let happened = |dir, file, name| number(dir, file, name).is_some_and(|count| count > 0);
+        let Some(dir) = &self.memory else {
+            return happened(&self.unified, EVENTS, "oom_kill") && happened(&self.unified, EVENTS, "oom");
+        };
+        // How often a limit was reached is not told of both limits.
+        let near = |[peak, limit]: [&str; 2]| {
+            let (peak, limit) = (alone(dir, peak).unwrap_or(0), alone(dir, limit).unwrap_or(u64::MAX));
+            peak.saturating_add(LARGEST_PAGES) >= limit
+        };
+        happened(dir, "memory.oom_control", "oom_kill") && PEAKS.into_iter().any(near)
     }
 
     /// What its processes have used.
@@ -232,6 +273,16 @@ fn members(dir: &Path) -> io::Result<Vec<u32>> {
     let text = fs::read_to_string(dir.join(MEMBERS))?;
     // A process of another namespace is shown as 0.
     Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid != 0).collect())
+}
+
+/// From a file with lines `name number`.
+fn number(dir: &Path, file: &str, name: &str) -> Option<u64> {
+    value(&fs::read_to_string(dir.join(file)).ok()?, name)
+}
+
+/// From a file with one number.
+fn alone(dir: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(dir.join(file)).ok()?.trim_end().parse().ok()
 }
 
 /// From lines `name number`.

@@ -183,6 +183,17 @@ pub fn written(pid: u32) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
+/// Memory that this process alone holds, and its part of what it shares, in KiB: without what could be read from files
+/// again, with what was swapped out. None if we may not know it.
+pub fn held_kib(pid: u32) -> Option<u64> {
+    let text = String::from_utf8(begin_of(pid, "smaps_rollup", 4096)?).ok()?;
+    let value =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
+    // Before Linux 5.4 the parts are not told.
+    let held = value("Pss_Anon:").map(|anonymous: u64| anonymous + value("Pss_Shmem:").unwrap_or(0));
+    Some(held.or_else(|| value("Pss:"))? + value("SwapPss:").unwrap_or(0))
+}
+
 /// The value that this name had in the environment that it was started with, if we may know it.
 pub fn given(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
     let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;

@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
+use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Seen};
 use tanto_exec::monitor::watcher::{Groups, Leftovers, Options, Watcher};
-use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_ninja::getopt::Getopt;
 use tanto_record::processes;
 
@@ -37,8 +37,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
     let limits = Limits {
         hang_ms: layer.hang_timeout.and_then(|said| said.value),
         total_ms: layer.timeout.and_then(|said| said.value),
-        grace_ms: GRACE_MS,
-        looks: false,
+        ..Limits::NONE
     };
     let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::None };
     let leftovers = layer.leftovers.map_or(Leftovers::Report, |said| said.value);

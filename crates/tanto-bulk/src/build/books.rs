@@ -1,5 +1,6 @@
 //! What happens to each package of a run, and writing it down. Does not know how commands are run.
 
+mod bounds;
 mod faults;
 mod news;
 mod notes;
@@ -11,10 +12,11 @@ use std::fs;
 
 use tanto_exec::clock::Clock;
 use tanto_exec::job::{Command, Completion, Exit, JobId};
-use tanto_exec::monitor::findings::Why;
+use tanto_exec::monitor::findings::{Findings, Stopped, Why};
 use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
 
+use self::bounds::logged;
 use self::faults::{machines_fault, told, wants_root, why};
 use self::notes::cpu_ms;
 use super::clients::{self, Clients};
@@ -114,6 +116,8 @@ struct Failure {
     needs_root: bool,
     /// For the user: the end of what was printed, why, and where the rest is.
     told: Vec<u8>,
+    /// How it was ended, if it was.
+    stopped: Option<Stopped>,
 }
 
 impl<'a> Books<'a> {
@@ -270,7 +274,8 @@ impl<'a> Books<'a> {
 
     fn command(&self, package: Package, stage: Stage) -> Command {
         let client = self.running[&package].client;
-        Command { line: stage.command(self.site, &self.plan, package, client).into_bytes(), console: false }
+        let line = stage.command(self.site, &self.plan, package, client).into_bytes();
+        Command { line, console: false, bounds: self.bounds(package, stage) }
     }
 
     fn set(&mut self, package: Package, state: State, why: String) {
@@ -296,7 +301,8 @@ impl<'a> Books<'a> {
         let told = told(&completion.output, &why, log);
         let needs_root = self.site.one_user && !progress.killed && wants_root(progress.stage, completion);
         let why = if needs_root { format!("{why}: {WANTS_ROOT}") } else { why };
-        progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told });
+        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.clone());
+        progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told, stopped });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
         self.enter(package, next)
     }
@@ -305,7 +311,9 @@ impl<'a> Books<'a> {
     /// it could not.
     fn heed_report(&mut self, package: Package, completion: &mut Completion) -> Option<String> {
         let progress = self.running.get_mut(&package).expect("it runs");
-        let report = self.site.sandbox.as_ref().map(|it| it.place(progress.client).report()).unwrap_or_default();
+        // Who leaves a sandbox writes none: it would be that of the stage before.
+        let sandbox = self.site.sandbox.as_ref().filter(|_| progress.stage < Stage::Clean);
+        let report = sandbox.map(|it| it.place(progress.client).report()).unwrap_or_default();
         if completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some()) {
             // What it says then is how the monitor ended it.
             return report.fault;
@@ -351,7 +359,7 @@ impl Books<'_> {
             // One of its own processes sent that: it is no wish of the user's.
             completion.exit = Exit::Code(1);
         }
-        let log = self.write_log(package, stage, &completion.output);
+        let log = self.write_log(package, stage, &logged(stage, completion));
         self.note_stage(package, completion, log.clone());
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.cpu_ms += cpu_ms(completion.usage);
@@ -366,6 +374,9 @@ impl Books<'_> {
                 true => (Exit::Code(0), Vec::new()),
                 false => (failure.exit, failure.told),
             };
+            if let Some(stopped) = failure.stopped {
+                completion.findings = Some(Box::new(Findings { stopped: Some(stopped), ..Findings::default() }));
+            }
             let next = Stage::after_failure(stage, self.site)?;
             if next == Stage::SyncBuildlog {
                 self.keep_out(package, self.running[&package].client);

@@ -1,6 +1,11 @@
 //! Where packages are built, and with what. Does not know how.
 
+use std::collections::BTreeMap;
+
 use super::makes::Makes;
+use super::stages::Stage;
+use super::works::Works;
+use crate::config::Limits;
 use crate::sandbox::Sandbox;
 use crate::shell::quoted;
 
@@ -59,6 +64,10 @@ pub struct Site {
     pub sync_package: String,
     /// A line for the shell that is told which package has failed; empty: nothing.
     pub sync_buildlog: String,
+    /// What stages may take that may not take what all may.
+    pub limits: BTreeMap<Stage, Limits>,
+    /// Where it stands which work directories there are, if there is no sandbox.
+    pub works: Works,
 }
 
 impl Site {

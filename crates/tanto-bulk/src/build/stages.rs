@@ -80,6 +80,11 @@ impl Stage {
         }
     }
 
+    /// May the disk fill up with what it does? Others take away, or look at what is there.
+    pub fn writes(self) -> bool {
+        self < Stage::Keep
+    }
+
     /// The stage that comes after this one for a package.
     pub fn after(stage: Option<Stage>, package: &Planned, site: &Site) -> Option<Stage> {
         Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package, site))
@@ -132,7 +137,8 @@ impl Stage {
         match self {
             Stage::ClientClean if site.sandbox.is_some() => writer.begin(),
             Stage::ClientClean => writer.client_clean(),
-            Stage::PreClean | Stage::Clean => writer.clean(),
+            Stage::PreClean => site.works.noting(&it.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"])),
+            Stage::Clean => site.works.forgetting(&it.name, &writer.clean(&[])),
             Stage::Depends => writer.depends(plan),
             Stage::Checksum => writer.fetch(client),
             Stage::Configure => writer.with_users("configure", "configure"),

@@ -208,4 +208,30 @@ pub static KEYS: &[Key] = &[
         "A command is ended that for so long starts no process, uses no processor and prints nothing. \"0\": never.",
     ),
     key("timeout", Time(|it| &mut it.limits.total_ms), "A command is ended that takes so long. \"0\": never."),
+    key(
+        "cpu_limit",
+        Time(|it| &mut it.limits.cpu_ms),
+        "A command is ended that uses so much processor time, with all its processes. \"0\": any.",
+    ),
+    key(
+        "memory_limit",
+        Size(|it| &mut it.limits.memory),
+        "A command is ended whose processes hold more memory than this together. \"0\": any.",
+    ),
+    key(
+        "log_limit",
+        Size(|it| &mut it.limits.log),
+        "A command is ended that prints more than this; the log has the beginning and the end then. \"0\": any.",
+    ),
+    key(
+        DISK_LIMIT,
+        Size(|it| &mut it.limits.disk),
+        "A command is ended when its package has more than this in its work directory or sandbox. \"0\": any.",
+    ),
 ];
+
+/// These may also stand in a table `[stage.NAME]`.
+pub(super) const OF_STAGES: [&str; 6] =
+    ["hang_timeout", "timeout", "cpu_limit", "memory_limit", "log_limit", DISK_LIMIT];
+/// Not in those of stages that only take away, and of scans, which write nothing.
+pub(super) const DISK_LIMIT: &str = "disk_limit";

@@ -3,8 +3,9 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{Field, KEYS, Key};
-use super::{Config, NO_SANDBOX, StageLimits};
+use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
+use super::{Config, Limits, NO_SANDBOX};
+use crate::build::stages::Stage;
 use crate::sandbox::Kind;
 
 /// What is wrong with a file.
@@ -44,9 +45,7 @@ impl Why {
 
 const MOST: usize = 4096;
 const STAGE: &str = "stage";
-const HANG_TIMEOUT: &str = "hang_timeout";
-const TIMEOUT: &str = "timeout";
-/// So far the only stage with limits of its own.
+/// Each of these has limits too, though no package goes through it.
 const SCAN: &str = "scan";
 
 pub(super) fn read(text: &str) -> Result<Config, Wrong> {
@@ -55,13 +54,16 @@ pub(super) fn read(text: &str) -> Result<Config, Wrong> {
         Wrong { at, why: Why::Told(error.message().to_owned()) }
     })?;
     let mut config = Config::default();
+    let mut own = None;
     for (name, value) in sorted(table.get_ref()) {
         match KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) {
             Some(key) => take(&mut config, key, value)?,
-            None if name.get_ref() == STAGE => stages(&mut config, value)?,
+            None if name.get_ref() == STAGE => own = Some(value),
             None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
         }
     }
+    // What is said of all stages goes before what is said of one, wherever it stands.
+    own.map_or(Ok(()), |value| stages(&mut config, value))?;
     Ok(config)
 }
 
@@ -170,20 +172,26 @@ fn milliseconds(text: &str) -> Option<i64> {
 }
 
 fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
-    let none = |value| wrong(value, "expected a table [stage.scan]");
+    let none = |value| wrong(value, "expected a table [stage.NAME]");
+    let names = || Stage::ALL.into_iter().map(Stage::name).chain([SCAN]);
     for (name, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
-        if name.get_ref() != SCAN {
-            return Err(unknown("stage", name, [SCAN].into_iter()));
+        if !names().any(|it| name.get_ref() == it) {
+            return Err(unknown("stage", name, names()));
         }
-        let mut limits = StageLimits::default();
-        for (key, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
-            match key.get_ref().as_ref() {
-                HANG_TIMEOUT => limits.hang_ms = Some(time(value)?),
-                TIMEOUT => limits.total_ms = Some(time(value)?),
-                _ => return Err(unknown("key", key, [HANG_TIMEOUT, TIMEOUT].into_iter())),
-            }
-        }
+        let limits = limits(config, name.get_ref(), value.get_ref().as_table().ok_or_else(|| none(value))?)?;
         config.stages.insert(name.get_ref().clone().into_owned(), limits);
     }
     Ok(())
+}
+
+/// Those of a stage, all others being as they are for all stages.
+fn limits(config: &Config, stage: &str, table: &DeTable<'_>) -> Result<Limits, Wrong> {
+    let writes = Stage::ALL.into_iter().any(|it| it.name() == stage && it.writes());
+    let known = || OF_STAGES.into_iter().filter(move |&key| writes || key != DISK_LIMIT);
+    let mut own = config.clone();
+    for (name, value) in sorted(table) {
+        let key = known().find(|&key| name.get_ref() == key).ok_or_else(|| unknown("key", name, known()))?;
+        KEYS.iter().find(|it| it.name == key).map_or(Ok(()), |key| take(&mut own, key, value))?;
+    }
+    Ok(own.limits)
 }

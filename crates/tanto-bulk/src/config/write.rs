@@ -6,8 +6,10 @@ use super::read::UNITS;
 
 const HEAD: &str =
     "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
-# this file is. The scan can have limits of its own:
+# this file is. Each stage, and the scan, can have limits of its own, at the end of the file:
 #
+#     [stage.build]
+#     memory_limit = \"8G\"
 #     [stage.scan]
 #     timeout = \"10m\"
 ";

@@ -54,7 +54,7 @@ fn rows() -> Rows {
             package(2, "user-1", "indirect-failed", "it needs lib-2, which failed"),
             package(3, "far-1", "indirect-failed", "it needs lib-2, which failed"),
             package(4, "skip-1", "prefailed", "\"not <here>\""),
-            package(5, "leaf-1", "failed", "configure was ended by the monitor"),
+            package(5, "leaf-1", "failed", "configure not done after 2h"),
         ],
         edges: vec![(1, 0), (2, 1), (3, 2), (5, 0)],
         attempts: vec![

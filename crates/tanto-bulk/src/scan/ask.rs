@@ -62,7 +62,7 @@ impl Front for Asks<'_> {
         let description = format!("scan {}", ask.location).into_bytes();
         let location = ask.location.clone().into_bytes();
         let about = About { command: location.clone(), description, outputs: vec![location], ..About::default() };
-        Ok(Start::Run(Command { line, console: false }, about))
+        Ok(Start::Run(Command { line, console: false, bounds: None }, about))
     }
 
     fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal> {

@@ -15,19 +15,48 @@ pub enum Why {
         /// How long.
         after_ms: i64,
     },
+    /// It used so much processor time.
+    Cpu {
+        /// How much.
+        after_ms: i64,
+    },
+    /// Its processes held more memory than this.
+    Memory {
+        /// In KiB.
+        most_kib: u64,
+    },
+    /// It printed more than this.
+    Printed {
+        /// In bytes.
+        most: u64,
+    },
+    /// More than this lay where it writes.
+    Disk {
+        /// In KiB.
+        most_kib: u64,
+    },
     /// The user wanted it to end.
     Wanted,
 }
 
 impl Why {
     /// What a job that was ended for this is said to have exited with: 124 is that of `timeout`, 143 that of a shell whose
-    /// command was told to end.
+    /// command was told to end. What `ulimit` ends has these codes too: 137 for memory, 152 for processor time, 153 for
+    /// the size of a file.
     pub fn code(self) -> i32 {
         match self {
             Why::Hung { .. } => 123,
             Why::TooLong { .. } => 124,
+            Why::Cpu { .. } => 152,
+            Why::Memory { .. } => 137,
+            Why::Printed { .. } | Why::Disk { .. } => 153,
             Why::Wanted => 143,
         }
+    }
+
+    /// Would it do harm as long as it is only asked to end? It takes what others need too.
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Why::Memory { .. } | Why::Printed { .. } | Why::Disk { .. })
     }
 }
 
@@ -38,6 +67,12 @@ impl fmt::Display for Why {
                 write!(f, "hung: no new process, no processor time and no output for {}", Length(after_ms))
             }
             Why::TooLong { after_ms } => write!(f, "not done after {}", Length(after_ms)),
+            Why::Cpu { after_ms } => write!(f, "used more than {} of processor time", Length(after_ms)),
+            Why::Memory { most_kib } => write!(f, "used more than {} of memory", Size(most_kib.saturating_mul(1024))),
+            Why::Printed { most } => write!(f, "printed more than {}", Size(most)),
+            Why::Disk { most_kib } => {
+                write!(f, "used more than {} of the disk", Size(most_kib.saturating_mul(1024)))
+            }
             Why::Wanted => f.write_str("killed by the user"),
         }
     }
@@ -116,6 +151,26 @@ impl fmt::Display for Length {
     }
 }
 
+/// Bytes as people write them: 1,610,612,736 is `1.5 GiB`.
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut unit = 0;
+        while unit + 1 < UNITS.len() && self.0 >> (10 * (unit + 1)) > 0 {
+            unit += 1;
+        }
+        let tenths = (u128::from(self.0) * 10) >> (10 * unit);
+        match tenths % 10 {
+            0 => write!(f, "{} {}", tenths / 10, UNITS[unit]),
+            tenth => write!(f, "{}.{tenth} {}", tenths / 10, UNITS[unit]),
+        }
+    }
+}
+
+/// Each is 1024 times the one before.
+const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +189,18 @@ mod tests {
         assert_eq!(Why::TooLong { after_ms: 7_200_000 }.to_string(), "not done after 2h");
         assert!(Why::Hung { after_ms: 600_000 }.to_string().ends_with("no output for 10m"));
         assert_ne!(Why::Hung { after_ms: 1 }.code(), Why::TooLong { after_ms: 1 }.code());
+        assert_eq!(Why::Cpu { after_ms: 3_600_000 }.to_string(), "used more than 1h of processor time");
+        assert_eq!(Why::Memory { most_kib: 2 << 20 }.to_string(), "used more than 2 GiB of memory");
+        assert_eq!(Why::Printed { most: 1 << 20 }.to_string(), "printed more than 1 MiB");
+        assert_eq!(Why::Disk { most_kib: 100 }.to_string(), "used more than 100 KiB of the disk");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let cases =
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (3 << 29, "1.5 GiB"), (5000 << 40, "5000 TiB")];
+        for (bytes, text) in cases {
+            assert_eq!(Size(bytes).to_string(), text);
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! it is told what was seen and what time it is, and knows no clock, no process and no job's meaning.
 
 pub mod findings;
+mod measure;
 #[cfg(test)]
 mod tests;
 mod trees;
@@ -17,17 +18,66 @@ use crate::monitor::findings::Why;
 /// How long processes usually have to end themselves when they are asked to, in milliseconds.
 pub const GRACE_MS: i64 = 10_000;
 
-/// What a job may take. Times are in milliseconds.
+/// What a job may take, and how it is watched. Times are in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// It hangs after so long without a new process, processor time and output.
     pub hang_ms: Option<i64>,
     /// It is ended after so long, whatever it does.
     pub total_ms: Option<i64>,
+    /// It is ended when its processes together have used so much processor time.
+    pub cpu_ms: Option<i64>,
+    /// It is ended when they hold more memory than this, in KiB.
+    pub memory_kib: Option<u64>,
+    /// It is ended when it has printed more than this, in bytes.
+    pub printed: Option<u64>,
+    /// It is ended when more than this lies where it writes, in KiB, as far as that place is known.
+    pub disk_kib: Option<u64>,
     /// How long its processes have to end themselves when they are told to, and again when they are killed.
     pub grace_ms: i64,
-    /// It is looked at even where there is no hang to find.
+    /// It is looked at even where there is nothing to find.
     pub looks: bool,
+}
+
+impl Limits {
+    /// It may take what it wants.
+    pub const NONE: Limits = Limits {
+        hang_ms: None,
+        total_ms: None,
+        cpu_ms: None,
+        memory_kib: None,
+        printed: None,
+        disk_kib: None,
+        grace_ms: GRACE_MS,
+        looks: false,
+    };
+
+    /// Only who looks can know when these are reached.
+    fn wants_looks(&self) -> bool {
+        let has_any = self.hang_ms.or(self.cpu_ms).is_some() || self.memory_kib.or(self.disk_kib).is_some();
+        self.looks || has_any
+    }
+
+    /// Which of these this is too much for, if one is; not what takes time to be sure of.
+    fn broken_by(&self, sample: &Sample) -> Option<Why> {
+        let over = |most: Option<u64>, is: u64| most.filter(|&most| is > most);
+        let spent_ms = i64::try_from(sample.spent_us / 1000).unwrap_or(i64::MAX);
+        let memory = self.memory_kib.filter(|&most| sample.has_overrun || sample.memory_kib > most);
+        let memory = memory.map(|most_kib| Why::Memory { most_kib });
+        memory
+            .or_else(|| over(self.disk_kib, sample.disk_kib).map(|most_kib| Why::Disk { most_kib }))
+            .or_else(|| self.cpu_ms.filter(|&most| spent_ms >= most).map(|after_ms| Why::Cpu { after_ms }))
+    }
+
+    /// A gap after which a job that has done nothing for so long is looked at: not so long that a hang is found late, or that
+    /// much is taken meanwhile that others need.
+    fn shortened(&self, gap_ms: i64, idle_ms: i64) -> i64 {
+        let until_hang = self.hang_ms.map(|hang_ms| (hang_ms / LOOKS_PER_HANG).min(hang_ms - idle_ms));
+        let memory = self.memory_kib.map(|_| MEMORY_GAP_MS);
+        let disk = self.disk_kib.map(|_| DISK_GAP_MS);
+        let most_ms = until_hang.into_iter().chain(memory).chain(disk).min().unwrap_or(LONGEST_GAP_MS);
+        gap_ms.min(LONGEST_GAP_MS).min(most_ms).max(1)
+    }
 }
 
 /// What was seen of a job's processes at one moment.
@@ -41,6 +91,14 @@ pub struct Sample {
     pub written: u64,
     /// Changes whenever one of them has waited for another one.
     pub waited: u64,
+    /// Processor time of all that there ever were, in microseconds, as far as that is known.
+    pub spent_us: u64,
+    /// Memory that they hold, in KiB; asked for only where it is limited.
+    pub memory_kib: u64,
+    /// The kernel has killed one of them that wanted more memory than they may have.
+    pub has_overrun: bool,
+    /// What lies where they write, in KiB, as far as that is known; asked for only where it is limited.
+    pub disk_kib: u64,
 }
 
 /// What is to be done now.
@@ -67,6 +125,7 @@ enum Stage {
 }
 
 struct Watched {
+    limits: Limits,
     stage: Stage,
     /// When the next thing is due, as it stands in the list; none: nothing more.
     due_ms: Option<i64>,
@@ -84,8 +143,8 @@ struct Watched {
 }
 
 /// The jobs that run, and what is due when.
+#[derive(Default)]
 pub struct Monitor {
-    limits: Limits,
     jobs: BTreeMap<JobId, Watched>,
     due: BTreeSet<(i64, JobId)>,
 }
@@ -94,6 +153,10 @@ pub struct Monitor {
 const FIRST_LOOK_MS: i64 = 100;
 /// The gaps between looks double, up to this.
 const LONGEST_GAP_MS: i64 = 5_000;
+/// Between looks at a job whose memory has a limit, at most: whoever fills memory needs a second for some gigabytes.
+const MEMORY_GAP_MS: i64 = 250;
+/// The same for the disk, which is slower, and is not asked each time.
+const DISK_GAP_MS: i64 = 1_000;
 /// Looks in the time after which a job hangs.
 const LOOKS_PER_HANG: i64 = 4;
 /// Of a thousand microseconds, so many of processor time count as none: a program that only waits looks at the clock
@@ -102,18 +165,18 @@ const IDLE_PER_MILLE: u64 = 2;
 
 impl Monitor {
     /// With nothing to watch yet.
-    pub fn new(limits: Limits) -> Monitor {
-        Monitor { limits, jobs: BTreeMap::new(), due: BTreeSet::new() }
+    pub fn new() -> Monitor {
+        Monitor::default()
     }
 
-    /// The job has started.
-    pub fn started(&mut self, job: JobId, now_ms: i64) {
-        let looks = self.limits.looks || self.limits.hang_ms.is_some();
+    /// The job has started, and may take so much.
+    pub fn started(&mut self, job: JobId, limits: Limits, now_ms: i64) {
         let watched = Watched {
+            limits,
             stage: Stage::Runs,
             due_ms: None,
-            ends_ms: self.limits.total_ms.map(|total| now_ms.saturating_add(total)),
-            next_look_ms: looks.then(|| now_ms + self.shortened(FIRST_LOOK_MS, 0)),
+            ends_ms: limits.total_ms.map(|total| now_ms.saturating_add(total)),
+            next_look_ms: limits.wants_looks().then(|| now_ms + limits.shortened(FIRST_LOOK_MS, 0)),
             gap_ms: FIRST_LOOK_MS,
             looked_ms: now_ms,
             last: None,
@@ -153,7 +216,7 @@ impl Monitor {
         let it = self.jobs.get_mut(&job)?;
         let act = match it.stage {
             Stage::Runs if it.ends_ms.is_some_and(|end| end <= now_ms) => {
-                let after_ms = self.limits.total_ms.unwrap_or(0);
+                let after_ms = it.limits.total_ms.unwrap_or(0);
                 return Some(self.terminate(job, now_ms, Why::TooLong { after_ms }));
             }
             // Not before the next millisecond, should nobody answer.
@@ -174,10 +237,13 @@ impl Monitor {
         Some(act)
     }
 
-    /// What a look at the job's processes has shown. If it hangs, what is to be done is returned.
+    /// What a look at the job's processes has shown. If it hangs or takes too much, what is to be done is returned.
     pub fn saw(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Act> {
-        let limits = self.limits;
         let it = self.jobs.get_mut(&job).filter(|it| it.stage == Stage::Runs)?;
+        let limits = it.limits;
+        if let Some(why) = limits.broken_by(&sample) {
+            return Some(self.terminate(job, now_ms, why));
+        }
         let gap_ms = now_ms - it.looked_ms;
         it.idle_ms = match it.is_active(&sample, gap_ms) {
             true => 0,
@@ -191,19 +257,10 @@ impl Monitor {
         if let Some(after_ms) = limits.hang_ms.filter(|&hang| idle_ms >= hang) {
             return Some(self.terminate(job, now_ms, Why::Hung { after_ms }));
         }
-        let gap_ms = self.shortened(doubled, idle_ms);
-        let it = self.jobs.get_mut(&job)?;
-        it.gap_ms = gap_ms;
-        it.next_look_ms = Some(now_ms + gap_ms);
+        it.gap_ms = limits.shortened(doubled, idle_ms);
+        it.next_look_ms = Some(now_ms + it.gap_ms);
         self.schedule(job);
         None
-    }
-
-    /// A gap after which a job that has done nothing for so long is looked at: not so long that a hang is found late.
-    fn shortened(&self, gap_ms: i64, idle_ms: i64) -> i64 {
-        let Some(hang_ms) = self.limits.hang_ms else { return gap_ms.min(LONGEST_GAP_MS) };
-        let left_ms = hang_ms - idle_ms;
-        gap_ms.min(LONGEST_GAP_MS).min(hang_ms / LOOKS_PER_HANG).min(left_ms).max(1)
     }
 
     /// The job is to end now. What is to be done, if it runs and is not ending already.
@@ -214,15 +271,18 @@ impl Monitor {
 
     fn terminate(&mut self, job: JobId, now_ms: i64, why: Why) -> Act {
         self.enter(job, Stage::Terminated, now_ms);
+        if let Some(it) = self.jobs.get_mut(&job).filter(|_| why.is_urgent()) {
+            it.ends_ms = Some(now_ms);
+            self.schedule(job);
+        }
         Act::Terminate(job, why)
     }
 
     /// The one place where a job comes nearer to its end.
     fn enter(&mut self, job: JobId, stage: Stage, now_ms: i64) {
-        let grace_ms = self.limits.grace_ms;
         if let Some(it) = self.jobs.get_mut(&job) {
             it.stage = stage;
-            it.ends_ms = (stage != Stage::Abandoned).then(|| now_ms.saturating_add(grace_ms));
+            it.ends_ms = (stage != Stage::Abandoned).then(|| now_ms.saturating_add(it.limits.grace_ms));
             it.next_look_ms = None;
         }
         self.schedule(job);

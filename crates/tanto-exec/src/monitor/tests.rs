@@ -7,7 +7,7 @@ const JOB: JobId = JobId(3);
 const HANG: i64 = 60_000;
 
 fn limits() -> Limits {
-    Limits { hang_ms: Some(HANG), total_ms: None, grace_ms: 10_000, looks: false }
+    Limits { hang_ms: Some(HANG), ..Limits::NONE }
 }
 
 fn process(number: u64) -> Process {
@@ -81,8 +81,8 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
         let idle_per_million = random.below(1500) as u64;
         let mut job = Job { acts: acts.clone(), idle_per_million, ..Job::default() };
         job.sample.processes.push(process(1));
-        let mut monitor = Monitor::new(limits());
-        monitor.started(JOB, 0);
+        let mut monitor = Monitor::new();
+        monitor.started(JOB, limits(), 0);
         let (act, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
         assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: HANG }), "seed {seed}");
         let last = acts.iter().copied().filter(|&act| act <= when).max().unwrap_or(0);
@@ -93,8 +93,8 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
 
 #[test]
 fn a_job_that_ends_in_time_is_never_looked_at() {
-    let mut monitor = Monitor::new(limits());
-    monitor.started(JOB, 50);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, limits(), 50);
     assert_eq!(monitor.due_ms(), Some(150));
     assert_eq!(monitor.next(149), None);
     monitor.ended(JOB);
@@ -104,8 +104,8 @@ fn a_job_that_ends_in_time_is_never_looked_at() {
 
 #[test]
 fn looks_grow_rare() {
-    let mut monitor = Monitor::new(Limits { hang_ms: None, looks: true, ..limits() });
-    monitor.started(JOB, 0);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, Limits { hang_ms: None, looks: true, ..limits() }, 0);
     let mut looks = Vec::new();
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due < 20_000) {
         assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
@@ -117,8 +117,8 @@ fn looks_grow_rare() {
 
 #[test]
 fn a_look_that_nobody_answers_is_no_busy_loop() {
-    let mut monitor = Monitor::new(limits());
-    monitor.started(JOB, 0);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, limits(), 0);
     assert_eq!(monitor.next(100), Some(Act::Look(JOB)));
     assert_eq!(monitor.next(100), None);
     assert_eq!(monitor.due_ms(), Some(101));
@@ -126,15 +126,15 @@ fn a_look_that_nobody_answers_is_no_busy_loop() {
 
 #[test]
 fn without_limits_nothing_is_ever_due() {
-    let mut monitor = Monitor::new(Limits { hang_ms: None, total_ms: None, grace_ms: 1, looks: false });
-    monitor.started(JOB, 0);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, Limits { grace_ms: 1, ..Limits::NONE }, 0);
     assert_eq!(monitor.due_ms(), None);
 }
 
 #[test]
 fn an_end_comes_in_steps() {
-    let mut monitor = Monitor::new(Limits { hang_ms: None, total_ms: Some(1000), ..limits() });
-    monitor.started(JOB, 5);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, Limits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
     assert_eq!(monitor.next(1004), None);
     assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, Why::TooLong { after_ms: 1000 })));
     assert_eq!(monitor.saw(JOB, 1006, Sample::default()), None, "it is being ended already");
@@ -147,9 +147,9 @@ fn an_end_comes_in_steps() {
 
 #[test]
 fn time_that_nobody_watched_is_not_held_against_a_job() {
-    let mut monitor = Monitor::new(limits());
+    let mut monitor = Monitor::new();
     let (mut job, mut random) = (Job::default(), Random::new(1));
-    monitor.started(JOB, 0);
+    monitor.started(JOB, limits(), 0);
     assert_eq!(run(&mut monitor, &mut job, &mut random, HANG / 2), None);
     // We are stopped for a day, and the job with us.
     let day = 86_400_000;
@@ -161,9 +161,9 @@ fn time_that_nobody_watched_is_not_held_against_a_job() {
 
 #[test]
 fn jobs_do_not_wait_for_each_other() {
-    let mut monitor = Monitor::new(limits());
+    let mut monitor = Monitor::new();
     for number in 0..50 {
-        monitor.started(JobId(number), i64::from(number));
+        monitor.started(JobId(number), limits(), i64::from(number));
     }
     let mut seen = Vec::new();
     while let Some(Act::Look(job)) = monitor.next(149) {
@@ -177,9 +177,51 @@ fn jobs_do_not_wait_for_each_other() {
 
 #[test]
 fn a_short_patience_shortens_the_looks() {
-    let mut monitor = Monitor::new(Limits { hang_ms: Some(40), ..limits() });
-    monitor.started(JOB, 0);
+    let mut monitor = Monitor::new();
+    monitor.started(JOB, Limits { hang_ms: Some(40), ..limits() }, 0);
     let (act, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
     assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: 40 }));
     assert!((40..=60).contains(&when), "{when}");
+}
+
+#[test]
+fn who_takes_too_much_is_ended() {
+    let all = Limits { cpu_ms: Some(2000), memory_kib: Some(100), disk_kib: Some(50), ..Limits::NONE };
+    let (spent_us, memory_kib, disk_kib) = (1_999_999, 100, 50);
+    let most = Sample { spent_us, memory_kib, disk_kib, ..Sample::default() };
+    let saw = |limits, sample| {
+        let mut monitor = Monitor::new();
+        monitor.started(JOB, limits, 0);
+        assert_eq!(monitor.next(100), Some(Act::Look(JOB)));
+        let act = monitor.saw(JOB, 100, sample);
+        (act, monitor.due_ms(), monitor.next(100))
+    };
+    assert_eq!(saw(all, most.clone()).0, None);
+    let ends = |why: Why| (Some(Act::Terminate(JOB, why)), Some(100), Some(Act::Kill(JOB)));
+    let memory = Why::Memory { most_kib: 100 };
+    assert_eq!(saw(all, Sample { memory_kib: 101, ..most.clone() }), ends(memory));
+    assert_eq!(saw(all, Sample { has_overrun: true, ..most.clone() }), ends(memory), "the kernel was there before");
+    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(Why::Disk { most_kib: 50 }));
+    let slow = (Some(Act::Terminate(JOB, Why::Cpu { after_ms: 2000 })), Some(10_100), None);
+    assert_eq!(saw(all, Sample { spent_us: 2_000_000, ..most.clone() }), slow, "it may end by itself");
+    let whatever = Sample { spent_us: u64::MAX, memory_kib: u64::MAX, disk_kib: u64::MAX, ..most };
+    assert_eq!(saw(Limits { looks: true, ..Limits::NONE }, whatever).0, None);
+}
+
+#[test]
+fn who_could_fill_memory_is_looked_at_often() {
+    let looks = |limits: Limits| {
+        let mut monitor = Monitor::new();
+        monitor.started(JOB, limits, 0);
+        let mut count = 0;
+        while let Some(now_ms) = monitor.due_ms().filter(|&due| due <= 60_000) {
+            assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
+            assert_eq!(monitor.saw(JOB, now_ms, Sample::default()), None);
+            count += 1;
+        }
+        count
+    };
+    let (memory, disk) = (Limits { memory_kib: Some(1), ..Limits::NONE }, Limits { disk_kib: Some(1), ..Limits::NONE });
+    assert!(looks(memory) >= 240 && (60..70).contains(&looks(disk)));
+    assert_eq!(looks(Limits { printed: Some(1), ..Limits::NONE }), 0, "what is printed is counted when it comes");
 }

@@ -31,6 +31,8 @@ pub(super) struct Trees {
     orphans: BTreeMap<u32, Whose>,
     /// The first process of the room that a job has.
     rooms: BTreeMap<JobId, u32>,
+    /// Processor time of orphans that are gone, in microseconds.
+    spent: BTreeMap<JobId, u64>,
     /// The control groups of jobs. Fields are dropped in this order: a group goes before the one that it is in.
     groups: BTreeMap<JobId, Group>,
     /// In which those of jobs are.
@@ -67,6 +69,7 @@ impl Trees {
             firsts: BTreeMap::new(),
             orphans: BTreeMap::new(),
             rooms: BTreeMap::new(),
+            spent: BTreeMap::new(),
             groups: BTreeMap::new(),
             whole: home.and_then(|home| Group::below(&home, &cgroup::name(number)).ok()),
         };
@@ -102,12 +105,14 @@ impl Trees {
         self.rooms.insert(job, first);
     }
 
-    /// Makes a control group for the job, if that can be; its entrances.
-    pub(super) fn entrances(&mut self, job: JobId) -> Vec<File> {
+    /// Makes a control group for the job, if that can be; its entrances. Its processes may hold so much memory.
+    pub(super) fn entrances(&mut self, job: JobId, memory_kib: Option<u64>) -> Vec<File> {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();
         };
         let entrances = group.entrances().unwrap_or_default();
+        // Where the kernel does not see to it, looks have to do.
+        let _ = memory_kib.map(|kib| group.limit_memory(kib.saturating_mul(1024)));
         self.groups.insert(job, group);
         entrances
     }
@@ -115,6 +120,24 @@ impl Trees {
     /// What its control group says that the job has used; none if it has none.
     pub(super) fn used(&self, job: JobId) -> Option<Used> {
         Some(self.groups.get(&job)?.used())
+    }
+
+    /// Has the kernel killed one of its processes because they wanted more memory than they may have?
+    pub(super) fn has_overrun(&self, job: JobId) -> bool {
+        self.groups.get(&job).is_some_and(Group::has_overrun)
+    }
+
+    /// Processor time of those that are gone and that nobody has waited for but us, in microseconds.
+    pub(super) fn spent_us(&self, job: JobId) -> u64 {
+        self.spent.get(&job).copied().unwrap_or(0)
+    }
+
+    /// A child of ours that is no job's has been started, or has ended and was waited for.
+    pub(super) fn has_own(&mut self, pid: u32, runs: bool) {
+        match runs {
+            true => drop(self.orphans.insert(pid, Whose::Nobodys)),
+            false => drop(self.orphans.remove(&pid)),
+        }
     }
 
     /// The job's first process is gone, and was waited for: its number may be somebody else's.
@@ -126,21 +149,28 @@ impl Trees {
     pub(super) fn forget(&mut self, job: JobId) {
         self.groups.remove(&job);
         self.rooms.remove(&job);
+        self.spent.remove(&job);
     }
 
     /// Finds out who has lost their parents since the last call, and takes note of those that have ended.
     pub(super) fn adopt(&mut self) {
         let Ok(children) = self.reaper.children() else { return };
         for pid in children {
-            let is_nobodys = self.orphans.get(&pid) == Some(&Whose::Nobodys);
-            if is_nobodys || self.firsts.contains_key(&pid) {
+            let known = self.orphans.get(&pid).copied();
+            if known == Some(Whose::Nobodys) || self.firsts.contains_key(&pid) {
                 continue;
             }
-            if reaper::reap(pid) {
-                self.orphans.remove(&pid);
-            } else if !self.orphans.contains_key(&pid) {
-                let whose = self.job_of(pid).map_or(Whose::Unknown, Whose::Job);
+            let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(Whose::Unknown, Whose::Job));
+            let used_us = procs::look(pid).map_or(0, |look| look.cpu_us);
+            if !reaper::reap(pid) {
                 self.orphans.insert(pid, whose);
+                continue;
+            }
+            self.orphans.remove(&pid);
+            if let Whose::Job(job) = whose
+                && self.firsts.values().any(|its| *its == job)
+            {
+                *self.spent.entry(job).or_default() += used_us;
             }
         }
     }
@@ -240,7 +270,8 @@ impl Trees {
 /// Each round kills all that were there when it began: who outlives so many multiplies faster than we can look.
 const MOST_ROUNDS: usize = 100;
 
-/// What the monitor wants to know of these processes. What they write is asked for only if it is `wanted`.
+/// What the monitor wants to know of these processes, but for what only their job's limits ask for. What they write is
+/// asked for only if it is `wanted`.
 pub(super) fn sample(tree: &[(u32, Look)], wanted: bool) -> Sample {
     let mut processes: Vec<Process> = tree.iter().map(|(_, look)| look.process).collect();
     processes.sort_unstable();
@@ -251,7 +282,14 @@ pub(super) fn sample(tree: &[(u32, Look)], wanted: bool) -> Sample {
         cpu_us: sum(|look| look.cpu_us),
         written: tree.iter().map(|(_, look)| written(look)).fold(0, u64::wrapping_add),
         waited: sum(|look| look.waited_faults),
+        ..Sample::default()
     }
+}
+
+/// The memory that these processes hold together, in KiB: what they share counts once.
+pub(super) fn held_kib(tree: &[(u32, Look)]) -> u64 {
+    let held = |look: &Look| procs::held_kib(look.process.pid()).unwrap_or(look.rss_kib);
+    tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone()).map(held).sum()
 }
 
 /// How much these processes have.

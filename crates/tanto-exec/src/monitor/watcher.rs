@@ -9,10 +9,11 @@ use tanto_sys::cgroup::Used;
 use tanto_sys::procs;
 
 use super::findings::{Findings, Load, Seen, Stopped, Why};
+use super::measure::{Measure, News};
 use super::trees::{self, Trees};
-use super::{Act, Limits, Monitor};
+use super::{Act, Limits, Monitor, Sample};
 use crate::cost::Cost;
-use crate::job::JobId;
+use crate::job::{Bounds, JobId};
 
 /// What becomes of processes that outlive their job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +40,7 @@ pub enum Groups {
 /// What is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long jobs may take.
+    /// What jobs may take that have no limits of their own.
     pub limits: Limits,
     /// What becomes of what they leave.
     pub leftovers: Leftovers,
@@ -61,15 +62,20 @@ pub struct Watcher {
     begun: Instant,
     leftovers: Leftovers,
     groups: Groups,
-    /// A view wants to hear of looks.
-    tells_loads: bool,
-    /// What jobs write shows whether they hang.
-    wants_written: bool,
+    limits: Limits,
     monitor: Monitor,
     trees: Trees,
+    running: BTreeMap<JobId, Own>,
     stopped: BTreeMap<JobId, Stopped>,
     /// The most memory that was seen of jobs that have a control group, in KiB.
     peaks: BTreeMap<JobId, u64>,
+}
+
+/// What is known of a job that runs.
+struct Own {
+    limits: Limits,
+    /// Where it writes, if that has a limit.
+    measure: Option<Measure>,
 }
 
 /// What is expected to run for so long is a long job, in milliseconds.
@@ -84,10 +90,10 @@ impl Watcher {
             begun: Instant::now(),
             leftovers: options.leftovers,
             groups: options.groups,
-            tells_loads: options.limits.looks,
-            wants_written: options.limits.hang_ms.is_some(),
-            monitor: Monitor::new(options.limits),
+            limits: options.limits,
+            monitor: Monitor::new(),
             trees: Trees::new(options.groups != Groups::None)?,
+            running: BTreeMap::new(),
             stopped: BTreeMap::new(),
             peaks: BTreeMap::new(),
         })
@@ -103,15 +109,21 @@ impl Watcher {
         self.trees.spare(pid);
     }
 
+    /// What a job may take that has these bounds of its own.
+    pub fn limits(&self, own: Option<&Bounds>) -> Limits {
+        own.map_or(self.limits, |own| own.limits)
+    }
+
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
     /// so that nothing of it can get away.
-    pub fn entrances(&mut self, job: JobId, expected: Cost) -> Vec<File> {
+    pub fn entrances(&mut self, job: JobId, expected: Cost, own: Option<&Bounds>) -> Vec<File> {
         let wanted = match self.groups {
             Groups::None => false,
             Groups::Long => expected.wall_ms >= LONG_MS,
             Groups::All => true,
         };
-        if wanted { self.trees.entrances(job) } else { Vec::new() }
+        let memory_kib = self.limits(own).memory_kib;
+        if wanted { self.trees.entrances(job, memory_kib) } else { Vec::new() }
     }
 
     /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
@@ -121,9 +133,12 @@ impl Watcher {
     }
 
     /// The job runs; this is its first process, which the runner waits for.
-    pub fn started(&mut self, job: JobId, pid: u32) {
+    pub fn started(&mut self, job: JobId, pid: u32, own: Option<&Bounds>) {
+        let limits = self.limits(own);
+        let place = own.and_then(|own| own.scratch.as_deref()).filter(|_| limits.disk_kib.is_some());
+        self.running.insert(job, Own { limits, measure: place.map(Measure::new) });
         self.trees.started(job, pid);
-        self.monitor.started(job, self.now_ms());
+        self.monitor.started(job, limits, self.now_ms());
     }
 
     /// The job has printed something.
@@ -158,6 +173,10 @@ impl Watcher {
     /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
     pub fn ended(&mut self, job: JobId) -> Option<Box<Findings>> {
         self.monitor.ended(job);
+        let own = self.running.remove(&job);
+        if let Some(asked) = own.and_then(|own| own.measure).and_then(|mut measure| measure.end()) {
+            self.trees.has_own(asked, false);
+        }
         self.peaks.remove(&job);
         let stopped = self.stopped.remove(&job);
         let wanted = stopped.is_some() || self.leftovers != Leftovers::Ignore;
@@ -197,6 +216,19 @@ impl Watcher {
         act.map(|act| self.do_it(act)).is_some()
     }
 
+    /// The job's first process has ended. Why the job was ended, if it was: the kernel may have done it.
+    pub fn concluded(&mut self, job: JobId) -> Option<Why> {
+        let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
+        if let Some(most_kib) = memory_kib
+            && !self.stopped.contains_key(&job)
+            && self.trees.has_overrun(job)
+        {
+            let why = Why::Memory { most_kib };
+            self.stopped.insert(job, Stopped { why, processes: Vec::new(), killed: true });
+        }
+        self.why(job)
+    }
+
     /// Why the job is being ended, if it is.
     pub fn why(&self, job: JobId) -> Option<Why> {
         self.stopped.get(&job).map(|stopped| stopped.why)
@@ -224,18 +256,39 @@ impl Watcher {
 
     fn look(&mut self, job: JobId) -> Option<Note> {
         let tree = self.trees.of(job);
-        let sample = trees::sample(&tree, self.wants_written);
+        let limits = self.running.get(&job)?.limits;
+        let mut sample = trees::sample(&tree, limits.hang_ms.is_some());
         let used = self.trees.used(job);
         let mut load = trees::load(&tree);
+        sample.spent_us = sample.cpu_us.saturating_add(self.trees.spent_us(job));
         if let Some(used) = used {
             load.memory_kib = used.memory_kib.unwrap_or(load.memory_kib);
             let peak = self.peaks.entry(job).or_default();
             *peak = used.memory_kib.unwrap_or(0).max(*peak);
+            sample.spent_us = sample.spent_us.max(used.user_us.saturating_add(used.system_us));
         }
+        if let Some(most_kib) = limits.memory_kib {
+            let is_counted = used.is_some_and(|used| used.memory_kib.is_some());
+            let is_sure = is_counted || load.memory_kib <= most_kib;
+            sample.memory_kib = if is_sure { load.memory_kib } else { trees::held_kib(&tree) };
+            sample.has_overrun = self.trees.has_overrun(job);
+        }
+        self.measure(job, &mut sample);
         if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
             return self.do_it(act);
         }
-        self.tells_loads.then_some(Note::Load(job, load))
+        limits.looks.then_some(Note::Load(job, load))
+    }
+
+    /// How much lies where the job writes, as far as it is known by now.
+    fn measure(&mut self, job: JobId, sample: &mut Sample) {
+        let Some(measure) = self.running.get_mut(&job).and_then(|own| own.measure.as_mut()) else { return };
+        match measure.go_on() {
+            Some(News::Asks(pid)) => self.trees.has_own(pid, true),
+            Some(News::Answered(pid)) => self.trees.has_own(pid, false),
+            None => {}
+        }
+        sample.disk_kib = measure.kib();
     }
 
     fn now_ms(&self) -> i64 {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn command(line: &str) -> Command {
-        Command { line: line.into(), console: false }
+        Command { line: line.into(), console: false, bounds: None }
     }
 
     #[test]

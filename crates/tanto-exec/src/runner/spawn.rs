@@ -77,6 +77,8 @@ struct Task {
     /// It runs in the compile worker.
     fork: Option<Forked>,
     output: Output,
+    /// It may print so many bytes.
+    printed: Option<u64>,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
     terminal: Option<terminal::Settings>,
@@ -275,6 +277,9 @@ impl SpawnRunner {
             }
             if let (Step::Wrote, Some(watcher)) = (step, &mut self.watcher) {
                 watcher.wrote(job);
+                if let Some(most) = self.running[index - 1].floods() {
+                    watcher.end(job, Why::Printed { most });
+                }
             }
         }
         Ok(())
@@ -283,7 +288,7 @@ impl SpawnRunner {
     fn finish(&mut self, index: usize, ended: Ended) {
         let mut task = self.running.remove(index);
         let usage = usage(&ended);
-        let why = self.watcher.as_ref().and_then(|watcher| watcher.why(task.job));
+        let why = self.watcher.as_mut().and_then(|watcher| watcher.concluded(task.job));
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.code()),
             (None, Status::Killed { signal, dumped }) if task.direct => {
@@ -346,6 +351,8 @@ impl SpawnRunner {
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
         let Ready { job, command, expected, slot, alone } = ready;
+        let bounds = command.bounds.as_deref();
+        let mut printed = None;
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         if let Err(error) = self.house(job) {
             return Err((error, slot));
@@ -354,7 +361,8 @@ impl SpawnRunner {
         if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
-            entrances = watcher.entrances(job, expected);
+            entrances = watcher.entrances(job, expected, bounds);
+            printed = watcher.limits(bounds).printed;
         }
         if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
             self.starter.share(purse.join(job));
@@ -378,11 +386,12 @@ impl SpawnRunner {
             Ok(Started { child, direct, fork }) => {
                 self.spare_worker();
                 if let Some(watcher) = &mut self.watcher {
-                    watcher.started(job, child.pid());
+                    watcher.started(job, child.pid(), bounds);
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
                 let fork = fork.map(|id| Forked::new(id, command, expected, is_counted));
-                self.running.push(Task { job, child, direct, fork, output: Output::default(), slot, terminal });
+                let output = Output::new(printed);
+                self.running.push(Task { job, child, direct, fork, output, printed, slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
                 self.held.push_back(Ready { job, command, expected, slot, alone });
@@ -562,6 +571,11 @@ impl Task {
             return Watch::nothing();
         }
         exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
+    }
+
+    /// How much it may print, if it has printed more.
+    fn floods(&self) -> Option<u64> {
+        self.printed.filter(|&most| self.output.total() > most)
     }
 
     /// Whoever was ended in the middle of a question may have left the terminal without echo.

@@ -135,7 +135,7 @@ mod tests {
                 2 => b"three",
                 _ => return None,
             };
-            Some(Command { line: line.to_vec(), console: false })
+            Some(Command { line: line.to_vec(), console: false, bounds: None })
         }
 
         fn may_begin(&self) -> bool {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn command(line: &str) -> Command {
-        Command { line: line.into(), console: false }
+        Command { line: line.into(), console: false, bounds: None }
     }
 
     fn ended(staged: &mut Staged<'_, &mut Three>) -> (u32, Exit) {

@@ -10,7 +10,7 @@ pub struct Commands;
 
 impl Front for Commands {
     fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false }, About::default()))
+        Ok(Start::Run(Command { line: Vec::new(), console: false, bounds: None }, About::default()))
     }
 
     fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {

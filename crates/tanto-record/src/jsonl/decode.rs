@@ -129,6 +129,10 @@ fn why(fields: &Fields) -> Result<Option<Why>, Wrong> {
     Ok(match text(fields, "why")?.as_slice() {
         b"hung" => Some(Why::Hung { after_ms: after_ms()? }),
         b"too_long" => Some(Why::TooLong { after_ms: after_ms()? }),
+        b"cpu" => Some(Why::Cpu { after_ms: after_ms()? }),
+        b"memory" => Some(Why::Memory { most_kib: count(fields, "most_kib")? }),
+        b"printed" => Some(Why::Printed { most: count(fields, "most")? }),
+        b"disk" => Some(Why::Disk { most_kib: count(fields, "most_kib")? }),
         b"wanted" => Some(Why::Wanted),
         _ => None,
     })

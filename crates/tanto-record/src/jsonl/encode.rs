@@ -238,14 +238,22 @@ pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
 
 /// Why a command was ended, and how.
 pub(crate) fn stop(object: &mut Object<'_>, stopped: &Stopped) {
-    let (why, after_ms) = match stopped.why {
-        Why::Hung { after_ms } => ("hung", Some(after_ms)),
-        Why::TooLong { after_ms } => ("too_long", Some(after_ms)),
-        Why::Wanted => ("wanted", None),
+    let mut tell = |why: &str, number: Option<(&str, i128)>| {
+        object.text("why", why.as_bytes());
+        if let Some((name, number)) = number {
+            object.number(name, number);
+        }
     };
-    object.text("why", why.as_bytes());
-    if let Some(after_ms) = after_ms {
-        object.number("after_ms", after_ms);
+    let after = |after_ms: i64| Some(("after_ms", i128::from(after_ms)));
+    let most_kib = |most_kib: u64| Some(("most_kib", i128::from(most_kib)));
+    match stopped.why {
+        Why::Hung { after_ms } => tell("hung", after(after_ms)),
+        Why::TooLong { after_ms } => tell("too_long", after(after_ms)),
+        Why::Cpu { after_ms } => tell("cpu", after(after_ms)),
+        Why::Memory { most_kib: kib } => tell("memory", most_kib(kib)),
+        Why::Printed { most } => tell("printed", Some(("most", i128::from(most)))),
+        Why::Disk { most_kib: kib } => tell("disk", most_kib(kib)),
+        Why::Wanted => tell("wanted", None),
     }
     object.mark("killed", stopped.killed);
 }

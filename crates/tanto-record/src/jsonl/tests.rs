@@ -92,7 +92,16 @@ fn some_event(random: &mut Random) -> Kept {
         5 => Kept::BuildFinished { at_ms },
         8 => Kept::Looked { job, at_ms, load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7 } },
         9 => {
-            let why = *random.pick(&[Why::Hung { after_ms: at_ms }, Why::TooLong { after_ms: 1 }, Why::Wanted]);
+            let (after_ms, most_kib) = (at_ms, random.number());
+            let why = *random.pick(&[
+                Why::Hung { after_ms },
+                Why::TooLong { after_ms: 1 },
+                Why::Cpu { after_ms },
+                Why::Memory { most_kib },
+                Why::Printed { most: most_kib },
+                Why::Disk { most_kib },
+                Why::Wanted,
+            ]);
             Kept::Stopped { job, stopped: Stopped { why, processes: seen(random), killed: random.chance(50) } }
         }
         12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },

@@ -59,7 +59,7 @@ pub struct Job {
     pub end: Option<Finished>,
     /// What it was expected to take, in milliseconds.
     pub expected_ms: Option<i64>,
-    /// It was ended because it hung or took too long.
+    /// It was ended because it hung or took too much.
     pub stopped: Option<Stopped>,
     /// Processes that outlived it, if any did.
     pub left: Option<Left>,

@@ -50,6 +50,24 @@ fn members_are_those_put_there_and_what_they_start() {
 }
 
 #[test]
+fn who_wants_too_much_is_killed_and_that_is_known() {
+    let Some(build) = group(7) else { return };
+    let job = build.within("1").unwrap();
+    if let Err(error) = job.limit_memory(32 << 20) {
+        assert!(!build.counts_memory(), "{error}");
+        return;
+    }
+    let mut shell = Command::new("/bin/sh");
+    let line = "read go; x=$(head -c 128m /dev/zero | tr '\\0' x); echo done";
+    let mut child = shell.args(["-c", line]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    job.add(child.id()).unwrap();
+    assert!(!job.has_overrun());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(job.has_overrun());
+}
+
+#[test]
 fn who_is_left_in_a_group_comes_to_us() {
     let Some(build) = group(3) else { return };
     let job = build.within("1").unwrap();

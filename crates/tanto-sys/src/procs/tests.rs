@@ -32,6 +32,16 @@ impl Held {
 }
 
 #[test]
+fn held_memory_is_what_was_taken() {
+    let held = Held::new("x=$(head -c 8388608 /dev/zero | tr '\\0' x)");
+    let kib = held_kib(held.pid()).unwrap();
+    assert!((8 << 10..64 << 10).contains(&kib), "{kib}");
+    let pid = held.pid();
+    held.end();
+    assert_eq!(held_kib(pid), None);
+}
+
+#[test]
 fn fields_are_counted_after_the_name() {
     let look = parse(7, LINE).unwrap();
     assert_eq!((look.parent, look.group, look.threads), (3, 5, 4));

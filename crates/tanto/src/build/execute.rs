@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use tanto_exec::gauge;
+use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
-use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
@@ -172,7 +172,7 @@ impl Invocation<'_> {
     /// How commands are watched. Under the name `ninja` only if that is asked for.
     fn watch(&self, schedule: &Schedule) -> Option<watcher::Options> {
         let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
-        let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: door == Door::Tanto };
+        let limits = Limits { hang_ms, total_ms, looks: door == Door::Tanto, ..Limits::NONE };
         let wanted = limits.looks || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // Where no command is worth a control group, not even that is made in which they would be.
         let groups = match () {

@@ -12,14 +12,13 @@ use tanto_bulk::build::plan::{Bad as BadPlan, Plan};
 use tanto_bulk::build::site::Site;
 use tanto_bulk::build::sources::Sources;
 use tanto_bulk::build::state::State;
-use tanto_bulk::config::{self, Config};
+use tanto_bulk::config::Config;
 use tanto_bulk::door::Server;
 use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
-use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::run::Verdict;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_ninja::getopt::Bad;
@@ -137,9 +136,8 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
 }
 
 fn spawning(config: &Config, site: &Site) -> spawn::Options {
-    let config::Limits { hang_ms, total_ms } = config.limits;
-    let limits = Limits { hang_ms, total_ms, grace_ms: GRACE_MS, looks: true };
-    let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::All });
+    let watch =
+        Some(watcher::Options { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups: Groups::All });
     spawn::Options {
         parallelism: site.clients,
         watch,

@@ -8,7 +8,6 @@ use tanto_bulk::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
-use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::sandbox::Rooms;
 use tanto_ninja::getopt::Bad;
@@ -143,7 +142,7 @@ impl View for Unseen {
 
 fn spawning(config: &Config) -> spawn::Options {
     let own = config.limits("scan");
-    let limits = Limits { hang_ms: own.hang_ms, total_ms: own.total_ms, grace_ms: GRACE_MS, looks: true };
+    let limits = own.watched();
     let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::None });
     let parallelism = if config.scan_clients == 0 { tanto_sys::cpu::count() } else { config.scan_clients };
     spawn::Options { parallelism, watch, ..spawn::Options::default() }

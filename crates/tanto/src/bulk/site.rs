@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use tanto_bulk::build::site::{Fetching, Site};
+use tanto_bulk::build::stages::Stage;
+use tanto_bulk::build::works::Works;
 use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};
@@ -116,6 +118,8 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         prepare_action: text(&config.client_prepare_action),
         sync_package: text(&config.sync_package),
         sync_buildlog: text(&config.sync_buildlog),
+        limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
+        works: Works::of(&config.state),
     })
 }
 

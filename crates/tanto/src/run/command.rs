@@ -70,9 +70,9 @@ impl Running {
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
         let (name, mark) = watcher.mark(JOB);
         // It is put into its group when it runs: this way of starting it has no room for more.
-        drop(watcher.entrances(JOB, Cost::default()));
+        drop(watcher.entrances(JOB, Cost::default(), None));
         let mut child = command.env(name, mark).spawn()?;
-        watcher.started(JOB, child.id());
+        watcher.started(JOB, child.id(), None);
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));
         let err = child.stderr.take().map(|from| Stream::new(from, Box::new(io::stderr())));
         Ok(Running {

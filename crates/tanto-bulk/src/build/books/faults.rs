@@ -1,6 +1,7 @@
 //! Why a stage has failed: in words, and whether the machine is to blame. Does not know what is done then.
 
 use tanto_exec::job::{Completion, Exit};
+use tanto_exec::monitor::findings::Why;
 
 use crate::build::stages::Stage;
 
@@ -8,7 +9,7 @@ use crate::build::stages::Stage;
 pub(super) fn why(stage: Stage, completion: &Completion) -> String {
     let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
     match (stopped, completion.exit) {
-        (Some(_), _) => format!("{} was ended by the monitor", stage.name()),
+        (Some(stopped), _) => format!("{} {}", stage.name(), stopped.why),
         (None, Exit::Code(code)) => format!("{} exited with {code}", stage.name()),
         (None, Exit::Signal(signal) | Exit::Dumped(signal)) => format!("{} died of signal {signal}", stage.name()),
     }
@@ -54,9 +55,13 @@ pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
     let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
-    let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
+    let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+    if stopped.is_some_and(|stopped| !matches!(stopped.why, Why::Hung { .. } | Why::TooLong { .. })) {
+        // It took more than it may.
+        return None;
+    }
     match completion.exit {
-        Exit::Signal(SIGKILL) if !was_stopped => Some("something killed it, perhaps for memory"),
+        Exit::Signal(SIGKILL) if stopped.is_none() => Some("something killed it, perhaps for memory"),
         Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => Some("no process to be had"),
         Exit::Code(126) if memchr::memmem::find(tail, FETCHED).is_some() => {
             Some("files could not be brought to 'distdir'")

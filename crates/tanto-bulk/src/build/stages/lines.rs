@@ -133,8 +133,8 @@ impl Writer<'_> {
         format!("{dir}/{}{}", self.package.name, self.site.suffix)
     }
 
-    /// Nothing is left of the package but logs, and what it installed.
-    pub fn clean(&self) -> String {
-        format!("rm -f {}; {}", quoted(&self.file()), self.make(&["clean"], false))
+    /// Nothing is left of the package but logs, and what it installed. Make may be asked for more.
+    pub fn clean(&self, more: &[&str]) -> String {
+        format!("rm -f {}; {}", quoted(&self.file()), self.make(&[&["clean"], more].concat(), false))
     }
 }

@@ -30,11 +30,14 @@ pub(super) struct Overflow {
 }
 
 /// What one command has printed so far.
-#[derive(Default)]
 pub(super) struct Output {
     /// All of it or, once there is `rest`, its beginning.
     bytes: Vec<u8>,
     rest: Option<Rest>,
+    /// So many bytes are held in memory.
+    most: usize,
+    /// How much it was altogether.
+    total: u64,
 }
 
 /// A file with output, being written.
@@ -46,21 +49,38 @@ struct Kept {
 
 /// What goes on where memory ends.
 struct Rest {
-    /// The file with all of it, or why there is none.
-    file: io::Result<Kept>,
-    /// Of what came after the beginning, at least the last `SHOWN` bytes, at most twice as many.
+    /// The file with all of it, or why there is none; nothing where none is wanted.
+    file: Option<io::Result<Kept>>,
+    /// So many bytes are shown of its beginning, and of its end.
+    shown: usize,
+    /// Of what came after the beginning, at least the last `shown` bytes, at most twice as many.
     end: Vec<u8>,
     /// Bytes that are in neither beginning nor end.
     left_out: u64,
 }
 
 impl Output {
+    /// Nothing yet. Of more than so many bytes, if that is said, the middle is left out.
+    pub(super) fn new(most: Option<u64>) -> Output {
+        let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST_IN_MEMORY);
+        Output { bytes: Vec::new(), rest: None, most: most.min(MOST_IN_MEMORY), total: 0 }
+    }
+
     /// Takes what the command printed next.
     pub(super) fn push(&mut self, bytes: &[u8], overflow: Option<&Overflow>) {
-        if self.rest.is_none() && self.bytes.len() + bytes.len() <= MOST_IN_MEMORY {
-            return self.bytes.extend_from_slice(bytes);
+        self.total += bytes.len() as u64;
+        if let Some(rest) = &mut self.rest {
+            return rest.push(bytes);
         }
-        self.rest.get_or_insert_with(|| Rest::begin(&mut self.bytes, overflow)).push(bytes);
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > self.most {
+            self.rest = Some(Rest::begin(&mut self.bytes, SHOWN.min(self.most / 2), overflow));
+        }
+    }
+
+    /// How many bytes were printed.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// Has all of it been kept for `into_shown`?
@@ -83,13 +103,14 @@ impl Output {
     pub(super) fn into_shown(self) -> Vec<u8> {
         let mut shown = self.bytes;
         if let Some(rest) = self.rest {
-            let from = rest.end.len().saturating_sub(SHOWN);
+            let from = rest.end.len().saturating_sub(rest.shown);
             let left_out = rest.left_out + from as u64;
-            let place = match rest.file.and_then(Kept::end) {
-                Ok(path) => [b"all of it is in ", path.as_os_str().as_bytes()].concat(),
-                Err(why) => [b"it is lost: ", &tanto_sys::error::text(&why)[..]].concat(),
+            let place = match rest.file.map(|file| file.and_then(Kept::end)) {
+                Some(Ok(path)) => [b"not shown; all of it is in ", path.as_os_str().as_bytes()].concat(),
+                Some(Err(why)) => [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat(),
+                None => b"left out".to_vec(),
             };
-            shown.extend_from_slice(format!("\n[... {left_out} bytes are not shown; ").as_bytes());
+            shown.extend_from_slice(format!("\n[... {left_out} bytes are ").as_bytes());
             shown.extend_from_slice(&place);
             shown.extend_from_slice(b" ...]\n");
             shown.extend_from_slice(&rest.end[from..]);
@@ -100,10 +121,9 @@ impl Output {
 
 impl Rest {
     /// Takes all that was printed, and leaves its beginning.
-    fn begin(bytes: &mut Vec<u8>, overflow: Option<&Overflow>) -> Rest {
-        let end = bytes.split_off(SHOWN);
-        let file = overflow.ok_or_else(|| io::ErrorKind::Unsupported.into()).and_then(Kept::begin);
-        let mut rest = Rest { file, end: Vec::new(), left_out: 0 };
+    fn begin(bytes: &mut Vec<u8>, shown: usize, overflow: Option<&Overflow>) -> Rest {
+        let end = bytes.split_off(shown);
+        let mut rest = Rest { file: overflow.map(Kept::begin), shown, end: Vec::new(), left_out: 0 };
         rest.write(bytes);
         rest.push(&end);
         bytes.shrink_to_fit();
@@ -113,15 +133,15 @@ impl Rest {
     fn push(&mut self, bytes: &[u8]) {
         self.write(bytes);
         self.end.extend_from_slice(bytes);
-        if self.end.len() > 2 * SHOWN {
-            let surplus = self.end.len() - SHOWN;
+        if self.end.len() > 2 * self.shown {
+            let surplus = self.end.len() - self.shown;
             self.end.drain(..surplus);
             self.left_out += surplus as u64;
         }
     }
 
     fn write(&self, bytes: &[u8]) {
-        if let Ok(file) = &self.file {
+        if let Some(Ok(file)) = &self.file {
             file.stream.append(bytes);
         }
     }

@@ -1,6 +1,7 @@
 //! Tests of the runner with real processes.
 
 use super::*;
+use crate::job::Bounds;
 use crate::monitor::Limits;
 use crate::runner::jobserver::bank::Bank;
 use crate::runner::jobserver::server::Server;
@@ -16,11 +17,11 @@ fn runner() -> SpawnRunner {
 }
 
 fn start(runner: &mut SpawnRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: false }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: false, bounds: None }, Cost::default()).unwrap();
 }
 
 fn start_console(runner: &mut SpawnRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: true }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: true, bounds: None }, Cost::default()).unwrap();
 }
 
 /// The next job to end: which, how, what it printed.
@@ -172,7 +173,7 @@ fn dropping_waits_for_the_end() {
 
 #[test]
 fn a_line_that_is_too_long_is_the_machines_refusal() {
-    let command = Command { line: vec![b'x'; 3 << 20], console: false };
+    let command = Command { line: vec![b'x'; 3 << 20], console: false, bounds: None };
     let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
     assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
 }
@@ -335,7 +336,9 @@ fn a_refused_start_keeps_the_slot_in_hand() {
     let dir = Scratch::new("refused");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
-    runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false }, Cost::default()).unwrap_err();
+    runner
+        .start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false, bounds: None }, Cost::default())
+        .unwrap_err();
     assert_eq!(runner.capacity(), 1);
     drop(runner);
     assert_eq!(drain(&pool), b"");
@@ -390,7 +393,9 @@ fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
 #[test]
 fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
     let mut runner = short_of_processes(0);
-    let error = runner.start(JobId(0), &Command { line: b"echo".into(), console: false }, Cost::default()).unwrap_err();
+    let error = runner
+        .start(JobId(0), &Command { line: b"echo".into(), console: false, bounds: None }, Cost::default())
+        .unwrap_err();
     assert_eq!(error.raw_os_error(), Some(11));
     REFUSALS.set(1000);
     let mut runner = short_of_processes(1);
@@ -416,7 +421,7 @@ fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
     if tanto_sys::cgroup::Home::find().obstacle().is_some() {
         return;
     }
-    let limits = Limits { hang_ms: Some(3_600_000), total_ms: None, grace_ms: 10_000, looks: false };
+    let limits = Limits { hang_ms: Some(3_600_000), ..Limits::NONE };
     let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Ignore, groups: watcher::Groups::All };
     let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
     // The first process forks at once; nobody waits for the busy one.
@@ -441,7 +446,7 @@ fn a_stopped_job_ends_when_the_build_is_interrupted() {
 
 #[test]
 fn a_job_that_nobody_wants_any_more_is_ended() {
-    let limits = Limits { hang_ms: None, total_ms: None, grace_ms: 20_000, looks: false };
+    let limits = Limits { grace_ms: 20_000, ..Limits::NONE };
     let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Kill, groups: watcher::Groups::None };
     let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
     assert!(!runner.end(JobId(3), Why::Wanted), "nothing runs");
@@ -461,6 +466,26 @@ fn a_job_that_nobody_wants_any_more_is_ended() {
     };
     assert_eq!(ended.exit, Exit::Code(Why::Wanted.code()));
     assert_eq!(ended.findings.unwrap().stopped.unwrap().why, Why::Wanted);
+}
+
+#[test]
+fn a_flood_is_ended_and_both_its_ends_are_kept() {
+    let watch =
+        watcher::Options { limits: Limits::NONE, leftovers: watcher::Leftovers::Kill, groups: watcher::Groups::None };
+    let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
+    let limits = Limits { printed: Some(1 << 20), ..Limits::NONE };
+    let bounds = Some(Box::new(Bounds { limits, scratch: None }));
+    let line = b"echo begins; yes".to_vec();
+    runner.start(JobId(3), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    let Woken::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    let why = Why::Printed { most: 1 << 20 };
+    assert_eq!((ended.exit, ended.findings.unwrap().stopped.unwrap().why), (Exit::Code(why.code()), why));
+    assert!(ended.output.starts_with(b"begins\ny\n") && ended.output.len() < (1 << 20) + 100);
+    assert!(String::from_utf8_lossy(&ended.output).contains(" bytes are left out ...]"));
+    // It is the limit of this command, and no other's.
+    start(&mut runner, 4, "yes | head -c 2m");
+    let Woken::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    assert_eq!((ended.exit, ended.output.len()), (Exit::Code(0), 2 << 20));
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Meter {
     pub fn new(controls: Controls, dir: &Path) -> Result<Meter, Vec<u8>> {
         let held = Held::begin(&controls)?;
         let failed = |error| tanto_sys::error::text(&error);
-        let limits = Limits { hang_ms: None, total_ms: None, grace_ms: GRACE_MS, looks: true };
+        let limits = Limits { looks: true, ..Limits::NONE };
         let options = spawn::Options {
             parallelism: 1,
             environment: without_jobserver(),
@@ -126,7 +126,7 @@ impl Meter {
 
     /// A child has the processors that its parent has when it is made.
     fn start(&mut self, job: JobId, line: &[u8]) -> std::io::Result<()> {
-        let command = Command { line: line.to_vec(), console: false };
+        let command = Command { line: line.to_vec(), console: false, bounds: None };
         let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command, Cost::default()) };
         cpus.apply()?;
         let started = self.runner.start(job, &command, Cost::default());

@@ -14,7 +14,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 }
 
 fn taken(bytes: &[u8], overflow: Option<&Overflow>) -> Output {
-    let mut output = Output::default();
+    let mut output = Output::new(None);
     bytes.chunks(60_001).for_each(|chunk| output.push(chunk, overflow));
     output
 }
@@ -47,10 +47,10 @@ fn of_more_both_ends_are_shown_and_the_file_has_all() {
 fn a_full_disk_loses_the_middle_and_says_so() {
     let text = lines(MOST_IN_MEMORY + SHOWN);
     let mut output = taken(&text[..MOST_IN_MEMORY], None);
-    output.rest = Some(Rest::begin(&mut output.bytes, None));
+    output.rest = Some(Rest::begin(&mut output.bytes, SHOWN, None));
     let open = || fs::File::options().write(true).open("/dev/full");
     if let Some(rest) = &mut output.rest {
-        rest.file = Rc::<Writer>::default().begin(open).map(|stream| Kept { stream, path: Arc::default() });
+        rest.file = Some(Rc::<Writer>::default().begin(open).map(|stream| Kept { stream, path: Arc::default() }));
     }
     output.push(&text[MOST_IN_MEMORY..], None);
     let shown = output.into_shown();
@@ -59,9 +59,24 @@ fn a_full_disk_loses_the_middle_and_says_so() {
 }
 
 #[test]
-fn without_a_place_the_middle_is_lost() {
-    let shown = taken(&lines(MOST_IN_MEMORY + SHOWN), None).into_shown();
-    assert!(String::from_utf8_lossy(&shown).contains("it is lost: "));
+fn without_a_place_the_middle_is_left_out() {
+    let text = lines(MOST_IN_MEMORY + SHOWN);
+    let shown = taken(&text, None).into_shown();
+    let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * SHOWN);
+    assert!(shown == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
+}
+
+#[test]
+fn of_a_flood_no_more_is_kept_than_is_said() {
+    let text = lines(1 << 20);
+    for most in [0, 1, 1000, 100_000] {
+        let mut output = Output::new(Some(most));
+        text.chunks(7777).for_each(|chunk| output.push(chunk, None));
+        assert_eq!(output.total(), text.len() as u64);
+        let half = most as usize / 2;
+        let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * half);
+        assert!(output.into_shown() == [&text[..half], between.as_bytes(), &text[text.len() - half..]].concat());
+    }
 }
 
 #[test]
