@@ -26,6 +26,7 @@ FATES = {
     "needbroken-1": ("indirect-failed", "it needs broken-1, which failed"),
     "skip-1": ("prefailed", None),
     "failreason-1": ("prefailed", None),
+    "clinger-1": ("done", None),
     "daemon-1": ("done", None),
     "needskip-1": ("indirect-prefailed", "it needs skip-1, which cannot be built"),
 }

@@ -135,6 +135,9 @@ pub struct Config {
     pub stages: BTreeMap<String, Limits>,
 }
 
+/// Whoever still holds the output of a command that has ended may say so much longer what there is to say.
+const LINGER_MS: i64 = 2_000;
+
 /// When a command is ended.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -162,6 +165,7 @@ impl Limits {
             memory_kib: self.memory.map(|bytes| bytes / 1024),
             printed: self.log,
             disk_kib: self.disk.map(|bytes| bytes / 1024),
+            linger_ms: Some(LINGER_MS),
             looks: true,
             ..monitor::Limits::NONE
         }

@@ -33,6 +33,8 @@ pub struct Limits {
     pub printed: Option<u64>,
     /// It is ended when more than this lies where it writes, in KiB, as far as that place is known.
     pub disk_kib: Option<u64>,
+    /// It is over so long after its first process has ended, though others still hold its output; none: when they do not.
+    pub linger_ms: Option<i64>,
     /// How long its processes have to end themselves when they are told to, and again when they are killed.
     pub grace_ms: i64,
     /// It is looked at even where there is nothing to find.
@@ -48,6 +50,7 @@ impl Limits {
         memory_kib: None,
         printed: None,
         disk_kib: None,
+        linger_ms: None,
         grace_ms: GRACE_MS,
         looks: false,
     };

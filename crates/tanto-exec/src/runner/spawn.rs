@@ -25,6 +25,7 @@ use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::monitor::Limits;
 use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
 use crate::sandbox::{Guest, Rooms};
@@ -77,8 +78,10 @@ struct Task {
     /// It runs in the compile worker.
     fork: Option<Forked>,
     output: Output,
-    /// It may print so many bytes.
-    printed: Option<u64>,
+    /// What it may take.
+    limits: Limits,
+    /// When its first process was seen to have ended, though others hold its output.
+    left: Option<Instant>,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
     terminal: Option<terminal::Settings>,
@@ -123,6 +126,8 @@ pub struct SpawnRunner {
     bell: Option<OwnedFd>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
+    /// Those that run whose first process is waited for beside their output; what they wait for stands behind all else.
+    leaders: Vec<usize>,
 }
 
 /// What one look at all descriptors brought.
@@ -177,6 +182,7 @@ impl SpawnRunner {
             bell: options.bell,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
+            leaders: Vec::new(),
         })
     }
 
@@ -212,12 +218,14 @@ impl SpawnRunner {
         let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
         let until_look = self.watcher.as_ref().and_then(Watcher::patience);
         let until_deal = self.purse.as_ref().and_then(Purse::patience);
-        let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).min();
+        let until_over = self.running.iter().filter_map(Task::over_in).min();
+        let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).chain(until_over).min();
         poll::wait(&mut self.watches, patience)?;
         // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
         if self.watches[0].ready() || self.endings.came() {
             return Ok(Seen::Ending);
         }
+        self.heed_leaders(first_task + self.running.len());
         self.advance_all(first_task)?;
         self.hear()?;
         Ok(match () {
@@ -252,6 +260,14 @@ impl SpawnRunner {
         for task in &mut self.running {
             self.watches.push(task.watch(self.machine.exit_fd));
         }
+        self.leaders.clear();
+        for (index, task) in self.running.iter_mut().enumerate().filter(|(_, task)| task.may_be_left()) {
+            // Where its end cannot be polled for, whoever holds its output holds it up.
+            if let Ok(fd) = (self.machine.exit_fd)(&mut task.child) {
+                self.watches.push(Watch::new(&fd));
+                self.leaders.push(index);
+            }
+        }
         first_task
     }
 
@@ -261,11 +277,24 @@ impl SpawnRunner {
         self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_nothing())
     }
 
+    /// Takes note of first processes that have ended.
+    fn heed_leaders(&mut self, first_leader: usize) {
+        for (&index, watch) in self.leaders.iter().zip(&self.watches[first_leader..]) {
+            if watch.ready() {
+                self.running[index].left = Some(Instant::now());
+            }
+        }
+    }
+
     fn advance_all(&mut self, first_task: usize) -> io::Result<()> {
         let mut index = 0;
-        for at in first_task..self.watches.len() {
+        for at in first_task..first_task + self.running.len() {
             let watch = self.watches[at];
-            let moved = watch.ready() || watch.is_nothing();
+            let is_over = self.running[index].over_in().is_some_and(|time| time.is_zero());
+            if is_over {
+                self.running[index].take_last(watch.ready(), &mut self.buffer, self.overflow.as_ref())?;
+            }
+            let moved = watch.ready() || watch.is_nothing() || is_over;
             let job = self.running[index].job;
             let step = match moved {
                 true => self.running[index].advance(&mut self.buffer, self.overflow.as_ref())?,
@@ -352,7 +381,7 @@ impl SpawnRunner {
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
         let Ready { job, command, expected, slot, alone } = ready;
         let bounds = command.bounds.as_deref();
-        let mut printed = None;
+        let limits = self.watcher.as_ref().map_or(Limits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
         if let Err(error) = self.house(job) {
             return Err((error, slot));
@@ -362,7 +391,6 @@ impl SpawnRunner {
             let (name, mark) = watcher.mark(job);
             self.starter.set(name, &mark);
             entrances = watcher.entrances(job, expected, bounds);
-            printed = watcher.limits(bounds).printed;
         }
         if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
             self.starter.share(purse.join(job));
@@ -390,8 +418,8 @@ impl SpawnRunner {
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
                 let fork = fork.map(|id| Forked::new(id, command, expected, is_counted));
-                let output = Output::new(printed);
-                self.running.push(Task { job, child, direct, fork, output, printed, slot, terminal });
+                let output = Output::new(limits.printed);
+                self.running.push(Task { job, child, direct, fork, output, limits, left: None, slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
                 self.held.push_back(Ready { job, command, expected, slot, alone });
@@ -575,7 +603,28 @@ impl Task {
 
     /// How much it may print, if it has printed more.
     fn floods(&self) -> Option<u64> {
-        self.printed.filter(|&most| self.output.total() > most)
+        self.limits.printed.filter(|&most| self.output.total() > most)
+    }
+
+    /// Could its first process have ended, and nobody know, because others hold its output?
+    fn may_be_left(&self) -> bool {
+        let could_be = self.limits.linger_ms.is_some() && self.fork.is_none();
+        could_be && self.left.is_none() && self.child.output().is_some()
+    }
+
+    /// In how much time it is over whoever holds its output.
+    fn over_in(&self) -> Option<Duration> {
+        let linger = Duration::from_millis(self.limits.linger_ms?.max(0).unsigned_abs());
+        self.child.output()?;
+        Some(linger.saturating_sub(self.left?.elapsed()))
+    }
+
+    /// It is over: what a pipe holds may still be its own, and what comes then is not.
+    fn take_last(&mut self, is_some: bool, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<()> {
+        let length = if is_some { self.child.read_output(buffer)? } else { 0 };
+        self.output.push(&buffer[..length], overflow);
+        self.child.close_output();
+        Ok(())
     }
 
     /// Whoever was ended in the middle of a question may have left the terminal without echo.

@@ -85,7 +85,7 @@ impl SpawnRunner {
 
     /// Runs a command as a process of its own. What it has printed in the worker does not count.
     fn run_again(&mut self, mut task: Task) -> io::Result<()> {
-        task.output = Output::new(task.printed);
+        task.output = Output::new(task.limits.printed);
         let why = self.watcher.as_ref().and_then(|watcher| watcher.why(task.job));
         let fork = match task.fork.take() {
             Some(fork) if why.is_none() => fork,

@@ -489,6 +489,29 @@ fn a_flood_is_ended_and_both_its_ends_are_kept() {
 }
 
 #[test]
+fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
+    let limits = Limits { linger_ms: Some(100), ..Limits::NONE };
+    let watch = watcher::Options { limits, leftovers: watcher::Leftovers::Kill, groups: watcher::Groups::None };
+    let mut runner = SpawnRunner::new(Options { watch: Some(watch), ..Options::default() }).unwrap();
+    for noise in ["sleep 1009", "while :; do echo noise; sleep 0.01; done"] {
+        start(&mut runner, 3, &format!("echo said; ({noise}) & exit 3"));
+        let Woken::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+        assert_eq!(ended.exit, Exit::Code(3));
+        assert!(ended.output.starts_with(b"said\n"), "{ended:?}");
+        let findings = ended.findings.unwrap();
+        assert!(findings.left_killed && findings.stopped.is_none());
+        let is_sleep = |seen: &findings::Seen| seen.line.starts_with(b"sleep ") || seen.line.starts_with(b"/bin/sh");
+        assert!(!findings.left.is_empty() && findings.left.iter().all(is_sleep), "{findings:?}");
+    }
+    // Who ends in time is nobody's trouble.
+    let bounds = Some(Box::new(Bounds { limits: Limits { linger_ms: Some(600_000), ..limits }, scratch: None }));
+    let line = b"(sleep 0.01; echo late) & echo said".to_vec();
+    runner.start(JobId(4), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    let Woken::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    assert_eq!(ended.output, b"said\nlate\n");
+}
+
+#[test]
 fn a_bell_wakes_who_waits_for_jobs() {
     let place = Scratch::new("spawn-bell");
     let fifo = named_pipe(&place, "go");
