@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::file;
+use crate::identity::Process;
+use crate::{file, procs};
 
 pub mod confine;
 pub(crate) mod find;
@@ -210,20 +211,37 @@ fn could_open(above: &Path, what: &str) -> bool {
     alone && offered.split_ascii_whitespace().any(|one| one == what) && is_ours(above).is_ok()
 }
 
-/// What the names of groups begin with; the number of the process that made it follows.
+/// What the names of groups begin with; the process that made it follows.
 const PREFIX: &str = "tanto-";
 
-/// The name for a group of this process, with a number of its own.
-pub fn name(number: u32) -> String {
-    format!("{PREFIX}{}-{number}", std::process::id())
+/// The name for a group that this process makes, with a number of its own.
+pub fn name(maker: Process, number: u32) -> String {
+    format!("{PREFIX}{maker}-{number}")
+}
+
+/// Who is in the groups that this process has made near those that we are in.
+pub fn members_of(maker: Process) -> Vec<u32> {
+    let home = Home::find();
+    let prefix = format!("{PREFIX}{maker}-");
+    let is_its =
+        |dir: &PathBuf| dir.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.starts_with(&prefix));
+    let groups = home.unified().into_iter().chain(home.memory()).flat_map(within).filter(is_its);
+    groups.flat_map(|group| all_members(&group)).collect()
+}
+
+/// Those of the groups within too.
+fn all_members(dir: &Path) -> Vec<u32> {
+    let own = members(dir).unwrap_or_default();
+    within(dir).fold(own, |all, dir| [all, all_members(&dir)].concat())
 }
 
 /// Takes away what killed processes have left here, as far as nobody is in it.
 fn sweep(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
-        let maker =
-            entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
-        if maker.is_some_and(|pid| crate::procs::look(pid).is_none()) {
+        let name = entry.file_name().into_encoded_bytes();
+        let maker = name.strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.split(|&byte| byte == b'-').next());
+        let maker = maker.and_then(Process::parse);
+        if maker.is_some_and(|maker| procs::look(maker.pid()).is_none_or(|look| look.process != maker)) {
             remove(&entry.path());
         }
     }

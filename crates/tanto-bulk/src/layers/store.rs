@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
+use tanto_sys::identity::boot;
 use tanto_sys::lock;
 
 use super::facts::Facts;
@@ -239,11 +240,6 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
-}
-
-/// What tells the machine's runs apart.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
 fn remove(dir: &Path) -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 pub mod findings;
 mod measure;
+pub mod remains;
 #[cfg(test)]
 mod tests;
 mod trees;

@@ -71,7 +71,7 @@ impl Trees {
             rooms: BTreeMap::new(),
             spent: BTreeMap::new(),
             groups: BTreeMap::new(),
-            whole: home.and_then(|home| Group::below(&home, &cgroup::name(number)).ok()),
+            whole: home.and_then(|home| Group::below(&home, &cgroup::name(own, number)).ok()),
         };
         let before = trees.reaper.children()?;
         trees.orphans = before.into_iter().map(|pid| (pid, Whose::Nobodys)).collect();

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{MEMBERS, SWITCHES, could_open, find::Home, make, name, sweep, write};
+use crate::identity::Process;
 
 /// While it lives, this process and all that it starts hold no more memory together than it says.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Confined {
         let home = Home::find();
         let above = home.memory().or(home.unified()).ok_or(io::ErrorKind::Unsupported)?;
         sweep(above);
-        let group = make(above, &(name(u32::MAX) + "-limit"))?;
+        let group = make(above, &(name(Process::own()?, u32::MAX) + "-limit"))?;
         let mut confined = Confined { above: above.into(), group, opened: false };
         if home.memory().is_none() {
             confined.open()?;

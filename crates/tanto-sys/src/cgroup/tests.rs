@@ -4,13 +4,17 @@ use super::*;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+fn own_name(number: u32) -> String {
+    name(Process::own().unwrap(), number)
+}
+
 /// A group of ours, where that can be had; else the test has nothing to test.
 fn group(number: u32) -> Option<Group> {
     let home = Home::find();
     if home.obstacle().is_some() {
         return None;
     }
-    Some(Group::below(&home, &name(number)).unwrap())
+    Some(Group::below(&home, &own_name(number)).unwrap())
 }
 
 #[test]
@@ -36,6 +40,9 @@ fn members_are_those_put_there_and_what_they_start() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(job.members().unwrap().contains(&child.id()));
+    let own = Process::own().unwrap();
+    assert!(members_of(own).contains(&child.id()));
+    assert!(members_of(Process::known(own.pid(), own.started() - 1)).is_empty(), "one that had our number before us");
     assert!(job.used().user_us + job.used().system_us > 0);
     assert_eq!(job.used().memory_kib.is_some(), build.counts_memory());
     job.kill().unwrap();
@@ -106,12 +113,15 @@ fn what_the_dead_have_left_is_swept_away() {
     if home.obstacle().is_some() {
         return;
     }
-    let mut dead = Command::new("true").spawn().unwrap();
-    dead.wait().unwrap();
-    let dir = home.unified().unwrap().join(format!("{PREFIX}{}-0", dead.id()));
-    fs::create_dir_all(dir.join("1/2")).unwrap();
+    let own = Process::own().unwrap();
+    // One that had our number before us.
+    let dead = Process::known(own.pid(), own.started() - 1);
+    let [left, used] = [dead, own].map(|maker| home.unified().unwrap().join(name(maker, 3)));
+    fs::create_dir_all(left.join("1/2")).unwrap();
+    fs::create_dir(&used).unwrap();
     drop(group(4));
-    assert!(!dir.exists());
+    assert!(!left.exists() && used.exists());
+    fs::remove_dir(used).unwrap();
 }
 
 #[test]
@@ -132,7 +142,7 @@ fn what_cannot_be_is_said() {
 #[ignore = "a role that another test starts"]
 fn alone() {
     let above = Home::find().unified().unwrap().to_owned();
-    let unified = make(&above, &name(0)).unwrap();
+    let unified = make(&above, &own_name(0)).unwrap();
     let opened = open(&above, &unified, "hugetlb");
     assert!(opened.is_some(), "it is alone");
     let group = Group { home: Home::find(), unified, memory: None, opened };
@@ -155,7 +165,7 @@ fn who_is_alone_goes_out_of_the_way_and_comes_back() {
     if write(&above.join(SWITCHES), "+hugetlb").is_err() {
         return;
     }
-    let place = make(above, &name(5)).unwrap();
+    let place = make(above, &own_name(5)).unwrap();
     let line = "echo 0 > \"$1/cgroup.procs\" && exec \"$0\" --exact cgroup::tests::alone --ignored";
     let this = std::env::current_exe().unwrap();
     let output = Command::new("/bin/sh").args(["-c", line]).arg(this).arg(&place).output().unwrap();

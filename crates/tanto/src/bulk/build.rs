@@ -28,6 +28,7 @@ use tanto_record::store::journal::Journal;
 
 use self::recall::{begin, recall};
 use super::place::{config as read, take, unusable};
+use super::prepare::prepare;
 use super::scan::{Told, interrupted, shown};
 use super::{ask, jobs, meta, phases, site};
 use crate::flags::door::Door;
@@ -71,7 +72,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> Result<Stop, Told> {
     site::refuse(config)?;
     let mut state = take(config)?;
-    let spaces = site::enter(config, None)?;
+    let spaces = prepare(config, &mut state)?;
     let begun = begin(config, &mut state.store, again)?;
     // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };

@@ -15,6 +15,7 @@ mod jobs;
 mod meta;
 mod phases;
 mod place;
+mod prepare;
 mod publish;
 mod report;
 mod resolve;

@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tanto_bulk::config::{Config, Why, Wrong};
 use tanto_record::store::{Store, StoreError};
+use tanto_sys::identity::{self, Process};
 use tanto_sys::{file, lock};
 
 use crate::flags::modes;
@@ -41,8 +43,44 @@ pub(super) struct State {
     /// The database.
     pub(super) store: Store,
     /// Keeps others away.
-    _lock: File,
+    pub(super) lock: Lock,
 }
+
+/// The lock of a state. It says who has it and could leave something; if that was killed, it still does.
+pub(super) struct Lock {
+    file: File,
+    is_ours: bool,
+}
+
+impl Lock {
+    /// Who has had it, since the machine was started, and did not come to give it back.
+    pub(super) fn owner(&self) -> Option<Process> {
+        let mut text = [0; LONGEST_OWNER];
+        let length = self.file.read_at(&mut text, 0).ok()?;
+        let (process, boot) = std::str::from_utf8(&text[..length]).ok()?.trim_end().split_once(' ')?;
+        Process::parse(process.as_bytes()).filter(|_| boot == identity::boot())
+    }
+
+    /// From now on we may leave something.
+    pub(super) fn own(&mut self) -> io::Result<()> {
+        let text = format!("{} {}\n", Process::own()?, identity::boot());
+        self.is_ours = true;
+        self.file.set_len(0)?;
+        self.file.write_all_at(text.as_bytes(), 0)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // Whoever is told of us in vain finds nothing.
+            let _ = self.file.set_len(0);
+        }
+    }
+}
+
+/// Two numbers, and what the machine's run is told by.
+const LONGEST_OWNER: usize = 128;
 
 /// Takes the state for ourselves; makes it if there is none yet.
 pub(super) fn take(config: &Config) -> Result<State, Vec<u8>> {
@@ -60,7 +98,7 @@ pub(super) fn try_take(config: &Config) -> Result<Option<State>, Vec<u8>> {
         return Ok(None);
     }
     let store = Store::open(&database(config)).map_err(|error| unusable(&error))?;
-    Ok(Some(State { store, _lock: file }))
+    Ok(Some(State { store, lock: Lock { file, is_ours: false } }))
 }
 
 /// The state as it is now, to be asked only.
@@ -84,4 +122,26 @@ fn database(config: &Config) -> PathBuf {
 /// What a user is told of a database that does not do what it should.
 pub(super) fn unusable(error: &StoreError) -> Vec<u8> {
     format!("the database: {error}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn a_lock_says_who_was_killed_and_only_in_this_run_of_the_machine() {
+        let place = Scratch::new("bulk-lock");
+        let take = || Lock { file: lock::open(&place.at("lock")).unwrap(), is_ours: false };
+        assert_eq!(take().owner(), None);
+        let mut ours = take();
+        ours.own().unwrap();
+        assert_eq!(take().owner(), Some(Process::own().unwrap()), "so it is if we are killed now");
+        drop(ours);
+        assert_eq!(take().owner(), None, "it was given back");
+        for text in ["7.9 another-run-of-the-machine\n", "7.9", "7", "\0\0\0"] {
+            place.write("lock", text);
+            assert_eq!(take().owner(), None, "{text:?}");
+        }
+    }
 }

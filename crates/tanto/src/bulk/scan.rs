@@ -17,6 +17,7 @@ use tanto_sys::{clock, file};
 
 use super::files::failed;
 use super::place::{config, take};
+use super::prepare::prepare;
 use super::site::{self, Spaces};
 use crate::build::view::{self, Shown};
 use crate::flags::door::Door;
@@ -42,8 +43,8 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
         Some(value) => percent(value).ok_or(b"--verify-scan: expected a number such as 5%")?,
     };
     let config = config(given.value("config"))?;
-    let state = take(&config)?;
-    let spaces = site::enter(&config, None)?;
+    let mut state = take(&config)?;
+    let spaces = prepare(&config, &mut state)?;
     let report = match scan(&config, spaces.as_ref(), state.store, verify, &mut shown()?) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),

@@ -186,6 +186,11 @@ fn precious(config: &Config) -> Vec<PathBuf> {
     paths.chain(std::env::var_os("HOME").map(PathBuf::from)).chain(std::env::current_dir()).collect()
 }
 
+/// May what a killed build has worked in be removed? There is nothing else in it then.
+pub(super) fn may_be_removed(path: &Path, config: &Config) -> bool {
+    may_be_emptied(&path.to_string_lossy(), &precious(config)).is_ok()
+}
+
 /// The prefix is removed before each package. Links count as what they lead to.
 fn may_be_emptied(path: &str, precious: &[PathBuf]) -> Result<(), Vec<u8>> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());

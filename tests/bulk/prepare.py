@@ -1,0 +1,117 @@
+"""Builds that are killed (SIGKILL) while a package is being built: the next one ends what goes on, removes what is left,
+and says so; the one after it has nothing to say.
+
+    prepare.py TANTO"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place, can_shut_in
+
+# Somebody who is nobody on this machine.
+USER = 61234
+LEFT = "an earlier build has left something: "
+
+
+def below(directory):
+    """Processes that work below a directory, or whose line names it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                where, line = os.readlink(entry / "cwd"), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if where.startswith(str(directory)) or str(directory) in line:
+                found.append(line)
+    return found
+
+
+def kill(place, fifo):
+    """Kills a build once a package does what never ends."""
+    build = subprocess.Popen(
+        place.command("build"),
+        cwd=place.directory,
+        env=place.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not fifo():
+        assert build.poll() is None, "the build has ended"
+        time.sleep(0.02)
+    build.send_signal(signal.SIGKILL)
+    build.wait()
+
+
+def builds(place):
+    """What the next build says, when it has ended."""
+    told = subprocess.run(
+        place.command("build"), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return [line.split(LEFT)[1] for line in told.stderr.splitlines() if LEFT in line]
+
+
+def in_the_machine(tanto, directory):
+    place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
+    (directory / "list").write_text("trouble/deadlock\n")
+    work = directory / "work/trouble/deadlock"
+    kill(place, (work / "src/a").exists)
+    assert below(directory), "without a sandbox they go on"
+    (directory / "packages/All").mkdir(parents=True, exist_ok=True)
+    (directory / "packages/All/.tool-1.new").write_text("half")
+    # It is not built again: nobody else would clean up behind it.
+    (directory / "list").write_text("trouble/restricted\n")
+    said = builds(place)
+    assert len(said) == 3, said
+    assert said[0].startswith("ended what it was doing: ") and "cat" in said[0], said
+    assert said[1] == f"removed a package that is not whole, {directory}/packages/All/.tool-1.new", said
+    assert said[2] == f"removed the work directory of deadlock-1, {work}", said
+    assert not below(directory) and not work.exists() and place.packages() == ["restricted-1"]
+    assert not builds(place), "that was all"
+    (directory / "state/works/odd-1").write_text(f"{directory}\n")
+    said = builds(place)
+    assert len(said) == 1 and said[0].startswith(f"the work directory of odd-1, {directory}, which stays: "), said
+    print("ok preparation: what a killed build has left in the machine is ended, removed and told")
+
+
+def in_a_sandbox(tanto, directory, user):
+    place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\nsandbox = "overlay"\n')
+    (directory / "list").write_text("trouble/deadlock\n")
+    if user is not None:
+        shutil.copy(tanto, directory / "tanto")
+        place.tanto = str(directory / "tanto")
+        place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
+    scratch = directory / "state/clients/1/scratch"
+    kill(place, lambda: any(scratch.glob("*/trouble/deadlock/src/a")))
+    (directory / "list").write_text("trouble/restricted\n")
+    said = builds(place)
+    assert said[-1] == f"removed what was written in a sandbox, {directory}/state/clients", said
+    assert not below(directory), f"{below(directory)} live on"
+    assert not builds(place), "that was all"
+    assert str(directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as directory:
+        in_the_machine(tanto, Path(os.path.realpath(directory)))
+    for user in [None, USER] if os.geteuid() == 0 else [None]:
+        who = "an ordinary user" if user or os.geteuid() != 0 else "root"
+        if not can_shut_in(user):
+            print(f"preparation of sandboxes of {who}: skipped, for this machine lets us make none")
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            in_a_sandbox(tanto, Path(os.path.realpath(directory)), user)
+        print(f"ok preparation: of sandboxes of {who} nothing lives on, and what was written there is removed")
+
+
+main()
