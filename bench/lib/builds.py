@@ -17,7 +17,7 @@ from lib.scenarios import ENVIRONMENT
 from lib.timing import Entrant, Row, print_table
 
 REAL = "real"
-TANTO, PBULK = "tanto", "pbulk"
+TANTO, KNOWING, PBULK = "tanto", "tanto, times known", "pbulk"
 CLIENTS = 2
 MAKE = "bmake"
 # pbulk's calls of make for a package: clean, checksum, configure, all, stage-install, stage-package-create, show-var,
@@ -44,7 +44,8 @@ class Spent:
 
 
 def real(tanto, arguments, tree):
-    """Both build the list from nothing; the same packages must be built and must fail."""
+    """Both build the list from nothing; the same packages must be built and must fail. Then Tanto builds it once more, for
+    a tree is built again and again: it knows what packages take then."""
     if os.geteuid() != 0:
         print("\nreal: skipped, for pbulk's clients are roots of their own, which takes root")
         return {}
@@ -56,7 +57,7 @@ def real(tanto, arguments, tree):
     ours = [tanto, "bulk", "build", "--config", str(config)]
     watched = processes.may_be_seen()
     rows, spent = {}, {}
-    for label, command in ((TANTO, ours), (PBULK, peer.build_command())):
+    for label, command in ((TANTO, ours), (PBULK, peer.build_command()), (KNOWING, [*ours, "--again"])):
         data = place / f"{label}.perf"
         line = processes.recording(data, command) if watched else command
         entrant = Entrant(Row(label), [shutil.which(line[0]), *line[1:]], place, ENVIRONMENT, ends=BUILT)
@@ -64,7 +65,7 @@ def real(tanto, arguments, tree):
         rows[REAL, label] = entrant.row
         if watched:
             seen = processes.seen(data)
-            spent[label] = list(of_tanto(seen, place, tanto) if label == TANTO else of_pbulk(seen))
+            spent[label] = list(of_pbulk(seen) if label == PBULK else of_tanto(seen, place, tanto))
     print_table(f"real: {len(tree.limited())} directories, {CLIENTS} clients", list(rows.values()))
     compare(place, peer)
     for label, all_spent in spent.items():
@@ -113,7 +114,8 @@ def of_pbulk(all_processes):
 
 
 def of_tanto(all_processes, place, tanto):
-    """Of each package that was built, from the database; each call of make belongs to the stage in which it lies best."""
+    """Of each package that was built, from the database; each call of make belongs to the stage in which it lies best, of
+    whatever package."""
     rows = stages(place)
     made = {}
     for command, group in grouped(all_processes, Path(tanto).name):
@@ -122,7 +124,8 @@ def of_tanto(all_processes, place, tanto):
     for package, own in itertools.groupby(rows, key=lambda row: row.package):
         own = list(own)
         work = sum(row.ended - row.begun for row in own if row.stage in WORK)
-        yield Spent(own[0].wall, work, made.get(package, 0))
+        if own[0].outcome == "done":
+            yield Spent(own[0].wall, work, made.get(package, 0))
 
 
 @dataclass
@@ -130,6 +133,7 @@ class Ran:
     """A stage that ran."""
 
     package: str
+    outcome: str
     wall: float
     stage: str
     begun: float
@@ -137,17 +141,17 @@ class Ran:
 
 
 def stages(place):
-    """Those of packages that are done, in their order; times are those of CLOCK_MONOTONIC."""
+    """Those of the last run, package by package, in their order; times are those of CLOCK_MONOTONIC."""
     offset = clock_offset()
     with sqlite3.connect(place / "state/db") as database:
         rows = database.execute(
-            "SELECT package.name, attempt.ended_ms - attempt.began_ms, stage.stage, stage.began_ms, stage.wall_ms "
+            "SELECT package.name, outcome, attempt.ended_ms - attempt.began_ms, stage.stage, stage.began_ms, stage.wall_ms "
             "FROM stage JOIN attempt USING (run, job, attempt) JOIN package USING (run, job) "
-            "WHERE attempt.outcome = 'done' ORDER BY package.name, stage.began_ms"
+            "WHERE run = (SELECT max(run) FROM run) ORDER BY package.name, stage.began_ms"
         )
         return [
-            Ran(name, wall / 1e3, stage, begun / 1e3 - offset, (begun + lasted) / 1e3 - offset)
-            for name, wall, stage, begun, lasted in rows
+            Ran(name, outcome, wall / 1e3, stage, begun / 1e3 - offset, (begun + lasted) / 1e3 - offset)
+            for name, outcome, wall, stage, begun, lasted in rows
         ]
 
 
@@ -188,5 +192,5 @@ def outside(rows):
     return statistics.median(map(Spent.outside, rows[REAL, TANTO, "spent"]))
 
 
-def wall_beside(rows):
-    return rows[REAL, TANTO].median("wall") / rows[REAL, PBULK].median("wall")
+def wall_beside(label):
+    return lambda rows: rows[REAL, label].median("wall") / rows[REAL, PBULK].median("wall")
