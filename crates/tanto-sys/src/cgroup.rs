@@ -52,6 +52,8 @@ pub struct Used {
 }
 
 const MEMBERS: &str = "cgroup.procs";
+/// In version 1.
+const THREADS: &str = "tasks";
 const SWITCHES: &str = "cgroup.subtree_control";
 const EVENTS: &str = "memory.events";
 /// Version 1's most and limits, of memory, and of it with what was swapped out.
@@ -90,9 +92,12 @@ impl Group {
         self.dirs().try_for_each(|dir| write(&dir.join(MEMBERS), &pid.to_string()))
     }
 
-    /// Files by which a process enters that writes a `0` to each.
+    /// How a child comes in that a `Launcher` makes: the directory of version 2, and a file of version 1 to which it writes
+    /// a `0`. That is the one for threads: of a process that has but one the kernel need not keep others from changing it,
+    /// which takes it 5 to 12 ms.
     pub fn entrances(&self) -> io::Result<Vec<File>> {
-        self.dirs().map(|dir| OpenOptions::new().write(true).open(dir.join(MEMBERS))).collect()
+        let old = self.memory.iter().map(|dir| OpenOptions::new().write(true).open(dir.join(THREADS)));
+        old.chain([File::open(&self.unified)]).collect()
     }
 
     fn dirs(&self) -> impl Iterator<Item = &Path> {

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::error::refused;
 
 mod environment;
+mod into;
 mod launch;
 
 pub use environment::Environment;

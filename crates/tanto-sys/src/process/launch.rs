@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null;
 
-use super::{Child, Environment};
+use super::{Child, Environment, into};
 use crate::error::refused;
 use crate::signals;
 use crate::spaces::{Door, Entrance};
@@ -78,6 +78,8 @@ pub struct Launcher {
     stack: Box<[u128]>,
     /// Of control groups.
     entrances: Vec<RawFd>,
+    /// The directory of a control group in which children are made; below 0: none.
+    group: RawFd,
     /// What children get of our descriptors; below 0: nothing.
     handed_on: [RawFd; 2],
     /// To the namespaces that children live in.
@@ -99,7 +101,7 @@ impl Launcher {
             environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
         let entrances = Vec::new();
         let stack = vec![0; STACK].into();
-        Launcher { environment, directories, stack, entrances, handed_on: [-1; 2], door: None }
+        Launcher { environment, directories, stack, entrances, group: -1, handed_on: [-1; 2], door: None }
     }
 
     /// What the children find in their environment.
@@ -112,10 +114,14 @@ impl Launcher {
         self.environment.set(name, value);
     }
 
-    /// From now on children enter these control groups before they become other programs. One that they may not enter
-    /// they leave alone. The files have to stay open until another call.
+    /// From now on children are in these control groups before they become other programs: in one of version 2, of which
+    /// this is the directory, from the beginning; others, of which these are the files for it, they enter. One that they may
+    /// not enter they leave alone. The files have to stay open until another call.
     pub fn enter(&mut self, entrances: &[File]) {
-        self.entrances = entrances.iter().map(AsRawFd::as_raw_fd).collect();
+        let is_dir = |file: &&File| file.metadata().is_ok_and(|data| data.is_dir());
+        let (dirs, files): (Vec<&File>, Vec<&File>) = entrances.iter().partition(is_dir);
+        self.group = dirs.first().map_or(-1, |dir| dir.as_raw_fd());
+        self.entrances = files.iter().map(|file| file.as_raw_fd()).collect();
     }
 
     /// From now on children keep these descriptors, which nobody else gets. They must stay open.
@@ -182,6 +188,7 @@ impl Launcher {
             environment: self.environment.pointers(),
             output: output.unwrap_or(-1),
             entrances: self.entrances.as_ptr_range(),
+            group: -1,
             handed_on: self.handed_on,
             door: self.door,
             inner: Inner { stack: self.stack[..STACK / 2].as_mut_ptr_range().end.cast(), pid: 0 },
@@ -200,7 +207,11 @@ impl Launcher {
             libc::sigfillset(&raw mut handled);
             libc::sigdelset(&raw mut handled, libc::SIGCHLD);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut orders.signals);
-            let mut pid = libc::clone(child, top, flags, (&raw mut orders).cast());
+            let mut pid = into::clone(child, &mut self.stack, flags, self.group, (&raw mut orders).cast());
+            if pid < 0 {
+                orders.group = self.group;
+                pid = libc::clone(child, top, flags, (&raw mut orders).cast());
+            }
             let error = if pid < 0 { *libc::__errno_location() } else { (&raw const orders.error).read_volatile() };
             if pid > 0 && self.door.is_some() {
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
@@ -239,6 +250,8 @@ struct Orders {
     output: RawFd,
     /// From the first to behind the last.
     entrances: Range<*const RawFd>,
+    /// The directory of a control group that it is not in yet; below 0: none.
+    group: RawFd,
     /// What is not to be closed at `exec`; below 0: nothing.
     handed_on: [RawFd; 2],
     /// To where it lives.
@@ -329,6 +342,11 @@ unsafe fn obey(orders: &Orders) -> c_int {
         while entrance != orders.entrances.end {
             libc::write(*entrance, c"0".as_ptr().cast(), 1);
             entrance = entrance.add(1);
+        }
+        if orders.group >= 0 {
+            let members = libc::openat(orders.group, c"cgroup.procs".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            libc::write(members, c"0".as_ptr().cast(), 1);
+            libc::close(members);
         }
         for kept in orders.handed_on {
             if kept >= 0 && libc::fcntl(kept, libc::F_SETFD, 0) < 0 {

@@ -80,7 +80,8 @@ impl Writer<'_> {
     /// In a sandbox all else is there.
     pub fn begin(&self) -> String {
         let work_log = quoted(&format!("{}/work.log", self.logs()));
-        let line = format!(": >{work_log} && chmod 666 {work_log}");
+        // Whoever configures and builds writes there too.
+        let line = format!("(umask 0 && : >{work_log})");
         match self.site.prepare_action.as_str() {
             "" => line,
             action => format!("{line} && {{ {action}\n}}"),
