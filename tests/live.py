@@ -53,6 +53,7 @@ esac
 """
 BULK = """
 pkgsrc = "tree"
+sandbox = "none"
 make = "./make"
 prefix = "prefix"
 pkgdb = "prefix/pkgdb"

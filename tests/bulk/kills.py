@@ -31,6 +31,7 @@ esac
 """
 SETTINGS = """
 pkgsrc = "tree"
+sandbox = "none"
 make = "./make"
 prefix = "prefix"
 pkgdb = "prefix/pkgdb"

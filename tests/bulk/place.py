@@ -13,7 +13,10 @@ class Place:
     """A copy of the tree, with all that a bulk build needs around it."""
 
     def __init__(self, tanto, directory, categories, settings):
-        """The packages of these categories are scanned and resolved, if there are any."""
+        """The packages of these categories are scanned and resolved, if there are any. Settings that do not name a sandbox
+        want none."""
+        if "sandbox = " not in settings:
+            settings = f'sandbox = "none"\n{settings}'
         self.tanto, self.directory = tanto, directory
         # What runs Tanto in the name of somebody else.
         self.as_user = []

@@ -29,6 +29,7 @@ class Tree:
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "MAKECONF": str(directory / "mk.conf")}
         (directory / "mk.conf").write_text(f"LOCALBASE=\t{directory}/pkg\n")
         self.run("init")
+        assert '\nsandbox = "overlay"\n' in (directory / "bulk.toml").read_text()
         self.configure(pkgsrc='"tree"', prefix='"pkg"', sandbox=f'"{sandbox}"', scan_clients="2")
 
     def configure(self, **values):
@@ -191,6 +192,16 @@ def sneaky(tree):
     print("ok what a makefile does besides", "has no hindrance" if tree.sandbox == "none" else "stays in its sandbox")
 
 
+def refused(tree):
+    """A machine without namespaces, made by one that has some: it is told what to write then."""
+    line = "cd /proc/sys/user && echo 0 >max_mnt_namespaces && echo 0 >max_user_namespaces && cd - && exec $0 bulk scan"
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", line, tree.tanto]
+    told = subprocess.run(command, cwd=tree.directory, env=tree.environment, capture_output=True, text=True, check=False)
+    why = told.stdout + told.stderr
+    assert told.returncode == 1 and "lets us make no sandbox" in why and 'sandbox = "none"' in why, why
+    print("ok without namespaces it is said what to do")
+
+
 def can_shut_in():
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     what = ["unshare", "--mount", "--pid", "--net", "--fork", *as_root, "true"]
@@ -216,6 +227,8 @@ def main():
                 limited(tree)
                 complaints(tree)
             sneaky(tree)
+            if sandbox == "overlay":
+                refused(tree)
     assert len(set(answers)) == 1, "what a sandbox shows makes a difference"
 
 

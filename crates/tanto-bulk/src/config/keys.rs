@@ -136,7 +136,7 @@ pub static KEYS: &[Key] = &[
     key(
         "build_clients",
         Count(|it| &mut it.build_clients),
-        "How many packages are built at a time, each in a sandbox of its own. 0: one for each processor.",
+        "How many packages are built at a time, each in a sandbox of its own; without, just one. 0: one for each processor.",
     ),
     key(
         "sandbox",

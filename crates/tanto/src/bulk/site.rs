@@ -27,8 +27,11 @@ pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
                        its own, for publish --config";
             return Err(why.into());
         }
-        if config.build_clients != 1 {
-            return Err(b"there is one prefix: without a sandbox build_clients has to be 1".to_vec());
+        if config.build_clients > 1 {
+            return Err(
+                b"there is one prefix: without a sandbox packages are built one at a time; leave build_clients away"
+                    .to_vec(),
+            );
         }
     }
     if config.bootstrapkit.is_empty() {
@@ -108,7 +111,7 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         one_user: as_user,
         unprivileged_checksum: config.use_unprivileged_checksum,
         sandbox: spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?,
-        clients: if config.build_clients == 0 { tanto_sys::cpu::count() } else { config.build_clients },
+        clients: clients(config),
         wrkobjdir: text(&config.wrkobjdir),
         distdir: text(&config.distdir),
         fetching: fetching(config),
@@ -121,6 +124,15 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
         works: Works::of(&config.state),
     })
+}
+
+/// How many packages are built at a time.
+fn clients(config: &Config) -> usize {
+    match config.build_clients {
+        _ if config.sandbox == NO_SANDBOX => 1,
+        0 => tanto_sys::cpu::count(),
+        count => count,
+    }
 }
 
 /// The program itself.

@@ -55,7 +55,8 @@ impl Writer<'_> {
         let (site, name) = (self.site, &self.package.name);
         let all = format!("{}/All", site.packages);
         let new = format!("{all}/.{name}.new");
-        let copy = format!("mkdir -p {} && cp {} {}", quoted(&all), quoted(&self.file()), quoted(&new));
+        let (dir, file, copy) = (quoted(&all), quoted(&self.file()), quoted(&new));
+        let copy = format!("{{ test -d {dir} || mkdir -p {dir}; }} && cp {file} {copy}");
         let delivery = Delivery {
             copy: self.shut_in(client, &copy, Leave { publishes: true, ..Leave::default() }),
             new: new.into(),
