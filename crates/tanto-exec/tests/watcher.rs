@@ -281,7 +281,10 @@ fn jobs_that_run_keep_what_is_theirs() {
     let input = watch.start(1, "(setsid sleep 1004 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
     await_program(b"sleep 1004");
-    watch.start(2, "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &) ");
+    let second = watch.start(2, "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &) ; echo; read x");
+    watch.hear(2);
+    await_program(b"sleep 1001");
+    drop(second);
     let left = watch.end(2).unwrap().left;
     assert!(left.len() == 1 && line(&left[0].line).contains("sleep 1001"), "{left:?}");
     watch.await_nobody(2);

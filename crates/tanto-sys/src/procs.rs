@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use crate::identity::Process;
 
@@ -194,12 +195,39 @@ pub fn held_kib(pid: u32) -> Option<u64> {
     Some(held.or_else(|| value("Pss:"))? + value("SwapPss:").unwrap_or(0))
 }
 
+/// A program that is just being put in the place of another has no environment yet, and that of the other can end in the
+/// midst of a look: for so many looks at most.
+const BEGINNING_LOOKS: u32 = 200;
+const BEGINNING: Duration = Duration::from_micros(100);
+
 /// The value that this name had in the environment that it was started with, if we may know it.
 pub fn given(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
-    let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;
     let value = |one: &[u8]| Some(one.strip_prefix(name)?.strip_prefix(b"=")?.to_vec());
-    environment.split(|&byte| byte == 0).find_map(value)
+    let mut before = None;
+    for _ in 0..BEGINNING_LOOKS {
+        let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;
+        if let Some(value) = environment.split(|&byte| byte == 0).find_map(value) {
+            return Some(value);
+        }
+        if is_beginning(pid) {
+            std::thread::sleep(BEGINNING);
+        } else if before.as_ref() == Some(&environment) {
+            return None;
+        }
+        before = Some(environment);
+    }
+    None
 }
+
+/// The kernel is putting another program in its place: not even its command line can be seen.
+fn is_beginning(pid: u32) -> bool {
+    let has_line = begin_of(pid, "cmdline", 1).is_none_or(|line| !line.is_empty());
+    // Threads of the kernel never have one.
+    !has_line && look(pid).is_some_and(|look| !look.is_gone() && !KERNELS.contains(&look.parent))
+}
+
+/// What is above threads of the kernel.
+const KERNELS: [u32; 2] = [0, 2];
 
 fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
     let mut text = Vec::new();

@@ -1,8 +1,9 @@
 //! Tests of the look at processes, with real ones.
 
 use super::*;
+use crate::user;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 const LINE: &[u8] = b"7 (a) b) T 3 5 7 0 -1 4194560 1 2 3 4 100 20 30 1 20 0 4 0 991 8192 25 18446744073709551615";
@@ -93,6 +94,18 @@ fn a_process_is_known_by_its_words() {
     assert_eq!(given(held.pid(), b"MARK").unwrap(), b"yes");
     assert_eq!((given(held.pid(), b"MAR"), given(held.pid(), b"MARK=")), (None, None));
     held.end();
+}
+
+#[test]
+fn who_is_just_being_started_is_known_too() {
+    // It becomes itself for ever.
+    let line = "i=0; while [ $i -lt 99 ]; do i=$((i+1)); done; exec /bin/sh -c \"$0\" \"$0\"";
+    let mut child =
+        Command::new("/bin/sh").args(["-c", line, line]).env("MARK", "yes").uid(user::own()).spawn().unwrap();
+    let unknown = (0..3000).filter(|_| given(child.id(), b"MARK").is_none()).count();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(unknown, 0);
 }
 
 #[test]
