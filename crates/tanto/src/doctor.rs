@@ -408,11 +408,12 @@ mod tests {
             "leftovers|report|default",
             "memory|what is free|default",
             "jobserver|a pipe, if there is none already (under the name ninja: off)|default",
+            "clang-worker|if there is one|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
             "record|off|command line",
         ];
-        assert_eq!(out[2..17], expected);
+        assert_eq!(out[2..18], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));
