@@ -1,4 +1,4 @@
-//! A package's file goes from where it was made to where all look for it: copied, told by a digest, shown to who may keep it
+//! A package's file goes from where it was made to where all look for it: taken over, told by a digest, shown to who may keep it
 //! away, and put in its place, whole or not at all. Does not know how it was made.
 
 use std::fs;
@@ -7,15 +7,16 @@ use std::path::PathBuf;
 
 use tanto_sys::file;
 
+use crate::distfiles::bring;
 use crate::publish::list;
 use crate::shell::{code, options, run, values};
 
 /// The way of one file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Delivery {
-    /// Makes `new`, perhaps in a sandbox.
-    pub copy: String,
-    /// The file, before it has its place.
+    /// The file, where others could write to it.
+    pub from: PathBuf,
+    /// The same, before it has its place.
     pub new: PathBuf,
     /// Its place.
     pub place: PathBuf,
@@ -35,7 +36,7 @@ impl Delivery {
     pub fn words(&self) -> String {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         options(&[
-            ("copy", &self.copy),
+            ("from", &path(&self.from)),
             ("new", &path(&self.new)),
             ("place", &path(&self.place)),
             ("digest", &path(&self.digest)),
@@ -47,25 +48,22 @@ impl Delivery {
 
     /// What such words say.
     pub fn read(words: &[Vec<u8>]) -> Option<Delivery> {
-        let [copy, new, place, digest, hook, name, categories] =
-            values(words, ["copy", "new", "place", "digest", "hook", "name", "categories"])?;
-        let paths = [new, place, digest].map(PathBuf::from);
-        let is_whole = paths.iter().all(|path| path.is_absolute()) && !copy.is_empty();
-        let [new, place, digest] = paths;
-        is_whole.then_some(Delivery { copy, new, place, digest, hook, name, categories })
+        let [from, new, place, digest, hook, name, categories] =
+            values(words, ["from", "new", "place", "digest", "hook", "name", "categories"])?;
+        let paths = [from, new, place, digest].map(PathBuf::from);
+        let is_whole = paths.iter().all(|path| path.is_absolute());
+        let [from, new, place, digest] = paths;
+        is_whole.then_some(Delivery { from, new, place, digest, hook, name, categories })
     }
 
     /// Brings it there. Says what the line exited with that failed, or 0.
     pub fn run(&self) -> io::Result<i32> {
-        let copied = run(&self.copy, "", &[])?;
-        if copied.success() {
-            return self.hand_over().inspect_err(|_| self.forget());
-        }
-        self.forget();
-        Ok(code(copied))
+        self.place.parent().map_or(Ok(()), fs::create_dir_all)?;
+        self.hand_over().inspect_err(|_| self.forget())
     }
 
     fn hand_over(&self) -> io::Result<i32> {
+        bring::bring(&self.from, &self.new)?;
         let digest = list::digest(&mut file::open_itself(&self.new)?)?;
         fs::write(&self.digest, digest)?;
         if !self.hook.is_empty() {
@@ -92,11 +90,13 @@ mod tests {
     use crate::shell::tests::words;
     use tanto_testing::Scratch;
 
-    fn delivery(place: &Scratch, copy: &str, hook: &str) -> Delivery {
+    /// Of a file that says this.
+    fn delivery(place: &Scratch, text: &str, hook: &str) -> Delivery {
+        place.write("made/file", text);
         Delivery {
-            copy: format!("cd {}; {copy}", place.text()),
-            new: place.at("new"),
-            place: place.at("place"),
+            from: place.at("made/file"),
+            new: place.at("all/new"),
+            place: place.at("all/place"),
             digest: place.at("digest"),
             hook: hook.into(),
             name: "p-1".into(),
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let place = Scratch::new("delivery-words");
-        let it = delivery(&place, "it's \"new\"", "");
+        let it = delivery(&place, "", "it's \"new\"");
         assert_eq!(Delivery::read(&words(&it.words())), Some(it.clone()));
         assert_eq!(Delivery::read(&words(&Delivery { place: "place".into(), ..it }.words())), None);
     }
@@ -115,24 +115,37 @@ mod tests {
     #[test]
     fn a_file_gets_its_place_and_is_told_by_its_digest() {
         let place = Scratch::new("delivery");
-        let hook = format!("echo \"$2 ($3)\" $(cat \"$1\") $(test -e {0}/place; echo $?) >{0}/seen", place.text());
-        assert_eq!(delivery(&place, "echo whole >new", &hook).run().unwrap(), 0);
+        let hook = format!("echo \"$2 ($3)\" $(cat \"$1\") $(test -e {0}/all/place; echo $?) >{0}/seen", place.text());
+        // What a killed build has left is no hindrance.
+        place.write("all/new", "older");
+        assert_eq!(delivery(&place, "whole\n", &hook).run().unwrap(), 0);
         let text = |name: &str| fs::read_to_string(place.at(name)).unwrap();
-        assert_eq!((&*text("place"), &*text("seen")), ("whole\n", "p-1 (a b) whole 1\n"));
+        assert_eq!((&*text("all/place"), &*text("seen")), ("whole\n", "p-1 (a b) whole 1\n"));
         assert_eq!(text("digest"), list::digest(&mut &b"whole\n"[..]).unwrap());
-        assert!(!place.at("new").exists());
+        assert!(!place.at("all/new").exists() && !place.at("made/file").exists());
     }
 
     #[test]
     fn what_fails_leaves_what_was_there() {
         let place = Scratch::new("delivery-failure");
-        place.write("place", "older");
-        for (copy, hook, ended) in [("echo half >new; exit 3", "", 3), ("echo whole >new", "exit 4", 4)] {
-            assert_eq!(delivery(&place, copy, hook).run().unwrap(), ended);
-            assert!(!place.at("new").exists());
-        }
-        assert!(delivery(&place, "ln -s place new", "").run().is_err(), "it could be any file");
-        assert!(delivery(&place, "rm -f new", "").run().is_err(), "there is none");
-        assert_eq!(fs::read_to_string(place.at("place")).unwrap(), "older");
+        place.write("all/place", "older");
+        assert_eq!(delivery(&place, "whole", "exit 4").run().unwrap(), 4);
+        let it = delivery(&place, "whole", "");
+        fs::remove_file(&it.from).unwrap();
+        assert!(it.run().is_err(), "there is none");
+        std::os::unix::fs::symlink(place.at("all/place"), &it.from).unwrap();
+        assert!(it.run().is_err(), "it could be any file");
+        assert!(!it.new.exists());
+        assert_eq!(fs::read_to_string(&it.place).unwrap(), "older");
+    }
+
+    #[test]
+    fn who_knows_it_by_another_name_cannot_change_it() {
+        let place = Scratch::new("delivery-other");
+        let it = delivery(&place, "whole", "");
+        fs::hard_link(&it.from, place.at("made/other")).unwrap();
+        assert_eq!(it.run().unwrap(), 0);
+        place.write("made/other", "changed");
+        assert_eq!(fs::read_to_string(&it.place).unwrap(), "whole");
     }
 }

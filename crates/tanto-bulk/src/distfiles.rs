@@ -2,7 +2,7 @@
 //! where all look for it, whole or not at all. What two packages want at the same time is fetched once. Does not know how a
 //! file is fetched or checked: that is for lines of the shell, which call the package's makefile.
 
-mod bring;
+pub(crate) mod bring;
 #[cfg(test)]
 mod tests;
 
@@ -152,7 +152,7 @@ impl Fetch {
                     return Ok(code(status));
                 }
             }
-            bring::bring(&from, &self.distdir.join(&name))?;
+            bring::publish(&from, &self.distdir.join(&name))?;
         }
         Ok(0)
     }

@@ -64,7 +64,6 @@ pub struct Sandbox {
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
     /// How much a package may write in memory; none: it writes on the disk.
     memory: Option<u64>,
-    packages: String,
     logs: String,
     wrkobjdir: String,
     prepare_chroot: String,
@@ -79,8 +78,6 @@ pub struct Leave {
     pub first: bool,
     /// It fetches files.
     pub fetches: bool,
-    /// It brings the package to its place.
-    pub publishes: bool,
 }
 
 impl Sandbox {
@@ -125,7 +122,6 @@ impl Sandbox {
             looked_at: with_looks(looked_at),
             kit,
             memory: config.scratch_size,
-            packages: config.packages.clone(),
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
@@ -222,12 +218,13 @@ impl Sandbox {
         self.place(client).prepare(&self.plan(client, package))
     }
 
-    /// Brings files that the package has left for us to its logs. Nothing else: it could have left links there.
-    pub fn keep_out(&self, client: usize, logs: &Path) -> io::Result<()> {
+    /// Brings files that the package has left for us to its logs, but for that of this name. Nothing else: it could have left
+    /// links there.
+    pub fn keep_out(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
         fs::create_dir_all(logs)?;
         for entry in fs::read_dir(self.out(client))? {
             let entry = entry?;
-            let is_new = !logs.join(entry.file_name()).exists();
+            let is_new = !logs.join(entry.file_name()).exists() && entry.file_name() != file;
             if entry.file_type()?.is_file() && is_new {
                 let to = logs.join(entry.file_name());
                 fs::rename(entry.path(), &to).or_else(|_| fs::copy(entry.path(), &to).map(drop))?;
@@ -247,9 +244,6 @@ impl Sandbox {
         }
         if leave.fetches {
             entry += " --network";
-        }
-        if leave.publishes {
-            let _ = write!(entry, " --write={}", quoted(&self.packages));
         }
         format!("{entry} -- {}", quoted(line))
     }

@@ -26,7 +26,7 @@ pub struct Mount {
 /// What is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// A file or directory of the machine, to be read; also to be written by commands to which that is said.
+    /// A file or directory of the machine, to be read.
     Look(PathBuf),
     /// One that may be written too.
     Share(PathBuf),

@@ -236,7 +236,8 @@ impl<'a> Books<'a> {
     fn keep_out(&self, package: Package, client: usize) {
         if let Some(sandbox) = &self.site.sandbox {
             // What cannot be kept is no failure of anything.
-            let _ = sandbox.keep_out(client, &self.logs(package));
+            let file = format!("{}{}", self.plan.package(package).name, self.site.suffix);
+            let _ = sandbox.keep_out(client, &self.logs(package), &file);
         }
     }
 
@@ -311,8 +312,8 @@ impl<'a> Books<'a> {
     /// it could not.
     fn heed_report(&mut self, package: Package, completion: &mut Completion) -> Option<String> {
         let progress = self.running.get_mut(&package).expect("it runs");
-        // Who leaves a sandbox writes none: it would be that of the stage before.
-        let sandbox = self.site.sandbox.as_ref().filter(|_| progress.stage < Stage::Clean);
+        // Otherwise it would be that of the stage before.
+        let sandbox = self.site.sandbox.as_ref().filter(|_| progress.stage.enters());
         let report = sandbox.map(|it| it.place(progress.client).report()).unwrap_or_default();
         if completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some()) {
             // What it says then is how the monitor ended it.

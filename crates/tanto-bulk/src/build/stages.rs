@@ -112,6 +112,11 @@ impl Stage {
         }
     }
 
+    /// Its command enters the sandbox, if there is one, and leaves a report of that.
+    pub fn enters(self) -> bool {
+        !matches!(self, Stage::SyncPackage | Stage::Clean | Stage::SyncBuildlog)
+    }
+
     /// It has nothing to do with what the package is: if it fails, the machine is to blame.
     pub fn is_the_machines(self) -> bool {
         matches!(self, Stage::ClientClean | Stage::SyncPackage)

@@ -32,14 +32,22 @@ pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A file gets its place, if nobody has it already: whole or not at all, and ours alone.
-pub(super) fn bring(from: &Path, to: &Path) -> io::Result<()> {
+/// A file gets its place, if nobody has it already, and stays there even if the machine stops.
+pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         return Ok(());
     }
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
+    file::open_itself(from)?.sync_all()?;
+    bring(from, to)
+}
+
+/// A file gets its place, whole or not at all, and is ours alone then.
+pub(crate) fn bring(from: &Path, to: &Path) -> io::Result<()> {
     let mut content = file::open_itself(from)?;
-    content.sync_all()?;
+    if !content.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
     // One that has another name could be changed by it.
     if content.metadata()?.nlink() == 1 {
         if content.metadata()?.uid() != user::own() {
@@ -51,8 +59,5 @@ pub(super) fn bring(from: &Path, to: &Path) -> io::Result<()> {
             renamed => return renamed,
         }
     }
-    file::replace(to, |out| {
-        io::copy(&mut content, out)?;
-        out.sync_all()
-    })
+    file::replace(to, |out| io::copy(&mut content, out).map(drop))
 }

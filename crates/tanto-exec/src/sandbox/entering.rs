@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 use tanto_sys::mounts::{self, Made};
@@ -28,8 +27,6 @@ pub struct Entry {
     pub hook: Option<String>,
     /// The command may use the machine's network.
     pub network: bool,
-    /// Where it may write though it could only look, as it is called inside.
-    pub writes: Vec<PathBuf>,
 }
 
 /// What a command is said to have exited with that never began.
@@ -111,7 +108,6 @@ pub(super) fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
 fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
     spaces::end_with_parent()?;
     mounts::close_off()?;
-    entry.writes.iter().try_for_each(|inside| mounts::set_writable(&place.root(), inside))?;
     come_in(place)?;
     if !entry.network {
         spaces::raise_loopback()?;

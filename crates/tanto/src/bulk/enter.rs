@@ -74,7 +74,6 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             b"--fresh" => entry.fresh = true,
             b"--hook" => entry.hook = Some(String::from_utf8(value.to_vec()).ok()?),
             b"--network" => entry.network = true,
-            b"--write" => entry.writes.push(path(value)),
             b"--needs" => needs = Some(path(value)),
             b"--leave" => what = Some(What::Leave),
             b"--keep" => what = Some(What::Keep),
@@ -98,10 +97,10 @@ mod tests {
     #[test]
     fn a_line_is_entered_with_and_a_place_is_left() {
         let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
-        let entered = asked("--place=/p --fresh --hook=x --network --write=/a=b --write=/c -- make").unwrap();
+        let entered = asked("--place=/a=b --fresh --hook=x --network -- make").unwrap();
         assert_eq!(entered.what, What::Line("make".into()));
-        let writes = vec!["/a=b".into(), "/c".into()];
-        assert_eq!(entered.entry, Entry { fresh: true, hook: Some("x".into()), network: true, writes });
+        assert_eq!(entered.place, Place::new("/a=b"));
+        assert_eq!(entered.entry, Entry { fresh: true, hook: Some("x".into()), network: true });
         assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
         assert_eq!(asked("--place=/p --leave").unwrap().what, What::Leave);
         assert_eq!(asked("--keep --place=/p").unwrap().what, What::Keep);

@@ -50,17 +50,14 @@ impl Writer<'_> {
         self.make_with(distdir, &words, self.site.unprivileged_checksum)
     }
 
-    /// Only the copy is made in the sandbox.
+    /// All of that is done outside.
     pub fn sync(&self, client: usize) -> String {
         let (site, name) = (self.site, &self.package.name);
-        let all = format!("{}/All", site.packages);
-        let new = format!("{all}/.{name}.new");
-        let (dir, file, copy) = (quoted(&all), quoted(&self.file()), quoted(&new));
-        let copy = format!("{{ test -d {dir} || mkdir -p {dir}; }} && cp {file} {copy}");
+        let (all, file) = (format!("{}/All", site.packages), format!("{name}{}", site.suffix));
         let delivery = Delivery {
-            copy: self.shut_in(client, &copy, Leave { publishes: true, ..Leave::default() }),
-            new: new.into(),
-            place: format!("{all}/{name}{}", site.suffix).into(),
+            from: site.sandbox.as_ref().map_or_else(|| self.file().into(), |it| it.out(client).join(&file)),
+            new: format!("{all}/.{name}.new").into(),
+            place: format!("{all}/{file}").into(),
             digest: digest(site, name, client),
             hook: site.sync_package.clone(),
             name: name.clone(),

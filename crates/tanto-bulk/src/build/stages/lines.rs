@@ -128,10 +128,9 @@ impl Writer<'_> {
         format!("{}/{}", self.site.logs, self.package.name)
     }
 
-    /// In a sandbox it goes with that, else with the logs.
+    /// There it can be had from outside, if there is a sandbox.
     pub fn file(&self) -> String {
-        let dir = if self.site.sandbox.is_some() { format!("{}/.packages", self.site.wrkobjdir) } else { self.logs() };
-        format!("{dir}/{}{}", self.package.name, self.site.suffix)
+        format!("{}/{}{}", self.logs(), self.package.name, self.site.suffix)
     }
 
     /// Nothing is left of the package but logs, and what it installed. Make may be asked for more.
