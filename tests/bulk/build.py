@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sqlite3
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,9 @@ def whole_tree(tanto, directory):
     place.run("log", "broken-1", "configure", code=1)
     leftovers = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
     assert not leftovers.strip(), f"processes are left: {leftovers}"
+    with sqlite3.connect(f"file:{directory}/state/db?mode=ro", uri=True) as db:
+        sizes = dict(db.execute("SELECT name, disk_kib FROM cost"))
+    assert sorted(sizes) == sorted(built) and all(kib > 0 for kib in sizes.values()), f"work directories: {sizes}"
     print(f"ok whole tree: {len(built)} packages are built, and the others are as they should be")
 
 

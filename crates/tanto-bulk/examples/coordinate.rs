@@ -118,6 +118,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         epoch_ms: 0,
         desk: &mut Nobody,
         sources: Sources::default(),
+        gauge: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
     journal.end().map_err(|error| error.to_string())?;

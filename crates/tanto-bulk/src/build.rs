@@ -5,6 +5,7 @@ pub mod books;
 mod clients;
 pub mod front;
 pub mod makes;
+pub mod needs;
 pub mod offline;
 pub mod plan;
 pub mod reasons;
@@ -22,7 +23,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::staged::Staged;
-use tanto_exec::schedule::Reading;
+use tanto_exec::schedule::{Limits, Reading};
 use tanto_record::store::journal::Journal;
 
 use self::books::{Books, Opening};
@@ -49,6 +50,8 @@ pub struct Build<'a> {
     pub desk: &'a mut dyn Desk,
     /// What is known of the packages' directories, for the case that one of them changes.
     pub sources: Sources,
+    /// Who says how much room the machine has, if that is to be heeded.
+    pub gauge: Option<&'a mut dyn FnMut() -> Reading>,
 }
 
 impl Build<'_> {
@@ -56,7 +59,7 @@ impl Build<'_> {
     /// journal has not ended then.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(Verdict, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
-        let Build { site, runner, view, clock, epoch_ms, desk, sources } = self;
+        let Build { site, runner, view, clock, epoch_ms, desk, sources, gauge } = self;
         for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
             view.event(Event::Planned { job: JobId(package), expected_ms });
@@ -64,6 +67,10 @@ impl Build<'_> {
         let opening = Opening { plan, site, clock, epoch_ms, desk, sources };
         let books = RefCell::new(Books::new(opening, journal));
         let packages = Packages::new(&books);
+        if gauge.is_some() {
+            schedule.ration(Limits { memory_kib: None, slots: usize::MAX });
+        }
+        let mut silent = Reading::default;
         schedule.begin();
         let run = Run {
             front: &mut packages.clone(),
@@ -72,7 +79,7 @@ impl Build<'_> {
             view,
             clock,
             failures_allowed: usize::MAX,
-            gauge: &mut Reading::default,
+            gauge: gauge.unwrap_or(&mut silent),
         };
         let verdict = run.to_end();
         let (plan, journal) = books.into_inner().close(verdict != Verdict::Interrupted);

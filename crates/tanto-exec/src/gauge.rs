@@ -11,6 +11,7 @@ pub fn machine() -> impl FnMut() -> Reading {
         let answer = headroom.get_or_insert_with(Headroom::find).ask();
         Reading {
             free_kib: answer.free_kib,
+            free_disk_kib: None,
             memory_some: answer.memory_some,
             memory_full: answer.memory_full,
             cpu_some: answer.cpu_some,

@@ -84,6 +84,8 @@ struct Job {
     state: State,
     /// What it will take, as far as anybody can tell.
     cost: Cost,
+    /// What it may write to the disk, in KiB.
+    disk_kib: u64,
     /// How many entries in others' `dependents` name this job and are not done.
     missing: u32,
     priority: i64,
@@ -150,6 +152,7 @@ impl Schedule {
             spec: JobSpec { wanted: false, ..spec },
             state: State::Waiting,
             cost: Cost::default(),
+            disk_kib: 0,
             missing: 0,
             priority: 0,
             dependents: Vec::new(),
@@ -302,7 +305,7 @@ impl Schedule {
         rations.choose(self.ready.iter().map(|rank| {
             let it = &jobs[rank.job.0 as usize];
             let needs_kib = (it.spec.kind == Kind::Command).then_some(u64::from(it.cost.memory_kib));
-            Candidate { job: rank.job, needs_kib }
+            Candidate { job: rank.job, needs_kib, disk_kib: it.disk_kib }
         }))
     }
 
@@ -314,7 +317,7 @@ impl Schedule {
             rations.left(job);
         }
         if to == State::Running && it.spec.kind == Kind::Command {
-            rations.started(job, u64::from(it.cost.memory_kib));
+            rations.started(job, u64::from(it.cost.memory_kib), it.disk_kib);
         } else if from == State::Running {
             rations.ended(job);
         }

@@ -42,6 +42,10 @@ pub(crate) fn hold(why: Hold) -> String {
             let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
             format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
         }
+        Hold::Disk { needs_kib, left_kib, .. } => {
+            let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
+            format!("waiting for room on the disk: {} needed, {left} left", memory(needs_kib))
+        }
         Hold::MemoryPressure => "waiting: the machine is short of memory".into(),
         Hold::CpuPressure => "waiting: the processors have more to do than they can".into(),
         Hold::Load => "waiting: the load average is too high".into(),

@@ -3,16 +3,31 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::refused;
-use crate::file;
+use crate::file::{self, with_c_path};
 
 /// Writes down all that is in memory only, on all disks, and waits for it.
 pub fn sync() {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::sync() };
+}
+
+/// How much may still be written to the file system of this path, in KiB; none if nobody says.
+pub fn free_kib(path: &Path) -> Option<u64> {
+    let mut answer = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
+    let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statvfs(path, answer.as_mut_ptr()) });
+    if rc.ok()? != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, so all of it is written.
+    let answer = unsafe { answer.assume_init() };
+    Some(answer.f_bavail.saturating_mul(answer.f_frsize) / 1024)
 }
 
 /// What the kernel is told to forget what it has read.
@@ -110,6 +125,13 @@ mod tests {
 
     fn is_synchronous(path: &Path) -> bool {
         attributes(&File::open(path).unwrap()).unwrap() & SYNCHRONOUS != 0
+    }
+
+    #[test]
+    fn what_is_free_is_known_where_there_is_a_file_system() {
+        let dir = Scratch::new("free");
+        assert!(free_kib(dir.path()).is_some_and(|kib| kib < u64::MAX / 1024));
+        assert_eq!(free_kib(&dir.at("none")), None);
     }
 
     #[test]

@@ -100,6 +100,7 @@ struct Progress {
     failed: Option<Failure>,
     cpu_ms: u64,
     peak_kib: u64,
+    disk_kib: u64,
     /// How often it was tried before, in a row.
     tries: u32,
     /// The user wants it to end.
@@ -259,6 +260,7 @@ impl<'a> Books<'a> {
             failed: None,
             cpu_ms: 0,
             peak_kib: 0,
+            disk_kib: 0,
             tries,
             killed: false,
             again: false,
@@ -390,8 +392,10 @@ impl Books<'_> {
         if !completion.exit.success() && stage != Stage::Clean {
             return Some(self.failed(package, completion, &log, fault));
         }
-        if stage == Stage::SyncPackage {
-            self.note_file(package);
+        match stage {
+            Stage::Package => self.measure(package),
+            Stage::SyncPackage => self.note_file(package),
+            _ => {}
         }
         completion.exit = Exit::Code(0);
         completion.output.clear();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
 use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::monitor::findings::Load;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::staged::Stages;
 use tanto_exec::schedule::Schedule;
@@ -29,6 +30,10 @@ impl<'a, 'b> Packages<'a, 'b> {
 impl Stages for Packages<'_, '_> {
     fn next(&mut self, completion: &mut Completion) -> Option<Command> {
         self.books.borrow_mut().stage_ended(completion)
+    }
+
+    fn looked(&mut self, JobId(package): JobId, load: Load) {
+        self.books.borrow_mut().looked(package, load);
     }
 
     fn may_begin(&self) -> bool {

@@ -11,6 +11,7 @@ use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::store::{self, Change};
 
 pub use self::again::{SKIPPED, WANTED};
+use super::needs::Needs;
 use super::state::State;
 use crate::check::{Content, Standing};
 use crate::estimate::Estimate;
@@ -47,6 +48,8 @@ pub struct Planned {
     pub content: Option<Content>,
     /// It was built in this run, and may be another one than before.
     pub is_new: bool,
+    /// What of the machine it is expected to need.
+    pub needs: Needs,
 }
 
 /// All packages of a run.
@@ -267,7 +270,10 @@ impl Plan {
                 schedule.depend(JobId(package), JobId(needed), 0);
             }
             let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
-            schedule.expect(JobId(package), Cost { wall_ms, ..Cost::default() });
+            let Needs { memory_kib, disk_kib } = self.package(package).needs;
+            let memory_kib = u32::try_from(memory_kib).unwrap_or(u32::MAX);
+            schedule.expect(JobId(package), Cost { wall_ms, memory_kib, ..Cost::default() });
+            schedule.expect_disk(JobId(package), disk_kib);
         }
         schedule.prioritise(&chain, Order::Critical);
         Ok(schedule)
@@ -296,6 +302,7 @@ impl Planned {
             standing: Standing::Unknown,
             content: None,
             is_new: false,
+            needs: Needs::default(),
         }
     }
 
@@ -317,6 +324,7 @@ impl Planned {
             standing: Standing::Unknown,
             content: None,
             is_new: false,
+            needs: Needs::default(),
         })
     }
 }

@@ -4,6 +4,8 @@
 pub(super) mod files;
 mod lines;
 
+use std::path::Path;
+
 use self::lines::Writer;
 use super::plan::{Plan, Planned};
 use super::site::Site;
@@ -133,7 +135,14 @@ impl Stage {
             Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
             _ => {}
         }
-        sandbox.inside(client, &line(), Leave { first: self == Stage::ClientClean, ..Leave::default() })
+        let inside = sandbox.inside(client, &line(), Leave { first: self == Stage::ClientClean, ..Leave::default() });
+        match self {
+            Stage::Package => {
+                let scratch = quoted(&sandbox.place(client).scratch().to_string_lossy());
+                measuring(&inside, &scratch, &files::size(site, &plan.package(package).name, client))
+            }
+            _ => inside,
+        }
     }
 
     fn line(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
@@ -149,13 +158,21 @@ impl Stage {
             Stage::Configure => writer.with_users("configure", "configure"),
             Stage::Build => writer.with_users("build", "all"),
             Stage::Install => writer.with_users("install", "stage-install"),
-            Stage::Package => writer.package(),
+            Stage::Package if site.sandbox.is_some() => writer.package(),
+            Stage::Package => {
+                measuring(&writer.package(), &site.works.word(&it.name), &files::size(site, &it.name, client))
+            }
             Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
             Stage::SyncPackage => writer.sync(client),
             Stage::SyncBuildlog => writer.sync_log(),
             Stage::Keep => writer.keep(),
         }
     }
+}
+
+/// A line after which it stands in a file how much lies in a directory, outside of all sandboxes. That cannot fail.
+fn measuring(line: &str, dir: &str, file: &Path) -> String {
+    format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
 }
 
 /// What a package needs, by names.

@@ -35,6 +35,11 @@ impl Works {
         format!("{line} && rm -f {}", self.note(package))
     }
 
+    /// The word for the shell that is the package's work directory.
+    pub fn word(&self, package: &str) -> String {
+        format!("\"$(cat {})\"", self.note(package))
+    }
+
     fn note(&self, package: &str) -> String {
         quoted(&self.dir.join(package).to_string_lossy())
     }
@@ -85,6 +90,7 @@ mod tests {
         assert_eq!(run(&works.noting("b-1", "echo no path; exit 3")).0, Some(3));
         assert_eq!((works.get("a-1"), works.get("b-1")), (Some("/there/a".into()), None));
         assert_eq!(works.all().unwrap(), ["a-1", "b-1"]);
+        assert_eq!(run(&format!("echo {}", works.word("a-1"))).1, "/there/a\n");
         assert_eq!(run(&works.forgetting("a-1", "false")).0, Some(1));
         assert!(works.get("a-1").is_some(), "it may be there still");
         std::fs::write(place.at("works/a-1"), "/ther").unwrap();

@@ -140,7 +140,7 @@ impl World {
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
         let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
-        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources };
+        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, gauge: None };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
         (verdict, plan)

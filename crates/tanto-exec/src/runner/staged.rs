@@ -8,13 +8,16 @@ use std::time::Duration;
 use super::{Runner, Woken};
 use crate::cost::Cost;
 use crate::job::{Command, Completion, Exit, JobId, Usage};
-use crate::monitor::findings::{Seen, Why};
+use crate::monitor::findings::{Load, Seen, Why};
 
 /// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
 /// change that, and is told of all completions, those of the last commands too.
 pub trait Stages {
     /// A command of a job has ended.
     fn next(&mut self, completion: &mut Completion) -> Option<Command>;
+
+    /// So much was seen of the processes of a job's command.
+    fn looked(&mut self, job: JobId, load: Load);
 
     /// May a job begin while others run?
     fn may_begin(&self) -> bool;
@@ -83,6 +86,10 @@ impl<S: Stages> Runner for Staged<'_, S> {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         Ok(match self.runner.wait(most)? {
             Woken::Completed(completion) => self.go_on(completion).map_or(Woken::Nothing, Woken::Completed),
+            Woken::Looked(job, load) => {
+                self.stages.looked(job, load);
+                Woken::Looked(job, load)
+            }
             woken => woken,
         })
     }
@@ -137,6 +144,8 @@ mod tests {
             };
             Some(Command { line: line.to_vec(), console: false, bounds: None })
         }
+
+        fn looked(&mut self, _: JobId, _: Load) {}
 
         fn may_begin(&self) -> bool {
             !self.holds

@@ -29,6 +29,11 @@ impl Schedule {
         }
     }
 
+    /// Says what a job may write to the disk, in KiB.
+    pub fn expect_disk(&mut self, job: JobId, kib: u64) {
+        self.jobs[job.0 as usize].disk_kib = kib;
+    }
+
     /// What the job is expected to take.
     pub fn cost(&self, job: JobId) -> Cost {
         self.jobs[job.0 as usize].cost

@@ -19,6 +19,8 @@ pub struct Limits {
 pub struct Reading {
     /// Memory that could be had now, in KiB, besides what the running jobs hold.
     pub free_kib: Option<u64>,
+    /// Disk space that is free now, in KiB, where jobs write.
+    pub free_disk_kib: Option<u64>,
     /// The part of the last ten seconds in which some process waited for memory, in percent.
     pub memory_some: f64,
     /// The part in which all waited for it.
@@ -35,6 +37,15 @@ pub enum Hold {
         /// The job.
         job: JobId,
         /// What it is expected to need, in KiB.
+        needs_kib: u64,
+        /// What is left for it, in KiB.
+        left_kib: u64,
+    },
+    /// What the next job would write does not fit on the disk beside what those that run may still write.
+    Disk {
+        /// The job.
+        job: JobId,
+        /// What it is expected to write, in KiB.
         needs_kib: u64,
         /// What is left for it, in KiB.
         left_kib: u64,
@@ -60,6 +71,8 @@ pub(super) struct Candidate {
     pub(super) job: JobId,
     /// What it is expected to need, in KiB; none for a group, which needs nothing at all.
     pub(super) needs_kib: Option<u64>,
+    /// What it is expected to write, in KiB.
+    pub(super) disk_kib: u64,
 }
 
 /// A running job's memory, in KiB.
@@ -68,6 +81,8 @@ struct Share {
     expected: u64,
     /// What it holds already, as far as anybody has said.
     held: u64,
+    /// What it may write, in KiB.
+    disk: u64,
 }
 
 /// A sign that goes on at one number and off at a lower one, so that it does not flicker.
@@ -123,8 +138,8 @@ impl Rations {
         }
     }
 
-    pub(super) fn started(&mut self, job: JobId, expected: u64) {
-        self.running.insert(job, Share { expected, held: 0 });
+    pub(super) fn started(&mut self, job: JobId, expected: u64, disk: u64) {
+        self.running.insert(job, Share { expected, held: 0, disk });
     }
 
     pub(super) fn ended(&mut self, job: JobId) {
@@ -141,10 +156,11 @@ impl Rations {
     /// The first that may start. `candidates` come in the order of their urgency.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Candidate>) -> Option<JobId> {
         self.hold = None;
-        let (pressure, left) = (self.pressure(), self.left_kib());
+        let (pressure, left, disk_left) = (self.pressure(), self.left_kib(), self.left_disk_kib());
         let starving = self.starving.first().copied();
         let fits = |it: Candidate| {
-            pressure.is_none() && left.is_none_or(|left| it.needs_kib.unwrap_or(0).cast_signed() <= left)
+            let is_room = left.is_none_or(|left| it.needs_kib.unwrap_or(0).cast_signed() <= left);
+            pressure.is_none() && is_room && (it.disk_kib == 0 || disk_left.is_none_or(|left| it.disk_kib <= left))
         };
         if let Some(it) = starving.filter(|&it| fits(it)) {
             return Some(it.job);
@@ -161,8 +177,11 @@ impl Rations {
             passed.push(it);
         }
         let first = starving.or(passed.first().copied())?;
-        let (needs_kib, left_kib) = (first.needs_kib.unwrap_or(0), left.unwrap_or(i64::MAX).max(0).cast_unsigned());
-        self.hold = Some(pressure.unwrap_or(Hold::Memory { job: first.job, needs_kib, left_kib }));
+        let (job, needs_kib) = (first.job, first.needs_kib.unwrap_or(0));
+        let memory = left.filter(|&left| needs_kib.cast_signed() > left);
+        let memory = memory.map(|left| Hold::Memory { job, needs_kib, left_kib: left.max(0).cast_unsigned() });
+        let disk = Hold::Disk { job, needs_kib: first.disk_kib, left_kib: disk_left.unwrap_or(0) };
+        self.hold = Some(pressure.or(memory).unwrap_or(disk));
         None
     }
 
@@ -190,6 +209,16 @@ impl Rations {
             None => (self.reading.free_kib?, shares.map(|share| share.expected.saturating_sub(share.held)).sum()),
         };
         Some(all.cast_signed().saturating_sub_unsigned(taken))
+    }
+
+    /// What the running jobs leave of the disk when each has written all that it is expected to; none for no limit. What
+    /// they have written by now counts twice: rather too little is started than too much.
+    fn left_disk_kib(&self) -> Option<u64> {
+        if self.running.is_empty() {
+            return None;
+        }
+        let taken: u64 = self.running.values().map(|share| share.disk).sum();
+        Some(self.reading.free_disk_kib?.saturating_sub(taken))
     }
 
     fn pass_over(&mut self, jobs: &[Candidate]) {

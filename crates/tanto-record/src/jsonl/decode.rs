@@ -151,9 +151,12 @@ fn hold(fields: &Fields) -> Result<Option<Option<Hold>>, Wrong> {
         b"memory_pressure" => Some(Some(Hold::MemoryPressure)),
         b"cpu_pressure" => Some(Some(Hold::CpuPressure)),
         b"load" => Some(Some(Hold::Load)),
-        b"memory" => {
+        what @ (b"memory" | b"disk") => {
             let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
-            Some(Some(Hold::Memory { job: job(fields)?, needs_kib, left_kib }))
+            let job = job(fields)?;
+            let is_memory = what == b"memory";
+            let disk = Hold::Disk { job, needs_kib, left_kib };
+            Some(Some(if is_memory { Hold::Memory { job, needs_kib, left_kib } } else { disk }))
         }
         _ => None,
     })

@@ -227,8 +227,8 @@ pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
         Hold::MemoryPressure => object.text("why", b"memory_pressure"),
         Hold::CpuPressure => object.text("why", b"cpu_pressure"),
         Hold::Load => object.text("why", b"load"),
-        Hold::Memory { job, needs_kib, left_kib } => {
-            object.text("why", b"memory");
+        Hold::Memory { job, needs_kib, left_kib } | Hold::Disk { job, needs_kib, left_kib } => {
+            object.text("why", if matches!(why, Hold::Disk { .. }) { &b"disk"[..] } else { b"memory" });
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
             object.number("left_kib", left_kib);

@@ -108,7 +108,9 @@ fn some_event(random: &mut Random) -> Kept {
         10 => Kept::Left { job, processes: seen(random), killed: random.chance(50) },
         11 => {
             let memory = Hold::Memory { job, needs_kib: random.number(), left_kib: 0 };
-            let whys = [None, Some(memory), Some(Hold::MemoryPressure), Some(Hold::CpuPressure), Some(Hold::Load)];
+            let disk = Hold::Disk { job, needs_kib: 0, left_kib: random.number() };
+            let whys =
+                [None, Some(memory), Some(disk), Some(Hold::MemoryPressure), Some(Hold::CpuPressure), Some(Hold::Load)];
             Kept::Held { why: *random.pick(&whys), at_ms }
         }
         7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },

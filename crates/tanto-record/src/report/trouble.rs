@@ -61,6 +61,7 @@ pub fn held(session: &Session) -> Vec<Held> {
 pub fn words(why: Hold) -> &'static str {
     match why {
         Hold::Memory { .. } => "too little memory was left for the next command",
+        Hold::Disk { .. } => "too little of the disk was free for the next command",
         Hold::MemoryPressure => "the machine was short of memory",
         Hold::CpuPressure => "the processors had more to do than they could",
         Hold::Load => "the load average was too high",

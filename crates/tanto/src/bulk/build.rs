@@ -21,10 +21,11 @@ use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::run::Verdict;
 use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::schedule::Reading;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
+use tanto_record::store::{Cost, Store};
 
 use self::recall::{begin, recall};
 use super::place::{config as read, take, unusable};
@@ -81,7 +82,8 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let one_user = spaces.as_ref().is_some_and(|spaces| spaces.have_one_user());
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, (again, one_user))?;
     phases::check(config, &store, &mut plan, cutoff)?;
-    let estimates = estimates(config, &store, &packages.records, &packages.depends)?;
+    let costs = store.costs().map_err(|error| unusable(&error))?;
+    let estimates = estimates(config, &costs, &packages.records, &packages.depends);
     meta::keep(config, &packages.records, &packages.depends)?;
     let sources = Sources::of(&packages.records);
     drop(packages);
@@ -95,6 +97,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     if site.one_user {
         plan.only_one_user();
     }
+    plan.expect_needs(&costs, config.scratch_size.filter(|_| site.sandbox.is_some()));
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
@@ -124,8 +127,9 @@ fn build(
     let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
-    let desk = &mut door;
-    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources };
+    let mut gauge = jobs::gauge(config);
+    let (desk, gauge) = (&mut door, Some(&mut gauge as &mut dyn FnMut() -> Reading));
+    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, gauge };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))
@@ -148,17 +152,11 @@ fn spawning(config: &Config, site: &Site) -> spawn::Options {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn estimates(
-    config: &Config,
-    store: &Store,
-    records: &[Record<'_>],
-    depends: &[Vec<Package>],
-) -> Result<Vec<Estimate>, Vec<u8>> {
-    let costs = store.costs().map_err(|error| unusable(&error))?;
+fn estimates(config: &Config, costs: &[Cost], records: &[Record<'_>], depends: &[Vec<Package>]) -> Vec<Estimate> {
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
     let sizes = distfiles::sizes(Path::new(&config.pkgsrc), records);
-    Ok(estimate::all(estimate::Tree { records, depends, sizes: &sizes }, &known))
+    estimate::all(estimate::Tree { records, depends, sizes: &sizes }, &known)
 }
 
 /// For the user.

@@ -1,12 +1,15 @@
-//! The job tokens of a bulk build: how many there are, and what packages are given to use them with. Does not know who gets
-//! how many.
+//! What there is of the machine for a bulk build: job tokens, with what packages are given to use them; memory; room on
+//! the disk. Does not know who gets how much.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tanto_bulk::build::makes::Makes;
 use tanto_bulk::config::Config;
+use tanto_exec::gauge;
 use tanto_exec::runner::jobserver::Share;
 use tanto_exec::runner::jobserver::bank::Bank;
+use tanto_exec::schedule::Reading;
+use tanto_sys::disk;
 
 /// One pool for all packages.
 pub(super) fn pool(config: &Config) -> Share {
@@ -27,6 +30,13 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let makes = Makes::write(&dir, &config.make, &path);
     makes.map(Some).map_err(|error| [b"writing the makes of packages: ", &tanto_sys::error::text(&error)[..]].concat())
+}
+
+/// Says how much memory and disk are free. Processors are dealt out by tokens, and may all be busy.
+pub(super) fn gauge(config: &Config) -> impl FnMut() -> Reading {
+    let mut machine = gauge::machine();
+    let place = PathBuf::from(&config.state);
+    move || Reading { free_disk_kib: disk::free_kib(&place), cpu_some: 0.0, ..machine() }
 }
 
 fn all(config: &Config) -> usize {

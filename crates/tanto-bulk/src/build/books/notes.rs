@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tanto_exec::job::{Completion, Usage};
+use tanto_exec::monitor::findings::Load;
 use tanto_record::store::{Attempt, Change, Cost, File};
 
 use super::{Books, Progress};
@@ -106,8 +107,23 @@ impl Books<'_> {
             wall_ms: u64::try_from(now_ms - progress.began_ms).unwrap_or(0),
             cpu_ms: progress.cpu_ms,
             peak_kib: progress.peak_kib,
-            disk_kib: 0,
+            disk_kib: progress.disk_kib,
         }));
+    }
+
+    /// So much of memory was seen in the hands of a package's processes.
+    pub fn looked(&mut self, package: Package, load: Load) {
+        if let Some(progress) = self.running.get_mut(&package) {
+            progress.peak_kib = progress.peak_kib.max(load.memory_kib);
+        }
+    }
+
+    /// A package was made: it will write no more than it has.
+    pub(super) fn measure(&mut self, package: Package) {
+        let progress = self.running.get_mut(&package).expect("it runs");
+        let file = files::size(self.site, &self.plan.package(package).name, progress.client);
+        let text = fs::read_to_string(file).unwrap_or_default();
+        progress.disk_kib = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     }
 
     /// What its file is told by, which has got its place.

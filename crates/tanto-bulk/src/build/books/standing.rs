@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use tanto_exec::job::JobId;
-use tanto_exec::monitor::findings::Length;
-use tanto_exec::schedule::Schedule;
+use tanto_exec::monitor::findings::{Length, Size};
+use tanto_exec::schedule::{Hold, Schedule};
 
 use super::Books;
 use crate::build::state::State;
@@ -58,6 +58,9 @@ impl Books<'_> {
         for package in running {
             self.running_line(&mut text, package, schedule);
         }
+        if let Some(hold) = schedule.hold() {
+            let _ = writeln!(text, "{}", self.held(hold));
+        }
         let failed: Vec<_> = self.plan.packages.iter().filter(|it| it.state == State::Failed).collect();
         for it in failed.iter().take(MOST_FAILURES) {
             let why = if it.why.is_empty() { String::new() } else { format!(" ({})", it.why) };
@@ -67,6 +70,33 @@ impl Books<'_> {
             let _ = writeln!(text, "and {} more have failed", failed.len() - MOST_FAILURES);
         }
         text
+    }
+
+    /// Why no package begins, though there is a client for one.
+    fn held(&self, hold: Hold) -> String {
+        let name = |job: JobId| &self.plan.package(job.0).name;
+        let size = |kib: u64| Size(kib.saturating_mul(1024));
+        match hold {
+            Hold::Memory { job, needs_kib: 0, .. } => format!("{} waits for memory: nothing is left", name(job)),
+            Hold::Memory { job, needs_kib, left_kib } => {
+                format!(
+                    "{} waits for memory: it takes {}, of which {} are left",
+                    name(job),
+                    size(needs_kib),
+                    size(left_kib)
+                )
+            }
+            Hold::Disk { job, needs_kib, left_kib } => {
+                format!(
+                    "{} waits for the disk: it takes {}, of which {} are left",
+                    name(job),
+                    size(needs_kib),
+                    size(left_kib)
+                )
+            }
+            Hold::MemoryPressure => "nothing begins: the machine is short of memory".into(),
+            Hold::CpuPressure | Hold::Load => "nothing begins: the processors have too much to do".into(),
+        }
     }
 
     fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {

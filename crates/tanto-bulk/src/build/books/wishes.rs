@@ -283,7 +283,7 @@ impl Wishes<'_, '_> {
                 (planned.state, planned.why) = (old.state, old.why.clone());
             }
             planned.depends = old.depends.clone();
-            planned.is_new = old.is_new;
+            (planned.is_new, planned.needs) = (old.is_new, old.needs);
             planned.content = old.content.clone().filter(|_| old.name == planned.name);
         } else {
             let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };

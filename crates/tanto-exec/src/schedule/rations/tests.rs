@@ -10,11 +10,11 @@ fn rations(memory_gib: Option<u64>) -> Rations {
 
 /// Jobs 0, 1, ... that need so many GiB each.
 fn candidates(gib: &[u64]) -> impl Iterator<Item = Candidate> {
-    (0..).map(JobId).zip(gib).map(|(job, gib)| Candidate { job, needs_kib: Some(gib * GIB) })
+    (0..).map(JobId).zip(gib).map(|(job, gib)| Candidate { job, needs_kib: Some(gib * GIB), disk_kib: 0 })
 }
 
 fn run(rations: &mut Rations, job: u32, gib: u64) {
-    rations.started(JobId(job), gib * GIB);
+    rations.started(JobId(job), gib * GIB, 0);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_group_needs_nothing_at_all() {
     let mut it = rations(Some(1));
     run(&mut it, 9, 1);
     it.told(Reading { memory_some: 90.0, ..Reading::default() });
-    let group = Candidate { job: JobId(5), needs_kib: None };
+    let group = Candidate { job: JobId(5), needs_kib: None, disk_kib: 0 };
     assert_eq!(it.choose(candidates(&[2]).chain([group])), Some(JobId(5)));
 }
 
@@ -78,7 +78,7 @@ fn a_job_is_passed_over_so_often_and_no_more() {
         assert_eq!(it.choose(candidates(&[4, 1])), Some(JobId(1)));
     }
     assert_eq!(it.choose(candidates(&[4, 1])), None, "now nothing is started before it");
-    let urgent = Candidate { job: JobId(7), needs_kib: Some(0) };
+    let urgent = Candidate { job: JobId(7), needs_kib: Some(0), disk_kib: 0 };
     assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), None, "not even what is more urgent");
     it.ended(JobId(9));
     assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), Some(JobId(0)));
@@ -130,4 +130,20 @@ fn busy_processors_leave_us_half_of_the_slots() {
     assert_eq!(it.choose(candidates(&[0])), None);
     it.told(Reading { cpu_some: 70.0, ..Reading::default() });
     assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
+}
+
+#[test]
+fn what_is_written_has_to_fit_on_the_disk() {
+    let mut it = rations(None);
+    let candidate = |job, gib: u64| Candidate { job: JobId(job), needs_kib: Some(0), disk_kib: gib * GIB };
+    it.started(JobId(9), 0, 3 * GIB);
+    assert_eq!(it.choose([candidate(0, 90)].into_iter()), Some(JobId(0)), "nobody has said what is free");
+    it.told(Reading { free_disk_kib: Some(8 * GIB), ..Reading::default() });
+    assert_eq!(it.choose([candidate(0, 6), candidate(1, 5)].into_iter()), Some(JobId(1)));
+    assert_eq!(it.choose([candidate(0, 6)].into_iter()), None);
+    assert_eq!(it.hold, Some(Hold::Disk { job: JobId(0), needs_kib: 6 * GIB, left_kib: 5 * GIB }));
+    it.told(Reading { free_disk_kib: Some(GIB), ..Reading::default() });
+    assert_eq!(it.choose([candidate(0, 0)].into_iter()), Some(JobId(0)), "of it nobody knows that it writes anything");
+    it.ended(JobId(9));
+    assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "one may always run");
 }

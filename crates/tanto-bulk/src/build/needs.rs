@@ -1,0 +1,97 @@
+//! What builds need of the machine while they run, from what they needed before. Does not know who heeds it.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use tanto_record::store::Cost;
+
+use super::plan::Plan;
+use crate::name::Name;
+
+/// What a build needs while it runs, besides time; 0 where nobody knows.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Memory, in KiB.
+    pub memory_kib: u64,
+    /// Room on the disk, in KiB.
+    pub disk_kib: u64,
+}
+
+impl Needs {
+    fn of(cost: &Cost) -> Needs {
+        Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
+    }
+
+    /// What is written stays in memory, and is no more than this, in KiB.
+    fn in_memory(self, most_kib: u64) -> Needs {
+        Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib.min(most_kib)), disk_kib: 0 }
+    }
+}
+
+impl Plan {
+    /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
+    /// needed. `in_memory` says that what packages write stays there, and how many bytes of it each may write.
+    pub fn expect_needs(&mut self, costs: &[Cost], in_memory: Option<u64>) {
+        let mut last: HashMap<&[u8], &Cost, RandomState> = HashMap::default();
+        let mut own: HashMap<&str, &Cost, RandomState> = HashMap::default();
+        for cost in costs {
+            own.insert(&cost.name, cost);
+            let known = last.entry(Name::new(cost.name.as_bytes()).base()).or_insert(cost);
+            if cost.at_ms > known.at_ms {
+                *known = cost;
+            }
+        }
+        for package in &mut self.packages {
+            let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
+            let needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
+            package.needs = in_memory.map_or(needs, |bytes| needs.in_memory(bytes / 1024));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records;
+    use tanto_exec::schedule::{Limits, Next, Reading};
+
+    fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> Cost {
+        Cost { name: name.into(), location: String::new(), at_ms, wall_ms: 1, cpu_ms: 1, peak_kib, disk_kib }
+    }
+
+    fn plan(names: &[&str]) -> Plan {
+        let text: String = names.iter().map(|name| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n")).collect();
+        let records = records::read(text.as_bytes()).unwrap();
+        Plan::new(&records, &vec![vec![]; names.len()]).unwrap()
+    }
+
+    #[test]
+    fn the_last_version_tells_what_a_new_one_needs() {
+        let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
+        let needs = |in_memory| {
+            let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
+            plan.expect_needs(&costs, in_memory);
+            plan.packages.iter().map(|it| (it.needs.memory_kib, it.needs.disk_kib)).collect::<Vec<_>>()
+        };
+        assert_eq!(needs(None), [(100, 1000), (200, 2000), (0, 0)]);
+        assert_eq!(needs(Some(1500 << 10)), [(1100, 0), (1700, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn two_that_do_not_fit_beside_each_other_are_built_one_after_the_other() {
+        let started = |memory, disk, in_memory| {
+            let mut plan = plan(&["lib-1", "app-1"]);
+            plan.expect_needs(&[cost("lib-1", 1, 600, 70), cost("app-1", 1, 600, 70)], in_memory);
+            let mut schedule = plan.schedule(&[1, 1]).unwrap();
+            schedule.ration(Limits { memory_kib: None, slots: usize::MAX });
+            schedule.begin();
+            schedule.told(Reading { free_kib: Some(memory), free_disk_kib: Some(disk), ..Reading::default() });
+            std::iter::from_fn(|| schedule.hand_out()).filter(|next| matches!(next, Next::Start(_))).count()
+        };
+        let much = Some(1 << 30);
+        assert_eq!(started(1200, 140, None), 2);
+        assert_eq!(started(1199, 140, None), 1);
+        assert_eq!(started(1200, 139, None), 1);
+        assert_eq!(started(1339, 0, much), 1);
+        assert_eq!(started(1340, 0, much), 2);
+    }
+}

@@ -1,0 +1,129 @@
+"""Packages wait until there is room for what they needed when they were last built, of memory and of the disk. Each waits at a
+gate, so that all that may run at a time does.
+
+    admission.py TANTO"""
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from place import Place, can_shut_in
+
+PATIENCE = 60
+SETTINGS = 'limited_list = "list"\nsandbox = "overlay"\nbuild_clients = 3\njobs = 3\nhang_timeout = "0"\n'
+MAKEFILE = """# $NetBSD: Makefile,v 1.1 2026/01/01 00:00:00 test Exp $
+
+PKGNAME=\t{name}-1
+# What is written is known by its size, what is held by a look.
+do-build=\thead -c 3m /dev/zero >big; it=$$(head -c 20m /dev/zero | tr '\\000' x); \\
+\t\tuntil test -e ${{TOPDIR}}/go; do sleep 0.05; done
+
+.include "../../mk/pkg.mk"
+"""
+LARGE = ("one", "two")
+NAMES = (*LARGE, "small")
+# More KiB than any machine has.
+TOO_MUCH = 1 << 40
+
+
+class Gate(Place):
+    """A tree with packages that wait at one gate."""
+
+    def __init__(self, tanto, directory):
+        super().__init__(tanto, directory, (), SETTINGS)
+        for name in NAMES:
+            (directory / "tree/gate" / name).mkdir(parents=True)
+            (directory / "tree/gate" / name / "Makefile").write_text(MAKEFILE.format(name=name))
+        (directory / "list").write_text("".join(f"gate/{name}\n" for name in NAMES))
+        self.gate = directory / "tree/go"
+
+    def database(self, *statement):
+        with contextlib.closing(sqlite3.connect(self.directory / "state/db")) as db, db:
+            return db.execute(*statement).fetchall()
+
+    def expect(self, memory, disk):
+        """The large ones took so many KiB, and so much time that they go first."""
+        large = ", ".join(f"'{name}-1'" for name in LARGE)
+        self.database("UPDATE cost SET peak_kib = 0, disk_kib = 0, wall_ms = 10")
+        took = "peak_kib = ?, disk_kib = ?, wall_ms = 100000"
+        self.database(f"UPDATE cost SET {took} WHERE name IN ({large})", (memory, disk))
+
+    def build(self, count, says):
+        """Builds all anew; the gate is opened when so many packages stand at it, and `status` says this."""
+        self.gate.unlink(missing_ok=True)
+        command = self.command("build", "--again")
+        with (self.directory / "told").open("w") as told:
+            build = subprocess.Popen(
+                command, cwd=self.directory, env=self.environment, stdout=told, stderr=subprocess.STDOUT
+            )
+        try:
+            end = time.monotonic() + PATIENCE
+            while not self.stands(count, says):
+                told = (self.directory / "told").read_text()
+                assert time.monotonic() < end and build.poll() is None, f"{told}\n{self.status()}"
+                time.sleep(0.05)
+            self.gate.touch()
+            assert build.wait(PATIENCE) == 0, (self.directory / "told").read_text()
+        finally:
+            build.kill()
+            build.wait()
+
+    def status(self):
+        asked = subprocess.run(
+            self.command("status"), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
+        )
+        return asked.stdout
+
+    def stands(self, count, says):
+        status = self.status()
+        words = [line.split() for line in status.splitlines() if line.startswith("  ")]
+        building = [it for it in words if it[2] == "build"]
+        assert len(words) <= count, f"more than {count} are built:\n{status}"
+        return len(building) == count and says in status
+
+    def times(self):
+        """From when to when each was built in the last run, by its name."""
+        rows = self.database(
+            "SELECT name, began_ms, attempt.ended_ms FROM attempt JOIN package USING (run, job)"
+            " WHERE run = (SELECT max(run) FROM run)"
+        )
+        assert sorted(name for name, *_ in rows) == sorted(f"{name}-1" for name in NAMES), f"not once each: {rows}"
+        return {name.removesuffix("-1"): (began, ended) for name, began, ended in rows}
+
+    def apart(self, *names):
+        times = sorted(self.times()[name] for name in names)
+        assert all(before[1] <= after[0] for before, after in zip(times, times[1:])), f"{names} at a time: {times}"
+
+
+def main():
+    tanto = str(Path(sys.argv[1]).resolve())
+    if not can_shut_in(None):
+        print("admission: skipped, for this machine lets us make no sandbox, and so not two packages at a time")
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        place = Gate(tanto, Path(directory))
+        place.build(3, "")
+        costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
+        assert len(costs) == 3 and all(peak >= 20 << 10 and disk >= 3 << 10 for _, peak, disk in costs), costs
+        print("ok admission: of which nothing is known, all are built at a time, and what they take is known then")
+        place.expect(TOO_MUCH, 0)
+        place.build(1, " waits for memory: ")
+        place.apart(*NAMES)
+        print("ok admission: what takes more memory than there is at all is built, alone")
+        place.expect(0, TOO_MUCH)
+        place.build(2, " waits for the disk: it takes ")
+        place.apart(*LARGE)
+        print("ok admission: what takes more of the disk than there is at all is built, beside what takes nothing")
+        with (place.directory / "bulk.toml").open("a") as settings:
+            settings.write('scratch_size = "4000000G"\n')
+        place.expect(0, TOO_MUCH)
+        place.build(1, " waits for memory: ")
+        place.apart(*NAMES)
+        print("ok admission: what is written in memory counts as memory")
+
+
+main()
