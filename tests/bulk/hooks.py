@@ -3,6 +3,7 @@
     hooks.py TANTO"""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,27 @@ def sandboxes(tanto, directory):
     assert place.state("kit") == ("failed", "client-clean exited with 3"), place.state("kit")
 
 
+def faults(tanto, directory):
+    """A failure that is the machine's: nothing of it is left when the package is tried by somebody else."""
+    package = "trouble/restricted"
+    look = f"ls -d {directory}/state/clients/*/scratch >{directory}/scratches.$n"
+    settings = (
+        'sandbox = "overlay"\nbuild_clients = 2\n'
+        f"client_prepare_chroot = 'echo >>chroots; n=$(wc -l <chroots); echo $n >\"$1/number\"; {look}'\n"
+    )
+    place = Some(tanto, directory, (package,), settings)
+    makefile = directory / "tree" / package / "Makefile"
+    fails = "do-build= test $$(cat /number) != 2 || { echo No space left on device; exit 1; }\n"
+    makefile.write_text(makefile.read_text().replace("PKGNAME", fails + "PKGNAME"))
+    place.build(0)
+    with sqlite3.connect(f"file:{directory}/state/db?mode=ro", uri=True) as db:
+        attempts = db.execute("SELECT attempt, client, outcome FROM attempt").fetchall()
+    assert attempts == [(1, "local-1", "machine"), (2, "local-2", "done")], attempts
+    # The first is for a look at the programs.
+    scratches = [(directory / f"scratches.{number}").read_text().split() for number in (2, 3)]
+    assert scratches == [[f"{directory}/state/clients/{client}/scratch"] for client in (1, 2)], scratches
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     ways = [("without a sandbox", 'sandbox = "none"\n')]
@@ -81,6 +103,9 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             sandboxes(tanto, Path(directory))
         print("ok hooks of sandboxes: each sandbox is prepared outside and inside")
+        with tempfile.TemporaryDirectory() as directory:
+            faults(tanto, Path(directory))
+        print("ok the machine's failures: a package is tried by somebody else when nothing is left of it")
     else:
         print("hooks of sandboxes: skipped, for this machine lets us make none")
     for name, settings in ways:

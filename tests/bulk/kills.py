@@ -101,6 +101,10 @@ class Place:
     def done(self, run):
         return {name for (name,) in self.rows(f"SELECT name FROM package WHERE run = {run} AND state = 'done'")}
 
+    def attempts(self, run):
+        """All that was ever tried in a run."""
+        return set(self.rows(f"SELECT job, attempt, began_ms FROM attempt WHERE run = {run}"))
+
     def built(self):
         """What was built since the last question."""
         path = self.directory / "ran"
@@ -129,12 +133,13 @@ def play(place, kills):
     more = ()
     while hits < kills:
         before_run, _ = place.run()
-        before = place.done(before_run)
+        before, tried = place.done(before_run), place.attempts(before_run)
         killed = place.build(*more, kill_after=place.draw.uniform(0, LONGEST))
         built, (run, is_over) = place.built(), place.run()
         assert len(built) == len(set(built)), f"built twice: {sorted(built)}"
         if run == before_run:
             assert not before & set(built), f"{before & set(built)} were done, and were built again"
+        assert tried <= place.attempts(before_run), "what was tried before is known no more"
         done = place.done(run)
         place.check_whole(done)
         hits += killed

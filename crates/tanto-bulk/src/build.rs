@@ -82,7 +82,7 @@ impl Build<'_> {
             gauge: gauge.unwrap_or(&mut silent),
         };
         let verdict = run.to_end();
-        let (plan, journal) = books.into_inner().close(verdict != Verdict::Interrupted);
+        let (plan, journal) = books.into_inner().close();
         Ok((verdict, plan, journal))
     }
 }

@@ -71,8 +71,6 @@ pub struct Books<'a> {
     again: Vec<Package>,
     /// What was said of a directory while this package of it was being built.
     later: HashMap<Package, Vec<u8>>,
-    /// Which attempt at a package was the last one of this build.
-    attempts: HashMap<Package, u32>,
     /// For the view: stages that packages have come to, and that states are others.
     stages: Vec<(Package, Stage, i64)>,
     has_moved: bool,
@@ -103,6 +101,8 @@ struct Progress {
     disk_kib: u64,
     /// How often it was tried before, in a row.
     tries: u32,
+    /// Its failure was the machine's: it is tried again when it is cleaned up.
+    retries: bool,
     /// The user wants it to end.
     killed: bool,
     /// When it has ended, it is to be built once more.
@@ -137,7 +137,6 @@ impl<'a> Books<'a> {
             sources,
             again: Vec::new(),
             later: HashMap::new(),
-            attempts: HashMap::new(),
             stages: Vec::new(),
             has_moved: true,
             moved_ms: i64::MIN,
@@ -148,9 +147,10 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// Nothing more is built; if the run is over, that is noted. The plan as it is now, and what is to be waited for.
-    pub fn close(mut self, is_over: bool) -> (Plan, Journal) {
-        if is_over {
+    /// Nothing more is built; if there is nothing left to be, the run is over, and that is noted. The plan as it is now, and
+    /// what is to be waited for.
+    pub fn close(mut self) -> (Plan, Journal) {
+        if !self.plan.has_open() {
             self.journal.note(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
         }
         (self.plan, self.journal)
@@ -188,7 +188,9 @@ impl<'a> Books<'a> {
         let mut why = String::new();
         if let Some(progress) = self.running.remove(&package) {
             self.clients.release(progress.client);
-            self.note_attempt(package, &progress, "interrupted", "");
+            if !progress.retries {
+                self.note_attempt(package, &progress, "interrupted", "");
+            }
             if progress.stage == Stage::SyncPackage {
                 INTERRUPTED.clone_into(&mut why);
             }
@@ -245,9 +247,7 @@ impl<'a> Books<'a> {
     /// Somebody tries to build it; in vain so many times before; rather not that client.
     fn attempt(&mut self, package: Package, tries: u32, not: Option<usize>) -> Command {
         let now_ms = self.clock.now_ms();
-        let last = self.attempts.entry(package).or_default();
-        *last += 1;
-        let attempt = *last;
+        let attempt = self.plan.tries(package);
         let stage = Stage::after(None, self.plan.package(package), self.site).expect("each package has stages");
         let client = self.clients.take(not);
         let progress = Progress {
@@ -262,6 +262,7 @@ impl<'a> Books<'a> {
             peak_kib: 0,
             disk_kib: 0,
             tries,
+            retries: false,
             killed: false,
             again: false,
         };
@@ -294,12 +295,16 @@ impl<'a> Books<'a> {
             && progress.tries + 1 < MOST_ATTEMPTS
             && !progress.killed
         {
-            let progress = self.running.remove(&package).expect("it runs");
-            self.note_attempt(package, &progress, "machine", &format!("{why}: {fault}"));
-            self.blame(progress.client, package);
-            let first = self.attempt(package, progress.tries + 1, Some(progress.client));
-            self.running.entry(package).and_modify(|it| it.again = progress.again);
-            return first;
+            progress.retries = true;
+            let ended_ms = Some(self.date(self.clock.now_ms()));
+            let why = format!("{why}: {fault}");
+            let row = self.attempt_row(package, &self.running[&package], ended_ms, "machine", &why);
+            self.journal.note(Change::Attempt(row));
+            // What lies in its sandbox goes before it is tried elsewhere: it may be what fills the disk.
+            return match self.site.sandbox {
+                Some(_) => self.enter(package, Stage::Clean),
+                None => self.retry(package),
+            };
         }
         let told = told(&completion.output, &why, log);
         let needs_root = self.site.one_user && !progress.killed && wants_root(progress.stage, completion);
@@ -308,6 +313,15 @@ impl<'a> Books<'a> {
         progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told, stopped });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
         self.enter(package, next)
+    }
+
+    /// It is tried again, for its failure was the machine's.
+    fn retry(&mut self, package: Package) -> Command {
+        let progress = self.running.remove(&package).expect("it runs");
+        self.blame(progress.client, package);
+        let first = self.attempt(package, progress.tries + 1, Some(progress.client));
+        self.running.entry(package).and_modify(|it| it.again = progress.again);
+        first
     }
 
     /// Takes what there is to tell of a stage's sandbox and of its processes. Says why the sandbox could not be entered, if
@@ -367,6 +381,9 @@ impl Books<'_> {
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.cpu_ms += cpu_ms(completion.usage);
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
+        if progress.retries {
+            return Some(self.retry(package));
+        }
         if let Some(failure) = progress.failed.clone() {
             if stage == Stage::SyncBuildlog && !completion.exit.success() {
                 let name = &self.plan.package(package).name;

@@ -36,7 +36,8 @@ impl Clients {
         let mut free = (0..self.known.len()).filter(|&it| is_free(&self.known[it]));
         let first = free.next();
         let found = if first == not { free.next().or(first) } else { first };
-        let client = found.unwrap_or_else(|| {
+        // If all are busy or get no more, whoever failed goes on: others would be more than there are to be.
+        let client = found.or(not.filter(|_| self.count > 0)).unwrap_or_else(|| {
             self.known.push(Client::default());
             self.known.len() - 1
         });
@@ -104,6 +105,9 @@ mod tests {
         assert_eq!((clients.take(None), clients.has_free()), (1, false));
         assert!(!clients.is_empty());
         assert!((0..3).any(|package| clients.blame(1, package)) && clients.is_empty());
+        clients.release(1);
+        assert_eq!(clients.take(Some(1)), 1, "there is no other for the package that failed on it");
+        assert!(clients.is_empty() && !clients.has_free());
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Planned {
     pub is_new: bool,
     /// What of the machine it is expected to need.
     pub needs: Needs,
+    /// How often it was tried in this run.
+    pub attempts: u32,
 }
 
 /// All packages of a run.
@@ -136,6 +138,22 @@ impl Plan {
     /// What a package's file holds.
     pub fn holds(&mut self, package: Package, content: Option<Content>) {
         self.packages[package as usize].content = content;
+    }
+
+    /// A package is tried once more; so often that was done by now.
+    pub fn tries(&mut self, package: Package) -> u32 {
+        let it = &mut self.packages[package as usize];
+        it.attempts += 1;
+        it.attempts
+    }
+
+    /// Packages were tried in this run before.
+    pub fn tried(&mut self, attempts: &[store::Attempt]) {
+        for it in attempts {
+            if let Some(package) = self.packages.get_mut(it.job as usize) {
+                package.attempts = package.attempts.max(it.attempt);
+            }
+        }
     }
 
     /// A package was built: those that were built with the one before have to be built again.
@@ -231,6 +249,11 @@ impl Plan {
         }
     }
 
+    /// Is there something that is still to be built?
+    pub fn has_open(&self) -> bool {
+        self.packages.iter().any(|package| package.state == State::Open)
+    }
+
     /// How many are in each state, in the order of `State::ALL`.
     pub fn counts(&self) -> [usize; State::ALL.len()] {
         State::ALL.map(|state| self.packages.iter().filter(|package| package.state == state).count())
@@ -303,6 +326,7 @@ impl Planned {
             content: None,
             is_new: false,
             needs: Needs::default(),
+            attempts: 0,
         }
     }
 
@@ -325,6 +349,7 @@ impl Planned {
             content: None,
             is_new: false,
             needs: Needs::default(),
+            attempts: 0,
         })
     }
 }

@@ -135,6 +135,7 @@ impl World {
         let states: HashMap<String, (State, String)> =
             rows.into_iter().map(|row| (row.name, (State::named(&row.state).unwrap(), row.why))).collect();
         plan.recall(|name| states.get(name).cloned());
+        plan.tried(&self.store().attempts(self.run).unwrap());
         let mut journal = Journal::start(self.store(), self.run).unwrap();
         plan.rows().for_each(|change| journal.note(change));
         let times = vec![1; plan.packages.len()];
@@ -200,9 +201,33 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
             assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let attempts = world.store().attempts(world.run).unwrap();
-        assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some() && attempt.attempt <= 3), "seed {seed}");
+        assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
+        for job in last.all() {
+            let its = || attempts.iter().filter(|attempt| attempt.job == job);
+            assert!(its().map(|attempt| attempt.attempt).eq(1..=its().count() as u32), "seed {seed}: each has its row");
+            assert!(its().filter(|attempt| attempt.outcome == "done").count() <= 1, "seed {seed}: done once");
+            let own = its().filter(|attempt| attempt.outcome == "failed").count();
+            assert!(own <= 1, "seed {seed}: what has failed is not tried again");
+        }
         assert!(world.store().last_run().unwrap().unwrap().1.is_some());
     }
+}
+
+#[test]
+fn a_build_that_nobody_can_go_on_with_is_not_over() {
+    let text: String = (0..5).map(|at| format!("PKGNAME=pkg{at}-1\nPKG_LOCATION=cat/pkg{at}\n")).collect();
+    let tree = (text, vec![vec![]; 5]);
+    let mut world = World::new(2_000_000);
+    world.site.clients = 1;
+    let (verdict, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
+    assert!(matches!(&verdict, Verdict::Failed { why, .. } if why.starts_with(b"packages fail on all clients")));
+    world.check(&now);
+    let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state == state).count();
+    assert_eq!((count(&now, State::Failed), count(&now, State::Open)), (3, 2));
+    assert_eq!(world.store().last_run().unwrap(), Some((world.run, None)));
+    let (_, now) = world.build(plan(&tree), 1, |_| Effect::success());
+    assert_eq!((count(&now, State::Failed), count(&now, State::Done)), (3, 2));
+    assert!(world.store().last_run().unwrap().unwrap().1.is_some());
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let failed = plan.packages.iter().any(|package| package.state == State::Failed);
     let code = match verdict {
         Verdict::Interrupted => INTERRUPTED,
-        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed => return Err(why.into()),
+        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed || plan.has_open() => return Err(why.into()),
         _ => u8::from(failed),
     };
     Ok(Stop { out: text.into_bytes(), err, code })

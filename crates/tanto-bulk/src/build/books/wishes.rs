@@ -283,7 +283,7 @@ impl Wishes<'_, '_> {
                 (planned.state, planned.why) = (old.state, old.why.clone());
             }
             planned.depends = old.depends.clone();
-            (planned.is_new, planned.needs) = (old.is_new, old.needs);
+            (planned.is_new, planned.needs, planned.attempts) = (old.is_new, old.needs, old.attempts);
             planned.content = old.content.clone().filter(|_| old.name == planned.name);
         } else {
             let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };

@@ -10,7 +10,7 @@ use tanto_bulk::build::state::State;
 use tanto_bulk::check::Standing;
 use tanto_bulk::config::Config;
 use tanto_bulk::publish::list;
-use tanto_record::store::{Change, File, Package as Row, Store};
+use tanto_record::store::{Attempt, Change, File, Package as Row, Store};
 
 use super::now_ms;
 use crate::bulk::phases;
@@ -109,7 +109,19 @@ pub(super) fn recall(
     let states: HashMap<&str, (State, &String)> =
         rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
     plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
+    plan.tried(&interrupted(store, run)?);
     Ok((run, plan))
+}
+
+/// All attempts of a run by now. What a killed build had not ended never will.
+fn interrupted(store: &mut Store, run: i64) -> Result<Vec<Attempt>, Vec<u8>> {
+    let failed = |error| unusable(&error);
+    let attempts = store.attempts(run).map_err(failed)?;
+    let open = attempts.iter().filter(|it| it.ended_ms.is_none());
+    let ended = open.map(|it| Change::Attempt(Attempt { outcome: "interrupted".into(), ..it.clone() }));
+    let ended: Vec<Change> = ended.collect();
+    store.apply(run, &ended).map_err(failed)?;
+    Ok(attempts)
 }
 
 /// What was on the way to its place when the build ended may be there, and another than was noted: that is built again.
