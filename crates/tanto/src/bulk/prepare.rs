@@ -28,6 +28,8 @@ pub(super) fn prepare(config: &Config, state: &mut State) -> Result<Option<Rc<Sp
         if !ended.is_empty() {
             tell(&format!("ended what it was doing: {}", lines(&ended)));
         }
+    }
+    if state.lock.was_left() {
         halves(config)?;
     }
     state.lock.own().map_err(|error| failed("writing ", b"the lock", &error))?;
