@@ -33,6 +33,14 @@ def below(directory):
     return found
 
 
+def has_ended(process):
+    """Though its new parent may not have heard of that yet."""
+    try:
+        return not (process / "cmdline").read_bytes()
+    except OSError:
+        return True
+
+
 def kill(place, fifo):
     """Kills a build once a package does what never ends."""
     build = subprocess.Popen(
@@ -82,6 +90,27 @@ def in_the_machine(tanto, directory):
     print("ok preparation: what a killed build has left in the machine is ended, removed and told")
 
 
+def without_a_mark(tanto, directory):
+    """Who has lost its parent and its environment is known by its control group, if it has one."""
+    place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
+    (directory / "tree/odd/orphan").mkdir(parents=True)
+    leave = "(env -i setsid sleep 600 >/dev/null 2>&1 & echo $$! >pid); mkfifo a; cat a"
+    makefile = f'# $NetBSD$\n\nPKGNAME=\torphan-1\ndo-build=\t{leave}\n\n.include "../../mk/pkg.mk"\n'
+    (directory / "tree/odd/orphan/Makefile").write_text(makefile)
+    (directory / "list").write_text("odd/orphan\n")
+    work = directory / "work/odd/orphan/src"
+    kill(place, (work / "a").exists)
+    orphan = Path("/proc") / (work / "pid").read_text().strip()
+    if "/tanto-" not in (orphan / "cgroup").read_text():
+        os.kill(int(orphan.name), signal.SIGKILL)
+        print("preparation of control groups: skipped, for this machine lets us make none")
+        return
+    (directory / "list").write_text("trouble/restricted\n")
+    said = builds(place)
+    assert "sleep 600" in said[0] and has_ended(orphan), said
+    print("ok preparation: who has lost its parent and its environment is known by its control group")
+
+
 def in_a_sandbox(tanto, directory, user):
     place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\nsandbox = "overlay"\n')
     (directory / "list").write_text("trouble/deadlock\n")
@@ -104,6 +133,8 @@ def main():
     tanto = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as directory:
         in_the_machine(tanto, Path(os.path.realpath(directory)))
+    with tempfile.TemporaryDirectory() as directory:
+        without_a_mark(tanto, Path(os.path.realpath(directory)))
     for user in [None, USER] if os.geteuid() == 0 else [None]:
         who = "an ordinary user" if user or os.geteuid() != 0 else "root"
         if not can_shut_in(user):
