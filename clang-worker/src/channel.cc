@@ -39,6 +39,30 @@ bool send(int socket, const Frame &frame) {
   return sent == static_cast<ssize_t>(bytes->size());
 }
 
+bool send(int socket, const Frame &frame, const std::vector<int> &descriptors) {
+  std::optional<std::string> bytes = encode(frame);
+  if (!bytes || descriptors.empty() || descriptors.size() > most_descriptors) {
+    return false;
+  }
+  alignas(cmsghdr) char control[CMSG_SPACE(most_descriptors * sizeof(int))] = {};
+  iovec part{bytes->data(), bytes->size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+  cmsghdr *rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+  ssize_t sent;
+  do {
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(bytes->size());
+}
+
 std::optional<Received> receive(int socket) {
   static char bytes[most_bytes];
   alignas(cmsghdr) char control[CMSG_SPACE(most_descriptors * sizeof(int))];

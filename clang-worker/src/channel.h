@@ -17,6 +17,9 @@ struct Received {
 // Each frame is one packet, so that several processes can send without mixing theirs.
 bool send(int socket, const Frame &frame);
 
+// The same, with descriptors.
+bool send(int socket, const Frame &frame, const std::vector<int> &descriptors);
+
 // Waits for the next frame. Nothing: the other side is gone, or what it says is none.
 std::optional<Received> receive(int socket);
 

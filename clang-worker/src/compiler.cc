@@ -11,6 +11,7 @@
 #include <cstring>
 #include <set>
 
+#include "checkpoint.h"
 #include "clang/Basic/Diagnostic.h"
 #include "clang/Basic/DiagnosticOptions.h"
 #include "clang/Basic/Stack.h"
@@ -126,9 +127,12 @@ llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(const Word
 // One driver's run for one command.
 class Attempt {
  public:
-  explicit Attempt(const Order &order) : order(order) {
+  using Pause = std::function<void(const Prefix &)>;
+
+  Attempt(const Order &order, const Pause *pause) : order(order), pause(pause) {
     for (const std::string &argument : order.arguments) {
       words.push_back(argument.c_str());
+      has_more_words = has_more_words || argument.starts_with('@');
     }
   }
 
@@ -144,6 +148,9 @@ class Attempt {
     if (llvm::Error error = clang::driver::expandResponseFiles(words, false, allocator)) {
       return declined(llvm::toString(std::move(error)));
     }
+    if (pause && has_more_words) {
+      return declined("a file has more words");
+    }
     for (const char *word : words) {
       if (driver_refuses(word)) {
         return declined(word);
@@ -155,42 +162,123 @@ class Attempt {
 
  private:
   const Order &order;
+  const Pause *const pause;
+  llvm::IntrusiveRefCntPtr<Witness> witness;
+  std::unique_ptr<Roomy> main;
   Words words;
+  bool has_more_words = false;
   std::set<std::string> kept;
   llvm::BumpPtrAllocator allocator;
 
+  // What the driver plans to do, and what it would say of it.
+  struct Plan {
+    llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options;
+    clang::DiagnosticsEngine diagnostics;
+    clang::driver::Driver driver;
+    std::unique_ptr<clang::driver::Compilation> compilation;
+
+    Plan(const Order &order, Words &words, const clang::driver::ParsedClangName &name,
+         llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files)
+        : options(diagnostic_options(words)),
+          diagnostics(new clang::DiagnosticIDs, options, printer(words, options.get())),
+          driver(order.clang, llvm::sys::getDefaultTargetTriple(), diagnostics, "clang LLVM compiler", files) {
+      clang::ProcessWarningOptions(diagnostics, *options, false);
+      driver.setTargetAndMode(name);
+      driver.CC1Main = [](llvm::SmallVectorImpl<const char *> &line) { return run_cc1(line); };
+      compilation.reset(driver.BuildCompilation(words));
+    }
+
+    static clang::TextDiagnosticPrinter *printer(const Words &words, clang::DiagnosticOptions *options) {
+      auto *printer = new clang::TextDiagnosticPrinter(llvm::errs(), options);
+      printer->setPrefix(std::string(llvm::sys::path::stem(words[0])));
+      return printer;
+    }
+  };
+
   Outcome plan_and_run(const clang::driver::ParsedClangName &name) {
-    auto options = diagnostic_options(words);
-    auto *printer = new clang::TextDiagnosticPrinter(llvm::errs(), options.get());
-    printer->setPrefix(std::string(llvm::sys::path::stem(words[0])));
-    clang::DiagnosticsEngine diagnostics(new clang::DiagnosticIDs, options, printer);
-    auto files = llvm::vfs::getRealFileSystem();
-    clang::ProcessWarningOptions(diagnostics, *options, false);
-    clang::driver::Driver driver(order.clang, llvm::sys::getDefaultTargetTriple(), diagnostics, "clang LLVM compiler",
-                                 files);
-    driver.setTargetAndMode(name);
-    auto cc1 = [](llvm::SmallVectorImpl<const char *> &line) { return run_cc1(line); };
-    driver.CC1Main = cc1;
-    std::unique_ptr<clang::driver::Compilation> compilation(driver.BuildCompilation(words));
-    if (!compilation) {
+    auto files = pause ? observed() : llvm::vfs::getRealFileSystem();
+    Words planned = words;
+    Plan plan(order, planned, name, files);
+    if (!plan.compilation) {
       return declined("no plan");
     }
-    Outcome outcome = diagnostics.hasErrorOccurred() ? declined("an error of the driver's") : run(driver, *compilation);
-    if (outcome.declined) {
-      compilation->CleanupFileList(compilation->getTempFiles());
+    if (pause && plan.diagnostics.getNumWarnings() != 0) {
+      return declined("the driver warns");
     }
-    diagnostics.getClient()->finish();
+    Outcome outcome = plan.diagnostics.hasErrorOccurred() ? declined("an error of the driver's") : run(plan, name);
+    if (outcome.declined) {
+      plan.compilation->CleanupFileList(plan.compilation->getTempFiles());
+    }
+    plan.diagnostics.getClient()->finish();
     return outcome;
   }
 
-  Outcome run(clang::driver::Driver &driver, clang::driver::Compilation &compilation) {
+  llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> observed() {
+    main = Roomy::make(64 << 20);
+    witness = new Witness(main.get());
+    return witness;
+  }
+
+  // The -cc1 line, with the program's name in front; nothing if there is none, or the driver has something to say.
+  static std::vector<const char *> line_of(Plan &plan) {
+    const bool is_silent = plan.compilation && plan.diagnostics.getNumWarnings() == 0 &&
+                           !plan.diagnostics.hasErrorOccurred() && plan.compilation->getJobs().size() == 1;
+    if (!is_silent || !plan.compilation->getJobs().begin()->InProcess) {
+      return {};
+    }
+    const clang::driver::Command &job = *plan.compilation->getJobs().begin();
+    std::vector<const char *> line = {job.getExecutable()};
+    line.insert(line.end(), job.getArguments().begin(), job.getArguments().end());
+    return line;
+  }
+
+  Outcome halve(Plan &plan, const clang::driver::ParsedClangName &name) {
+    const std::vector<const char *> line = line_of(plan);
+    if (line.size() < 3) {
+      return declined("it is no compile");
+    }
+    if (const auto option = option_without_checkpoint(line)) {
+      return declined(*option);
+    }
+    const std::string path = line.back();
+    if (!main || !main->read(path)) {
+      return declined("its file cannot be read");
+    }
+    witness->expect(path);
+    const auto is_same_line = [&] {
+      Words again = words;
+      Plan other(order, again, name, llvm::vfs::getRealFileSystem());
+      const std::vector<const char *> its = line_of(other);
+      return std::equal(line.begin(), line.end(), its.begin(), its.end(),
+                        [](const char *one, const char *two) { return std::strcmp(one, two) == 0; });
+    };
+    const auto give_up = [](const char *why) {
+      if (last_word) {
+        last_word(why);
+      }
+    };
+    const int code = compile_in_halves(line, *witness, *main, path, {*pause, is_same_line, give_up});
+    if (code != 0) {
+      // As the driver does.
+      clang::driver::Compilation &compilation = *plan.compilation;
+      const auto *action = llvm::cast<clang::driver::JobAction>(&compilation.getJobs().begin()->getSource());
+      compilation.CleanupFileMap(compilation.getResultFiles(), action, true);
+    }
+    return {false, code, {}};
+  }
+
+  Outcome run(Plan &plan, const clang::driver::ParsedClangName &name) {
+    clang::driver::Compilation &compilation = *plan.compilation;
     if (compilation.getJobs().size() != 1) {
       return declined("its jobs are not one");
+    }
+    if (pause) {
+      return halve(plan, name);
     }
     const clang::driver::Command &job = *compilation.getJobs().begin();
     const llvm::opt::ArgStringList &line = job.getArguments();
     if (job.InProcess && !line.empty() && line[0] == llvm::StringRef("-cc1")) {
-      return compile(driver, compilation, line);
+      return compile(plan.driver, compilation, line);
     }
     if (job.getCreator().isLinkJob() && !order.lld.empty() && is_same_file(job.getExecutable(), order.lld)) {
       return link(job, line);
@@ -254,7 +342,12 @@ int main() { Table table{}; double out[8]; static const char *const name = "warm
 
 Outcome carry_out(const Order &order) {
   clang::noteBottomOfStack();
-  return Attempt(order).make();
+  return Attempt(order, nullptr).make();
+}
+
+Outcome carry_out_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause) {
+  clang::noteBottomOfStack();
+  return Attempt(order, &pause).make();
 }
 
 void prepare() {

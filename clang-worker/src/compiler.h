@@ -7,6 +7,8 @@
 
 namespace tanto {
 
+struct Prefix;
+
 // A command, and which files its programs would be.
 struct Order {
   std::string clang;
@@ -23,6 +25,10 @@ struct Outcome {
 
 // What a command is compiled or linked with; never called in the process that others are forked from, but to warm up.
 Outcome carry_out(const Order &order);
+
+// The same, but it pauses once, at the end of its leading includes, and goes on where `pause` comes back. What does not
+// pause, or may not go on, ends as by an error that clang does not come back from.
+Outcome carry_out_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause);
 
 // Makes ready what every command needs.
 void prepare();

@@ -125,13 +125,38 @@ void write(Writer &to, const Gone &it) {
   to.number(it.status, 4);
 }
 
+void write(Writer &to, const Keep &it) {
+  write(to, it.run);
+  to.number(it.most, 4);
+}
+
+void write(Writer &to, const Kept &it) {
+  to.number(it.id, 8);
+  to.text(it.file);
+}
+
+void write(Writer &to, const Holding &it) {
+  to.number(it.most, 4);
+  to.number(it.wanted, 4);
+  to.number(it.memory_kib, 8);
+  to.texts(it.files);
+}
+
+void write(Writer &, const Stop &) {}
+
+Run read_run(Reader &from) {
+  return Run{from.number(8), from.small(), from.text(), from.text(), from.texts(), from.texts()};
+}
+
+bool is_too_long(const Run &run) { return run.arguments.size() > most_texts || run.environment.size() > most_texts; }
+
 Frame read(Reader &from, std::uint64_t kind) {
   // Braces read in the order in which they are written.
   switch (kind) {
     case 0:
       return Hello{from.small(), from.text(), from.text()};
     case 1:
-      return Run{from.number(8), from.small(), from.text(), from.text(), from.texts(), from.texts()};
+      return read_run(from);
     case 2:
       return Started{from.number(8), from.small()};
     case 3:
@@ -139,16 +164,25 @@ Frame read(Reader &from, std::uint64_t kind) {
                    from.number(8), from.number(8), from.number(8)};
     case 4:
       return Declined{from.number(8), from.text()};
-    default:
+    case 5:
       return Gone{from.number(8), from.small()};
+    case 6:
+      return Keep{read_run(from), from.small()};
+    case 7:
+      return Kept{from.number(8), from.text()};
+    case 8:
+      return Holding{from.small(), from.small(), from.number(8), from.texts()};
+    default:
+      return Stop{};
   }
 }
 
 }  // namespace
 
 std::optional<std::string> encode(const Frame &frame) {
-  if (const Run *run = std::get_if<Run>(&frame);
-      run && (run->arguments.size() > most_texts || run->environment.size() > most_texts)) {
+  const Run *run = std::get_if<Run>(&frame);
+  const Keep *keep = std::get_if<Keep>(&frame);
+  if ((run && is_too_long(*run)) || (keep && is_too_long(keep->run))) {
     return std::nullopt;
   }
   Writer to;

@@ -72,7 +72,36 @@ struct Gone {
   bool operator==(const Gone &) const = default;
 };
 
-using Frame = std::variant<Hello, Run, Started, Ended, Declined, Gone>;
+// Tanto to keeper: in idle time, compile this as far as to the end of its includes, and wait there for commands that
+// are the same. So many may wait at a time.
+struct Keep {
+  Run run;
+  std::uint32_t most = 0;
+  bool operator==(const Keep &) const = default;
+};
+
+// Fork to keeper: it waits before the rest of this file.
+struct Kept {
+  std::uint64_t id = 0;
+  std::string file;
+  bool operator==(const Kept &) const = default;
+};
+
+// Keeper to Tanto, once: what it holds.
+struct Holding {
+  std::uint32_t most = 0;
+  std::uint32_t wanted = 0;  // not yet made
+  std::uint64_t memory_kib = 0;
+  std::vector<std::string> files;
+  bool operator==(const Holding &) const = default;
+};
+
+// Tanto to keeper: end.
+struct Stop {
+  bool operator==(const Stop &) const = default;
+};
+
+using Frame = std::variant<Hello, Run, Started, Ended, Declined, Gone, Keep, Kept, Holding, Stop>;
 
 // Nothing: the frame goes beyond a limit.
 std::optional<std::string> encode(const Frame &frame);

@@ -34,6 +34,10 @@ const std::map<std::string, Frame> frames = {
     {"ended", Ended{7, 1, 1500000, 20000, 65536, 512, 1ull << 40}},
     {"declined", Declined{8, "its jobs are not one"}},
     {"gone", Gone{9, 139}},
+    {"keep", Keep{Run{10, 022, "/usr/bin/clang", "", {"clang", "-c", "a.c"}, {"PATH=/bin"}}, 8}},
+    {"kept", Kept{10, "a.c"}},
+    {"holding", Holding{8, 1, 123456, {"a.c", "b/c.cc"}}},
+    {"stop", Stop{}},
 };
 
 std::map<std::string, std::string> golden(const std::string &directory) {

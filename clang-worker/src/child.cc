@@ -1,0 +1,99 @@
+// What surrounds a command, and what is told of its end.
+
+#include "child.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+extern char **environ;
+
+namespace tanto {
+namespace {
+
+std::uint64_t microseconds(const timeval &time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * 1000000 + static_cast<std::uint64_t>(time.tv_usec);
+}
+
+// The kernel counts in blocks of this size, whatever the disk's are.
+constexpr std::uint64_t block = 512;
+
+Ended ended(std::uint64_t id, int code) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {id,
+          static_cast<std::uint32_t>(code),
+          microseconds(usage.ru_utime),
+          microseconds(usage.ru_stime),
+          static_cast<std::uint64_t>(usage.ru_maxrss),
+          static_cast<std::uint64_t>(usage.ru_inblock) * block,
+          static_cast<std::uint64_t>(usage.ru_oublock) * block};
+}
+
+}  // namespace
+
+Child::Child(int socket, Run run, std::vector<int> descriptors)
+    : socket(socket), run(std::move(run)), descriptors(std::move(descriptors)) {}
+
+void Child::begin(pid_t parent, const sigset_t &signals) {
+  // In this order: a parent that ended before the first call would not be noticed after it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) {
+    _exit(1);
+  }
+  if (!settle()) {
+    decline("its surroundings could not be had");
+  }
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  on_fatal_error([this](const char *why) { decline(why); });
+}
+
+Order Child::order() { return {run.clang, run.lld, run.arguments}; }
+
+void Child::end(const Outcome &outcome) {
+  if (outcome.declined) {
+    decline(outcome.why);
+  }
+  send(socket, ended(run.id, outcome.code));
+  _exit(outcome.code);
+}
+
+void Child::decline(const std::string &why) {
+  send(socket, Declined{run.id, why.substr(0, 200)});
+  _exit(0);
+}
+
+// Directory, environment, mask, input and output, and no core file: that one is for the process that runs again.
+bool Child::settle() {
+  setpgid(0, 0);
+  for (std::size_t i = least_descriptors; i < descriptors.size(); i++) {
+    // One that may not be entered is left alone.
+    if (write(descriptors[i], "0", 1) < 0) {
+      continue;
+    }
+  }
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  umask(run.umask);
+  srand(static_cast<unsigned>(getpid()));
+  static std::vector<char *> pointers;
+  pointers.clear();
+  for (std::string &entry : run.environment) {
+    pointers.push_back(entry.data());
+  }
+  pointers.push_back(nullptr);
+  environ = pointers.data();
+  bool ok = fchdir(descriptors[0]) == 0;
+  for (int i = 0; i < 3; i++) {
+    ok = ok && dup2(descriptors[static_cast<std::size_t>(i) + 1], i) == i;
+  }
+  for (const int descriptor : descriptors) {
+    close(descriptor);
+  }
+  return ok;
+}
+
+}  // namespace tanto

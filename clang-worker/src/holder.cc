@@ -1,0 +1,212 @@
+// Waits with a compile in its hands.
+
+#include "holder.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <memory>
+
+#include "checkpoint.h"
+#include "child.h"
+#include "environment.h"
+#include "peer.h"
+
+namespace tanto {
+namespace {
+
+constexpr char yes = 'y', no = 'n';
+// Who does not answer by then never will.
+constexpr int patience_ms = 10000;
+
+void close_all(const std::vector<int> &descriptors) {
+  for (const int descriptor : descriptors) {
+    close(descriptor);
+  }
+}
+
+// Leaves only this one open. Nobody gives us anything to read, and what is written is only looked at.
+void let_go_of_all_but(int socket) {
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC), said = memfd_create("said", MFD_CLOEXEC);
+  dup2(nothing, 0);
+  dup2(said, 1);
+  dup2(said, 2);
+  if (socket > 3) {
+    close_range(3, static_cast<unsigned>(socket) - 1, 0);
+  }
+  close_range(static_cast<unsigned>(socket) + 1, ~0U, 0);
+}
+
+class Holder {
+ public:
+  Holder(int socket, std::uint64_t id) : socket(socket), id(id) {
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+  }
+
+  // Comes back in forks, each of which goes on with the compile for its command.
+  void wait(const Prefix &prefix) {
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    children_end = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    send(socket, Kept{id, prefix.main_path});
+    bool is_open = true;
+    while (is_open || !children.empty()) {
+      std::vector<pollfd> watched = {{is_open ? socket : -1, POLLIN, 0}, {children_end, POLLIN, 0}};
+      for (const auto &[pid, its] : children) {
+        // Whoever wanted it is gone.
+        watched.push_back({its.listener, POLLRDHUP, 0});
+      }
+      if (poll(watched.data(), watched.size(), -1) < 0) {
+        continue;
+      }
+      end_unwanted(watched);
+      bury();
+      if (watched[0].revents) {
+        std::optional<Received> received = receive(socket);
+        is_open = received && std::holds_alternative<Run>(received->frame);
+        if (is_open && serve(prefix, std::get<Run>(received->frame), received->descriptors, before)) {
+          return;
+        }
+      }
+    }
+    _exit(0);
+  }
+
+  // The command that a fork goes on for.
+  std::unique_ptr<Child> child;
+
+ private:
+  struct Serving {
+    std::uint64_t id;
+    int listener;
+  };
+
+  const int socket;
+  const std::uint64_t id;
+  int children_end = -1;
+  sigset_t ends;
+  std::map<pid_t, Serving> children;
+
+  // True: this is a fork, which goes on.
+  bool serve(const Prefix &prefix, Run &run, std::vector<int> descriptors, const sigset_t &signals) {
+    if (descriptors.size() <= least_descriptors) {
+      close_all(descriptors);
+      return false;
+    }
+    const int listener = descriptors.back();
+    descriptors.pop_back();
+    const bool holds = is_same_environment(run.environment) && prefix.holds();
+    const pid_t own = getpid();
+    const std::uint64_t its = run.id;
+    const pid_t fork = holds ? ::fork() : -1;
+    if (fork == 0) {
+      close(children_end);
+      close(socket);
+      child = std::make_unique<Child>(listener, std::move(run), std::move(descriptors));
+      child->begin(own, signals);
+      if (!take_after(listener)) {
+        child->decline("it has not what its command has");
+      }
+      return true;
+    }
+    close_all(descriptors);
+    ::send(socket, fork < 0 ? &no : &yes, 1, MSG_NOSIGNAL);
+    if (fork > 0) {
+      children[fork] = {its, listener};
+      send(listener, Started{its, static_cast<std::uint32_t>(fork)});
+    } else {
+      close(listener);
+    }
+    return false;
+  }
+
+  void end_unwanted(const std::vector<pollfd> &watched) {
+    for (std::size_t i = 2; i < watched.size(); i++) {
+      for (const auto &[pid, its] : children) {
+        if (watched[i].revents != 0 && its.listener == watched[i].fd) {
+          kill(pid, SIGKILL);
+        }
+      }
+    }
+  }
+
+  void bury() {
+    signalfd_siginfo ignored;
+    while (read(children_end, &ignored, sizeof ignored) > 0) {
+    }
+    int status = 0;
+    for (pid_t gone; (gone = waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto its = children.find(gone);
+      if (its == children.end()) {
+        continue;
+      }
+      send(its->second.listener, Gone{its->second.id, static_cast<std::uint32_t>(status)});
+      close(its->second.listener);
+      children.erase(its);
+    }
+  }
+};
+
+// What tells a file from others, and one state of it from others.
+std::string numbers_of(const struct stat &it, bool with_times) {
+  std::string text = std::to_string(it.st_dev) + ' ' + std::to_string(it.st_ino);
+  if (with_times) {
+    text += ' ' + std::to_string(it.st_size);
+    for (const timespec &time : {it.st_mtim, it.st_ctim}) {
+      text += ' ' + std::to_string(time.tv_sec) + ' ' + std::to_string(time.tv_nsec);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void hold(int socket, pid_t parent, Run run, std::vector<int> descriptors) {
+  Holder holder(socket, run.id);
+  sigset_t none;
+  sigemptyset(&none);
+  Child keeper(socket, std::move(run), std::move(descriptors));
+  remember_environment();
+  keeper.begin(parent, none);
+  let_go_of_all_but(socket);
+  const Outcome outcome = carry_out_in_halves(keeper.order(), [&](const Prefix &prefix) { holder.wait(prefix); });
+  if (holder.child) {
+    holder.child->end(outcome);
+  }
+  keeper.decline(outcome.declined ? outcome.why : "it did not pause");
+}
+
+bool hand_over(int holder, const Run &run, std::vector<int> descriptors, int listener) {
+  descriptors.push_back(listener);
+  if (!send(holder, run, descriptors)) {
+    return false;
+  }
+  pollfd watched{holder, POLLIN, 0};
+  char answer = no;
+  return poll(&watched, 1, patience_ms) > 0 && recv(holder, &answer, 1, 0) == 1 && answer == yes;
+}
+
+std::string key_of(const Run &run, int directory) {
+  struct stat place{}, program{};
+  if (fstat(directory, &place) < 0 || stat(run.clang.c_str(), &program) < 0) {
+    return {};
+  }
+  std::string key = numbers_of(place, false) + ' ' + numbers_of(program, true) + ' ' + run.clang;
+  for (const std::string &word : run.arguments) {
+    key += '\0';
+    key += word;
+  }
+  return key;
+}
+
+}  // namespace tanto

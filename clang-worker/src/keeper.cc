@@ -1,0 +1,403 @@
+// Takes wishes while builds run, fulfils them when none does, and hands commands to those who hold what they need.
+
+#include "keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
+
+#include "channel.h"
+#include "compiler.h"
+#include "holder.h"
+#include "peer.h"
+
+namespace tanto {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How often it looks whether it should still be there.
+constexpr milliseconds tick{1000};
+// A build that has ended so long ago has written nothing that is too young to be trusted.
+constexpr milliseconds quiet{2300};
+// Connections, and wishes, at a time.
+constexpr std::size_t most_guests = 16, most_wishes = 64;
+// Of the machine's memory it holds no more than one part of so many, and ends when less than one of those is free.
+constexpr std::uint64_t share = 8, least_free = 16;
+// Memory is short if somebody waited for it that much of the last ten seconds, in percent.
+constexpr double pressure = 10;
+
+// The number behind a name, in a file of lines like "Name:   number kB".
+std::uint64_t number_in(const std::string &path, const std::string &name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name + ":")) {
+      return std::strtoull(line.c_str() + name.size() + 1, nullptr, 10);
+    }
+  }
+  return 0;
+}
+
+// Leaves nothing open but this one, and nothing of whoever started it but the user.
+void let_go_of_all_but(int guest) {
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int i = 0; i < 3; i++) {
+    dup2(nothing, i);
+  }
+  if (guest > 3) {
+    close_range(3, static_cast<unsigned>(guest) - 1, 0);
+  }
+  close_range(static_cast<unsigned>(std::max(guest, 2)) + 1, ~0U, 0);
+  clearenv();
+  umask(077);
+}
+
+// A directory that only its owner may enter, who is us; below 0: it is none.
+int open_own(const std::string &place) {
+  const int directory = open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct stat it{};
+  if (directory >= 0 && fstat(directory, &it) == 0 && it.st_uid == geteuid() && (it.st_mode & 077) == 0) {
+    return directory;
+  }
+  close(directory);
+  return -1;
+}
+
+bool leave_number(int directory, pid_t process) {
+  const int file = openat(directory, "pid", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const std::string number = std::to_string(process) + "\n";
+  return file >= 0 && write(file, number.c_str(), number.size()) == static_cast<ssize_t>(number.size());
+}
+
+// Who holds a compile, or is about to.
+struct Held {
+  pid_t holder = -1;
+  int socket = -1;
+  bool is_ready = false;
+  std::string file;
+  std::uint64_t memory_kib = 0;
+  std::uint64_t last_use = 0;
+};
+
+struct Wish {
+  Run run;
+  std::vector<int> descriptors;
+};
+
+class Keeper {
+ public:
+  Keeper(const House &house, int directory) : house(house), directory(directory) {}
+
+  int serve() {
+    if (!listen_here()) {
+      return 1;
+    }
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ends, nullptr);
+    children_end = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (house.guest >= 0) {
+      greet(house.guest);
+    }
+    while (!is_over()) {
+      wait();
+      fulfil();
+    }
+    if (is_ours()) {
+      unlinkat(directory, "socket", 0);
+      unlinkat(directory, "pid", 0);
+    }
+    return 0;
+  }
+
+ private:
+  const House &house;
+  const int directory;
+  int listener = -1, children_end = -1;
+  struct stat own_socket{};
+  bool is_told_to_stop = false;
+  Clock::time_point last_work = Clock::now();
+  std::uint64_t uses = 0;
+  std::uint32_t most = 0;
+  std::vector<int> guests;
+  std::deque<Wish> wishes;
+  std::map<std::string, Held> held;
+
+  // The place may have a longer name than a socket's may be.
+  bool listen_here() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/socket";
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    unlinkat(directory, "socket", 0);
+    listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return listener >= 0 && bind(listener, reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0 &&
+           listen(listener, most_guests) == 0 && fstatat(directory, "socket", &own_socket, 0) == 0;
+  }
+
+  // Another may have come in our place.
+  bool is_ours() const {
+    struct stat socket{};
+    return fstatat(directory, "socket", &socket, 0) == 0 && socket.st_ino == own_socket.st_ino &&
+           socket.st_dev == own_socket.st_dev;
+  }
+
+  // Is it no longer wanted, or not where it was, or too large?
+  bool is_over() const {
+    struct stat own{}, there{};
+    const bool is_there = fstat(directory, &own) == 0 && stat(house.place.c_str(), &there) == 0 &&
+                          own.st_ino == there.st_ino && own.st_dev == there.st_dev && is_ours();
+    const bool is_idle = guests.empty() && Clock::now() - last_work > std::chrono::seconds(house.idle_seconds);
+    return is_told_to_stop || !is_there || is_idle || is_memory_short();
+  }
+
+  bool is_memory_short() const {
+    const std::string meminfo = house.proc + "/meminfo";
+    if (number_in(meminfo, "MemAvailable") < number_in(meminfo, "MemTotal") / least_free) {
+      return true;
+    }
+    std::ifstream file(house.proc + "/pressure/memory");
+    std::string some, average;
+    constexpr std::string_view name = "avg10=";
+    return file >> some >> average && average.starts_with(name) &&
+           std::strtod(average.c_str() + name.size(), nullptr) > pressure;
+  }
+
+  void wait() {
+    std::vector<pollfd> watched = {{listener, POLLIN, 0}, {children_end, POLLIN, 0}};
+    for (const int guest : guests) {
+      watched.push_back({guest, POLLIN, 0});
+    }
+    const std::size_t first_holder = watched.size();
+    for (const auto &[key, its] : held) {
+      watched.push_back({its.is_ready ? -1 : its.socket, POLLIN, 0});
+    }
+    if (poll(watched.data(), watched.size(), static_cast<int>(tick.count())) <= 0) {
+      return;
+    }
+    for (std::size_t i = first_holder; i < watched.size(); i++) {
+      if (watched[i].revents) {
+        hear(watched[i].fd);
+      }
+    }
+    for (std::size_t i = 2; i < first_holder; i++) {
+      if (watched[i].revents && !take_one(watched[i].fd)) {
+        dismiss(watched[i].fd);
+      }
+    }
+    if (watched[1].revents) {
+      bury();
+    }
+    if (watched[0].revents) {
+      const int guest = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      if (guest >= 0 && (guests.size() >= most_guests || !is_like_us(guest))) {
+        close(guest);
+      } else if (guest >= 0) {
+        greet(guest);
+      }
+    }
+  }
+
+  void greet(int guest) {
+    guests.push_back(guest);
+    Holding holding{most, static_cast<std::uint32_t>(wishes.size()), 0, {}};
+    for (const auto &[key, its] : held) {
+      if (its.is_ready) {
+        holding.memory_kib += its.memory_kib;
+        holding.files.push_back(its.file);
+      } else {
+        holding.wanted++;
+      }
+    }
+    send(guest, Hello{protocol, clang_version(), lld_version()});
+    send(guest, holding);
+  }
+
+  void dismiss(int guest) {
+    close(guest);
+    std::erase(guests, guest);
+  }
+
+  // False: the guest is gone, or has said what nobody understands.
+  bool take_one(int guest) {
+    std::optional<Received> received = receive(guest);
+    if (!received) {
+      return false;
+    }
+    std::vector<int> &descriptors = received->descriptors;
+    bool ok = descriptors.size() >= least_descriptors;
+    if (std::holds_alternative<Stop>(received->frame)) {
+      is_told_to_stop = ok = true;
+    } else if (Run *run = std::get_if<Run>(&received->frame); run && ok) {
+      last_work = Clock::now();
+      run_from_checkpoint(guest, *run, descriptors);
+    } else if (Keep *keep = std::get_if<Keep>(&received->frame); keep && ok) {
+      last_work = Clock::now();
+      most = keep->most;
+      wish(keep->run, descriptors);
+    } else {
+      ok = false;
+    }
+    for (const int descriptor : descriptors) {
+      close(descriptor);
+    }
+    return ok;
+  }
+
+  void run_from_checkpoint(int guest, const Run &run, const std::vector<int> &descriptors) {
+    const auto its = held.find(key_of(run, descriptors[0]));
+    if (its == held.end() || !its->second.is_ready || descriptors.size() >= most_descriptors) {
+      send(guest, Declined{run.id, "nobody holds it"});
+    } else if (hand_over(its->second.socket, run, descriptors, guest)) {
+      its->second.last_use = ++uses;
+    } else {
+      forget(its->first);
+      send(guest, Declined{run.id, "it has changed"});
+    }
+  }
+
+  // Takes the descriptors. The last is fulfilled first.
+  void wish(Run &run, std::vector<int> &descriptors) {
+    const std::string key = key_of(run, descriptors[0]);
+    const auto its = held.find(key);
+    if (its != held.end()) {
+      its->second.last_use = ++uses;
+      return;
+    }
+    std::erase_if(wishes, [&](const Wish &wish) {
+      const bool is_same = key_of(wish.run, wish.descriptors[0]) == key;
+      return is_same && give_up(wish);
+    });
+    wishes.push_front({std::move(run), std::move(descriptors)});
+    descriptors.clear();
+    if (wishes.size() > std::min<std::size_t>(most, most_wishes)) {
+      give_up(wishes.back());
+      wishes.pop_back();
+    }
+  }
+
+  static bool give_up(const Wish &wish) {
+    for (const int descriptor : wish.descriptors) {
+      close(descriptor);
+    }
+    return true;
+  }
+
+  // One at a time, and while no build runs.
+  void fulfil() {
+    const bool is_busy = std::any_of(held.begin(), held.end(), [](const auto &it) { return !it.second.is_ready; });
+    if (wishes.empty() || is_busy || !guests.empty() || Clock::now() - last_work < quiet) {
+      return;
+    }
+    Wish wish = std::move(wishes.front());
+    wishes.pop_front();
+    const std::string key = key_of(wish.run, wish.descriptors[0]);
+    make_room(most == 0 ? 0 : most - 1, ~std::uint64_t{0});
+    int ends[2];
+    if (key.empty() || held.contains(key) || most == 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+      give_up(wish);
+      return;
+    }
+    const pid_t own = getpid(), fork = ::fork();
+    if (fork == 0) {
+      hold(ends[1], own, std::move(wish.run), wish.descriptors);
+    }
+    close(ends[1]);
+    give_up(wish);
+    if (fork < 0) {
+      close(ends[0]);
+      return;
+    }
+    held[key] = {fork, ends[0], false, {}, 0, ++uses};
+  }
+
+  // What one says who is about to hold something: that it does. Else it ends.
+  void hear(int socket) {
+    const auto its = std::find_if(held.begin(), held.end(), [&](const auto &it) { return it.second.socket == socket; });
+    const std::optional<Received> received = receive(socket);
+    const Kept *kept = received ? std::get_if<Kept>(&received->frame) : nullptr;
+    if (its == held.end()) {
+      return;
+    }
+    if (!kept) {
+      forget(its->first);
+      return;
+    }
+    its->second.is_ready = true;
+    its->second.file = kept->file;
+    its->second.memory_kib = number_in("/proc/" + std::to_string(its->second.holder) + "/smaps_rollup", "Pss");
+    make_room(most, number_in(house.proc + "/meminfo", "MemTotal") / share);
+  }
+
+  // Forgets who was not used for longest, until the others are so few and have no more memory than that.
+  void make_room(std::size_t count, std::uint64_t kib) {
+    const auto memory = [&] {
+      std::uint64_t sum = 0;
+      for (const auto &[key, its] : held) {
+        sum += its.memory_kib;
+      }
+      return sum;
+    };
+    while (!held.empty() && (held.size() > count || memory() > kib)) {
+      const auto used_before = [](const auto &one, const auto &other) {
+        return one.second.last_use < other.second.last_use;
+      };
+      forget(std::min_element(held.begin(), held.end(), used_before)->first);
+    }
+  }
+
+  // Whoever holds it ends with what it has begun.
+  void forget(std::string key) {
+    close(held[key].socket);
+    held.erase(key);
+  }
+
+  void bury() {
+    signalfd_siginfo ignored;
+    while (read(children_end, &ignored, sizeof ignored) > 0) {
+    }
+    for (pid_t gone; (gone = waitpid(-1, nullptr, WNOHANG)) > 0;) {
+      const auto its = std::find_if(held.begin(), held.end(), [&](auto &it) { return it.second.holder == gone; });
+      if (its != held.end()) {
+        forget(its->first);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+int keep_house(const House &house, bool (*get_ready)()) {
+  const int directory = open_own(house.place);
+  const pid_t fork = directory < 0 ? -1 : ::fork();
+  if (fork != 0) {
+    // Who looks for what has outlived its parents finds the number as soon as the process.
+    return fork > 0 && leave_number(directory, fork) ? 0 : 1;
+  }
+  close(directory);
+  setsid();
+  let_go_of_all_but(house.guest);
+  const int own = open_own(house.place);
+  if (own < 0 || chdir("/") < 0 || !get_ready()) {
+    return 1;
+  }
+  return Keeper(house, own).serve();
+}
+
+}  // namespace tanto

@@ -1,0 +1,84 @@
+// What the kernel says of the process at the other end.
+
+#include "peer.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace tanto {
+namespace {
+
+bool ask(int socket, ucred &who) {
+  socklen_t size = sizeof who;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0;
+}
+
+// Those of its lines that say what it may do.
+std::vector<std::string> rights(const std::string &process) {
+  std::vector<std::string> lines;
+  std::ifstream file("/proc/" + process + "/status");
+  for (std::string line; std::getline(file, line);) {
+    for (const char *name : {"Uid:", "Gid:", "Groups:", "CapEff:", "NoNewPrivs:", "Seccomp:"}) {
+      if (line.starts_with(name)) {
+        lines.push_back(line);
+      }
+    }
+  }
+  return lines;
+}
+
+bool is_same(const std::string &one, const std::string &other) {
+  struct stat first{}, second{};
+  return stat(one.c_str(), &first) == 0 && stat(other.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+bool differ(const rlimit &one, const rlimit &other) {
+  return one.rlim_cur != other.rlim_cur || one.rlim_max != other.rlim_max;
+}
+
+}  // namespace
+
+bool is_like_us(int socket) {
+  ucred who{};
+  if (!ask(socket, who) || who.uid != geteuid()) {
+    return false;
+  }
+  const std::string process = std::to_string(who.pid), place = "/proc/" + process;
+  const std::vector<std::string> its = rights(process);
+  return !its.empty() && its == rights("self") && is_same(place + "/ns/mnt", "/proc/self/ns/mnt") &&
+         is_same(place + "/root", "/proc/self/root");
+}
+
+bool take_after(int socket) {
+  ucred who{};
+  if (!ask(socket, who)) {
+    return false;
+  }
+  for (int what = 0; what < RLIM_NLIMITS; what++) {
+    const auto limit = static_cast<__rlimit_resource>(what);
+    rlimit its{}, ours{};
+    if (limit == RLIMIT_CORE) {
+      continue;
+    }
+    if (prlimit(who.pid, limit, nullptr, &its) < 0 || getrlimit(limit, &ours) < 0 ||
+        (differ(its, ours) && setrlimit(limit, &its) < 0)) {
+      return false;
+    }
+  }
+  cpu_set_t processors;
+  const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(who.pid));
+  return (nice == getpriority(PRIO_PROCESS, 0) || setpriority(PRIO_PROCESS, 0, nice) == 0) &&
+         (sched_getaffinity(who.pid, sizeof processors, &processors) < 0 ||
+          sched_setaffinity(0, sizeof processors, &processors) == 0);
+}
+
+}  // namespace tanto

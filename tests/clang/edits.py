@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Random edits of a small tree, compiled from checkpoints and by clang itself: what both make and print is the same.
+
+    tests/clang/edits.py WORKER [EDITS [SEED]]
+
+Speaks to a keeper of checkpoints as Tanto does (clang-worker/PROTOCOL.md). Edits are of main files, before and behind their last
+include, of headers, of the include path (a header of the same name earlier on it, a directory that comes and goes), of
+flags and of the environment. Prints "ok" or "not ok", and how many compiles a checkpoint was good for: none would be a
+failure too."""
+
+import array
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CLANG = Path("/usr/lib/llvm-19/bin/clang")
+RUN, STARTED, ENDED, DECLINED, GONE, KEEP, KEPT, HOLDING, STOP = range(1, 10)
+DIRECTORIES, HEADERS, MAINS = 3, 8, 12
+MOST = 16
+# Nothing takes so long, in seconds.
+PATIENCE = 60
+
+
+def text(value):
+    data = os.fsencode(value)
+    return struct.pack("<I", len(data)) + data
+
+
+def texts(values):
+    return struct.pack("<I", len(values)) + b"".join(map(text, values))
+
+
+class Keeper:
+    def __init__(self, program, place):
+        self.place = place / "keeper"
+        self.place.mkdir(mode=0o700)
+        self.directory, self.nothing = os.open(place, os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
+        self.last = self.used = 0
+        subprocess.run([program, "--keep", self.place, "-1", "600"], check=True)
+
+    def connect(self):
+        """A connection, and how many checkpoints there are, and are to be made."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                connection.connect(str(self.place / "socket"))
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+        connection.recv(1 << 17)
+        _, wanted, _, files = struct.unpack("<IIQI", connection.recv(1 << 17)[5:25])
+        return connection, files, wanted
+
+    def stop(self):
+        connection, *_ = self.connect()
+        connection.send(struct.pack("<IB", 1, STOP))
+        connection.recv(1 << 17)
+
+    def ask(self, connection, kind, words, environment, output):
+        self.last += 1
+        lines = [f"{name}={value}" for name, value in environment.items()]
+        body = struct.pack("<BQI", kind, self.last, 0o022) + text(CLANG) + text("") + texts(words) + texts(lines)
+        if kind == KEEP:
+            body += struct.pack("<I", MOST)
+        descriptors = array.array("i", [self.directory, self.nothing, output, output])
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
+        connection.sendmsg([struct.pack("<I", len(body)) + body], rights)
+
+    def keep(self, commands):
+        """Wishes for checkpoints, and waits until there are none to be made any more. How many there are."""
+        connection, *_ = self.connect()
+        for words, environment in commands:
+            self.ask(connection, KEEP, words, environment, self.nothing)
+        connection.close()
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            time.sleep(0.2)
+            connection, files, wanted = self.connect()
+            connection.close()
+            if wanted == 0:
+                return files
+        raise SystemExit("not ok: the keeper does not get on")
+
+    def run(self, words, environment):
+        """The exit code and the output; None: it is a process's."""
+        connection, *_ = self.connect()
+        reader, writer = os.pipe()
+        self.ask(connection, RUN, words, environment, writer)
+        os.close(writer)
+        with open(reader, "rb") as output:
+            said = output.read()
+        code = None
+        while True:
+            frame = connection.recv(1 << 17)
+            if not frame:
+                raise SystemExit("not ok: the keeper is gone")
+            kind, rest = frame[4], frame[13:]
+            if kind == ENDED:
+                code = struct.unpack("<I", rest[:4])[0]
+            if kind in (DECLINED, GONE):
+                connection.close()
+                self.used += code is not None
+                return None if code is None else (code, said)
+
+
+class Tree:
+    """Headers in several directories, and files that include some of them."""
+
+    def __init__(self, place, chance):
+        self.place, self.chance = place, chance
+        self.flags = ["-O0", "-g"]
+        self.environment = {"PATH": os.environ["PATH"], "LANG": "C"}
+        for directory in range(DIRECTORIES):
+            (place / f"d{directory}").mkdir()
+        for header in range(HEADERS):
+            self.write_header(chance.randrange(1, DIRECTORIES), header)
+        self.heads = {}
+        for main in range(MAINS):
+            self.write_head(main)
+            self.write_main(main)
+
+    def write_header(self, directory, header):
+        others = self.chance.sample(range(header), min(header, self.chance.randrange(3)))
+        lines = [f"#ifndef H{header}", f"#define H{header} {self.chance.randrange(100)}"]
+        lines += [f'#include "h{other}.h"' for other in others]
+        lines += [f"static inline int f{header}(int x) {{ return x * {self.chance.randrange(1000)} + H{header}; }}", "#endif"]
+        (self.place / f"d{directory}/h{header}.h").write_text("\n".join(lines) + "\n")
+
+    def write_head(self, main):
+        included = sorted(self.chance.sample(range(HEADERS), self.chance.randrange(1, 5)))
+        lines = [f"// {self.chance.randrange(1000)}", "#include <stddef.h>"]
+        for header in included:
+            if self.chance.random() < 0.2:
+                lines += ["#if 1", f'#include "h{header}.h"', "#endif"]
+            else:
+                lines.append(f'#include "h{header}.h"')
+        self.heads[main] = "\n".join(lines) + "\n", included
+
+    def write_main(self, main):
+        head, included = self.heads[main]
+        lines = [f"int g{n}(int x) {{ return f{self.chance.choice(included)}(x) ^ {n}; }}" for n in range(self.chance.randrange(9))]
+        if self.chance.random() < 0.1:
+            lines.append(f"int wrong = nothing_{self.chance.randrange(10)};")
+        if self.chance.random() < 0.1:
+            lines.append("int line = __LINE__; const char *file = __FILE__; /* " + "x" * self.chance.randrange(5000) + " */")
+        if self.chance.random() < 0.1:
+            lines.append(f'#include "h{self.chance.randrange(HEADERS)}.h"')
+        (self.place / f"m{main}.c").write_text(head + "\n" * self.chance.randrange(4) + "\n".join(lines))
+
+    def words(self, main):
+        includes = [f"-I{self.place}/d{directory}" for directory in range(DIRECTORIES)]
+        return ["clang-19", *self.flags, *includes, "-Wall", "-MMD", "-MF", "out.d", "-c", f"m{main}.c", "-o", "out.o"]
+
+    def edit(self, main):
+        """Mostly of the file itself; what is not is the end of many checkpoints."""
+        kind = self.chance.random()
+        directory, header = self.chance.randrange(DIRECTORIES), self.chance.randrange(HEADERS)
+        file = self.place / f"d{directory}/h{header}.h"
+        if kind < 0.90:
+            self.write_main(main)
+        elif kind < 0.92:
+            self.write_head(main)
+            self.write_main(main)
+        elif kind < 0.95:
+            self.write_header(directory, header)
+        elif kind < 0.97 and directory == 0:
+            file.unlink(missing_ok=True)
+        elif kind < 0.98:
+            self.flags = [self.chance.choice(["-O0", "-O1"]), self.chance.choice(["-g", "-DX=1", "-DX=2"])]
+        else:
+            self.environment["CPATH"] = str(self.place / f"d{directory}")
+
+
+def made(place):
+    names = ("out.o", "out.d")
+    return {name: (place / name).read_bytes() if (place / name).exists() else None for name in names}
+
+
+def put_back(place, files):
+    for name, content in files.items():
+        (place / name).unlink(missing_ok=True)
+        if content is not None:
+            (place / name).write_bytes(content)
+
+
+def compiled_by_clang(tree, words):
+    done = subprocess.run(
+        words, cwd=tree.place, env=tree.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return (done.returncode, done.stdout), made(tree.place)
+
+
+def check(keeper, tree, main):
+    words = tree.words(main)
+    before = made(tree.place)
+    own = keeper.run(words, tree.environment)
+    its_files = made(tree.place)
+    put_back(tree.place, before)
+    expected, files = compiled_by_clang(tree, words)
+    if own is None or (own, its_files) == (expected, files):
+        return True
+    print(f"not ok: {' '.join(words)}\n  {own}\n  {expected}")
+    print(f"  {[name for name in files if files[name] != its_files[name]]}")
+    return False
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    edits = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory).resolve()
+        tree = Tree(place, random.Random(seed))
+        keeper = Keeper(sys.argv[1], place)
+        kept = 0
+        for edit in range(edits):
+            if edit % 50 == 0:
+                kept += keeper.keep([(tree.words(file), tree.environment) for file in range(MAINS)])
+            file = tree.chance.randrange(MAINS)
+            tree.edit(file)
+            if not check(keeper, tree, file):
+                sys.exit(f"not ok: edit {edit} of seed {seed}")
+        keeper.stop()
+        good = keeper.used > 0
+        print(f"{'ok' if good else 'not ok'} {edits} edits, {kept} checkpoints, used {keeper.used} times, seed {seed}")
+        sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""What a compile from a checkpoint may depend on: each option that it may have, and what is never kept.
+
+    tests/clang/kept.py WORKER
+
+Speaks to a keeper of checkpoints as Tanto does. Each case is a file that is kept, edited behind its includes, and compiled
+both from its checkpoint and by clang itself. Prints "ok NAME" or "not ok NAME"."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import edits
+
+SOURCE = Path(__file__).resolve().parents[2] / "clang-worker/src/checkpoint.cc"
+HEAD = '#include <stddef.h>\n#include "h.h"\n'
+BODY = "int first(int x) { int unused; return two(x); }\n"
+EDITED = "int second(int x) { double y = x; for (int i = 0; i < x; i++) y *= two(i); return (int)y; }\nint third = __LINE__;\n"
+
+# Flags for C and for C++ that a compile from a checkpoint may have; and what of the environment says more.
+FLAGS = [
+    ("c", "-O0 -g", {}),
+    ("c", "-O2 -g -MMD -MP -MF {out}.d -MT target", {}),
+    ("c", "-MD -MF {out}.d -pthread -w", {}),
+    ("c", "-Wall -Wextra -pedantic -fcolor-diagnostics", {}),
+    ("c", "-O1 -ffunction-sections -fdata-sections -fcommon -fno-strict-aliasing -fwrapv -fno-builtin", {}),
+    ("c", "-O2 -fPIC -fno-unroll-loops -fvisibility=hidden -funsigned-char -fno-semantic-interposition", {}),
+    ("c", "-fno-verbose-asm -msse4.2 -march=native -mtune=native -fno-omit-frame-pointer", {}),
+    ("c", "-DX=1 -D Y -UX -U Y -Isub -isystem sub -iquote sub -idirafter sub -include config.h", {}),
+    ("c", "-fstack-protector-strong --param=ssp-buffer-size=4 -fstack-clash-protection -fcf-protection", {}),
+    ("c", "-g -gdwarf-4 -ffile-prefix-map=/=/x -std=c11 -ferror-limit=5 -ffp-contract=off", {}),
+    ("c", "-g", {"CPATH": "sub", "C_INCLUDE_PATH": "sub"}),
+    ("c++", "-O0 -g -std=c++20", {"CPLUS_INCLUDE_PATH": "sub"}),
+    ("c++", "-O2 -fno-rtti -fvisibility-inlines-hidden -fno-exceptions -funwind-tables", {}),
+    ("c++", "-O2 -fPIC -g", {}),
+]
+
+# What is never kept: the name, the flags, and what stands before and behind the includes.
+REFUSED = [
+    ("the time of the compile", "", "", "#include <stddef.h>\nconst char *when = __TIME__;\n"),
+    ("the date in a header", "", '#include "date.h"\n', ""),
+    ("a warning in a header", "-Wall", '#include "warns.h"\n', ""),
+    ("an error in a header", "", '#include "wrong.h"\n', ""),
+    ("a message in a header", "", '#include "message.h"\n', ""),
+    ("what a header prints", "", '#include "prints.h"\n', ""),
+    ("a question for something to embed", "-std=c23", '#include "has_embed.h"\n', ""),
+    ("something embedded", "-std=c23 -Wno-c23-extensions", '#include "embeds.h"\n', ""),
+    ("the file itself, read twice", "-DOUTER", "#ifdef OUTER\n#undef OUTER\n#include __FILE__\n#endif\n", ""),
+    ("the file itself, under another name", "", '#include "again.h"\n', ""),
+    ("modules", "-fmodules", "#include <stddef.h>\n", ""),
+    ("a precompiled header", "-include-pch pch.pch", "#include <stddef.h>\n", ""),
+    ("a plugin", "-fplugin=/nowhere.so", "#include <stddef.h>\n", ""),
+    ("an option of the optimiser", "-mllvm -inline-threshold=1", "#include <stddef.h>\n", ""),
+    ("an unknown option", "-fwhole-program-vtables -flto", "#include <stddef.h>\n", ""),
+    ("words from a file", "@words", "#include <stddef.h>\n", ""),
+    ("intermediate files", "-save-temps", "#include <stddef.h>\n", ""),
+    ("assembly", "-S", "#include <stddef.h>\n", ""),
+    ("no includes", "", "", "int none;\n"),
+    ("code before the includes", "", "int code;\n#include <stddef.h>\n", ""),
+    ("an include without an end of line", "", "", '#include "h.h"'),
+]
+
+HEADERS = {
+    "h.h": "#ifndef H\n#define H\nstatic inline int two(int x) { return x * 2; }\n#endif\n",
+    "config.h": "#define CONFIG 1\n",
+    "date.h": "static const char *date = __DATE__;\n",
+    "warns.h": "static inline int warns(int a) { if (a = 1) return 2; return 3; }\n",
+    "wrong.h": "int wrong = nothing;\n",
+    "message.h": '#pragma message "hello"\n',
+    "prints.h": "#define M 1\n#pragma clang __debug macro M\n",
+    "has_embed.h": '#if __has_embed("h.h")\n#endif\n',
+    "embeds.h": 'static const char bytes[] = {\n#embed "h.h"\n};\n',
+    "sub/other.h": "int other;\n",
+    "pch.h": "int pch;\n",
+    "words": "-DWORDS\n",
+}
+
+
+class Place:
+    def __init__(self, worker, directory):
+        self.place = Path(directory).resolve()
+        (self.place / "sub").mkdir()
+        for name, text in HEADERS.items():
+            (self.place / name).write_text(text)
+        self.environment = {"PATH": os.environ["PATH"], "LANG": "C"}
+        self.clang("clang-19 -x c-header pch.h -o pch.pch", {})
+        self.keeper = edits.Keeper(worker, self.place)
+
+    def clang(self, command, more, **options):
+        line = shlex.split(command)
+        return subprocess.run(
+            line, cwd=self.place, env=self.environment | more, stdin=subprocess.DEVNULL, capture_output=True, **options
+        )
+
+    def made(self, name):
+        found = {path.name: path.read_bytes() for path in self.place.glob(f"{name}.*") if path.suffix in (".o", ".d")}
+        for file in found:
+            (self.place / file).unlink()
+        return found
+
+    def from_checkpoint(self, command, more):
+        return self.keeper.run(shlex.split(command), self.environment | more)
+
+
+def options_in_the_lists():
+    """What checkpoint.cc allows: whole words, and beginnings of words."""
+    text = SOURCE.read_text()
+    words = [re.search(rf"{name}.*?= {{(.*?)}};", text, re.S)[1] for name in (r"> alone", r"> with_one", r"beginnings\[\]")]
+    return [set(re.findall(r'"([^"]+)"', part)) for part in words]
+
+
+def check_options(place, say):
+    cases = []
+    for number, (language, flags, more) in enumerate(FLAGS):
+        suffix = ".cc" if language == "c++" else ".c"
+        name = f"option{number}"
+        (place.place / (name + suffix)).write_text(HEAD + BODY)
+        flags = flags.replace("{out}", name)
+        cases.append((name, suffix, f"clang-19 {flags} -c {name}{suffix} -o {name}.o", more))
+    wished = [(shlex.split(command), place.environment | more) for _, _, command, more in cases]
+    kept = place.keeper.keep(wished)
+    say(f"a checkpoint for each of {len(cases)} compiles", kept == len(cases))
+    alone, with_one, beginnings = options_in_the_lists()
+    untested = alone | with_one | beginnings
+    for name, suffix, command, more in cases:
+        (place.place / (name + suffix)).write_text(HEAD + EDITED)
+        own = place.from_checkpoint(command, more)
+        its_files = place.made(name)
+        done = place.clang(command, more)
+        same = own == (done.returncode, done.stdout + done.stderr) and its_files == place.made(name)
+        say(f"as without one: {command}", same and len(its_files) > 0)
+        line = shlex.split(place.clang(f"{command} -###", more).stderr.decode().splitlines()[-1])
+        untested -= {it for it in untested if any(word == it or (it in beginnings and word.startswith(it)) for word in line)}
+    say(f"all options are tested {sorted(untested) or ''}".strip(), not untested)
+
+
+def check_refused(place, say):
+    commands = []
+    for number, (_, flags, before, behind) in enumerate(REFUSED):
+        name = f"refused{number}"
+        (place.place / f"{name}.c").write_text(before + behind)
+        commands.append(f"clang-19 {flags} -c {name}.c -o {name}.o")
+    number = next(at for at, case in enumerate(REFUSED) if case[0].endswith("another name"))
+    os.link(place.place / f"refused{number}.c", place.place / "again.h")
+    (place.place / f"refused{number}.c").write_text('#ifndef AGAIN\n#define AGAIN\n#include "again.h"\n#endif\n')
+    place.keeper.keep([(shlex.split(command), place.environment) for command in commands])
+    for (name, *_), command in zip(REFUSED, commands):
+        say(f"not kept: {name}", place.from_checkpoint(command, {}) is None)
+
+
+def check_later_ones(place, say):
+    """What is sound as far as to the end of the includes, but not behind it."""
+    command = "clang-19 -c later.c -o later.o"
+    behind = ("const char *when = __TIMESTAMP__;\n", "const char *when = __DATE__;\n", '#define H2\n#include "later.c"\n')
+    for text in behind:
+        (place.place / "later.c").write_text(HEAD)
+        place.keeper.keep([(shlex.split(command), place.environment)])
+        # Some of it is code that is read twice: once without a word.
+        (place.place / "later.c").write_text(HEAD + (f"#ifndef H2\n{text}#endif\n" if "H2" in text else text))
+        say(f"not used: {text.splitlines()[-1]}", place.from_checkpoint(command, {}) is None)
+
+
+def check_young_ones(place, say):
+    """A header that was written while the keeper made its checkpoint."""
+    command = "clang-19 -c young.c -o young.o"
+    (place.place / "young.c").write_text('#include "young.h"\nint x;\n')
+    header = place.place / "young.h"
+    header.write_text("int young;\n")
+    connection, *_ = place.keeper.connect()
+    place.keeper.ask(connection, edits.KEEP, shlex.split(command), place.environment, place.keeper.nothing)
+    connection.close()
+    end = time.monotonic() + edits.PATIENCE
+    while time.monotonic() < end:
+        header.write_text("int young;\n")
+        connection, _, wanted = place.keeper.connect()
+        connection.close()
+        if wanted == 0:
+            break
+        time.sleep(0.02)
+    say("not kept: a header that is too young", place.from_checkpoint(command, {}) is None)
+
+
+def check_places(place, say):
+    """Where files pause that have conditions between their includes."""
+    texts = {
+        "conditions": "#define A 1\n#if A\n#include <stddef.h>\n#endif\n#ifdef _WIN32\n#include <windows.h>\n#endif\n",
+        "pragmas": '#pragma pack(push)\n#include "h.h"\n#pragma pack(pop)\n#ifdef NEVER\n#include "nowhere.h"\n#endif\n',
+        "guarded": '#include "h.h"\n#include "h.h"\n',
+        "tests": "#if __has_include(<stddef.h>)\n#include <stddef.h>\n#endif\n#if __has_include(<nowhere.h>)\n#include <nowhere.h>\n#endif\n",
+    }
+    commands = {}
+    for name, text in texts.items():
+        (place.place / f"{name}.c").write_text(text + "int before;\n")
+        commands[name] = f"clang-19 -g -c {name}.c -o {name}.o"
+    place.keeper.keep([(shlex.split(command), place.environment) for command in commands.values()])
+    for name, text in texts.items():
+        (place.place / f"{name}.c").write_text(text + "\n\nint behind = __LINE__;\n")
+        own, its_files = place.from_checkpoint(commands[name], {}), place.made(name)
+        done = place.clang(commands[name], {})
+        say(f"paused behind {name}", own == (done.returncode, b"") and its_files == place.made(name))
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    good = []
+
+    def say(name, ok):
+        print("ok" if ok else "not ok", name, flush=True)
+        good.append(ok)
+
+    with tempfile.TemporaryDirectory() as directory:
+        place = Place(sys.argv[1], directory)
+        for check in (check_options, check_refused, check_later_ones, check_young_ones, check_places):
+            check(place, say)
+        place.keeper.stop()
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
