@@ -14,6 +14,7 @@
 
 #include <csignal>
 #include <ctime>
+#include <fstream>
 
 #include "clang/Basic/Version.h"
 #include "clang/CodeGen/CodeGenAction.h"
@@ -441,7 +442,11 @@ class Compile {
 
 }  // namespace
 
-bool Prefix::holds() const { return witness->holds(); }
+bool Prefix::holds() const {
+  std::string now(text.size(), '\0');
+  std::ifstream file(main_path, std::ios::binary);
+  return witness->holds() && file.read(now.data(), static_cast<std::streamsize>(now.size())) && now == text;
+}
 
 std::optional<std::string> option_without_checkpoint(const std::vector<const char *> &line) {
   // Alone; with a word of their own behind them; and those that are only a beginning.

@@ -46,6 +46,12 @@ void let_go_of_all_but(int socket) {
   close_range(static_cast<unsigned>(socket) + 1, ~0U, 0);
 }
 
+// Is somebody still there to hear of it?
+bool is_wanted(int listener) {
+  pollfd watched{listener, POLLRDHUP, 0};
+  return poll(&watched, 1, 0) == 0;
+}
+
 class Holder {
  public:
   Holder(int socket, std::uint64_t id) : socket(socket), id(id) {
@@ -105,7 +111,7 @@ class Holder {
     }
     const int listener = descriptors.back();
     descriptors.pop_back();
-    const bool holds = is_same_environment(run.environment) && prefix.holds();
+    const bool holds = is_wanted(listener) && is_same_environment(run.environment) && prefix.holds();
     const pid_t own = getpid();
     const std::uint64_t its = run.id;
     const pid_t fork = holds ? ::fork() : -1;

@@ -195,7 +195,9 @@ class Keeper {
         hear(watched[i].fd);
       }
     }
+    bool has_heard = false;
     for (std::size_t i = 2; i < first_holder; i++) {
+      has_heard = has_heard || watched[i].revents;
       if (watched[i].revents && !take_one(watched[i].fd)) {
         dismiss(watched[i].fd);
       }
@@ -203,7 +205,8 @@ class Keeper {
     if (watched[1].revents) {
       bury();
     }
-    if (watched[0].revents) {
+    // Who was here before is heard to the end: what is told to whoever comes is true then.
+    if (watched[0].revents && !has_heard) {
       const int guest = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
       if (guest >= 0 && (guests.size() >= most_guests || !is_like_us(guest))) {
         close(guest);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::job::{About, Exit, JobId, Usage};
+use crate::job::{About, Exit, JobId, Ran, Usage};
 use crate::monitor::findings::{Load, Seen, Stopped};
 use crate::schedule::Hold;
 
@@ -80,8 +80,8 @@ pub enum Event<'a> {
         output: &'a [u8],
         /// What it used.
         usage: Usage,
-        /// It ran in the compile worker, without a program of its own.
-        in_process: bool,
+        /// What ran it.
+        ran: Ran,
     },
     /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
     /// `BuildFinished`.

@@ -101,6 +101,18 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
+/// What ran a command. It does not decide a result.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Ran {
+    /// A program of its own.
+    #[default]
+    Program,
+    /// A fork of the compile worker.
+    Worker,
+    /// A fork of a compile that had paused at the end of its includes.
+    Checkpoint,
+}
+
 /// A job that ended, as its runner saw it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
@@ -114,8 +126,8 @@ pub struct Completion {
     pub is_whole: bool,
     /// What it used.
     pub usage: Usage,
-    /// It ran in the compile worker, without a program of its own.
-    pub in_process: bool,
+    /// What ran it.
+    pub ran: Ran,
     /// What watching its processes has brought, if there is anything to tell.
     pub findings: Option<Box<Findings>>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
-use crate::job::{About, Completion, Exit, JobId, Usage};
+use crate::job::{About, Completion, Exit, JobId, Ran, Usage};
 use crate::monitor::findings::Findings;
 use crate::runner::{Runner, Woken};
 use crate::schedule::{Blocked, Hold, Next, Reading, Schedule};
@@ -256,7 +256,7 @@ impl Loop<'_> {
                     output: why,
                     is_whole: true,
                     usage: Usage::default(),
-                    in_process: false,
+                    ran: Ran::Program,
                     findings: None,
                 };
                 self.end(Running { about, start_ms }, &completion)
@@ -291,18 +291,9 @@ impl Loop<'_> {
     fn end(&mut self, Running { about, start_ms }: Running, completion: &Completion) -> Result<(), Fatal> {
         let end_ms = self.run.clock.now_ms();
         let (job, exit, output) = (completion.job, completion.exit, completion.output.as_slice());
-        let (usage, in_process) = (completion.usage, completion.in_process);
+        let (usage, ran) = (completion.usage, completion.ran);
         let about_it = &about;
-        self.run.view.event(Event::Finished {
-            job,
-            about: about_it,
-            start_ms,
-            end_ms,
-            exit,
-            output,
-            usage,
-            in_process,
-        });
+        self.run.view.event(Event::Finished { job, about: about_it, start_ms, end_ms, exit, output, usage, ran });
         let ending = match exit.success() {
             true => Ending::Succeeded { start_ms, end_ms, completion },
             false => Ending::Failed,

@@ -9,7 +9,7 @@ mod encode;
 mod stream;
 
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Load, Seen, Stopped};
 use tanto_exec::schedule::Hold;
 
@@ -89,8 +89,8 @@ pub struct Finished {
     pub left_out: u64,
     /// What it used.
     pub usage: Usage,
-    /// It ran in the compile worker.
-    pub in_process: bool,
+    /// What ran it.
+    pub ran: Ran,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::job::{About, Exit, JobId, Ran};
 use tanto_exec::schedule::Hold;
 
 use crate::ansi;
@@ -167,8 +167,12 @@ impl View for NinjaView {
                 self.progress.build_started((self.parallelism)());
             }
             Event::Started { about, at_ms, .. } => self.started(about, at_ms),
-            Event::Finished { job, about, start_ms, end_ms, exit, output, in_process, .. } => {
-                let note: &[u8] = if in_process && self.notes { b" (in-process)" } else { b"" };
+            Event::Finished { job, about, start_ms, end_ms, exit, output, ran, .. } => {
+                let note: &[u8] = match ran {
+                    Ran::Worker if self.notes => b" (in-process)",
+                    Ran::Checkpoint if self.notes => b" (from a checkpoint)",
+                    _ => b"",
+                };
                 self.finished(job, about, (start_ms, end_ms), exit, output, note);
             }
             Event::BuildFinished { .. } => {

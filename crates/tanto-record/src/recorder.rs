@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::history::History;
     use crate::session::Session;
-    use tanto_exec::job::{Exit, JobId};
+    use tanto_exec::job::{Exit, JobId, Ran};
     use tanto_testing::Scratch;
 
     fn build(recorder: &mut Recorder, jobs: u32, output: &[u8]) {
@@ -182,7 +182,7 @@ mod tests {
             recorder.event(Event::Started { job, about, at_ms: start_ms });
             let exit = if job == JobId(1) { Exit::Code(1) } else { Exit::Code(0) };
             let usage = Usage { user_us: 5000, max_rss_kib: 7, ..Usage::default() };
-            recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, in_process: false });
+            recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran: Ran::Program });
             recorder.flush();
         }
         recorder.event(Event::BuildFinished { at_ms: 50 });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,25 +27,40 @@ pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
 }
 
 /// The name of a socket has a limit of some hundred bytes, which that of a directory has not: it is named by a descriptor.
-fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let dir = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir)?;
     open(&PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd())))
 }
 
 /// The user who has connected to us.
 pub fn peer(stream: &UnixStream) -> io::Result<u32> {
+    who(stream).map(|who| who.user)
+}
+
+/// A process at the other end of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its number, as we see it.
+    pub pid: u32,
+    /// Its user.
+    pub user: u32,
+}
+
+/// Who has made the other end of a socket, or listens there.
+pub fn who(socket: &impl AsFd) -> io::Result<Peer> {
     let mut who = MaybeUninit::<libc::ucred>::zeroed();
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is open while it is borrowed; `who` has room for `length` bytes.
     let asked = unsafe {
-        let fd = stream.as_raw_fd();
+        let fd = socket.as_fd().as_raw_fd();
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, who.as_mut_ptr().cast(), &raw mut length)
     };
-    match asked {
-        // SAFETY: all zero is a valid `ucred`, and so is what the kernel has written.
-        0 => Ok(unsafe { who.assume_init() }.uid),
-        _ => Err(io::Error::last_os_error()),
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: all zero is a valid `ucred`, and so is what the kernel has written.
+    let who = unsafe { who.assume_init() };
+    Ok(Peer { pid: who.pid.unsigned_abs(), user: who.uid })
 }
 
 /// Sends what there is room for; says how much. That nobody reads it any more is an error, and no signal.

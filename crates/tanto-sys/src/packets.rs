@@ -3,9 +3,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::refused;
+use crate::local;
 use crate::poll::{self, Watch};
 
 /// One end.
@@ -29,6 +32,33 @@ impl Packets {
         // SAFETY: the call succeeded, so that both are open and ours alone.
         let [one, other] = ends.map(|end| Packets(unsafe { OwnedFd::from_raw_fd(end) }));
         Ok((one, other))
+    }
+
+    /// Speaks to whoever listens there for packets.
+    pub fn connect(dir: &Path, name: &str) -> io::Result<Packets> {
+        local::near(dir, name, |path| {
+            // SAFETY: no memory is touched.
+            let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the call succeeded, so that it is open and ours alone.
+            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+            // SAFETY: all-zero is a valid `sockaddr_un`: numbers only.
+            let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
+            address.sun_family = libc::AF_UNIX as _;
+            let bytes = path.as_os_str().as_bytes();
+            if bytes.len() >= address.sun_path.len() {
+                return Err(io::ErrorKind::InvalidFilename.into());
+            }
+            address.sun_path.iter_mut().zip(bytes).for_each(|(to, &byte)| *to = byte as _);
+            // SAFETY: the address is as large as is said.
+            let connected = unsafe {
+                let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+                libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size)
+            };
+            if connected == 0 { Ok(Packets(socket)) } else { Err(io::Error::last_os_error()) }
+        })
     }
 
     /// Sends a packet. Does not wait: where there is no room for it now, or it is too large, that is an error.

@@ -6,7 +6,7 @@ use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::flags::table::{FLAGS, Flag, RUN_FLAGS};
 use crate::settings::Surroundings;
-use crate::{bench, bulk, completions, doctor, help, man, report, run, simulate};
+use crate::{bench, bulk, clang, completions, doctor, help, man, report, run, simulate};
 
 /// A subcommand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +106,14 @@ pub static COMMANDS: &[Command] = &[
                tree is and how it is built. `status`, `why`, `log`, `retry`, `skip` and `kill` also work from another \
                terminal while packages are built.",
     },
+    Command {
+        name: "clang",
+        args: "status|stop [-C DIR]",
+        doc: "show or end what is kept of compiles between builds",
+        more: "With `--checkpoints`, compiles wait at the end of their includes until the next build. `status` tells of which \
+               files, and what memory that takes; `stop` ends them. They end by themselves when nobody has built for half an \
+               hour, when memory is short, or when the build directory is removed.",
+    },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
 ];
 
@@ -131,6 +139,7 @@ pub fn obey(args: &[Vec<u8>]) -> Stop {
     match name.as_slice() {
         b"bench" => bench::run(rest),
         b"bulk" => bulk::run(rest),
+        b"clang" => clang::run(rest),
         b"simulate" => simulate::run(rest),
         b"report" => report::run(rest),
         b"doctor" => doctor::run(rest, &Surroundings::of_process()),

@@ -107,6 +107,7 @@ pub mod tests {
         assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report"]);
         assert_eq!(offered(&["tanto", "bench", "jobs", "--jo"]), ["--jobs"]);
         assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
+        assert_eq!(offered(&["tanto", "clang", ""]), crate::clang::QUESTIONS);
         assert_eq!(offered(&["tanto", "build", "--verb"]), ["--verbose"]);
         assert_eq!(offered(&["tanto", "build", "-d", "keep"]), ["keepdepfile", "keeprsp"]);
         assert_eq!(offered(&["tanto", "build", "-t", "compdb"]), ["compdb", "compdb-targets"]);

@@ -25,7 +25,9 @@ use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
-use crate::settings::layer::{ClangWorker, ConfigFile, Jobs, Jobserver, Memory, Origin, Said, Shown, StatusFormat};
+use crate::settings::layer::{
+    ClangWorker, ConfigFile, Jobs, Jobserver, Kept, Memory, Origin, Said, Shown, StatusFormat,
+};
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
 
@@ -86,6 +88,12 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("memory", memory(settings.memory.value), from(settings.memory.origin)),
         Row("jobserver", sharing(settings.jobserver.value).into(), from(settings.jobserver.origin)),
         Row("clang-worker", worker_use(settings.clang_worker.value).into(), from(settings.clang_worker.origin)),
+        Row("checkpoints", kept(settings.checkpoints.value), from(settings.checkpoints.origin)),
+        Row(
+            "verify-checkpoints",
+            doubted(settings.verify_checkpoints.value).into(),
+            from(settings.verify_checkpoints.origin),
+        ),
         Row("threads", threads(settings.threads.value), from(settings.threads.origin)),
         Row("snapshots", snapshots(settings.snapshots.value).into(), from(settings.snapshots.origin)),
         Row("record", if settings.record.value { "on" } else { "off" }.into(), from(settings.record.origin)),
@@ -146,6 +154,18 @@ fn worker_use(worker: ClangWorker) -> &'static str {
         ClangWorker::Off => "off",
         ClangWorker::Require => "required",
     }
+}
+
+fn kept(kept: Kept) -> Vec<u8> {
+    match kept {
+        Kept::AtMost(0) => "none".into(),
+        Kept::Auto => format!("of {} files (under the name ninja: none)", worker::most_kept(kept)).into(),
+        kept => format!("of {} files", worker::most_kept(kept)).into(),
+    }
+}
+
+fn doubted(one_in: u32) -> String {
+    if one_in == 0 { "none".into() } else { format!("one in {one_in}") }
 }
 
 fn threads(threads: Threads) -> Vec<u8> {
@@ -221,6 +241,9 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("MAKEFLAGS' jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ];
+    if let Some(held) = tanto_exec::runner::clang::held(&crate::clang::place(dir)) {
+        rows.push(row("checkpoints kept", crate::clang::brief(&held)));
+    }
     rows.extend(compile_worker().into_iter().map(|place| row("compile worker", place)));
     rows
 }
@@ -409,11 +432,13 @@ mod tests {
             "memory|what is free|default",
             "jobserver|a pipe, if there is none already (under the name ninja: off)|default",
             "clang-worker|if there is one|default",
+            "checkpoints|of 8 files (under the name ninja: none)|default",
+            "verify-checkpoints|none|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
             "record|off|command line",
         ];
-        assert_eq!(out[2..18], expected);
+        assert_eq!(out[2..20], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

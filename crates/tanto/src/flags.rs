@@ -18,7 +18,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{ClangWorker, Jobs, Jobserver, Memory, Origin, Shown, StatusFormat};
+use crate::settings::layer::{ClangWorker, Jobs, Jobserver, Kept, Memory, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -66,6 +66,10 @@ pub struct Options {
     pub memory: Memory,
     /// Whether compilers run in the compile worker.
     pub clang_worker: ClangWorker,
+    /// How many compiles are kept for the next build.
+    pub checkpoints: Kept,
+    /// Of so many that go on from there one is run twice; 0: none.
+    pub verify_checkpoints: u32,
     /// How many threads of our own there may be.
     pub threads: Threads,
     /// When snapshots are used.
@@ -124,6 +128,8 @@ impl Options {
             leftovers: settings.leftovers.value,
             memory: settings.memory.value,
             clang_worker: settings.clang_worker.value,
+            checkpoints: settings.checkpoints.value,
+            verify_checkpoints: settings.verify_checkpoints.value,
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
             record: settings.record.value,

@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod bulk;
+mod clang;
 mod columns;
 mod commands;
 mod completions;

@@ -69,6 +69,7 @@ const FILES: &[(&str, &str)] = &[
         ".tanto/bench",
         "What `tanto bench` has measured, unless it was told another file; and what a command that failed printed.",
     ),
+    (".tanto/checkpoints", "Where compiles are reached that are kept for the next build: `tanto clang status`."),
     (".tanto/snapshots", "Pictures of what build files say, which spare reading those again. They may be deleted."),
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of a user."),
 ];

@@ -25,7 +25,7 @@ use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
 use crate::settings::layer::{
-    ClangWorker, ConfigFile, Jobs, Jobserver, Layer, Memory, Origin, Said, Shown, StatusFormat,
+    ClangWorker, ConfigFile, Jobs, Jobserver, Kept, Layer, Memory, Origin, Said, Shown, StatusFormat,
 };
 
 /// The variable that holds flags.
@@ -79,6 +79,10 @@ pub struct Settings {
     pub jobserver: Said<Jobserver>,
     /// Whether compilers run in the compile worker.
     pub clang_worker: Said<ClangWorker>,
+    /// How many compiles are kept for the next build.
+    pub checkpoints: Said<Kept>,
+    /// Of so many that go on from there one is run twice; 0: none.
+    pub verify_checkpoints: Said<u32>,
     /// How many threads of our own there may be.
     pub threads: Said<Threads>,
     /// When snapshots are used.
@@ -90,9 +94,9 @@ pub struct Settings {
 impl Settings {
     /// What the sources say, over this door's defaults. This is the place where defaults are.
     pub fn of(layer: Layer, door: Door) -> Self {
-        let (jobs, leftovers, memory) = match door {
-            Door::Ninja => (Jobs::ProcessorsAndMore, Leftovers::Ignore, Memory::Off),
-            Door::Tanto => (Jobs::Processors, Leftovers::Report, Memory::Free),
+        let (jobs, leftovers, memory, kept) = match door {
+            Door::Ninja => (Jobs::ProcessorsAndMore, Leftovers::Ignore, Memory::Off, Kept::AtMost(0)),
+            Door::Tanto => (Jobs::Processors, Leftovers::Report, Memory::Free, Kept::Auto),
         };
         Settings {
             jobs: or(layer.jobs, jobs),
@@ -111,6 +115,8 @@ impl Settings {
             memory: or(layer.memory, memory),
             jobserver: or(layer.jobserver, Jobserver::Auto),
             clang_worker: or(layer.clang_worker, worker_default()),
+            checkpoints: or(layer.checkpoints, kept),
+            verify_checkpoints: or(layer.verify_checkpoints, 0),
             threads: or(layer.threads, Threads::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
             record: or(layer.record, true),

@@ -16,6 +16,7 @@ use tanto_sys::reaper::{self, Reaper};
 use super::Sample;
 use super::findings::{Load, Seen};
 use crate::job::JobId;
+use crate::runner::clang;
 
 /// The variable in a job's environment by which its processes are known.
 pub(super) const MARK: &str = "TANTO_JOB";
@@ -158,6 +159,10 @@ impl Trees {
         for pid in children {
             let known = self.orphans.get(&pid).copied();
             if known == Some(Whose::Nobodys) || self.firsts.contains_key(&pid) {
+                continue;
+            }
+            if known.is_none() && clang::is_keeper(pid) {
+                self.orphans.insert(pid, Whose::Nobodys);
                 continue;
             }
             let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(Whose::Unknown, Whose::Job));

@@ -14,16 +14,22 @@ use tanto_sys::packets::MOST_DESCRIPTORS;
 use tanto_sys::poll::Watch;
 use tanto_sys::process::{Child, Ended, Environment, Status, Words};
 
+use self::checkpoints::Checkpoints;
 use self::frames::{Run, Said, Used};
 use self::identity::{Identity, Stamp};
 use self::zygote::Zygote;
 
+mod checkpoints;
 mod frames;
 mod identity;
+mod keeper;
 mod known;
+mod link;
 mod zygote;
 
+pub use self::checkpoints::Wanted;
 pub use self::identity::is_left_alone_because_of;
+pub use self::keeper::{Held, held, is_keeper, stop};
 
 /// Where the worker is, and how much depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +40,8 @@ pub struct Options {
     pub known: PathBuf,
     /// That it cannot be started is an error.
     pub required: bool,
+    /// The checkpoints, if commands may go on from them.
+    pub checkpoints: Option<Wanted>,
 }
 
 /// What there is of it.
@@ -55,6 +63,7 @@ pub(super) struct Worker {
     surroundings: String,
     next: u64,
     common: Option<Common>,
+    checkpoints: Option<Checkpoints>,
 }
 
 /// What all commands have.
@@ -70,6 +79,10 @@ pub(super) struct Fork {
     pub(super) child: Child,
     /// Its number in what the worker says.
     pub(super) id: u64,
+    /// It goes on from a checkpoint: who keeps those tells of it, not the worker.
+    pub(super) is_kept: bool,
+    /// What it makes is to be compared with what a process makes.
+    pub(super) is_doubted: bool,
 }
 
 /// What the worker has told of a command.
@@ -92,7 +105,9 @@ impl Worker {
         if is_left_alone_because_of(environment).is_some() {
             return None;
         }
-        Some(Worker { options, state: State::Idle, known: None, surroundings: String::new(), next: 0, common: None })
+        let checkpoints = options.checkpoints.clone().map(Checkpoints::new);
+        let (state, surroundings) = (State::Idle, String::new());
+        Some(Worker { options, state, known: None, surroundings, next: 0, common: None, checkpoints })
     }
 
     /// Starts the command as a fork of the worker, if it is one for it. An error only if the worker is required.
@@ -133,7 +148,7 @@ impl Worker {
         }
         known.retain(|it| it.program != program);
         let Some(zygote) = self.zygote()? else { return Ok(None) };
-        let identity = identity::ask(program, &zygote.clang, &zygote.lld);
+        let identity = identity::ask(program, &zygote.link.clang, &zygote.link.lld);
         if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
             known.push(identity.clone());
             // What cannot be remembered is asked again by the next build.
@@ -170,13 +185,10 @@ impl Worker {
     ) -> io::Result<Option<Fork>> {
         self.next += 1;
         let id = self.next;
-        if self.zygote()?.is_none() {
-            return Ok(None);
-        }
         if self.common.is_none() {
             self.common = Common::find();
         }
-        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(None) };
+        let Some(common) = &self.common else { return Ok(None) };
         let strings: Vec<&[u8]> = environment.strings().collect();
         let (clang, lld) = (clang.as_os_str().as_bytes(), lld.map_or(&b""[..], |lld| lld.as_os_str().as_bytes()));
         let run = Run { id, umask: common.umask, clang, lld, words, environment: &strings };
@@ -185,8 +197,26 @@ impl Worker {
         let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
         with.extend(entrances.iter().map(AsFd::as_fd));
-        match zygote.run(id, &frame, &with) {
-            Ok(pid) => Ok(pid.map(|pid| Fork { child: Child::of_another(pid, output), id })),
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.note(&run);
+            if let Some(pid) = checkpoints.run(&self.options.program, id, &frame, &with) {
+                let is_doubted = checkpoints.doubts();
+                return Ok(Some(Fork { child: Child::of_another(pid, output), id, is_kept: true, is_doubted }));
+            }
+        }
+        drop(with);
+        if self.zygote()?.is_none() {
+            return Ok(None);
+        }
+        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(None) };
+        let Common { directory, nothing, .. } = common;
+        let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
+        with.extend(entrances.iter().map(AsFd::as_fd));
+        match zygote.link.run(id, &frame, &with) {
+            Ok(pid) => Ok(pid.map(|pid| {
+                let child = Child::of_another(pid, output);
+                Fork { child, id, is_kept: false, is_doubted: false }
+            })),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(_) => {
                 self.state = State::Gone;
@@ -203,24 +233,35 @@ impl Worker {
         }
     }
 
-    /// Ready when it has something to tell of commands, or is gone.
-    pub(super) fn watch(&self) -> Watch {
-        match &self.state {
-            State::Running(zygote) => zygote.watch(),
+    /// Ready when there is something to tell of commands, or somebody is gone who would: the worker, and who keeps
+    /// checkpoints.
+    pub(super) fn watches(&self) -> [Watch; 2] {
+        let worker = match &self.state {
+            State::Running(zygote) => zygote.link.watch(),
             State::Idle | State::Gone => Watch::nothing(),
+        };
+        [worker, self.checkpoints.as_ref().map_or(Watch::nothing(), Checkpoints::watch)]
+    }
+
+    /// Nobody will tell of this command any more.
+    pub(super) fn is_gone(&self, is_kept: bool) -> bool {
+        match (&self.checkpoints, is_kept) {
+            (Some(checkpoints), true) => checkpoints.are_gone(),
+            _ => matches!(self.state, State::Gone),
         }
     }
 
-    /// It will tell of no command any more.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(self.state, State::Gone)
-    }
-
-    /// The next thing that it has told of a command, if there is one now.
+    /// The next thing that was told of a command, if there is one now.
     pub(super) fn news(&mut self) -> Option<(u64, News)> {
         loop {
+            if let Some(said) = self.checkpoints.as_mut().and_then(Checkpoints::said) {
+                if let Some(news) = news(said) {
+                    return Some(news);
+                }
+                continue;
+            }
             let State::Running(zygote) = &mut self.state else { return None };
-            match zygote.said() {
+            match zygote.link.said() {
                 Ok(Some(said)) => {
                     if let Some(news) = news(said) {
                         return Some(news);
@@ -233,16 +274,31 @@ impl Worker {
     }
 
     /// Waits until the processes of these commands are gone.
-    pub(super) fn bury(&mut self, mut ids: Vec<u64>) {
-        while !ids.is_empty() {
+    pub(super) fn bury(&mut self, mut ids: Vec<(u64, bool)>) {
+        loop {
             match self.news() {
-                Some((id, News::Gone)) => ids.retain(|its| *its != id),
+                Some((id, News::Gone)) => ids.retain(|(its, _)| *its != id),
                 Some(_) => {}
-                None => match &self.state {
-                    State::Running(zygote) if zygote.wait().is_ok() => {}
-                    _ => return,
-                },
+                None => {
+                    let Some(&(_, is_kept)) = ids.iter().find(|(_, is_kept)| !self.is_gone(*is_kept)) else { return };
+                    let waited = match (&self.state, &self.checkpoints) {
+                        (_, Some(checkpoints)) if is_kept => checkpoints.wait(),
+                        (State::Running(zygote), _) => zygote.link.wait(),
+                        _ => return,
+                    };
+                    if waited.is_err() {
+                        return;
+                    }
+                }
             }
+        }
+    }
+
+    /// The build is over: what it has compiled last may be kept for the next.
+    pub(super) fn rest(&mut self) {
+        if let (Some(checkpoints), Some(Common { directory, nothing, .. })) = (&mut self.checkpoints, &self.common) {
+            let nothing = nothing.as_fd();
+            checkpoints.rest(&self.options.program, &[directory.as_fd(), nothing, nothing, nothing]);
         }
     }
 }
@@ -270,7 +326,7 @@ fn news(said: Said) -> Option<(u64, News)> {
         Said::Declined { id } => Some((id, News::Declined)),
         Said::Gone { id } => Some((id, News::Gone)),
         // Said before a command was heard of, or late of one that was given up.
-        Said::Hello { .. } | Said::Started { .. } => None,
+        Said::Hello { .. } | Said::Started { .. } | Said::Holding { .. } => None,
     }
 }
 

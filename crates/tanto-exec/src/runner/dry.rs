@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
 
 /// For dry runs.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Runner for DryRunner {
             output: Vec::new(),
             is_whole: true,
             usage: Usage::default(),
-            in_process: false,
+            ran: Ran::Program,
             findings: None,
         };
         Ok(Woken::Completed(completion))

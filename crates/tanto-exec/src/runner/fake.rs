@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
 
 /// What becomes of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,7 +91,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
                 output,
                 is_whole: true,
                 usage: Usage::default(),
-                in_process: false,
+                ran: Ran::Program,
                 findings: None,
             })),
             other => unreachable!("{other:?} does not run"),
@@ -126,7 +126,7 @@ mod tests {
                 output: output.to_vec(),
                 is_whole: true,
                 usage,
-                in_process: false,
+                ran: Ran::Program,
                 findings: None,
             };
             assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));

@@ -20,11 +20,12 @@ use self::forks::Forked;
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
 use self::purse::Purse;
+use self::twin::Twin;
 use super::clang;
 use super::jobserver::{Share, Slot};
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
 use crate::monitor::Limits;
 use crate::monitor::findings::{self, Why};
 use crate::monitor::watcher::{self, Note, Watcher};
@@ -35,6 +36,7 @@ mod forks;
 mod launch;
 mod output;
 mod purse;
+mod twin;
 mod words;
 
 pub use self::words::wants_the_shell;
@@ -77,6 +79,8 @@ struct Task {
     direct: bool,
     /// It runs in the compile worker.
     fork: Option<Forked>,
+    /// What it has made before, which is to be compared.
+    twin: Option<Twin>,
     output: Output,
     /// What it may take.
     limits: Limits,
@@ -95,6 +99,8 @@ struct Ready {
     slot: Option<Slot>,
     /// As a process of its own.
     alone: bool,
+    /// What it has made before, which is to be compared.
+    twin: Option<Twin>,
 }
 
 /// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
@@ -147,9 +153,10 @@ enum Step {
     Ended(Ended),
 }
 
-/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is between them.
+/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is
+/// between them, and who keeps its checkpoints.
 const BELL: usize = 1;
-const SLOTS: usize = 3;
+const SLOTS: usize = 4;
 /// As much as a pipe holds.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
@@ -252,7 +259,8 @@ impl SpawnRunner {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
         self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
-        self.watches.push(self.starter.worker().map_or(Watch::nothing(), |worker| worker.watch()));
+        let nothing = || [Watch::nothing(), Watch::nothing()];
+        self.watches.extend(self.starter.worker().map_or_else(nothing, |worker| worker.watches()));
         if let Some(purse) = &self.purse {
             purse.watch(&mut self.watches);
         }
@@ -331,11 +339,15 @@ impl SpawnRunner {
         if why.is_some() || !matches!(exit, Exit::Code(_)) {
             task.restore_terminal();
         }
+        let exit = match &task.twin {
+            Some(twin) => twin.compare(exit, &mut task.output, self.overflow.as_ref()),
+            None => exit,
+        };
         self.tell(task, exit, usage);
     }
 
     fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, fork, .. } = task;
+        let Task { job, output, slot, fork, twin, .. } = task;
         self.crowded = false;
         if let Some(purse) = &mut self.purse {
             purse.share.leave(job);
@@ -345,8 +357,12 @@ impl SpawnRunner {
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.vacate(job);
         let is_whole = output.is_whole();
-        let in_process = fork.is_some();
-        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, in_process, findings };
+        let ran = match (fork, twin) {
+            (None, None) => Ran::Program,
+            (Some(fork), _) if !fork.is_kept() => Ran::Worker,
+            _ => Ran::Checkpoint,
+        };
+        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, ran, findings };
         self.finished.push_back((completion, slot));
     }
 
@@ -379,7 +395,7 @@ impl SpawnRunner {
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
-        let Ready { job, command, expected, slot, alone } = ready;
+        let Ready { job, command, expected, slot, alone, twin } = ready;
         let bounds = command.bounds.as_deref();
         let limits = self.watcher.as_ref().map_or(Limits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
@@ -417,12 +433,12 @@ impl SpawnRunner {
                     watcher.started(job, child.pid(), bounds);
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
-                let fork = fork.map(|id| Forked::new(id, command, expected, is_counted));
+                let fork = fork.map(|fork| Forked::new(fork, command, expected, is_counted));
                 let output = Output::new(limits.printed);
-                self.running.push(Task { job, child, direct, fork, output, limits, left: None, slot, terminal });
+                self.running.push(Task { job, child, direct, fork, twin, output, limits, left: None, slot, terminal });
             }
             Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
-                self.held.push_back(Ready { job, command, expected, slot, alone });
+                self.held.push_back(Ready { job, command, expected, slot, alone, twin });
             }
             Err(error) => return Err((error, slot)),
         }
@@ -488,7 +504,7 @@ impl Runner for SpawnRunner {
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
         let slot = self.purse.as_mut().and_then(|purse| purse.take(job));
-        let ready = Ready { job, command: command.clone(), expected, slot, alone: false };
+        let ready = Ready { job, command: command.clone(), expected, slot, alone: false, twin: None };
         self.launch(ready).map_err(|(error, slot)| {
             if let Some(purse) = &mut self.purse {
                 purse.in_hand = slot;
@@ -585,6 +601,11 @@ impl Runner for SpawnRunner {
 
 impl Drop for SpawnRunner {
     fn drop(&mut self) {
+        if self.interrupted_by.is_none()
+            && let Some(worker) = self.starter.worker()
+        {
+            worker.rest();
+        }
         self.abort();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
 use crate::monitor::findings::{Load, Seen, Why};
 
 /// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
@@ -60,7 +60,7 @@ fn refused(job: JobId, error: &io::Error) -> Completion {
         output,
         is_whole: true,
         usage: Usage::default(),
-        in_process: false,
+        ran: Ran::Program,
         findings: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
 
@@ -111,7 +111,11 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             read_bytes: count(fields, "read_bytes")?,
             written_bytes: count(fields, "written_bytes")?,
         },
-        in_process: mark(fields, "in_process")?,
+        ran: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
+            (_, true) => Ran::Checkpoint,
+            (true, false) => Ran::Worker,
+            (false, false) => Ran::Program,
+        },
     })
 }
 

@@ -1,7 +1,7 @@
 //! Lines of events, written. Does not know who reads them.
 
 use tanto_exec::event::{Event, Level};
-use tanto_exec::job::{About, Exit, JobId, Usage};
+use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
 
@@ -59,12 +59,12 @@ impl Encoder {
                 self.about(&mut object, about);
                 object.end_line();
             }
-            Event::Finished { job, start_ms, end_ms, exit, output, usage, in_process, .. } => {
+            Event::Finished { job, start_ms, end_ms, exit, output, usage, ran, .. } => {
                 let mut object = of_job(out, "finished", job);
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
                 how(&mut object, exit);
-                used(&mut object, usage, in_process);
+                used(&mut object, usage, ran);
                 self.output(&mut object, output);
                 object.end_line();
             }
@@ -270,7 +270,7 @@ fn how(object: &mut Object<'_>, exit: Exit) {
 }
 
 /// What is 0 or false is left out.
-fn used(object: &mut Object<'_>, usage: Usage, in_process: bool) {
+fn used(object: &mut Object<'_>, usage: Usage, ran: Ran) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),
@@ -281,7 +281,8 @@ fn used(object: &mut Object<'_>, usage: Usage, in_process: bool) {
     for (key, number) in fields.into_iter().filter(|(_, number)| *number > 0) {
         object.number(key, number);
     }
-    object.mark("in_process", in_process);
+    object.mark("in_process", ran != Ran::Program);
+    object.mark("checkpoint", ran == Ran::Checkpoint);
 }
 
 /// What a level is called in a line.

@@ -25,7 +25,7 @@ impl Kept {
                 exit: it.exit,
                 output: &it.output,
                 usage: it.usage,
-                in_process: it.in_process,
+                ran: it.ran,
             },
             Kept::Skipped { job, outputs, because } => Event::Skipped { job: *job, outputs, because: *because },
             Kept::Stage { job, stage, at_ms } => {
@@ -132,7 +132,7 @@ fn some_event(random: &mut Random) -> Kept {
                 read_bytes: random.number(),
                 written_bytes: u64::MAX,
             },
-            in_process: random.chance(50),
+            ran: [Ran::Program, Ran::Worker, Ran::Checkpoint][random.below(3)],
         }),
     }
 }
@@ -206,10 +206,10 @@ fn lines_are_as_they_are_documented() {
         output: b"0123456789".into(),
         left_out: 0,
         usage: Usage { user_us: 900, ..Usage::default() },
-        in_process: true,
+        ran: Ran::Checkpoint,
     };
     let encoder = Encoder { most_output: 5, brief: false };
-    let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"in_process":true,"left_out":5,"output":"01789"}"#;
+    let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"in_process":true,"checkpoint":true,"left_out":5,"output":"01789"}"#;
     assert_eq!(String::from_utf8(encoded(encoder, &Kept::Finished(finished))).as_deref(), Ok(expected));
 }
 

@@ -6,7 +6,7 @@ mod screen;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tanto_exec::job::Usage;
+use tanto_exec::job::{Ran, Usage};
 use tanto_exec::monitor::findings::Load;
 
 use super::*;
@@ -122,7 +122,7 @@ impl Scene {
             exit,
             output: output.as_bytes(),
             usage: Usage::default(),
-            in_process: false,
+            ran: Ran::Program,
         });
         self.wait()
     }

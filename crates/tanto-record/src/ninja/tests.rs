@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::rc::Rc;
 
-use tanto_exec::job::Usage;
+use tanto_exec::job::{Ran, Usage};
 
 use super::*;
 
@@ -87,7 +87,7 @@ impl Build {
             exit,
             output,
             usage,
-            in_process: false,
+            ran: Ran::Program,
         });
         self
     }

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use tanto_exec::job::Ran;
+
 use super::lanes::{Lanes, end_ms, lanes};
 use super::sessions::{began, what};
 use super::table::Table;
@@ -116,9 +118,11 @@ impl<'s> Timings<'s> {
         table.row([b"of", &what(self.session)]);
         table.row([b"result", result(self.session).words().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
-        let in_process = self.session.commands().filter(|job| job.is_in_process()).count();
+        let by = |ran: Ran| self.session.commands().filter(|job| job.ran() == ran).count();
+        let (in_process, held) = (by(Ran::Worker) + by(Ran::Checkpoint), by(Ran::Checkpoint));
         if in_process > 0 {
-            table.row([b"in-process", format!("{in_process} commands, in the compile worker").as_bytes()]);
+            let checkpoints = if held > 0 { format!(", {held} of them from checkpoints") } else { String::new() };
+            table.row([b"in-process", format!("{in_process} commands, in the compile worker{checkpoints}").as_bytes()]);
         }
         table.row([b"time", time(wall).as_bytes()]);
         table.row([b"at a time", format!("{} of {limit}, on average", mean(busy)).as_bytes()]);
@@ -252,7 +256,8 @@ impl<'s> Timings<'s> {
         object.number("wall_ms", wall_ms(self.session, place));
         object.number("cpu_ms", job.cpu_ms());
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
-        object.mark("in_process", job.is_in_process());
+        object.mark("in_process", job.ran() != Ran::Program);
+        object.mark("checkpoint", job.ran() == Ran::Checkpoint);
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
         if let Some(stopped) = &job.stopped {

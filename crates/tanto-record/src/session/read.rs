@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::job::{About, Exit, JobId, Ran};
 use tanto_exec::monitor::findings::{Seen, Stopped};
 use tanto_exec::schedule::Hold;
 use tanto_sys::own;
@@ -97,9 +97,9 @@ impl Job {
         i64::try_from(us / 1000).unwrap_or(i64::MAX)
     }
 
-    /// Did it run in the compile worker?
-    pub fn is_in_process(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.in_process)
+    /// What ran it, as far as it is known.
+    pub fn ran(&self) -> Ran {
+        self.end.as_ref().map(|end| end.ran).unwrap_or_default()
     }
 
     /// Did it end, and badly?

@@ -10,6 +10,7 @@ use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
+use tanto_exec::runner::clang;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver::{Client, Share};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
@@ -146,7 +147,7 @@ impl Invocation<'_> {
                 Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
             }
         };
-        self.ration(schedule, parallelism);
+        self.ration(schedule, parallelism, builddir::of(builder.scan.graph));
         let mut gauge = gauge::machine();
         self.begin_record(manifest);
         let run = Run {
@@ -200,7 +201,10 @@ impl Invocation<'_> {
         let overflow = Some(in_own_state(builddir, "output"));
         let known = in_own_state(builddir, "clang-worker");
         let writer = Rc::clone(&self.writer);
-        let worker = worker::find(self.options.clang_worker, known).map_err(|why| self.fatal(&why))?;
+        let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
+        let place = in_own_state(builddir, worker::KEPT);
+        let checkpoints = worker::checkpoints(checkpoints, verify_checkpoints, place);
+        let worker = worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
         let options = spawn::Options {
             parallelism,
             max_load,
@@ -216,11 +220,15 @@ impl Invocation<'_> {
     }
 
     /// Lets commands share memory as the user wants it.
-    fn ration(&self, schedule: &mut Schedule, slots: usize) {
+    fn ration(&self, schedule: &mut Schedule, slots: usize, builddir: &[u8]) {
         let memory_kib = match self.options.memory {
             Memory::Off => return,
             Memory::Free => None,
-            Memory::AtMost(kib) => Some(kib),
+            // Checkpoints are a part of what builds in this directory take. What is free is less by them anyway.
+            Memory::AtMost(kib) => {
+                let held = clang::held(&in_own_state(builddir, worker::KEPT)).map_or(0, |held| held.memory_kib);
+                Some(kib.saturating_sub(held).max(1))
+            }
         };
         if !self.options.dry_run {
             schedule.ration(schedule::Limits { memory_kib, slots });

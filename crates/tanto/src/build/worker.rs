@@ -1,6 +1,7 @@
 //! Where the compile worker is. Does not know what it does.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tanto_exec::runner::clang;
 use tanto_sys::process::Environment;
 
-use crate::settings::layer::ClangWorker;
+use crate::settings::layer::{ClangWorker, Kept};
 
 /// The variable that names its program.
 pub const PLACE_VARIABLE: &str = "TANTO_CLANG_WORKER";
@@ -31,9 +32,33 @@ pub fn is_there(place: &Path) -> bool {
     fs::metadata(place).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
+/// The directory of who keeps checkpoints, in that of our own state.
+pub const KEPT: &str = "checkpoints";
+
+/// So many checkpoints at most.
+pub fn most_kept(kept: Kept) -> u32 {
+    match kept {
+        // Each takes some ten to a hundred MiB; who edits goes to and fro between a handful of files.
+        Kept::Auto => 8,
+        Kept::AtMost(most) => most,
+    }
+}
+
+/// The checkpoints as the user wants them, kept by somebody in this directory; none if they are off.
+pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::Wanted> {
+    let most = most_kept(kept);
+    let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
+    let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
+    (most > 0).then_some(clang::Wanted { place, most, may_start, doubted })
+}
+
 /// The worker as the user wants it, which remembers in `known` what it stands for. An error, for the user: there is none,
 /// and it is required.
-pub fn find(wanted: ClangWorker, known: PathBuf) -> Result<Option<clang::Options>, Vec<u8>> {
+pub fn find(
+    wanted: ClangWorker,
+    known: PathBuf,
+    checkpoints: Option<clang::Wanted>,
+) -> Result<Option<clang::Options>, Vec<u8>> {
     let required = wanted == ClangWorker::Require;
     if wanted == ClangWorker::Off {
         return Ok(None);
@@ -42,7 +67,7 @@ pub fn find(wanted: ClangWorker, known: PathBuf) -> Result<Option<clang::Options
         return Err([b"--clang-worker=require: ", name, b" in the environment wants compilers as processes"].concat());
     }
     match places().into_iter().find(|place| is_there(place)) {
-        Some(program) => Ok(Some(clang::Options { program, known, required })),
+        Some(program) => Ok(Some(clang::Options { program, known, required, checkpoints })),
         None if required => Err(nowhere()),
         None => Ok(None),
     }
@@ -77,7 +102,15 @@ mod tests {
     }
 
     #[test]
+    fn checkpoints_are_as_many_as_the_user_wants() {
+        assert_eq!(checkpoints(Kept::AtMost(0), 1, PathBuf::new()), None);
+        let wanted = |kept| checkpoints(kept, 3, PathBuf::from("place")).map(|wanted| (wanted.most, wanted.doubted));
+        assert_eq!(wanted(Kept::Auto), Some((8, 3)));
+        assert_eq!(wanted(Kept::AtMost(2)), Some((2, 3)));
+    }
+
+    #[test]
     fn who_wants_none_gets_none() {
-        assert_eq!(find(ClangWorker::Off, PathBuf::new()), Ok(None));
+        assert_eq!(find(ClangWorker::Off, PathBuf::new(), None), Ok(None));
     }
 }

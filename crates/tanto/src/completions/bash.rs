@@ -72,6 +72,7 @@ _tanto() {
         *:build | *:doctor) _tanto_flags ;;
         *:run) _tanto_run ;;
         2:report) mapfile -t COMPREPLY < <(compgen -W 'sessions rebuilds timings trace' -- "$cur") ;;
+        2:clang) mapfile -t COMPREPLY < <(compgen -W 'status stop' -- "$cur") ;;
         2:bench) mapfile -t COMPREPLY < <(compgen -W '@MEASUREMENTS@' -- "$cur") ;;
         *:bench) _tanto_bench ;;
         2:bulk) mapfile -t COMPREPLY < <(compgen -W '@TASKS@' -- "$cur") ;;

@@ -15,6 +15,7 @@ pub fn script() -> String {
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from help' -a '{}'\n", names.join(" "));
     let reports = "sessions rebuilds timings trace";
     script += &format!("complete -c tanto -n '__fish_seen_subcommand_from report' -a '{reports}'\n");
+    script += "complete -c tanto -n '__fish_seen_subcommand_from clang' -a 'status stop'\n";
     let measurements = measurement_names().join(" ");
     script += &format!(
         "complete -c tanto -n '__fish_seen_subcommand_from bench' -a '{measurements} (__fish_complete_path)'\n"

@@ -62,6 +62,7 @@ _tanto() {
                 3) compadd sessions rebuilds timings trace ;;
                 *) _files ;;
             esac ;;
+        clang) ((CURRENT == 3)) && compadd status stop ;;
         bench)
             case $CURRENT in
                 3) compadd @MEASUREMENTS@ ;;

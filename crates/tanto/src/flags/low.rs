@@ -104,9 +104,8 @@ impl Reader<'_> {
             | Id::Record => {
                 self.say(low, flag, value)?;
             }
-            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver | Id::ClangWorker => {
-                self.say(low, flag, value)?
-            }
+            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver => self.say(low, flag, value)?,
+            Id::ClangWorker | Id::Checkpoints | Id::VerifyCheckpoints => self.say(low, flag, value)?,
         }
         Ok(())
     }

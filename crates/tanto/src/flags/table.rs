@@ -52,6 +52,10 @@ pub enum Id {
     Jobserver,
     /// `--clang-worker`
     ClangWorker,
+    /// `--checkpoints`
+    Checkpoints,
+    /// `--verify-checkpoints`
+    VerifyCheckpoints,
 }
 
 /// Where a flag may be given.
@@ -278,6 +282,33 @@ const WORKER: Flag = Flag {
            worker (`tanto doctor` shows it). `require`: where there is none, or it does not start, the build fails.",
 };
 
+const CHECKPOINTS: Flag = Flag {
+    id: Id::Checkpoints,
+    short: None,
+    long: Some("checkpoints"),
+    value: free("N", "auto, off or a number"),
+    reach: Reach::Setting("checkpoints"),
+    group: Group::Own,
+    doc: "keep the last N compiles at the end of their includes for the next build: auto, off or a number",
+    note: " [default=auto]",
+    more: "When a build is over, the compile worker compiles what was compiled last once more, in the background, as far as to \
+           the end of its includes. When the same file is compiled again with the same flags and headers, that goes on from \
+           there; what comes of it is the same. `auto`: 8, but none under the name `ninja`. Nobody is started for it without a \
+           terminal, or where `CI` is set. `tanto clang status` shows what is kept.",
+};
+
+const VERIFY_CHECKPOINTS: Flag = Flag {
+    id: Id::VerifyCheckpoints,
+    short: None,
+    long: Some("verify-checkpoints"),
+    value: free("N", "a number"),
+    reach: Reach::Setting("verify-checkpoints"),
+    group: Group::Own,
+    doc: "run one in N of the compiles from checkpoints again as a process, and compare",
+    note: " [default=0]",
+    more: "A difference makes the command fail. 0: none.",
+};
+
 /// Those of `tanto run`.
 pub static RUN_FLAGS: &[Flag] = &[HANG_TIMEOUT, TIMEOUT, LEFT];
 
@@ -499,4 +530,6 @@ pub static FLAGS: &[Flag] = &[
     },
     JOBSERVER,
     WORKER,
+    CHECKPOINTS,
+    VERIFY_CHECKPOINTS,
 ];

@@ -128,6 +128,15 @@ pub enum ClangWorker {
     Require,
 }
 
+/// How many compiles are kept at the end of their includes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// As many as seem right.
+    Auto,
+    /// So many at most.
+    AtMost(u32),
+}
+
 /// What one source says; `None` where it says nothing.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Layer {
@@ -157,6 +166,10 @@ pub struct Layer {
     pub jobserver: Option<Said<Jobserver>>,
     /// `--clang-worker`
     pub clang_worker: Option<Said<ClangWorker>>,
+    /// `--checkpoints`
+    pub checkpoints: Option<Said<Kept>>,
+    /// `--verify-checkpoints`
+    pub verify_checkpoints: Option<Said<u32>>,
     /// `TANTO_THREADS`
     pub threads: Option<Said<Threads>>,
     /// `TANTO_SNAPSHOT`
@@ -184,6 +197,8 @@ impl Layer {
             Id::Record => put(&mut self.record, on_or_off(value), origin),
             Id::Jobserver => put(&mut self.jobserver, jobserver(value), origin),
             Id::ClangWorker => put(&mut self.clang_worker, clang_worker(value), origin),
+            Id::Checkpoints => put(&mut self.checkpoints, checkpoints(value), origin),
+            Id::VerifyCheckpoints => put(&mut self.verify_checkpoints, count(value), origin),
             _ => false,
         }
     }
@@ -214,6 +229,8 @@ impl Layer {
             memory: self.memory.or(below.memory),
             jobserver: self.jobserver.or(below.jobserver),
             clang_worker: self.clang_worker.or(below.clang_worker),
+            checkpoints: self.checkpoints.or(below.checkpoints),
+            verify_checkpoints: self.verify_checkpoints.or(below.verify_checkpoints),
             threads: self.threads.or(below.threads),
             snapshots: self.snapshots.or(below.snapshots),
             record: self.record.or(below.record),
@@ -317,6 +334,21 @@ pub fn clang_worker(value: &[u8]) -> Option<ClangWorker> {
         b"require" => Some(ClangWorker::Require),
         _ => None,
     }
+}
+
+/// More than these would be a mistake.
+const MOST_CHECKPOINTS: u32 = 64;
+
+fn checkpoints(value: &[u8]) -> Option<Kept> {
+    match value {
+        b"auto" => Some(Kept::Auto),
+        b"off" => Some(Kept::AtMost(0)),
+        number => count(number).filter(|&count| count <= MOST_CHECKPOINTS).map(Kept::AtMost),
+    }
+}
+
+fn count(value: &[u8]) -> Option<u32> {
+    number::integer(value).filter(|_| !value.is_empty()).and_then(|count| u32::try_from(count).ok())
 }
 
 fn snapshots(value: &[u8]) -> Option<Policy> {

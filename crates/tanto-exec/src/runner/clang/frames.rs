@@ -45,16 +45,30 @@ pub(super) enum Said {
     Declined { id: u64 },
     /// The command's process is gone.
     Gone { id: u64 },
+    /// It keeps compiles of these files, of so many at most, has so many yet to make, and holds so much memory.
+    Holding { most: u32, wanted: u32, memory_kib: u64, files: Vec<Vec<u8>> },
 }
+
+/// That whoever keeps checkpoints is to end.
+pub(super) const STOP: [u8; 5] = [1, 0, 0, 0, 9];
 
 /// The bytes of a command; none if it goes beyond a limit.
 pub(super) fn encode(run: &Run<'_>) -> Option<Vec<u8>> {
+    framed(1, run, &[])
+}
+
+/// The bytes of a wish: a compile is to be kept as far as to the end of its includes, one of so many at most.
+pub(super) fn encode_keep(run: &Run<'_>, most: u32) -> Option<Vec<u8>> {
+    framed(6, run, &most.to_le_bytes())
+}
+
+fn framed(kind: u8, run: &Run<'_>, more: &[u8]) -> Option<Vec<u8>> {
     let count = run.words.iter().count();
     if count > MOST_TEXTS || run.environment.len() > MOST_TEXTS {
         return None;
     }
     let mut bytes = vec![0; 4];
-    bytes.push(1);
+    bytes.push(kind);
     bytes.extend(run.id.to_le_bytes());
     bytes.extend(run.umask.to_le_bytes());
     let mut texts = |count: Option<usize>, texts: &mut dyn Iterator<Item = &[u8]>| {
@@ -69,6 +83,7 @@ pub(super) fn encode(run: &Run<'_>) -> Option<Vec<u8>> {
     texts(None, &mut [run.clang, run.lld].into_iter());
     texts(Some(count), &mut run.words.iter());
     texts(Some(run.environment.len()), &mut run.environment.iter().copied());
+    bytes.extend_from_slice(more);
     let length = number(bytes.len() - 4);
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     (bytes.len() <= MOST_BYTES).then_some(bytes)
@@ -92,6 +107,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
         3 => Said::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
         4 => (Said::Declined { id: from.large()? }, from.text()?).0,
         5 => (Said::Gone { id: from.large()? }, from.small()?).0,
+        8 => Said::Holding {
+            most: from.small()?,
+            wanted: from.small()?,
+            memory_kib: from.large()?,
+            files: from.texts()?,
+        },
         _ => return None,
     };
     from.0.is_empty().then_some(said)
@@ -118,6 +139,13 @@ impl<'a> Reader<'a> {
     fn text(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.small()?).ok()?;
         Some(self.take(length)?.to_vec())
+    }
+
+    fn texts(&mut self) -> Option<Vec<Vec<u8>>> {
+        let count = usize::try_from(self.small()?).ok()?;
+        // Each has at least its length.
+        let is_sound = count <= MOST_TEXTS && count <= self.0.len() / 4;
+        is_sound.then(|| (0..count).map(|_| self.text()).collect())?
     }
 
     fn used(&mut self) -> Option<Used> {

@@ -4,7 +4,7 @@ use super::*;
 use tanto_testing::Scratch;
 
 fn worker(program: &str, required: bool) -> Worker {
-    let options = Options { program: program.into(), known: "/nowhere/known".into(), required };
+    let options = Options { program: program.into(), known: "/nowhere/known".into(), required, checkpoints: None };
     Worker::new(options, &Environment::ours_and(&[])).expect("nothing in the environment forbids it")
 }
 
@@ -32,7 +32,7 @@ fn without_a_worker_commands_are_processes() {
     for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
         let mut worker = worker(program, false);
         assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_none());
-        assert!(worker.is_gone() && worker.pid().is_none() && worker.news().is_none(), "{program}");
+        assert!(worker.is_gone(false) && worker.pid().is_none() && worker.news().is_none(), "{program}");
     }
 }
 
@@ -46,7 +46,7 @@ fn a_required_worker_that_does_not_start_is_an_error() {
 
 #[test]
 fn a_variable_can_forbid_it() {
-    let options = Options { program: "/bin/true".into(), known: "/nowhere".into(), required: false };
+    let options = Options { program: "/bin/true".into(), known: "/nowhere".into(), required: false, checkpoints: None };
     let environment = Environment::ours_and(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }

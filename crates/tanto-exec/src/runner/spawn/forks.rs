@@ -4,6 +4,8 @@ use std::io;
 
 use tanto_sys::process::Ended;
 
+use super::launch::Mark;
+use super::twin::Twin;
 use super::{Output, Ready, SpawnRunner, Task};
 use crate::cost::Cost;
 use crate::job::{Command, Exit, Usage};
@@ -12,8 +14,8 @@ use crate::runner::clang::News;
 
 /// What there is to know of a command that runs there.
 pub(super) struct Forked {
-    /// Its number there.
-    id: u64,
+    /// What it is there.
+    mark: Mark,
     /// To run it again.
     command: Command,
     expected: Cost,
@@ -31,11 +33,18 @@ pub(super) struct Forked {
 enum Verdict {
     Done(Ended),
     Again,
+    /// It is done, and has to be done again to see whether that comes to the same.
+    Twice(Ended),
 }
 
 impl Forked {
-    pub(super) fn new(id: u64, command: Command, expected: Cost, is_counted: bool) -> Forked {
-        Forked { id, command, expected, is_counted, ended: None, declined: false, gone: false }
+    pub(super) fn new(mark: Mark, command: Command, expected: Cost, is_counted: bool) -> Forked {
+        Forked { mark, command, expected, is_counted, ended: None, declined: false, gone: false }
+    }
+
+    /// It goes on from a checkpoint.
+    pub(super) fn is_kept(&self) -> bool {
+        self.mark.is_kept
     }
 
     fn hear(&mut self, news: News) {
@@ -50,6 +59,7 @@ impl Forked {
     fn verdict(&self, worker_is_gone: bool) -> Option<Verdict> {
         let gone = self.gone || worker_is_gone;
         match self.ended {
+            Some(ended) if self.mark.is_doubted => gone.then_some(Verdict::Twice(ended)),
             Some(ended) if gone || !self.is_counted => Some(Verdict::Done(ended)),
             None if gone || self.declined => Some(Verdict::Again),
             _ => None,
@@ -63,19 +73,25 @@ impl SpawnRunner {
         let Some(worker) = self.starter.worker() else { return Ok(()) };
         while let Some((id, news)) = worker.news() {
             let mut forks = self.running.iter_mut().filter_map(|task| task.fork.as_mut());
-            if let Some(fork) = forks.find(|fork| fork.id == id) {
+            if let Some(fork) = forks.find(|fork| fork.mark.id == id) {
                 fork.hear(news);
             }
         }
-        let is_gone = worker.is_gone();
+        let is_gone = [worker.is_gone(false), worker.is_gone(true)];
         let mut index = 0;
         while let Some(task) = self.running.get_mut(index) {
             let over = task.fork.as_ref().filter(|_| task.child.output().is_none());
-            match over.and_then(|fork| fork.verdict(is_gone)) {
+            match over.and_then(|fork| fork.verdict(is_gone[usize::from(fork.is_kept())])) {
                 Some(Verdict::Done(ended)) => self.finish(index, ended),
                 Some(Verdict::Again) => {
                     let task = self.running.remove(index);
-                    self.run_again(task)?;
+                    self.run_again(task, None)?;
+                }
+                Some(Verdict::Twice(ended)) => {
+                    let task = self.running.remove(index);
+                    let fork = task.fork.as_ref();
+                    let twin = fork.map(|fork| Twin::of(&fork.command, super::exit(ended.status), &task.output));
+                    self.run_again(task, twin)?;
                 }
                 None => index += 1,
             }
@@ -84,7 +100,7 @@ impl SpawnRunner {
     }
 
     /// Runs a command as a process of its own. What it has printed in the worker does not count.
-    fn run_again(&mut self, mut task: Task) -> io::Result<()> {
+    fn run_again(&mut self, mut task: Task, twin: Option<Twin>) -> io::Result<()> {
         task.output = Output::new(task.limits.printed);
         let why = self.watcher.as_ref().and_then(|watcher| watcher.why(task.job));
         let fork = match task.fork.take() {
@@ -102,7 +118,7 @@ impl SpawnRunner {
             purse.share.leave(task.job);
         }
         let Forked { command, expected, .. } = fork;
-        let ready = Ready { job: task.job, command, expected, slot: task.slot, alone: true };
+        let ready = Ready { job: task.job, command, expected, slot: task.slot, alone: true, twin };
         self.launch(ready).map_err(|(error, slot)| {
             self.release(slot);
             error
@@ -120,7 +136,7 @@ impl SpawnRunner {
     /// Waits until the worker's processes for these commands are gone.
     pub(super) fn bury(&mut self, tasks: &[Task]) {
         let forks = tasks.iter().filter_map(|task| task.fork.as_ref());
-        let ids = forks.filter(|fork| !fork.gone).map(|fork| fork.id).collect();
+        let ids = forks.filter(|fork| !fork.gone).map(|fork| (fork.mark.id, fork.mark.is_kept)).collect();
         if let Some(worker) = self.starter.worker() {
             worker.bury(ids);
         }

@@ -34,13 +34,22 @@ const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
 /// In the place of descriptors to hand on.
 const NOTHING: [RawFd; 2] = [-1, -1];
 
+/// How the compile worker, or who keeps its checkpoints, knows a command.
+pub(super) struct Mark {
+    pub(super) id: u64,
+    /// It goes on from a checkpoint.
+    pub(super) is_kept: bool,
+    /// What it makes is to be compared with what a process makes.
+    pub(super) is_doubted: bool,
+}
+
 /// A command that was started.
 pub(super) struct Started {
     pub(super) child: Child,
     /// Without the shell.
     pub(super) direct: bool,
-    /// In the compile worker, which knows it by this number.
-    pub(super) fork: Option<u64>,
+    /// In the compile worker.
+    pub(super) fork: Option<Mark>,
 }
 
 impl Starter {
@@ -96,8 +105,8 @@ impl Starter {
             if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in)
                 && let Some(fork) = worker.start(&self.words, self.launcher.environment(), &self.entrances)?
             {
-                let Fork { child, id } = fork;
-                return Ok(Started { child, direct: true, fork: Some(id) });
+                let Fork { child, id, is_kept, is_doubted } = fork;
+                return Ok(Started { child, direct: true, fork: Some(Mark { id, is_kept, is_doubted }) });
             }
             return self.start_program(command);
         }

@@ -55,6 +55,15 @@ fn commands_are_the_golden_ones() {
 }
 
 #[test]
+fn wishes_and_ends_are_the_golden_ones() {
+    let words = words(&[b"clang", b"-c", b"a.c"]);
+    let kept =
+        Run { id: 10, umask: 0o22, clang: b"/usr/bin/clang", lld: b"", words: &words, environment: &[b"PATH=/bin"] };
+    assert_eq!(encode_keep(&kept, 8).as_ref(), golden().get("keep"));
+    assert_eq!(Some(&STOP.to_vec()), golden().get("stop"));
+}
+
+#[test]
 fn answers_are_the_golden_ones() {
     let used =
         Used { user_us: 1_500_000, system_us: 20_000, max_rss_kib: 65536, read_bytes: 512, written_bytes: 1 << 40 };
@@ -71,9 +80,13 @@ fn answers_are_the_golden_ones() {
         ("ended", Said::Ended { id: 7, code: 1, used }),
         ("declined", Said::Declined { id: 8 }),
         ("gone", Said::Gone { id: 9 }),
+        (
+            "holding",
+            Said::Holding { most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec(), b"b/c.cc".to_vec()] },
+        ),
     ];
     let golden = golden();
-    assert_eq!(golden.len(), expected.len() + 2, "with two commands");
+    assert_eq!(golden.len(), expected.len() + 5, "with two commands, a wish, an end, and what is not said to us");
     for (name, said) in expected {
         assert_eq!(decode(&golden[name]), Some(said), "{name}");
     }

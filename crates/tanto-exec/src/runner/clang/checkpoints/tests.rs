@@ -1,0 +1,56 @@
+//! Nobody who keeps checkpoints, and what is never kept.
+
+use super::super::zygote::words;
+use super::*;
+use tanto_sys::process::Words;
+use tanto_testing::Scratch;
+
+fn checkpoints(dir: &Scratch, most: u32) -> Checkpoints {
+    let place = dir.path().join("checkpoints");
+    Checkpoints::new(Wanted { place, most, may_start: false, doubted: 2 })
+}
+
+fn run(words: &Words) -> Run<'_> {
+    Run { id: 1, umask: 0, clang: b"/usr/bin/clang", lld: b"", words, environment: &[] }
+}
+
+#[test]
+fn only_the_last_compiles_may_be_kept() {
+    let dir = Scratch::new("kept-compiles");
+    let mut checkpoints = checkpoints(&dir, 2);
+    for line in [&[&b"clang"[..], b"-c", b"a.c"][..], &[b"clang", b"a.o", b"-o", b"a"], &[b"clang", b"-E", b"a.c"]] {
+        checkpoints.note(&run(&words(line)));
+        assert!(checkpoints.recent.is_empty());
+    }
+    for file in [&b"a.c"[..], b"b.c", b"c.c"] {
+        checkpoints.note(&run(&words(&[b"clang", b"-c", file, b"-o", b"x.o"])));
+    }
+    let has = |frame: &Vec<u8>, file: &[u8]| frame.windows(file.len()).any(|part| part == file);
+    assert!(has(&checkpoints.recent[0], b"c.c") && has(&checkpoints.recent[1], b"b.c"));
+    assert_eq!(checkpoints.recent.len(), 2);
+}
+
+#[test]
+fn without_anybody_commands_run_as_ever_and_nobody_is_started_unasked() {
+    let dir = Scratch::new("no-keeper");
+    let mut checkpoints = checkpoints(&dir, 2);
+    let words = words(&[b"clang", b"-c", b"a.c", b"-o", b"a.o"]);
+    checkpoints.note(&run(&words));
+    assert_eq!(checkpoints.run(Path::new("/bin/true"), 1, b"", &[]), None);
+    assert!(checkpoints.are_gone() && checkpoints.said().is_none() && checkpoints.wait().is_err());
+    checkpoints.rest(Path::new("/bin/true"), &[]);
+    assert!(!dir.path().join("checkpoints").exists());
+}
+
+#[test]
+fn one_in_so_many_is_doubted() {
+    let dir = Scratch::new("doubted");
+    let mut checkpoints = checkpoints(&dir, 2);
+    let doubted: Vec<bool> = (1..=4)
+        .map(|used| {
+            checkpoints.used = used;
+            checkpoints.doubts()
+        })
+        .collect();
+    assert_eq!(doubted, [false, true, false, true]);
+}

@@ -1,0 +1,110 @@
+//! The socket to somebody who runs commands: the worker, or who keeps checkpoints. Does not know which of the two.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use tanto_sys::packets::Packets;
+use tanto_sys::poll::Watch;
+
+use super::frames::{self, MOST_BYTES, PROTOCOL, Said};
+
+/// Our end of it.
+pub(super) struct Link {
+    socket: Packets,
+    /// The first line of the other's `clang --version`.
+    pub(super) clang: Vec<u8>,
+    /// The beginning of its `ld.lld --version`.
+    pub(super) lld: Vec<u8>,
+    /// Who says nothing for so long never will.
+    patience: Duration,
+    /// Said of other commands while we waited for a word on one.
+    unheard: VecDeque<Said>,
+    room: Vec<u8>,
+}
+
+impl Link {
+    /// Waits until the other has said what it stands for.
+    pub(super) fn greeted(socket: Packets, patience: Duration) -> io::Result<Link> {
+        let (unheard, room) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
+        let mut link = Link { socket, clang: Vec::new(), lld: Vec::new(), patience, unheard, room };
+        let Said::Hello { version: PROTOCOL, clang, lld } = link.hear(Instant::now() + patience)? else {
+            return Err(io::Error::other("it speaks another protocol"));
+        };
+        (link.clang, link.lld) = (clang, lld);
+        Ok(link)
+    }
+
+    /// The socket itself.
+    pub(super) fn socket(&self) -> &Packets {
+        &self.socket
+    }
+
+    /// Nobody holds our end of the socket any more.
+    pub(super) fn close(&mut self) {
+        if let Ok((gone, _)) = Packets::pair() {
+            self.socket = gone;
+        }
+    }
+
+    /// Ready when there is something to hear, or nobody to say it.
+    pub(super) fn watch(&self) -> Watch {
+        Watch::new(&self.socket)
+    }
+
+    /// Hands over a command, and waits until that has a process, whose number this is. None: the other wants none of it.
+    pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Option<u32>> {
+        self.socket.send(frame, with)?;
+        let until = Instant::now() + self.patience;
+        loop {
+            match self.hear(until)? {
+                Said::Started { id: its, pid } if its == id => return Ok(Some(pid)),
+                Said::Declined { id: its } if its == id => return Ok(None),
+                other => self.unheard.push_back(other),
+            }
+        }
+    }
+
+    /// The next thing that was said, if there is one. An error: the other is gone.
+    pub(super) fn said(&mut self) -> io::Result<Option<Said>> {
+        match self.unheard.pop_front() {
+            None => self.receive(),
+            said => Ok(said),
+        }
+    }
+
+    /// Waits a while for something that `said` can tell.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        self.socket.wait(Some(self.patience))
+    }
+
+    /// Waits for the next thing that is said, however much there is to hear of before.
+    pub(super) fn next(&mut self) -> io::Result<Said> {
+        self.hear(Instant::now() + self.patience)
+    }
+
+    fn hear(&mut self, until: Instant) -> io::Result<Said> {
+        loop {
+            if let Some(said) = self.receive()? {
+                return Ok(said);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.wait(Some(left))?;
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Said>> {
+        match self.socket.receive(&mut self.room)? {
+            None => Ok(None),
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(length) => {
+                let said = frames::decode(&self.room[..length]);
+                said.map(Some).ok_or_else(|| io::Error::other("it said what nobody understands"))
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `tanto clang`: what is kept of compiles in the background, and its end. Does not know how it is kept.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tanto_exec::runner::clang::{self, Held};
+use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt::given::{Given, Plain, both, letter};
+
+use crate::build::worker::KEPT;
+use crate::flags::door::Door;
+use crate::flags::modes;
+use crate::flags::stop::Stop;
+use crate::{commands, help};
+
+/// What may be asked.
+pub const QUESTIONS: [&str; 2] = ["status", "stop"];
+
+static FLAGS: [Plain; 2] = [both(b'h', "help"), letter(b'C').with_value()];
+
+/// What `tanto clang` prints for these arguments.
+pub fn run(args: &[Vec<u8>]) -> Stop {
+    match Given::read(&FLAGS, args).map_err(|Bad(message)| message) {
+        Ok(given) if given.has("h") => Stop::printed(commands::find(b"clang").map(help::topic).unwrap_or_default(), 0),
+        given => match given.and_then(|given| answer(&given)) {
+            Ok(text) => Stop::printed(text, 0),
+            Err(why) => Stop::failed(Door::Tanto, "error", &why),
+        },
+    }
+}
+
+fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
+    let place = place(given.value("C"));
+    match given.operands.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
+        [b"status"] => Ok(clang::held(&place).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
+        [b"stop"] if clang::stop(&place) => Ok(Vec::new()),
+        [b"stop"] => Ok(b"no checkpoints are kept here\n".into()),
+        [] => Err(b"clang what? 'tanto help clang' tells more".into()),
+        [other] => Err(modes::unknown("question", other, QUESTIONS)),
+        _ => Err(b"one question at a time".into()),
+    }
+}
+
+/// Where they are kept for a build in this directory.
+pub fn place(dir: Option<&[u8]>) -> PathBuf {
+    Path::new(OsStr::from_bytes(dir.unwrap_or(b"."))).join(".tanto").join(KEPT)
+}
+
+fn status(held: Held) -> Vec<u8> {
+    let mut text = [&brief(&held)[..], b"\n"].concat();
+    for file in &held.files {
+        text.extend_from_slice(&[b"  ", &file[..], b"\n"].concat());
+    }
+    text
+}
+
+/// In one line.
+pub fn brief(held: &Held) -> Vec<u8> {
+    let Held { pid, most, wanted, memory_kib, files } = held;
+    let more = if *wanted > 0 { format!(", {wanted} yet to be made") } else { String::new() };
+    let (count, mib) = (files.len(), memory_kib >> 10);
+    format!("{count} checkpoints of at most {most}, {mib} MiB, in process {pid}{more}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(args: &[&str]) -> Stop {
+        run(&args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn where_nothing_is_kept_that_is_said() {
+        for question in QUESTIONS {
+            let stop = said(&[question, "-C", "/nowhere"]);
+            assert_eq!((stop.out, stop.code), (b"no checkpoints are kept here\n".to_vec(), 0));
+        }
+    }
+
+    #[test]
+    fn other_questions_have_no_answer() {
+        for args in [&["stat"][..], &[], &["status", "stop"]] {
+            assert_eq!(said(args).code, 1);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_told() {
+        let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()] };
+        let text = String::from_utf8(status(held)).unwrap();
+        assert_eq!(text, "1 checkpoints of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n");
+    }
+}

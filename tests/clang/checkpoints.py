@@ -1,0 +1,434 @@
+#!/usr/bin/env python3
+"""Builds that go on from checkpoints: when somebody keeps them, what that holds and when it ends, and what happens when it
+ends in the middle of a compile.
+
+    tests/clang/checkpoints.py TANTO [NAME...]
+
+Prints "ok NAME" or "not ok NAME"."""
+
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import edits
+from ends import CLANG, is_gone, wait_for
+
+# For what is certain to happen; a test that waits so long has failed.
+LONG = 120
+HEAD = '#include <stddef.h>\n#include "h.h"\n'
+RULE = f"rule cc\n  command = {CLANG} -g -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n"
+WORKER = Path(__file__).resolve().parents[2] / "target/clang-worker/clang-worker"
+
+
+def number_in(file):
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Tree:
+    """A tree with two files, and builds in it."""
+
+    def __init__(self, tanto, place):
+        self.tanto, self.place = tanto, place
+        (place / "h.h").write_text("static inline int two(int x) { return x * 2; }\n")
+        for name in ("a", "b"):
+            (place / f"{name}.c").write_text(f"{HEAD}int {name}(int x) {{ return two(x); }}\n")
+        self.manifest(RULE + "build a.o: cc a.c\nbuild b.o: cc b.c\n")
+
+    def manifest(self, text):
+        (self.place / "build.ninja").write_text(text)
+
+    def edit(self, name, text):
+        (self.place / f"{name}.c").write_text(f"{HEAD}{text}\n")
+
+    def environment(self, **variables):
+        return {name: value for name, value in os.environ.items() if name != "CI"} | variables
+
+    def start(self, *flags, terminal=True, line=None, **variables):
+        """A build, with a terminal or without."""
+        ours, its = pty.openpty()
+        source = its if terminal else subprocess.DEVNULL
+        command = line or [self.tanto, "build", "--format=jsonl", *flags]
+        process = subprocess.Popen(
+            command,
+            cwd=self.place,
+            env=self.environment(**variables),
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        os.close(its)
+        self.terminal = ours
+        return process
+
+    def end(self, process):
+        out, self.errors = process.communicate(timeout=LONG)
+        os.close(self.terminal)
+        events = [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
+        self.ended = [it for it in events if it["event"] == "finished"]
+        return process.returncode
+
+    def build(self, *flags, **how):
+        return self.end(self.start(*flags, **how))
+
+    def ran(self):
+        """How many commands went on from a checkpoint."""
+        return sum(it.get("checkpoint", False) for it in self.ended)
+
+    def clang(self, question):
+        done = subprocess.run([self.tanto, "clang", question], cwd=self.place, capture_output=True, timeout=LONG)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode()
+
+    def keeper(self):
+        return number_in(self.place / ".tanto/checkpoints/pid")
+
+    def wait_for_checkpoints(self, count):
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            told = self.clang("status")
+            if told.startswith(f"{count} checkpoints") and "yet to be made" not in told:
+                return told
+            time.sleep(0.1)
+        raise AssertionError(f"they were never made: {told}")
+
+    def objects(self):
+        return {path.name: path.read_bytes() for path in self.place.glob("*.o")}
+
+    def is_as_without(self):
+        """Are the objects those of a build of processes?"""
+        own = self.objects()
+        for name in own:
+            (self.place / name).unlink()
+        assert self.build("--clang-worker=off", "-k0") == 0, self.errors
+        return own == self.objects()
+
+
+def edited_file_goes_on_from_its_checkpoint(tree):
+    assert tree.build() == 0 and tree.ran() == 0, tree.errors
+    told = tree.wait_for_checkpoints(2)
+    assert "a.c" in told and "b.c" in told, told
+    for number in range(3):
+        tree.edit("a", f"int a(int x) {{ return two(x) + {number}; }}")
+        assert tree.build() == 0 and len(tree.ended) == tree.ran() == 1, (tree.ended, tree.errors)
+        assert tree.ended[0]["in_process"]
+    assert tree.is_as_without()
+
+
+def failed_compile_is_kept_too(tree):
+    tree.edit("a", "int a(int x) { return wrong; }")
+    assert tree.build("-k0") == 1
+    tree.wait_for_checkpoints(2)
+    tree.edit("a", "int a(int x) { return still_wrong; }")
+    assert tree.build() == 1 and tree.ran() == 1
+    assert b"still_wrong" in tree.ended[0]["output"].encode() and not (tree.place / "a.o").exists()
+    tree.edit("a", "int a(int x) { return x; }")
+    assert tree.build() == 0 and tree.ran() == 1
+    assert tree.is_as_without()
+
+
+def edited_header_is_not_missed(tree):
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    (tree.place / "h.h").write_text("static inline int two(int x) { return x * 3; }\n")
+    assert tree.build() == 0 and len(tree.ended) == 2 and tree.ran() == 0, tree.ended
+    assert tree.is_as_without()
+
+
+def one_more_include_makes_another_checkpoint(tree):
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    more = '#include <stdint.h>\n' + HEAD
+    (tree.place / "a.c").write_text(f"{more}uint8_t a;\n")
+    assert tree.build() == 0 and tree.ran() == 0, tree.ended
+    tree.wait_for_checkpoints(2)
+    (tree.place / "a.c").write_text(f"{more}uint16_t a;\n")
+    assert tree.build() == 0 and tree.ran() == 1, tree.ended
+    assert tree.is_as_without()
+
+
+def every_use_is_verified(tree):
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    tree.edit("a", "int a(int x) { return two(x) + 7; }")
+    assert tree.build("--verify-checkpoints=1") == 0 and tree.ran() == 1, (tree.ended, tree.errors)
+    # A compiler that does not always do the same is noticed: here it is the file that changes between.
+    tree.manifest(RULE.replace("-c $in", "-c $in -I d") + "build a.o: cc a.c\n")
+    (tree.place / "d").mkdir()
+    os.mkfifo(tree.place / "d/pipe.h")
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(3)
+    tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
+    process = tree.start("--verify-checkpoints=1")
+    for value in ("1", "2"):
+        with (tree.place / "d/pipe.h").open("w") as pipe:
+            pipe.write(f"#define VALUE {value}\n")
+        # The next reader is another process.
+        wait_for(lambda: not has_reader(tree.place / "d/pipe.h") or value == "2")
+    assert tree.end(process) == 1
+    assert "the compile from a checkpoint was wrong: a.o is another" in tree.ended[0]["output"], tree.ended
+
+
+def has_reader(pipe):
+    try:
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def keeper_is_killed_in_the_middle_of_a_compile(tree):
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    os.mkfifo(tree.place / "pipe.h")
+    tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
+    process = tree.start()
+    held = wait_for(lambda: open_pipe(tree.place / "pipe.h"))
+    keeper = tree.keeper()
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: is_gone(keeper))
+    # Whoever read is gone with it.
+    wait_for(lambda: is_broken(held))
+    os.close(held)
+    with (tree.place / "pipe.h").open("w") as pipe:
+        pipe.write("#define VALUE 5\n")
+    assert tree.end(process) == 0 and tree.ran() == 0 and not tree.ended[0].get("in_process"), (tree.ended, tree.errors)
+    # And there is another by now.
+    assert wait_for(lambda: tree.keeper() not in (None, keeper))
+
+
+def open_pipe(pipe):
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def is_broken(pipe):
+    try:
+        os.write(pipe, b"\n")
+    except BrokenPipeError:
+        return True
+    except BlockingIOError:
+        pass
+    return False
+
+
+def build_is_interrupted(tree):
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    os.mkfifo(tree.place / "pipe.h")
+    tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
+    process = tree.start()
+    held = wait_for(lambda: open_pipe(tree.place / "pipe.h"))
+    process.send_signal(signal.SIGKILL)
+    tree.end(process)
+    wait_for(lambda: is_broken(held))
+    os.close(held)
+    assert not is_gone(tree.keeper())
+
+
+def nobody_is_started_without_a_terminal_or_in_ci(tree):
+    for how in ({"terminal": False}, {"CI": "true"}):
+        assert tree.build(**how) == 0, tree.errors
+        assert not (tree.place / ".tanto/checkpoints").exists()
+        (tree.place / "a.o").unlink()
+    assert tree.build("--checkpoints=off") == 0 and not (tree.place / ".tanto/checkpoints").exists()
+    (tree.place / "a.o").unlink()
+    assert tree.build() == 0
+    assert wait_for(tree.keeper)
+
+
+def pipe_of_a_build_ends(tree):
+    process = tree.start(line=["sh", "-c", f"'{tree.tanto}' build | cat; echo over"])
+    out, _ = process.communicate(timeout=LONG)
+    os.close(tree.terminal)
+    assert out.endswith(b"over\n"), out
+    keeper = wait_for(tree.keeper)
+    links = [os.readlink(link) for link in Path(f"/proc/{keeper}/fd").iterdir()]
+    assert not is_gone(keeper) and not any("pipe:" in link or "/dev/pts" in link for link in links), links
+    assert Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[4] == "0", "it has no terminal"
+
+
+def directory_is_removed(tree):
+    assert tree.build() == 0
+    keeper = wait_for(tree.keeper)
+    tree.wait_for_checkpoints(2)
+    shutil.rmtree(tree.place / ".tanto")
+    wait_for(lambda: is_gone(keeper))
+
+
+def whole_directory_is_removed_at_once(tree):
+    assert tree.build() == 0
+    keeper = wait_for(tree.keeper)
+    subprocess.run(["rm", "-rf", tree.place], check=True)
+    wait_for(lambda: is_gone(keeper))
+    tree.place.mkdir()
+
+
+def it_is_stopped(tree):
+    assert tree.clang("status") == tree.clang("stop") == "no checkpoints are kept here\n"
+    assert tree.build() == 0
+    keeper = wait_for(tree.keeper)
+    assert f"in process {keeper}" in tree.wait_for_checkpoints(2)
+    assert tree.clang("stop") == ""
+    wait_for(lambda: is_gone(keeper))
+    assert tree.clang("status") == "no checkpoints are kept here\n"
+    assert {path.name for path in (tree.place / ".tanto/checkpoints").iterdir()} == set()
+
+
+def so_many_are_kept_and_no_more(tree):
+    manifest = RULE
+    for name in "abcd":
+        tree.edit(name, f"int {name}(int x) {{ return two(x); }}")
+        manifest += f"build {name}.o: cc {name}.c\n"
+    tree.manifest(manifest)
+    assert tree.build("-j1", "--checkpoints=2") == 0
+    told = tree.wait_for_checkpoints(2)
+    assert "of at most 2" in told and "  c.c\n" in told and "  d.c\n" in told, told
+    tree.edit("a", "int a(int x) { return x; }")
+    assert tree.build("--checkpoints=2") == 0 and tree.ran() == 0
+    wait_for(lambda: "  a.c\n" in tree.clang("status"))
+    tree.wait_for_checkpoints(2)
+
+
+def it_is_no_leftover(tree):
+    """A build in a build, at a terminal: what the inner one starts is to stay."""
+    inner = tree.place / "inner"
+    inner.mkdir()
+    for name in ("a.c", "h.h"):
+        shutil.copy(tree.place / name, inner)
+    (inner / "build.ninja").write_text(RULE + "build a.o: cc a.c\n")
+    tree.manifest(f"rule inner\n  command = {tree.tanto} build -C inner && touch $out\n  pool = console\nbuild o: inner\n")
+    assert tree.build("--leftovers=kill") == 0, tree.errors
+    assert b"left" not in tree.errors, tree.errors
+    keeper = wait_for(lambda: number_in(inner / ".tanto/checkpoints/pid"))
+    assert not is_gone(keeper)
+    tree.place = inner
+    tree.wait_for_checkpoints(1)
+
+
+def stale_socket_is_no_obstacle(tree):
+    assert tree.build() == 0
+    keeper = wait_for(tree.keeper)
+    tree.wait_for_checkpoints(2)
+    os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: is_gone(keeper))
+    tree.edit("a", "int a(int x) { return x; }")
+    assert tree.build() == 0 and tree.ran() == 0, tree.errors
+    wait_for(lambda: tree.keeper() != keeper)
+    tree.wait_for_checkpoints(1)
+
+
+def it_does_not_stay_for_ever(tree):
+    """Nobody comes; memory is short; its directory is everybody's."""
+    for name, seconds, meminfo in (("idle", "1", "MemTotal: 100 kB\nMemAvailable: 90 kB\n"), ("full", "600", "MemTotal: 100 kB\nMemAvailable: 1 kB\n")):
+        place = tree.place / name
+        place.mkdir(mode=0o700)
+        proc = tree.place / f"{name}-proc"
+        proc.mkdir()
+        (proc / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
+        subprocess.run([WORKER, "--keep", place, "-1", seconds, proc], check=True)
+        keeper = wait_for(lambda: number_in(place / "pid"))
+        (proc / "meminfo").write_text(meminfo)
+        wait_for(lambda: is_gone(keeper))
+    place = tree.place / "open"
+    place.mkdir()
+    place.chmod(0o755)
+    assert subprocess.run([WORKER, "--keep", place, "-1", "600"]).returncode == 1 and not (place / "pid").exists()
+
+
+def memory_that_is_kept_counts(tree):
+    """With as much memory as checkpoints hold, commands still go one after the other."""
+    assert tree.build() == 0
+    tree.wait_for_checkpoints(2)
+    tree.edit("a", "int a(int x) { return x; }")
+    assert tree.build("--memory=1M") == 0 and tree.ran() == 1, tree.errors
+
+
+def random_edits_are_verified(tree, edits_of_them=120):
+    chance = random.Random(1)
+    place = tree.place / "random"
+    place.mkdir()
+    small = edits.Tree(place, chance)
+    flags = " ".join(small.words(0)[1:-5])
+    rule = f"rule cc\n  command = {CLANG} {flags} -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n"
+    lines = [f"build m{main}.o: cc m{main}.c\n" for main in range(edits.MAINS)]
+    (place / "build.ninja").write_text(rule + "".join(lines))
+    tree.place = place
+    used = 0
+    for edit in range(edits_of_them):
+        if edit % 40 == 0:
+            tree.build("-k0", "--checkpoints=16")
+            wait_for(lambda: "yet to be made" not in tree.clang("status") and "  m" in tree.clang("status"))
+        small.edit(chance.randrange(edits.MAINS))
+        tree.build("-k0", "--checkpoints=16", "--verify-checkpoints=1")
+        assert not any("was wrong" in it.get("output", "") for it in tree.ended), tree.ended
+        used += tree.ran()
+    assert used > 0
+
+
+def a_thousand_random_edits_are_verified(tree):
+    random_edits_are_verified(tree, 1000)
+
+
+TESTS = [
+    edited_file_goes_on_from_its_checkpoint,
+    failed_compile_is_kept_too,
+    edited_header_is_not_missed,
+    one_more_include_makes_another_checkpoint,
+    every_use_is_verified,
+    keeper_is_killed_in_the_middle_of_a_compile,
+    build_is_interrupted,
+    nobody_is_started_without_a_terminal_or_in_ci,
+    pipe_of_a_build_ends,
+    directory_is_removed,
+    whole_directory_is_removed_at_once,
+    it_is_stopped,
+    so_many_are_kept_and_no_more,
+    it_is_no_leftover,
+    stale_socket_is_no_obstacle,
+    it_does_not_stay_for_ever,
+    memory_that_is_kept_counts,
+    random_edits_are_verified,
+    a_thousand_random_edits_are_verified,
+]
+# They are run only when they are named.
+LONG_ONES = {a_thousand_random_edits_are_verified}
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    tanto = str(Path(sys.argv[1]).absolute())
+    good = True
+    for test in TESTS:
+        if test.__name__ not in sys.argv[2:] if sys.argv[2:] else test in LONG_ONES:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            tree = Tree(tanto, Path(place).resolve())
+            try:
+                test(tree)
+                print("ok", test.__name__.replace("_", " "), flush=True)
+            except Exception:
+                print("not ok", test.__name__.replace("_", " "), flush=True)
+                traceback.print_exc(file=sys.stdout)
+                good = False
+            if tree.keeper():
+                tree.clang("stop")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
