@@ -1,6 +1,7 @@
 """Real projects as manifests of nothing but compiles by clang 19, or links. Does not know what is measured with them."""
 
 import re
+import shutil
 from dataclasses import dataclass, field
 
 from lib import machine, sources
@@ -22,8 +23,10 @@ class Project:
     line: str
     headers: dict = field(default_factory=dict)
 
+    only_that: bool = False
+
     def directory(self):
-        return sources.debian(self.package, self.within).resolve()
+        return sources.debian(self.package, self.within, self.only_that).resolve()
 
     def files(self):
         here = self.directory()
@@ -45,6 +48,14 @@ PROJECTS = {
     ),
     "re2": Project("re2", ".", ("re2/*.cc", "util/rune.cc", "util/strutil.cc"), CXX),
     "abseil": Project("abseil", ".", ("absl/**/*.cc",), CXX),
+    # With the headers of the packages that the worker is built with.
+    "llvm": Project(
+        "llvm-toolchain-19",
+        "llvm/lib/Support",
+        ("*.cpp",),
+        "clang++-19 -std=c++17 -fno-exceptions -fno-rtti -I/usr/lib/llvm-19/include -I{here}",
+        only_that=True,
+    ),
 }
 
 
@@ -72,3 +83,19 @@ def tree(name, text, headers):
     for file, content in {"build.ninja": text, **headers}.items():
         (directory / file).write_text(content)
     return directory
+
+
+def copied(name, project, flags):
+    """A directory with a copy of a project, which may be edited, and a manifest that compiles all of it; and its files."""
+    directory = machine.PLACE / "clang" / name
+    shutil.rmtree(directory, ignore_errors=True)
+    here = project.directory()
+    shutil.copytree(here, directory / "src", symlinks=True)
+    line = project.line.format(here="src")
+    text = [f"rule compile\n  command = {line} {flags} -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n"]
+    objects = {}
+    for file in project.files():
+        objects[file] = f"out/{str(file).replace('/', '-')}.o"
+        text.append(f"build {objects[file]}: compile src/{file}\n")
+    (directory / "build.ninja").write_text("".join(text))
+    return directory, objects
