@@ -50,27 +50,45 @@ def all_phases(tanto, directory):
     print("ok all phases: one command scans, resolves and builds")
 
 
-def killed(tanto, directory):
-    """A build that goes on does not ask again, though a new one would."""
-    slow = 'script_phase_build = "echo build >>phases; exec sleep 60"\nscript_phase_pre_build = "echo pre_build >>phases"\n'
-    made = place(tanto, directory, "reuse_scan_results = false\n" + slow, scripts=False)
+def kill_before_packages(made, *more):
+    """Kills a build that knows what there is, and has not begun with any of it."""
+    (made.directory / "phases").unlink(missing_ok=True)
     build = subprocess.Popen(
-        made.command("build"), cwd=directory, env=made.environment, stdout=subprocess.DEVNULL, start_new_session=True
+        made.command("build", *more),
+        cwd=made.directory,
+        env=made.environment,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
-    while not (directory / "phases").exists() or "build\n" not in (directory / "phases").read_text().splitlines(True)[1:]:
+    told = made.directory / "phases"
+    while not told.exists() or "build\n" not in told.read_text().splitlines(True)[1:]:
         assert build.poll() is None, "the build has ended"
         time.sleep(0.02)
     build.send_signal(signal.SIGKILL)
     build.wait()
+
+
+def killed(tanto, directory):
+    """A build that goes on does not ask again, though a new one would."""
+    slow = 'script_phase_build = "echo build >>phases; exec sleep 60"\nscript_phase_pre_build = "echo pre_build >>phases"\n'
+    made = place(tanto, directory, "reuse_scan_results = false\n" + slow, scripts=False)
+    kill_before_packages(made)
     settings = directory / "bulk.toml"
-    settings.write_text(settings.read_text().replace("; exec sleep 60", ""))
+    quick, slow = settings.read_text().replace("; exec sleep 60", ""), settings.read_text()
+    settings.write_text(quick)
     phases(made)
     told = made.run("build")
     assert scans(told) == 0, f"what was scanned stands:\n{told}"
     assert made.packages() == WANTED and phases(made) == ["build"]
     assert scans(made.run("build")) > 0, "a new build scans again, for that is wanted"
     assert phases(made) == ["pre_build", "build"]
-    print("ok killed: a build that goes on does not scan again")
+    settings.write_text(slow)
+    kill_before_packages(made, "--again")
+    settings.write_text(quick)
+    before = {path: path.stat().st_mtime_ns for path in (directory / "packages/All").iterdir()}
+    made.run("build")
+    assert all(path.stat().st_mtime_ns > before[path] for path in before), "--again was said, and is forgotten"
+    print("ok killed: a build that goes on does not scan again, and builds what it was to")
 
 
 def missing(tanto, directory):

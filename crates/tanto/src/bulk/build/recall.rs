@@ -45,7 +45,12 @@ pub(super) fn begin(config: &Config, store: &mut Store, again: bool) -> Result<B
     }
     phases::script("script_phase_pre_build", &config.script_phase_pre_build)?;
     phases::forget(config, store)?;
-    Ok(Begun { run: store.begin_run(now_ms()).map_err(failed)?, earlier: None, wanted })
+    let run = store.begin_run(now_ms()).map_err(failed)?;
+    if again {
+        // For who goes on before it is known which packages there are: of all of them.
+        store.apply(run, &[Change::Due { package: 0, why: AGAIN.into() }]).map_err(failed)?;
+    }
+    Ok(Begun { run, earlier: None, wanted })
 }
 
 /// What `tanto bulk retry` has left to do in this run, or in the one before if this has not come to its packages.
@@ -79,7 +84,8 @@ pub(super) fn recall(
             plan.stands(package, Standing::Due(WANTED.into()));
         }
     }
-    if again {
+    let of_all = |it: &Earlier| it.rows.is_empty() && it.due.iter().any(|(_, why)| why == AGAIN);
+    if again || earlier.as_ref().is_some_and(of_all) {
         plan.all().for_each(|package| plan.stands(package, Standing::Due(AGAIN.into())));
     }
     let Some(Earlier { rows, due }) = earlier else { return Ok((run, plan)) };
