@@ -37,7 +37,8 @@ MAKE_PROGRAM?=	${MAKE}
 .if ${MAKE_JOBS_SAFE:Uyes:tl} != "no" && defined(MAKE_JOBS)
 _MAKE_JOBS=	-j${MAKE_JOBS}
 .endif
-BUILD_MAKE_CMD=	${SETENV} HOLD=${WRKLOG:H:Q} ${MAKE_PROGRAM} ${_MAKE_JOBS} -f ${MAKE_FILE}
+HOLD?=			${WRKLOG:H}
+BUILD_MAKE_CMD=	${SETENV} HOLD=${HOLD:Q} ${MAKE_PROGRAM} ${_MAKE_JOBS} -f ${MAKE_FILE}
 SETENV?=	env
 
 .PHONY: pbulk-index pbulk-index-item fetch checksum configure all stage-install stage-package-create clean show-var \

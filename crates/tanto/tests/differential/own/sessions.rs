@@ -100,7 +100,7 @@ fn a_command_that_need_not_run_is_told_of() {
 #[test]
 fn a_killed_build_leaves_what_had_happened() {
     alone(|side| {
-        let text = "rule w\n  command = touch a; while test ! -f go; do sleep 0.05; done\nbuild a: w\n";
+        let text = "rule w\n  command = touch a; while test -f a -a ! -f go; do sleep 0.05; done\nbuild a: w\n";
         files(side, &[("build.ninja", text)]);
         let mut running = Running::start(&mut side.command(&Run::new("")));
         while paths(side).is_empty() || count(&last(side), "started") == 0 {
