@@ -124,8 +124,8 @@ def shared_place(tanto, directory):
     shared = directory / "shared"
     for package in ("gnu-1", "gnu2-1"):
         (shared / package).mkdir(parents=True)
-    hook = f"mkdir \\"$1/shared\\" && mount --bind {shared} \\"$1/shared\\""
-    settings = f'jobs = {TOKENS}\nbuild_clients = 2\nsandbox = "overlay"\nclient_prepare_chroot = "{hook}"\n'
+    hook = f'mkdir "$1/shared" && mount --bind {shared} "$1/shared"'
+    settings = f'jobs = {TOKENS}\nbuild_clients = 2\nsandbox = "overlay"\nclient_prepare_chroot = \'{hook}\'\n'
     place = Some(tanto, directory, ["jobs/gnu", "jobs/gnu2"], settings)
     with (directory / "mk.conf").open("a") as conf:
         conf.write("HOLD= /shared/${PKGNAME}\n")

@@ -23,6 +23,7 @@ PROGRAMS = (
     "uname wc xargs"
 ).split()
 BOUNDS = 'build_clients = 2\nhang_timeout = "10s"\ntimeout = "45s"\n'
+IN_MEMORY = 'scratch_size = "64M"\n'
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
     "daemon-1": ("done", "build left processes running: "),
@@ -79,13 +80,12 @@ def nothing_outside(place):
     assert str(place.directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
 
 
-def kind(tanto, directory, kind, user):
+def kind(tanto, directory, kind, more, user):
     """All packages are built, and the machine has nothing of it but the packages."""
-    more = ""
     if kind == "tmpfs":
         (directory / "system").mkdir()
         small_system(directory / "system")
-        more = 'sandbox_root = "system"\nscratch_size = "64M"\n'
+        more += 'sandbox_root = "system"\n'
     place = place_of(tanto, directory, ("base", "devel"), f'sandbox = "{kind}"\n{more}{BOUNDS}', user)
     place.build(0)
     assert place.packages() == sorted(place.names())
@@ -165,9 +165,9 @@ def main():
         if not can_shut_in(user):
             print(f"sandboxes of {who}: skipped, for this machine lets us make none")
             continue
-        for one in ("overlay", "bind", "tmpfs"):
+        for one, more in (("overlay", IN_MEMORY), ("bind", ""), ("tmpfs", IN_MEMORY)):
             with tempfile.TemporaryDirectory() as directory:
-                kind(tanto, Path(directory), one, user)
+                kind(tanto, Path(directory), one, more, user)
         with tempfile.TemporaryDirectory() as directory:
             trouble(tanto, Path(directory), user)
         if user is not None or os.geteuid() != 0:

@@ -29,7 +29,7 @@ class Tree:
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "MAKECONF": str(directory / "mk.conf")}
         (directory / "mk.conf").write_text(f"LOCALBASE=\t{directory}/pkg\n")
         self.run("init")
-        assert '\nsandbox = "overlay"\n' in (directory / "bulk.toml").read_text()
+        assert '\nsandbox = "bind"\n' in (directory / "bulk.toml").read_text()
         self.configure(pkgsrc='"tree"', prefix='"pkg"', sandbox=f'"{sandbox}"', scan_clients="2")
 
     def configure(self, **values):

@@ -193,7 +193,7 @@ impl Default for Config {
             scan_clients: 0,
             jobs: 0,
             make_jobs: 0,
-            sandbox: "overlay".into(),
+            sandbox: "bind".into(),
             ignore_missing_dependencies: false,
             skip_age_check: false,
             script_phase_pre_build: String::new(),
@@ -336,7 +336,7 @@ mod tests {
             (
                 "sandbox = \"chroot\"",
                 10,
-                "there is no such sandbox; there are \"overlay\", \"bind\", \"tmpfs\" and \"none\"",
+                "there is no such sandbox; there are \"bind\", \"overlay\", \"tmpfs\" and \"none\"",
             ),
             ("[stage.scna]\ntimeout = \"1s\"", 7, "unknown stage 'scna'"),
             ("[stage.scan]\ntimeuot = \"1s\"", 13, "unknown key 'timeuot'"),

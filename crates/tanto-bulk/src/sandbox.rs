@@ -20,7 +20,7 @@ use crate::shell::{quoted, shell};
 /// What a sandbox is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The template's directories, only to be read, and empty ones where something must be written.
+    /// The template's directories, only to be read, and others where something must be written.
     Bind,
     /// The template's directories, with a layer above each that takes what is written.
     Overlay,
@@ -90,6 +90,23 @@ impl Sandbox {
         as_user: bool,
         hidden: &[String],
     ) -> Result<Sandbox, String> {
+        let make = |overlays| Sandbox::make(config, kind, door, as_user, hidden, overlays);
+        let with_overlays = make(true)?;
+        if kind == Kind::Overlay || with_overlays.say(":").is_ok() {
+            return Ok(with_overlays);
+        }
+        // Where layers cannot be mounted, these kinds do without.
+        make(false)
+    }
+
+    fn make(
+        config: &Config,
+        kind: Kind,
+        door: &str,
+        as_user: bool,
+        hidden: &[String],
+        overlays: bool,
+    ) -> Result<Sandbox, String> {
         let dir = Path::new(&config.state).join("clients");
         let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
         tree::remove(&dir).map_err(failed)?;
@@ -108,10 +125,22 @@ impl Sandbox {
             fs::create_dir_all(path).map_err(failed)?;
         }
         let looks = looks(config, hidden, makes);
-        let points: Vec<PathBuf> = kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
-        let manner = Manner { root: &template, kit: above.as_deref(), var: &var, kind, as_user, points: None };
+        let mut points: Vec<PathBuf> =
+            kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
+        // In that of logs, each package has one that is not there yet.
+        points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
+        let manner = Manner {
+            root: &template,
+            kit: above.as_deref(),
+            var: &var,
+            kind,
+            as_user,
+            points: &points,
+            written: true,
+            overlays,
+        };
         let base = manner.mounts().map_err(failed)?;
-        let looked_at = Manner { points: Some(&points), ..manner }.mounts().map_err(failed)?;
+        let looked_at = Manner { written: false, ..manner }.mounts().map_err(failed)?;
         let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
         let it = Sandbox {
             dir,
@@ -125,7 +154,7 @@ impl Sandbox {
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
-            layers: (config.layers && kind == Kind::Overlay).then(|| store(config, as_user)),
+            layers: (config.layers && overlays).then(|| store(config, as_user)),
         };
         it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
         Ok(it)
@@ -167,7 +196,7 @@ impl Sandbox {
         for (at, kit) in &self.kit {
             let what = match self.kind {
                 // Layers of what it needs come above.
-                Kind::Overlay if self.layers.is_some() => What::Over(self.or_nothing(kit)),
+                _ if self.layers.is_some() => What::Over(self.or_nothing(kit)),
                 _ if kit.is_empty() => What::Own(0o755),
                 Kind::Overlay => What::Over(kit.clone()),
                 Kind::Bind | Kind::Tmpfs => What::Copy(kit.clone()),

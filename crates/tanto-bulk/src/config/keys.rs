@@ -141,7 +141,7 @@ pub static KEYS: &[Key] = &[
     key(
         "sandbox",
         Sandbox(|it| &mut it.sandbox),
-        "In what packages are built: \"overlay\", \"bind\", \"tmpfs\", or \"none\", for one client in the machine itself.",
+        "In what packages are built: \"bind\", \"overlay\", \"tmpfs\", or \"none\", for one client in the machine itself.",
     ),
     key(
         "sandbox_root",
@@ -156,7 +156,7 @@ pub static KEYS: &[Key] = &[
     key(
         "layers",
         Flag(|it| &mut it.layers),
-        "Whether what a package needs is unpacked once and seen by all, instead of installed each time. For overlays.",
+        "Whether what a package needs is unpacked once and seen by all, instead of installed each time, where it can be.",
     ),
     key("layers_size", Size(|it| &mut it.layers_size), "So much of what was unpacked is kept, in 'state'. \"0\": all."),
     key("wrkobjdir", Path(|it| &mut it.wrkobjdir), "Where work directories are in a sandbox (WRKOBJDIR)."),

@@ -99,7 +99,7 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         Field::Sandbox(field) => {
             let said = text(value)?;
             if said != NO_SANDBOX && Kind::named(&said).is_none() {
-                let why = "there is no such sandbox; there are \"overlay\", \"bind\", \"tmpfs\" and \"none\"";
+                let why = "there is no such sandbox; there are \"bind\", \"overlay\", \"tmpfs\" and \"none\"";
                 return Err(wrong(value, why));
             }
             *field(config) = said;

@@ -81,7 +81,14 @@ pub(super) fn write(store: &Store, own: &Path, set: &Set, names: &[String], lowe
         make_dir(&dir)?;
         for entry in fs::read_dir(store.path(&names[it]).join(DB).join(name))? {
             let entry = entry?;
-            second_name(&entry.path(), &dir.join(entry.file_name()))?;
+            let name = dir.join(entry.file_name());
+            match second_name(&entry.path(), &name) {
+                // What is written is in memory.
+                Err(Trouble::Machine(error)) if error.kind() == io::ErrorKind::CrossesDevices => {
+                    fs::copy(entry.path(), &name)?;
+                }
+                named => named?,
+            }
         }
         let users = users(set, &installed.needed_by[it]);
         if !users.is_empty() {

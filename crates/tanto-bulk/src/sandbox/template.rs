@@ -14,9 +14,9 @@ use super::Kind;
 const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
 /// What each sandbox has of its own, whatever the template has there.
 const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
-/// Where passwords, names and the like are: each sandbox has a copy, where it cannot have a layer above.
+/// Where passwords, names and the like are: each sandbox has a copy, or a layer above.
 const ETC: &str = "etc";
-/// What programs write down: each sandbox begins with empty directories, where it cannot have a layer above.
+/// What programs write down: each sandbox begins with empty directories, or has a layer above.
 const VAR: &str = "var";
 const IN_VAR: [&str; 8] = ["cache", "db", "lib", "log", "mail", "run", "spool", "tmp"];
 const SHARED: u32 = 0o1777;
@@ -33,9 +33,13 @@ pub(super) struct Manner<'a> {
     pub(super) kind: Kind,
     /// As root only in a namespace of users.
     pub(super) as_user: bool,
-    /// Nothing is written, and these places must be there for what is mounted: a directory that has them, and nothing of the
-    /// kit's besides, is only looked at, which is cheaper for whoever uses it.
-    pub(super) points: Option<&'a [PathBuf]>,
+    /// These places must be there for what is mounted. A directory that has them, and nothing of the kit's besides, is only
+    /// looked at, if it may be: that is cheaper for whoever uses it.
+    pub(super) points: &'a [PathBuf],
+    /// Something may be written.
+    pub(super) written: bool,
+    /// Layers can be mounted here.
+    pub(super) overlays: bool,
 }
 
 impl Manner<'_> {
@@ -49,14 +53,12 @@ impl Manner<'_> {
             if data.is_symlink() {
                 mounts.push(Mount { at, what: What::Link(fs::read_link(&from)?) });
             } else if data.is_dir() {
-                if self.is_enough(&at, &name) {
-                    mounts.push(Mount { at, what: What::Look(from) });
-                    continue;
-                }
                 let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
                 // Nobody but root may take a directory apart from what is mounted in it.
-                let is_layer = self.kind == Kind::Overlay && (!self.as_user || inner.is_empty());
-                mounts.push(Mount { at, what: self.directory(&name, from, is_layer) });
+                let may_be_layer = self.overlays && (!self.as_user || inner.is_empty());
+                let what = self.directory(&name, &at, from, may_be_layer);
+                let is_layer = matches!(what, What::Over(_));
+                mounts.push(Mount { at, what });
                 if is_layer {
                     mounts.extend(inner.into_iter().filter_map(|path| self.inner(path)));
                 }
@@ -66,23 +68,25 @@ impl Manner<'_> {
         Ok(mounts)
     }
 
-    /// Is all that is to be seen in this directory there, and nothing to be written?
-    fn is_enough(&self, at: &Path, name: &str) -> bool {
-        let Some(points) = self.points else { return false };
-        let is_there = |point: &PathBuf| inside(self.root, point).exists();
-        let leads_on = |kit: &Path| leads_only_to(&kit.join(name), kit, points);
-        points.iter().filter(|point| point.starts_with(at)).all(is_there) && self.kit.is_none_or(leads_on)
-    }
-
-    fn directory(&self, name: &str, from: PathBuf, is_layer: bool) -> What {
+    fn directory(&self, name: &str, at: &Path, from: PathBuf, may_be_layer: bool) -> What {
         let kit = self.kit.map(|kit| kit.join(name)).filter(|dir| dir.is_dir());
         let layers = || kit.into_iter().chain([from.clone()]).collect();
+        let is_enough = self.is_enough(name, at);
         match name {
-            _ if is_layer => What::Over(layers()),
+            _ if is_enough && !self.written => What::Look(from),
+            _ if self.kind == Kind::Overlay && may_be_layer => What::Over(layers()),
             ETC => What::Copy(layers()),
             VAR => What::Copy(vec![self.var.to_owned()]),
+            _ if !is_enough && may_be_layer => What::Over(layers()),
             _ => What::Look(from),
         }
+    }
+
+    /// Is all that is to be seen in this directory there?
+    fn is_enough(&self, name: &str, at: &Path) -> bool {
+        let is_there = |point: &PathBuf| inside(self.root, point).exists();
+        let leads_on = |kit: &Path| leads_only_to(&kit.join(name), kit, self.points);
+        self.points.iter().filter(|point| point.starts_with(at)).all(is_there) && self.kit.is_none_or(leads_on)
     }
 
     /// What is mounted in a directory of the template.
@@ -195,15 +199,23 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn whoever_only_looks_sees_the_template_itself_where_that_is_enough() {
+    fn the_template_itself_is_seen_where_that_is_enough() {
         let place = Scratch::new("sandbox-looks");
         for file in ["root/usr/pkg/x", "root/etc/x", "root/opt/x", "kit/usr/pkg/bin/x", "kit/etc/y"] {
             place.write(file, "");
         }
         let points = ["/usr/pkg", "/opt/tree"].map(PathBuf::from);
         let (root, kit, var) = (place.at("root"), place.at("kit"), place.at("var"));
-        let manner =
-            Manner { root: &root, kit: Some(&kit), var: &var, kind: Kind::Overlay, as_user: false, points: None };
+        let manner = Manner {
+            root: &root,
+            kit: Some(&kit),
+            var: &var,
+            kind: Kind::Overlay,
+            as_user: false,
+            points: &points,
+            written: true,
+            overlays: true,
+        };
         let layers = |manner: &Manner<'_>| {
             let mounts = manner.mounts().unwrap();
             let is_layer =
@@ -212,8 +224,13 @@ mod tests {
         };
         assert_eq!(layers(&manner), [true, true, true]);
         // The kit has something of its own in one, and in another a place has to be made.
-        assert_eq!(layers(&Manner { points: Some(&points), ..manner }), [true, true, false]);
+        assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, false]);
+        // One is a copy.
+        let bound = Manner { kind: Kind::Bind, ..manner };
+        assert_eq!(layers(&bound), [false, true, false]);
+        assert_eq!(layers(&Manner { overlays: false, ..bound }), [false, false, false]);
         place.write("kit/usr/share/y", "");
-        assert_eq!(layers(&Manner { points: Some(&points), ..manner }), [true, true, true]);
+        assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, true]);
+        assert_eq!(layers(&bound), [false, true, true]);
     }
 }
