@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ def real(tanto, arguments, tree):
     peer = Pbulk(tree, place / "pbulk", [place / f"pbulk/client{number}" for number in range(CLIENTS)])
     config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"), build_clients=CLIENTS)
     ours = [tanto, "bulk", "build", "--config", str(config)]
+    read_all(tanto, tree, place / "warm")
     watched = processes.may_be_seen()
     rows, spent = {}, {}
     for label, command in ((TANTO, ours), (PBULK, peer.build_command()), (KNOWING, [*ours, "--again"])):
@@ -72,6 +74,13 @@ def real(tanto, arguments, tree):
         rows[REAL, label, "spent"] = all_spent
         tell(label, all_spent)
     return rows
+
+
+def read_all(tanto, tree, place):
+    """Whoever comes first finds in memory what the others find there."""
+    place.mkdir()
+    config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"))
+    subprocess.run([tanto, "bulk", "scan", "--config", str(config)], capture_output=True, check=True)
 
 
 def states(place):

@@ -45,7 +45,8 @@ def may_be_seen():
 
 def recording(data, command):
     """The command, watched."""
-    return [shutil.which("perf"), "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
+    # What it looks up at the end otherwise takes seconds.
+    return [shutil.which("perf"), "record", "-q", "-B", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
 
 
 def seen(data):
