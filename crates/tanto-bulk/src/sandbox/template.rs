@@ -14,7 +14,7 @@ use super::Kind;
 const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
 /// What each sandbox has of its own, whatever the template has there.
 const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
-/// Where passwords, names and the like are: each sandbox has a copy, or a layer above.
+/// Where passwords, names and the like are: each sandbox has a layer above, or a copy where there can be none.
 const ETC: &str = "etc";
 /// What programs write down: each sandbox begins with empty directories, or has a layer above.
 const VAR: &str = "var";
@@ -75,6 +75,8 @@ impl Manner<'_> {
         match name {
             _ if is_enough && !self.written => What::Look(from),
             _ if self.kind == Kind::Overlay && may_be_layer => What::Over(layers()),
+            // To copy it takes longer than to mount all the rest.
+            ETC if may_be_layer => What::Over(layers()),
             ETC => What::Copy(layers()),
             VAR => What::Copy(vec![self.var.to_owned()]),
             _ if !is_enough && may_be_layer => What::Over(layers()),
@@ -225,12 +227,11 @@ mod tests {
         assert_eq!(layers(&manner), [true, true, true]);
         // The kit has something of its own in one, and in another a place has to be made.
         assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, false]);
-        // One is a copy.
         let bound = Manner { kind: Kind::Bind, ..manner };
-        assert_eq!(layers(&bound), [false, true, false]);
+        assert_eq!(layers(&bound), [true, true, false]);
         assert_eq!(layers(&Manner { overlays: false, ..bound }), [false, false, false]);
         place.write("kit/usr/share/y", "");
         assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, true]);
-        assert_eq!(layers(&bound), [false, true, true]);
+        assert_eq!(layers(&bound), [true, true, true]);
     }
 }
