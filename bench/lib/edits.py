@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 
 from lib import compiles
 from lib.bars import Bar, print_table_of_bars
@@ -25,6 +26,8 @@ class Loop:
 
     def __init__(self, tanto, name):
         self.tanto = tanto
+        # Files of which there was none, and why.
+        self.without = {}
         self.directory, self.objects = compiles.copied(f"edits-{name}", compiles.PROJECTS[name], FLAGS)
         self.environment = {name: value for name, value in os.environ.items() if name != "CI"}
         self.build(*self.objects.values(), worker="off", jobs=os.cpu_count())
@@ -58,6 +61,8 @@ class Loop:
             time.sleep(0.5)
             told = subprocess.run([self.tanto, "clang", "status"], cwd=self.directory, capture_output=True).stdout
             if b"yet to be made" not in told and b"checkpoints of" in told:
+                _, _, without = told.decode().partition("without one:\n")
+                self.without.update(line.strip().split(": ", 1) for line in without.splitlines())
                 return
         sys.exit("the checkpoints are never made")
 
@@ -96,10 +101,13 @@ def sample(files, count):
     return files if not count or count >= len(files) else [files[at * len(files) // count] for at in range(count)]
 
 
-def show(name, files, faster):
+def show(name, files, faster, without):
     by_time, by_cpu = ([each[at] for each in faster] for at in (0, 1))
     print(f"\n{name} {FLAGS}: {len(faster)} of {len(files)} files had a checkpoint ({len(faster) / len(files):.0%}); ", end="")
-    print("their objects are the same. From edit to object, times as fast:")
+    print("their objects are the same.")
+    for why, count in Counter(without.values()).most_common():
+        print(f"  {count} had none: {why}")
+    print("From edit to object, times as fast:")
     for what, all_of_them in (("time of the build", by_time), ("processor time of the compile", by_cpu)):
         values = (min(all_of_them), statistics.mean(all_of_them), statistics.median(all_of_them), max(all_of_them))
         print(f"  {what:32} min {values[0]:.2f}  mean {values[1]:.2f}  median {values[2]:.2f}  max {values[3]:.2f}")
@@ -121,6 +129,6 @@ def measure(tanto, only, count, runs):
         subprocess.run([tanto, "clang", "stop"], cwd=loop.directory, check=True)
         if not faster:
             sys.exit(f"{name}: no file had a checkpoint")
-        rows[name] = show(name, files, faster)
+        rows[name] = show(name, files, faster, loop.without)
         bars.append(Bar(name, lambda rows, name=name: rows[name], least, "times as fast", at_least=True, any_scale=True))
     print_table_of_bars(bars, rows, 1, len(os.sched_getaffinity(0)))

@@ -149,11 +149,11 @@ class Attempt {
       return declined(llvm::toString(std::move(error)));
     }
     if (pause && has_more_words) {
-      return declined("a file has more words");
+      return declined("its options are in a file");
     }
     for (const char *word : words) {
       if (driver_refuses(word)) {
-        return declined(word);
+        return pause ? no_option(word) : declined(word);
       }
     }
     insert_what_the_name_says(name, words, kept);
@@ -169,6 +169,10 @@ class Attempt {
   bool has_more_words = false;
   std::set<std::string> kept;
   llvm::BumpPtrAllocator allocator;
+
+  static constexpr const char *not_one = "it is not one compile";
+
+  static Outcome no_option(const llvm::Twine &word) { return declined(word + " is no option for a checkpoint"); }
 
   // What the driver plans to do, and what it would say of it.
   struct Plan {
@@ -203,9 +207,10 @@ class Attempt {
       return declined("no plan");
     }
     if (pause && plan.diagnostics.getNumWarnings() != 0) {
-      return declined("the driver warns");
+      return declined("clang warns of its options");
     }
-    Outcome outcome = plan.diagnostics.hasErrorOccurred() ? declined("an error of the driver's") : run(plan, name);
+    Outcome outcome =
+        plan.diagnostics.hasErrorOccurred() ? declined("clang finds an error in its options") : run(plan, name);
     if (outcome.declined) {
       plan.compilation->CleanupFileList(plan.compilation->getTempFiles());
     }
@@ -235,10 +240,10 @@ class Attempt {
   Outcome halve(Plan &plan, const clang::driver::ParsedClangName &name) {
     const std::vector<const char *> line = line_of(plan);
     if (line.size() < 3) {
-      return declined("it is no compile");
+      return declined(not_one);
     }
     if (const auto option = option_without_checkpoint(line)) {
-      return declined(*option);
+      return no_option(*option);
     }
     const std::string path = line.back();
     if (!main || !main->read(path)) {
@@ -270,7 +275,7 @@ class Attempt {
   Outcome run(Plan &plan, const clang::driver::ParsedClangName &name) {
     clang::driver::Compilation &compilation = *plan.compilation;
     if (compilation.getJobs().size() != 1) {
-      return declined("its jobs are not one");
+      return declined(not_one);
     }
     if (pause) {
       return halve(plan, name);

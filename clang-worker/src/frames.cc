@@ -27,6 +27,14 @@ class Writer {
     }
   }
 
+  void pairs(const std::vector<Without> &values) {
+    number(values.size(), 4);
+    for (const Without &value : values) {
+      text(value.file);
+      text(value.why);
+    }
+  }
+
   std::string end() {
     const std::size_t size = bytes.size() - 4;
     for (int i = 0; i < 4; i++) {
@@ -59,13 +67,23 @@ class Reader {
     return std::string(part);
   }
 
-  std::vector<std::string> texts() {
+  std::vector<std::string> texts(std::size_t most = most_texts) {
     std::size_t count = small();
     // Each has at least its length.
-    is_sound = is_sound && count <= most_texts && count <= rest.size() / 4;
+    is_sound = is_sound && count <= most && count <= rest.size() / 4;
     std::vector<std::string> values;
     for (; is_sound && count > 0; count--) {
       values.push_back(text());
+    }
+    return values;
+  }
+
+  std::vector<Without> pairs() {
+    std::size_t count = small();
+    is_sound = is_sound && count <= most_without && count <= rest.size() / 8;
+    std::vector<Without> values;
+    for (; is_sound && count > 0; count--) {
+      values.push_back({text(), text()});
     }
     return values;
   }
@@ -140,6 +158,7 @@ void write(Writer &to, const Holding &it) {
   to.number(it.wanted, 4);
   to.number(it.memory_kib, 8);
   to.texts(it.files);
+  to.pairs(it.without);
 }
 
 void write(Writer &, const Stop &) {}
@@ -149,6 +168,15 @@ Run read_run(Reader &from) {
 }
 
 bool is_too_long(const Run &run) { return run.arguments.size() > most_texts || run.environment.size() > most_texts; }
+
+bool is_too_long(const Frame &frame) {
+  if (const Holding *holding = std::get_if<Holding>(&frame)) {
+    return holding->files.size() > most_files || holding->without.size() > most_without;
+  }
+  const Run *run = std::get_if<Run>(&frame);
+  const Keep *keep = std::get_if<Keep>(&frame);
+  return (run && is_too_long(*run)) || (keep && is_too_long(keep->run));
+}
 
 Frame read(Reader &from, std::uint64_t kind) {
   // Braces read in the order in which they are written.
@@ -171,7 +199,7 @@ Frame read(Reader &from, std::uint64_t kind) {
     case 7:
       return Kept{from.number(8), from.text()};
     case 8:
-      return Holding{from.small(), from.small(), from.number(8), from.texts()};
+      return Holding{from.small(), from.small(), from.number(8), from.texts(most_files), from.pairs()};
     default:
       return Stop{};
   }
@@ -180,9 +208,7 @@ Frame read(Reader &from, std::uint64_t kind) {
 }  // namespace
 
 std::optional<std::string> encode(const Frame &frame) {
-  const Run *run = std::get_if<Run>(&frame);
-  const Keep *keep = std::get_if<Keep>(&frame);
-  if ((run && is_too_long(*run)) || (keep && is_too_long(keep->run))) {
+  if (is_too_long(frame)) {
     return std::nullopt;
   }
   Writer to;

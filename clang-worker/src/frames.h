@@ -19,6 +19,9 @@ inline constexpr std::size_t most_texts = 16 << 10;
 inline constexpr std::size_t most_descriptors = 16;
 // The directory to work in, then standard input, output and errors; control groups to enter come after them.
 inline constexpr std::size_t least_descriptors = 4;
+// Checkpoints that a keeper tells of, and files of which there is none.
+inline constexpr std::size_t most_files = 64;
+inline constexpr std::size_t most_without = 32;
 
 // Worker to Tanto, once: it is ready, and this is what it stands for.
 struct Hello {
@@ -87,12 +90,20 @@ struct Kept {
   bool operator==(const Kept &) const = default;
 };
 
-// Keeper to Tanto, once: what it holds.
+// A file of which there is no checkpoint, and why, in a line for the user.
+struct Without {
+  std::string file;
+  std::string why;
+  bool operator==(const Without &) const = default;
+};
+
+// Keeper to Tanto, once: what it holds, and what it could not.
 struct Holding {
   std::uint32_t most = 0;
   std::uint32_t wanted = 0;  // not yet made
   std::uint64_t memory_kib = 0;
   std::vector<std::string> files;
+  std::vector<Without> without;
   bool operator==(const Holding &) const = default;
 };
 

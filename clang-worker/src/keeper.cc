@@ -52,6 +52,28 @@ std::uint64_t number_in(const std::string &path, const std::string &name) {
   return 0;
 }
 
+// A name or a reason, as one may show it: in one line, and if it is very long, its end.
+std::string shown(std::string text) {
+  constexpr std::size_t most_bytes = 256;
+  if (text.size() > most_bytes) {
+    text = "..." + text.substr(text.size() - most_bytes);
+  }
+  std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < ' ' || byte == 0x7f; }, '?');
+  return text;
+}
+
+// The word behind this one; empty if there is none.
+std::string behind(const Run &run, const std::string &word) {
+  const auto at = std::find(run.arguments.begin(), run.arguments.end(), word);
+  return at == run.arguments.end() || at + 1 == run.arguments.end() ? "" : at[1];
+}
+
+// What to call a compile of which no compiler has told the file: most lines have that behind their -c.
+std::string name_of(const Run &run) {
+  const std::string file = behind(run, "-c");
+  return file.empty() || file.starts_with('-') ? behind(run, "-o") : file;
+}
+
 // Leaves nothing open but this one, and nothing of whoever started it but the user.
 void let_go_of_all_but(int guest) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -89,8 +111,15 @@ struct Held {
   int socket = -1;
   bool is_ready = false;
   std::string file;
+  std::string object;
   std::uint64_t memory_kib = 0;
   std::uint64_t last_use = 0;
+};
+
+// A compile that nobody holds, known by what it makes.
+struct Refused {
+  std::string object;
+  Without its;
 };
 
 struct Wish {
@@ -137,6 +166,7 @@ class Keeper {
   std::vector<int> guests;
   std::deque<Wish> wishes;
   std::map<std::string, Held> held;
+  std::deque<Refused> refused;
 
   // The place may have a longer name than a socket's may be.
   bool listen_here() {
@@ -218,14 +248,17 @@ class Keeper {
 
   void greet(int guest) {
     guests.push_back(guest);
-    Holding holding{most, static_cast<std::uint32_t>(wishes.size()), 0, {}};
+    Holding holding{most, static_cast<std::uint32_t>(wishes.size()), 0, {}, {}};
     for (const auto &[key, its] : held) {
       if (its.is_ready) {
         holding.memory_kib += its.memory_kib;
-        holding.files.push_back(its.file);
+        holding.files.push_back(shown(its.file));
       } else {
         holding.wanted++;
       }
+    }
+    for (const Refused &it : refused) {
+      holding.without.push_back({shown(it.its.file), shown(it.its.why)});
     }
     send(guest, Hello{protocol, clang_version(), lld_version()});
     send(guest, holding);
@@ -251,7 +284,7 @@ class Keeper {
       run_from_checkpoint(guest, *run, descriptors);
     } else if (Keep *keep = std::get_if<Keep>(&received->frame); keep && ok) {
       last_work = Clock::now();
-      most = keep->most;
+      most = std::min<std::uint32_t>(keep->most, most_files);
       wish(keep->run, descriptors);
     } else {
       ok = false;
@@ -286,6 +319,7 @@ class Keeper {
       const bool is_same = key_of(wish.run, wish.descriptors[0]) == key;
       return is_same && give_up(wish);
     });
+    forget_refusal(behind(run, "-o"));
     wishes.push_front({std::move(run), std::move(descriptors)});
     descriptors.clear();
     if (wishes.size() > std::min<std::size_t>(most, most_wishes)) {
@@ -310,6 +344,7 @@ class Keeper {
     Wish wish = std::move(wishes.front());
     wishes.pop_front();
     const std::string key = key_of(wish.run, wish.descriptors[0]);
+    const std::string name = name_of(wish.run), object = behind(wish.run, "-o");
     make_room(most == 0 ? 0 : most - 1, ~std::uint64_t{0});
     int ends[2];
     if (key.empty() || held.contains(key) || most == 0 ||
@@ -327,7 +362,7 @@ class Keeper {
       close(ends[0]);
       return;
     }
-    held[key] = {fork, ends[0], false, {}, 0, ++uses};
+    held[key] = {fork, ends[0], false, name, object, 0, ++uses};
   }
 
   // What one says who is about to hold something: that it does. Else it ends.
@@ -339,6 +374,8 @@ class Keeper {
       return;
     }
     if (!kept) {
+      const Declined *declined = received ? std::get_if<Declined>(&received->frame) : nullptr;
+      refuse(its->second, declined ? declined->why : "clang did not get to the end of its includes");
       forget(its->first);
       return;
     }
@@ -346,6 +383,19 @@ class Keeper {
     its->second.file = kept->file;
     its->second.memory_kib = number_in("/proc/" + std::to_string(its->second.holder) + "/smaps_rollup", "Pss");
     make_room(most, number_in(house.proc + "/meminfo", "MemTotal") / share);
+  }
+
+  // Tells whoever comes why there is none; of the last that it was so with.
+  void refuse(const Held &its, const std::string &why) {
+    forget_refusal(its.object);
+    refused.push_back({its.object, {its.file, why}});
+    if (refused.size() > most_without) {
+      refused.pop_front();
+    }
+  }
+
+  void forget_refusal(const std::string &object) {
+    std::erase_if(refused, [&](const Refused &it) { return it.object == object; });
   }
 
   // Forgets who was not used for longest, until the others are so few and have no more memory than that.
@@ -361,7 +411,11 @@ class Keeper {
       const auto used_before = [](const auto &one, const auto &other) {
         return one.second.last_use < other.second.last_use;
       };
-      forget(std::min_element(held.begin(), held.end(), used_before)->first);
+      const auto oldest = std::min_element(held.begin(), held.end(), used_before);
+      if (held.size() <= count) {
+        refuse(oldest->second, "there is no more memory for checkpoints");
+      }
+      forget(oldest->first);
     }
   }
 

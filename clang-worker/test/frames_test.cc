@@ -36,7 +36,7 @@ const std::map<std::string, Frame> frames = {
     {"gone", Gone{9, 139}},
     {"keep", Keep{Run{10, 022, "/usr/bin/clang", "", {"clang", "-c", "a.c"}, {"PATH=/bin"}}, 8}},
     {"kept", Kept{10, "a.c"}},
-    {"holding", Holding{8, 1, 123456, {"a.c", "b/c.cc"}}},
+    {"holding", Holding{8, 1, 123456, {"a.c", "b/c.cc"}, {{"c.cc", "its includes print warnings"}}}},
     {"stop", Stop{}},
 };
 
@@ -78,6 +78,28 @@ void compare(const std::string &directory) {
   }
 }
 
+// A frame with one more in the list whose count is at this place: so many zeros.
+std::string longer(std::string bytes, std::size_t at, std::size_t zeros) {
+  bytes[at] = static_cast<char>(bytes[at] + 1);
+  bytes.insert(at + 4, zeros, '\0');
+  bytes[0] = static_cast<char>(bytes.size() - 4);
+  bytes[1] = static_cast<char>((bytes.size() - 4) >> 8);
+  return bytes;
+}
+
+void check_limits_of_what_is_held() {
+  constexpr std::size_t counts = 21;
+  Holding files, without;
+  files.files.assign(most_files, "");
+  without.without.assign(most_without, {});
+  const std::string most = encode(files).value(), none = encode(without).value();
+  check("the most files are read", decode(most) == Frame(files) && decode(none) == Frame(without));
+  check("more files are not read", !decode(longer(most, counts, 4)) && !decode(longer(none, counts + 4, 8)));
+  files.files.emplace_back();
+  without.without.emplace_back();
+  check("more files are not written", !encode(files) && !encode(without));
+}
+
 void check_limits() {
   Declined declined{1, std::string(most_bytes - 17, 'x')};
   const auto largest = encode(declined);
@@ -90,6 +112,7 @@ void check_limits() {
   check("the most words are written and read", encode(run) && decode(*encode(run)) == Frame(run));
   run.arguments.emplace_back();
   check("more words are not written", !encode(run));
+  check_limits_of_what_is_held();
   check("nothing is not read", !decode(""));
   check("a NUL in a text is not read", !decode(*encode(Declined{1, std::string("a\0b", 3)})));
 }

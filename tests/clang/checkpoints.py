@@ -313,6 +313,39 @@ def so_many_are_kept_and_no_more(tree):
     tree.wait_for_checkpoints(2)
 
 
+def files_that_have_none_are_told_and_why(tree):
+    (tree.place / "when.h").write_text("static const char *when = __DATE__;\n")
+    (tree.place / "a.c").write_text(f'#include "when.h"\n{HEAD}int a;\n')
+    (tree.place / "b.c").write_text("int b;\n")
+    assert tree.build() == 0, tree.errors
+    told = tree.wait_for_checkpoints(0)
+    lines = told.splitlines()
+    assert lines[1] == "without one:", told
+    assert sorted(lines[2:]) == [
+        "  a.c: it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
+        "  b.c: it has no include before its own code",
+    ], told
+    # Of one that has one by now nothing is said any more; nor of one whose flags are others.
+    tree.edit("a", "int a;")
+    assert tree.build() == 0, tree.errors
+    told = tree.wait_for_checkpoints(1)
+    assert "  a.c\n" in told and "  a.c:" not in told and "  b.c: " in told, told
+    tree.manifest(RULE.replace("-g", "-fopenmp") + "build a.o: cc a.c\nbuild b.o: cc b.c\n")
+    assert tree.build() == 0, tree.errors
+    wait_for(lambda: tree.clang("status").count("  b.c: -fopenmp is no option for a checkpoint\n") == 1)
+    assert tree.clang("status").count("  b.c: ") == 1
+
+
+def as_many_are_told_as_somebody_reads(tree):
+    names = [f"x{number}" for number in range(40)]
+    for name in names:
+        (tree.place / f"{name}.c").write_text(f"int {name};\n")
+    tree.manifest(RULE + "".join(f"build {name}.o: cc {name}.c\n" for name in names))
+    assert tree.build("--checkpoints=64") == 0, tree.errors
+    told = tree.wait_for_checkpoints(0)
+    assert told.count(": it has no include before its own code\n") == 32, told
+
+
 def it_is_no_leftover(tree):
     """A build in a build, at a terminal: what the inner one starts is to stay."""
     inner = tree.place / "inner"
@@ -407,6 +440,8 @@ TESTS = [
     whole_directory_is_removed_at_once,
     it_is_stopped,
     so_many_are_kept_and_no_more,
+    files_that_have_none_are_told_and_why,
+    as_many_are_told_as_somebody_reads,
     it_is_no_leftover,
     stale_socket_is_no_obstacle,
     it_does_not_stay_for_ever,

@@ -22,7 +22,7 @@ from pathlib import Path
 CLANG = Path("/usr/lib/llvm-19/bin/clang")
 RUN, STARTED, ENDED, DECLINED, GONE, KEEP, KEPT, HOLDING, STOP = range(1, 10)
 DIRECTORIES, HEADERS, MAINS = 3, 8, 12
-MOST = 16
+MOST = 32
 # Nothing takes so long, in seconds.
 PATIENCE = 60
 
@@ -36,13 +36,29 @@ def texts(values):
     return struct.pack("<I", len(values)) + b"".join(map(text, values))
 
 
+def without(rest, files):
+    """Behind the names of so many files: of which there is no checkpoint, and why."""
+
+    def one():
+        nonlocal rest
+        length = struct.unpack("<I", rest[:4])[0]
+        value, rest = rest[4 : 4 + length], rest[4 + length :]
+        return os.fsdecode(value)
+
+    for _ in range(files):
+        one()
+    count, rest = struct.unpack("<I", rest[:4])[0], rest[4:]
+    return {one(): one() for _ in range(count)}
+
+
 class Keeper:
-    def __init__(self, program, place):
+    def __init__(self, program, place, *more):
         self.place = place / "keeper"
         self.place.mkdir(mode=0o700)
         self.directory, self.nothing = os.open(place, os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
         self.last = self.used = 0
-        subprocess.run([program, "--keep", self.place, "-1", "600"], check=True)
+        self.without = {}
+        subprocess.run([program, "--keep", self.place, "-1", "600", *more], check=True)
 
     def connect(self):
         """A connection, and how many checkpoints there are, and are to be made."""
@@ -57,7 +73,9 @@ class Keeper:
                     raise
                 time.sleep(0.05)
         connection.recv(1 << 17)
-        _, wanted, _, files = struct.unpack("<IIQI", connection.recv(1 << 17)[5:25])
+        holding = connection.recv(1 << 17)
+        _, wanted, _, files = struct.unpack("<IIQI", holding[5:25])
+        self.without = without(holding[25:], files)
         return connection, files, wanted
 
     def stop(self):

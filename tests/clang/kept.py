@@ -40,29 +40,35 @@ FLAGS = [
     ("c++", "-O2 -fPIC -g", {}),
 ]
 
-# What is never kept: the name, the flags, and what stands before and behind the includes.
+OF_ITS_TIME = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__"
+OF_EMBEDDING = "it or a header uses #embed or __has_embed"
+NOWHERE = "it has no include before its own code"
+NO_OPTION = " is no option for a checkpoint"
+# What is never kept: the name, why, the flags, and what stands before and behind the includes.
 REFUSED = [
-    ("the time of the compile", "", "", "#include <stddef.h>\nconst char *when = __TIME__;\n"),
-    ("the date in a header", "", '#include "date.h"\n', ""),
-    ("a warning in a header", "-Wall", '#include "warns.h"\n', ""),
-    ("an error in a header", "", '#include "wrong.h"\n', ""),
-    ("a message in a header", "", '#include "message.h"\n', ""),
-    ("what a header prints", "", '#include "prints.h"\n', ""),
-    ("a question for something to embed", "-std=c23", '#include "has_embed.h"\n', ""),
-    ("something embedded", "-std=c23 -Wno-c23-extensions", '#include "embeds.h"\n', ""),
-    ("the file itself, read twice", "-DOUTER", "#ifdef OUTER\n#undef OUTER\n#include __FILE__\n#endif\n", ""),
-    ("the file itself, under another name", "", '#include "again.h"\n', ""),
-    ("modules", "-fmodules", "#include <stddef.h>\n", ""),
-    ("a precompiled header", "-include-pch pch.pch", "#include <stddef.h>\n", ""),
-    ("a plugin", "-fplugin=/nowhere.so", "#include <stddef.h>\n", ""),
-    ("an option of the optimiser", "-mllvm -inline-threshold=1", "#include <stddef.h>\n", ""),
-    ("an unknown option", "-fwhole-program-vtables -flto", "#include <stddef.h>\n", ""),
-    ("words from a file", "@words", "#include <stddef.h>\n", ""),
-    ("intermediate files", "-save-temps", "#include <stddef.h>\n", ""),
-    ("assembly", "-S", "#include <stddef.h>\n", ""),
-    ("no includes", "", "", "int none;\n"),
-    ("code before the includes", "", "int code;\n#include <stddef.h>\n", ""),
-    ("an include without an end of line", "", "", '#include "h.h"'),
+    ("the date in a header", OF_ITS_TIME, "", '#include "date.h"\n', ""),
+    ("a warning in a header", "its includes print warnings", "-Wall", '#include "warns.h"\n', ""),
+    ("an error in a header", "it or a header has errors", "", '#include "wrong.h"\n', ""),
+    ("no such header", "it or a header has errors", "", '#include "nowhere.h"\n', ""),
+    ("a message in a header", "its includes print warnings", "", '#include "message.h"\n', ""),
+    ("what a header prints", "its includes print or write something", "", '#include "prints.h"\n', ""),
+    ("a question for something to embed", OF_EMBEDDING, "-std=c23", '#include "has_embed.h"\n', ""),
+    ("something embedded", OF_EMBEDDING, "-std=c23 -Wno-c23-extensions", '#include "embeds.h"\n', ""),
+    ("the file itself, read twice", "it includes itself", "-DOUTER", "#ifdef OUTER\n#undef OUTER\n#include __FILE__\n#endif\n", ""),
+    ("the file itself, under another name", "it includes itself", "", '#include "again.h"\n', ""),
+    ("modules", NO_OPTION, "-fmodules", "#include <stddef.h>\n", ""),
+    ("a precompiled header", f"-include-pch{NO_OPTION}", "-include-pch pch.pch", "#include <stddef.h>\n", ""),
+    ("a plugin", f"-load{NO_OPTION}", "-fplugin=/nowhere.so", "#include <stddef.h>\n", ""),
+    ("an option of the optimiser", f"-mllvm{NO_OPTION}", "-mllvm -inline-threshold=1", "#include <stddef.h>\n", ""),
+    ("an unknown option", NO_OPTION, "-fwhole-program-vtables -flto", "#include <stddef.h>\n", ""),
+    ("what the driver warns of", "clang warns of its options", "-lm", "#include <stddef.h>\n", ""),
+    ("no such option", "clang finds an error in its options", "-fnonsense", "#include <stddef.h>\n", ""),
+    ("words from a file", "its options are in a file", "@words", "#include <stddef.h>\n", ""),
+    ("intermediate files", "it is not one compile", "-save-temps", "#include <stddef.h>\n", ""),
+    ("assembly", f"-S{NO_OPTION}", "-S", "#include <stddef.h>\n", ""),
+    ("no includes", NOWHERE, "", "", "int none;\n"),
+    ("code before the includes", NOWHERE, "", "int code;\n#include <stddef.h>\n", ""),
+    ("an include without an end of line", NOWHERE, "", "", '#include "h.h"'),
 ]
 
 HEADERS = {
@@ -141,7 +147,7 @@ def check_options(place, say):
 
 def check_refused(place, say):
     commands = []
-    for number, (_, flags, before, behind) in enumerate(REFUSED):
+    for number, (_, _, flags, before, behind) in enumerate(REFUSED):
         name = f"refused{number}"
         (place.place / f"{name}.c").write_text(before + behind)
         commands.append(f"clang-19 {flags} -c {name}.c -o {name}.o")
@@ -149,14 +155,30 @@ def check_refused(place, say):
     os.link(place.place / f"refused{number}.c", place.place / "again.h")
     (place.place / f"refused{number}.c").write_text('#ifndef AGAIN\n#define AGAIN\n#include "again.h"\n#endif\n')
     place.keeper.keep([(shlex.split(command), place.environment) for command in commands])
-    for (name, *_), command in zip(REFUSED, commands):
-        say(f"not kept: {name}", place.from_checkpoint(command, {}) is None)
+    told = place.keeper.without
+    for number, ((name, why, *_), command) in enumerate(zip(REFUSED, commands)):
+        its = told.get(f"refused{number}.c", "nothing")
+        refused = its.endswith(why) and place.from_checkpoint(command, {}) is None
+        say(f"not kept: {name}" if refused else f"not kept: {name} ({its})", refused)
+
+
+def check_memory(worker, place, say):
+    """One for which there is no memory: of a machine that has almost none."""
+    proc, house = place.place / "proc", place.place / "small"
+    proc.mkdir()
+    house.mkdir()
+    (proc / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
+    (house / "a.c").write_text("#include <stddef.h>\nint a;\n")
+    keeper = edits.Keeper(worker, house, proc)
+    kept = keeper.keep([(["clang-19", "-c", "a.c", "-o", "a.o"], place.environment)])
+    say("not kept: what there is no memory for", kept == 0 and keeper.without == {"a.c": "there is no more memory for checkpoints"})
+    keeper.stop()
 
 
 def check_later_ones(place, say):
     """What is sound as far as to the end of the includes, but not behind it."""
     command = "clang-19 -c later.c -o later.o"
-    behind = ("const char *when = __TIMESTAMP__;\n", "const char *when = __DATE__;\n", '#define H2\n#include "later.c"\n')
+    behind = ("const char *when = __TIME__;\n", "const char *when = __TIMESTAMP__;\n", "const char *when = __DATE__;\n", '#define H2\n#include "later.c"\n')
     for text in behind:
         (place.place / "later.c").write_text(HEAD)
         place.keeper.keep([(shlex.split(command), place.environment)])
@@ -218,6 +240,7 @@ def main():
         place = Place(sys.argv[1], directory)
         for check in (check_options, check_refused, check_later_ones, check_young_ones, check_places):
             check(place, say)
+        check_memory(sys.argv[1], place, say)
         place.keeper.stop()
     sys.exit(0 if all(good) else 1)
 

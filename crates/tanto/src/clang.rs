@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_exec::runner::clang::{self, Held};
+use tanto_exec::runner::clang::{self, Held, Without};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter};
 
@@ -52,12 +52,18 @@ fn status(held: Held) -> Vec<u8> {
     for file in &held.files {
         text.extend_from_slice(&[b"  ", &file[..], b"\n"].concat());
     }
+    if !held.without.is_empty() {
+        text.extend_from_slice(b"without one:\n");
+    }
+    for Without { file, why } in &held.without {
+        text.extend_from_slice(&[b"  ", &file[..], b": ", why, b"\n"].concat());
+    }
     text
 }
 
 /// In one line.
 pub fn brief(held: &Held) -> Vec<u8> {
-    let Held { pid, most, wanted, memory_kib, files } = held;
+    let Held { pid, most, wanted, memory_kib, files, .. } = held;
     let more = if *wanted > 0 { format!(", {wanted} yet to be made") } else { String::new() };
     let (count, mib) = (files.len(), memory_kib >> 10);
     format!("{count} checkpoints of at most {most}, {mib} MiB, in process {pid}{more}").into()
@@ -88,8 +94,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_told() {
-        let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()] };
+        let without = vec![Without { file: b"b.c".to_vec(), why: b"its includes print warnings".to_vec() }];
+        let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()], without };
         let text = String::from_utf8(status(held)).unwrap();
-        assert_eq!(text, "1 checkpoints of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n");
+        let first = "1 checkpoints of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n";
+        assert_eq!(text, format!("{first}without one:\n  b.c: its includes print warnings\n"));
     }
 }

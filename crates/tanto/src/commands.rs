@@ -111,7 +111,7 @@ pub static COMMANDS: &[Command] = &[
         args: "status|stop [-C DIR]",
         doc: "show or end what is kept of compiles between builds",
         more: "With `--checkpoints`, compiles wait at the end of their includes until the next build. `status` tells of which \
-               files, and what memory that takes; `stop` ends them. They end by themselves when nobody has built for half an \
+               files, what memory that takes, and which files have none and why; `stop` ends them. They end by themselves when nobody has built for half an \
                hour, when memory is short, or when the build directory is removed.",
     },
     Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },

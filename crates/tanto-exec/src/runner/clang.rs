@@ -28,6 +28,7 @@ mod link;
 mod zygote;
 
 pub use self::checkpoints::Wanted;
+pub use self::frames::Without;
 pub use self::identity::is_left_alone_because_of;
 pub use self::keeper::{Held, held, is_keeper, stop};
 

@@ -8,6 +8,9 @@ pub(super) const PROTOCOL: u32 = 1;
 pub(super) const MOST_BYTES: usize = 128 << 10;
 /// The most words of a command, and variables of its environment.
 const MOST_TEXTS: usize = 16 << 10;
+/// The most checkpoints that whoever keeps them tells of, and files of which there is none.
+const MOST_FILES: usize = 64;
+const MOST_WITHOUT: usize = 32;
 
 /// A command for the worker.
 pub(super) struct Run<'a> {
@@ -45,8 +48,18 @@ pub(super) enum Said {
     Declined { id: u64 },
     /// The command's process is gone.
     Gone { id: u64 },
-    /// It keeps compiles of these files, of so many at most, has so many yet to make, and holds so much memory.
-    Holding { most: u32, wanted: u32, memory_kib: u64, files: Vec<Vec<u8>> },
+    /// It keeps compiles of these files, of so many at most, has so many yet to make, and holds so much memory; and of
+    /// these it keeps none.
+    Holding { most: u32, wanted: u32, memory_kib: u64, files: Vec<Vec<u8>>, without: Vec<Without> },
+}
+
+/// A file of which there is no checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Without {
+    /// Its name.
+    pub file: Vec<u8>,
+    /// A line for the user.
+    pub why: Vec<u8>,
 }
 
 /// That whoever keeps checkpoints is to end.
@@ -111,7 +124,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
             most: from.small()?,
             wanted: from.small()?,
             memory_kib: from.large()?,
-            files: from.texts()?,
+            files: from.list(MOST_FILES, Reader::text)?,
+            without: from.list(MOST_WITHOUT, |from| Some(Without { file: from.text()?, why: from.text()? }))?,
         },
         _ => return None,
     };
@@ -141,11 +155,9 @@ impl<'a> Reader<'a> {
         Some(self.take(length)?.to_vec())
     }
 
-    fn texts(&mut self) -> Option<Vec<Vec<u8>>> {
+    fn list<T>(&mut self, most: usize, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = usize::try_from(self.small()?).ok()?;
-        // Each has at least its length.
-        let is_sound = count <= MOST_TEXTS && count <= self.0.len() / 4;
-        is_sound.then(|| (0..count).map(|_| self.text()).collect())?
+        (count <= most).then(|| (0..count).map(|_| one(self)).collect())?
     }
 
     fn used(&mut self) -> Option<Used> {

@@ -15,7 +15,7 @@ use tanto_sys::packets::Packets;
 use tanto_sys::process::{Environment, Launcher, Program};
 use tanto_sys::user;
 
-use super::frames::{STOP, Said};
+use super::frames::{STOP, Said, Without};
 use super::identity::Stamp;
 use super::link::Link;
 use super::zygote::words;
@@ -47,6 +47,8 @@ pub struct Held {
     pub memory_kib: u64,
     /// Of these files.
     pub files: Vec<Vec<u8>>,
+    /// And of these there is none.
+    pub without: Vec<Without>,
 }
 
 impl Keeper {
@@ -58,10 +60,11 @@ impl Keeper {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut link = Link::greeted(socket, PATIENCE)?;
-        let Said::Holding { most, wanted, memory_kib, files } = link.next()? else {
+        let Said::Holding { most, wanted, memory_kib, files, without } = link.next()? else {
             return Err(io::Error::other("it does not say what it holds"));
         };
-        Ok(Keeper { link, pid: who.pid, held: Held { pid: who.pid, most, wanted, memory_kib, files } })
+        let held = Held { pid: who.pid, most, wanted, memory_kib, files, without };
+        Ok(Keeper { link, pid: who.pid, held })
     }
 
     /// Is it this program, as it is now?

@@ -38,6 +38,20 @@ fn declined(length: usize) -> Vec<u8> {
     bytes
 }
 
+/// What is held, with so many empty names, and of so many files none.
+fn holding(files: usize, without: usize) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    bytes.push(8);
+    bytes.resize(bytes.len() + 16, 0);
+    for (count, texts) in [(files, files), (without, 2 * without)] {
+        bytes.extend(u32::try_from(count).unwrap().to_le_bytes());
+        bytes.resize(bytes.len() + 4 * texts, 0);
+    }
+    let length = u32::try_from(bytes.len() - 4).unwrap();
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
 #[test]
 fn commands_are_the_golden_ones() {
     let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
@@ -82,7 +96,13 @@ fn answers_are_the_golden_ones() {
         ("gone", Said::Gone { id: 9 }),
         (
             "holding",
-            Said::Holding { most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec(), b"b/c.cc".to_vec()] },
+            Said::Holding {
+                most: 8,
+                wanted: 1,
+                memory_kib: 123_456,
+                files: vec![b"a.c".to_vec(), b"b/c.cc".to_vec()],
+                without: vec![Without { file: b"c.cc".to_vec(), why: b"its includes print warnings".to_vec() }],
+            },
         ),
     ];
     let golden = golden();
@@ -101,6 +121,8 @@ fn limits_are_the_workers() {
     assert!(encode(&run(&all)).is_some());
     let more = words(&vec![b"".as_slice(); MOST_TEXTS + 1]);
     assert!(encode(&run(&more)).is_none());
+    assert!(decode(&holding(MOST_FILES, MOST_WITHOUT)).is_some());
+    assert!(decode(&holding(MOST_FILES + 1, 0)).is_none() && decode(&holding(0, MOST_WITHOUT + 1)).is_none());
     let long = words(&[&vec![b'x'; MOST_BYTES]]);
     assert!(encode(&run(&long)).is_none());
 }
