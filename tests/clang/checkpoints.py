@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds that go on from checkpoints: when somebody keeps them, what that holds and when it ends, and what happens when it
-ends in the middle of a compile.
+"""Builds that go on from checkpoints, each of which is verified: when somebody keeps them, what that holds and when it ends,
+and what happens when it ends in the middle of a compile.
 
     tests/clang/checkpoints.py TANTO [NAME...]
 
@@ -60,7 +60,7 @@ class Tree:
         """A build, with a terminal or without."""
         ours, its = pty.openpty()
         source = its if terminal else subprocess.DEVNULL
-        command = line or [self.tanto, "build", "--format=jsonl", *flags]
+        command = line or [self.tanto, "build", "--format=jsonl", "--verify-checkpoints=1", *flags]
         process = subprocess.Popen(
             command,
             cwd=self.place,
@@ -163,7 +163,7 @@ def every_use_is_verified(tree):
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     tree.edit("a", "int a(int x) { return two(x) + 7; }")
-    assert tree.build("--verify-checkpoints=1") == 0 and tree.ran() == 1, (tree.ended, tree.errors)
+    assert tree.build() == 0 and tree.ran() == 1, (tree.ended, tree.errors)
     # A compiler that does not always do the same is noticed: here it is the file that changes between.
     tree.manifest(RULE.replace("-c $in", "-c $in -I d") + "build a.o: cc a.c\n")
     (tree.place / "d").mkdir()
@@ -171,7 +171,7 @@ def every_use_is_verified(tree):
     assert tree.build() == 0
     tree.wait_for_checkpoints(3)
     tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
-    process = tree.start("--verify-checkpoints=1")
+    process = tree.start()
     for value in ("1", "2"):
         with (tree.place / "d/pipe.h").open("w") as pipe:
             pipe.write(f"#define VALUE {value}\n")
@@ -189,13 +189,18 @@ def has_reader(pipe):
     return True
 
 
-def keeper_is_killed_in_the_middle_of_a_compile(tree):
+def start_one_that_reads_a_pipe(tree):
+    """A build whose compile has gone on from a checkpoint and waits for what comes through a pipe; and our end of that."""
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     os.mkfifo(tree.place / "pipe.h")
     tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
     process = tree.start()
-    held = wait_for(lambda: open_pipe(tree.place / "pipe.h"))
+    return process, wait_for(lambda: open_pipe(tree.place / "pipe.h"))
+
+
+def keeper_is_killed_in_the_middle_of_a_compile(tree):
+    process, held = start_one_that_reads_a_pipe(tree)
     keeper = tree.keeper()
     os.kill(keeper, signal.SIGKILL)
     wait_for(lambda: is_gone(keeper))
@@ -227,12 +232,7 @@ def is_broken(pipe):
 
 
 def build_is_interrupted(tree):
-    assert tree.build() == 0
-    tree.wait_for_checkpoints(2)
-    os.mkfifo(tree.place / "pipe.h")
-    tree.edit("a", '#include "pipe.h"\nint a(int x) { return VALUE; }')
-    process = tree.start()
-    held = wait_for(lambda: open_pipe(tree.place / "pipe.h"))
+    process, held = start_one_that_reads_a_pipe(tree)
     process.send_signal(signal.SIGKILL)
     tree.end(process)
     wait_for(lambda: is_broken(held))
@@ -416,7 +416,7 @@ def random_edits_are_verified(tree, edits_of_them=120):
             tree.build("-k0", "--checkpoints=16")
             wait_for(lambda: "yet to be made" not in tree.clang("status") and "  m" in tree.clang("status"))
         small.edit(chance.randrange(edits.MAINS))
-        tree.build("-k0", "--checkpoints=16", "--verify-checkpoints=1")
+        tree.build("-k0", "--checkpoints=16")
         assert not any("was wrong" in it.get("output", "") for it in tree.ended), tree.ended
         used += tree.ran()
     assert used > 0
