@@ -3,6 +3,7 @@ and says so; the one after it has nothing to say.
 
     prepare.py TANTO"""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -74,16 +75,27 @@ def in_the_machine(tanto, directory):
     kill(place, (work / "src/a").exists)
     assert below(directory), "without a sandbox they go on"
     (directory / "packages/All").mkdir(parents=True, exist_ok=True)
-    (directory / "packages/All/.tool-1.new").write_text("half")
+    (directory / "packages/All/.tanto-tool-1.new").write_text("half")
+    (directory / "distfiles/sub").mkdir(parents=True, exist_ok=True)
+    (directory / "distfiles/sub/.tanto-1.new").write_text("half")
+    # A user's file is never taken for one of ours, nor is one that somebody is bringing.
+    (directory / "distfiles/patch.7.new").write_text("whole")
+    others = directory / "distfiles/.tanto-2.new"
+    brought = others.open("w")
+    fcntl.flock(brought, fcntl.LOCK_EX)
     # It is not built again: nobody else would clean up behind it.
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
-    assert len(said) == 3, said
+    assert len(said) == 4, said
     assert said[0].startswith("ended what it was doing: ") and "cat" in said[0], said
-    assert said[1] == f"removed a package that is not whole, {directory}/packages/All/.tool-1.new", said
-    assert said[2] == f"removed the work directory of deadlock-1, {work}", said
+    assert said[1] == f"removed a package that is not whole, {directory}/packages/All/.tanto-tool-1.new", said
+    assert said[2] == f"removed a distfile that is not whole, {directory}/distfiles/sub/.tanto-1.new", said
+    assert (directory / "distfiles/patch.7.new").exists() and others.exists()
+    assert said[3] == f"removed the work directory of deadlock-1, {work}", said
     assert not below(directory) and not work.exists() and place.packages() == ["restricted-1"]
     assert not builds(place), "that was all"
+    brought.close()
+    assert builds(place) == [f"removed a distfile that is not whole, {others}"], "nobody brings it any more"
     (directory / "state/works/odd-1").write_text(f"{directory}\n")
     said = builds(place)
     assert len(said) == 1 and said[0].startswith(f"the work directory of odd-1, {directory}, which stays: "), said

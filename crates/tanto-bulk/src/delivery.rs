@@ -2,10 +2,8 @@
 //! away, and put in its place, whole or not at all. Does not know how it was made.
 
 use std::fs;
-use std::io;
+use std::io::{self, Seek};
 use std::path::PathBuf;
-
-use tanto_sys::file;
 
 use crate::distfiles::bring;
 use crate::publish::list;
@@ -63,8 +61,10 @@ impl Delivery {
     }
 
     fn hand_over(&self) -> io::Result<i32> {
-        bring::bring(&self.from, &self.new)?;
-        let digest = list::digest(&mut file::open_itself(&self.new)?)?;
+        // It stays open until it has its place.
+        let mut content = bring::bring(&self.from, &self.new, false)?;
+        content.rewind()?;
+        let digest = list::digest(&mut content)?;
         fs::write(&self.digest, digest)?;
         if !self.hook.is_empty() {
             let new = self.new.to_string_lossy();

@@ -18,6 +18,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha512};
 use tanto_sys::{lock, tree};
 
+pub use self::bring::left;
 use crate::shell::{code, options, run, shell, values};
 
 /// How the files of one package are fetched and checked.

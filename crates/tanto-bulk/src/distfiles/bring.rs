@@ -1,11 +1,11 @@
 //! Files come from a directory that others could write to into one that all trust. Does not know what is in them.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::{file, user};
+use tanto_sys::{file, lock, user};
 
 /// What a transfer is called that may be gone on with.
 const UNFINISHED: &str = ".pkgsrc.resume";
@@ -38,26 +38,106 @@ pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
         return Ok(());
     }
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    file::open_itself(from)?.sync_all()?;
-    bring(from, to)
+    bring(from, to, true).map(drop)
 }
 
-/// A file gets its place, whole or not at all, and is ours alone then.
-pub(crate) fn bring(from: &Path, to: &Path) -> io::Result<()> {
+/// A file gets its place, whole or not at all, and is ours alone then; `for_good`: even if the machine stops. As long as what
+/// comes back is open, `left` does not take it for something that nobody needs.
+pub(crate) fn bring(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
     let mut content = file::open_itself(from)?;
-    if !content.metadata()?.is_file() {
+    let data = content.metadata()?;
+    if !data.is_file() {
         return Err(io::Error::other("it is no file"));
     }
     // One that has another name could be changed by it.
-    if content.metadata()?.nlink() == 1 {
-        if content.metadata()?.uid() != user::own() {
+    if data.nlink() == 1 {
+        if data.uid() != user::own() {
             fchown(&content, Some(user::own()), None)?;
         }
-        content.set_permissions(Permissions::from_mode(0o644))?;
+        content.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
+        // If somebody who wrote to it has a lock on it, we go without.
+        lock::try_exclusive(&content)?;
+        if for_good {
+            content.sync_all()?;
+        }
         match fs::rename(from, to) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-            renamed => return renamed,
+            renamed => return renamed.map(|()| content),
         }
     }
-    file::replace(to, |out| io::copy(&mut content, out).map(drop))
+    copy(&mut content, to, for_good)
+}
+
+const SEEN_BY_ALL: u32 = 0o644;
+
+/// From another disk, or from a file that others could change.
+fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
+    let new = to.with_file_name(new_name(&std::process::id().to_string()));
+    let mut copied = claim(&new)?;
+    let mut fill = || {
+        io::copy(content, &mut copied)?;
+        copied.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
+        if for_good {
+            copied.sync_all()?;
+        }
+        fs::rename(&new, to)
+    };
+    match fill() {
+        Ok(()) => Ok(copied),
+        Err(error) => {
+            // If it cannot be removed now, preparation does it.
+            let _ = fs::remove_file(&new);
+            Err(error)
+        }
+    }
+}
+
+/// An empty file of this name, with a lock on it as long as it is open: whoever is killed loses that. An error if somebody
+/// else has it.
+pub(super) fn claim(path: &Path) -> io::Result<File> {
+    loop {
+        let claimed = lock::open(path)?;
+        if !lock::try_exclusive(&claimed)? {
+            return Err(io::Error::other("another process is making it"));
+        }
+        // Somebody may have removed it as a remnant before we had the lock.
+        let data = claimed.metadata()?;
+        if fs::symlink_metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (data.dev(), data.ino())) {
+            claimed.set_len(0)?;
+            return Ok(claimed);
+        }
+    }
+}
+
+const PREFIX: &str = ".tanto-";
+const SUFFIX: &str = ".new";
+
+/// What a file is called that has not got its place yet; `what` tells it from others of its directory.
+pub(crate) fn new_name(what: &str) -> String {
+    format!("{PREFIX}{what}{SUFFIX}")
+}
+
+/// Files in a directory, and below, that were on their way to their places when who brought them was killed. Nobody else
+/// begins to work on one as long as it is open.
+pub fn left(dir: &Path) -> Vec<(PathBuf, File)> {
+    let (mut left, mut open) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = open.pop() {
+        // Where we cannot look we have left nothing.
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else { continue };
+            let name = name.as_encoded_bytes();
+            if kind.is_dir() {
+                open.push(entry.path());
+            } else if kind.is_file() && name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
+                left.extend(if_nobodys(entry.path()));
+            }
+        }
+    }
+    left.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    left
+}
+
+fn if_nobodys(path: PathBuf) -> Option<(PathBuf, File)> {
+    let file = file::open_itself(&path).ok()?;
+    lock::try_exclusive(&file).ok()?.then_some((path, file))
 }

@@ -133,3 +133,45 @@ fn only_names_are_names() {
     assert_ne!(place(Path::new("a")), place(Path::new("b")));
     assert!(i64::try_from(place(Path::new("a"))).is_ok());
 }
+
+#[test]
+fn what_nobody_makes_any_more_is_found() {
+    let place = Scratch::new("distfiles-left");
+    let [dead, other] = [".tanto-7.new", "sub/deep/.tanto-a-1.new"].map(|name| {
+        place.write(name, "half");
+        place.at(name)
+    });
+    for name in ["a.7.new", ".b.new", ".tanto-c", "sub/tanto-8.new"] {
+        place.write(name, "whole");
+    }
+    std::os::unix::fs::symlink(place.at("a.7.new"), place.at(".tanto-link.new")).unwrap();
+    let found = || left(place.path()).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    assert_eq!(found(), [dead.clone(), other.clone()]);
+    let lives = bring::claim(&other).unwrap();
+    assert_eq!(found(), std::slice::from_ref(&dead), "somebody works on it");
+    assert!(bring::claim(&other).is_err());
+    let taken = left(place.path());
+    assert!(bring::claim(&dead).is_err(), "who finds it may remove it");
+    assert_eq!(taken[0].1.metadata().unwrap().len(), 4);
+    drop((taken, lives));
+    assert_eq!(found(), [dead, other.clone()]);
+    assert_eq!(bring::claim(&other).unwrap().metadata().unwrap().len(), 0, "it is made anew");
+    assert!(left(&place.at("none")).is_empty());
+}
+
+#[test]
+fn nobody_takes_for_a_remnant_what_is_on_its_way() {
+    let place = Scratch::new("distfiles-way");
+    place.write("from", "whole");
+    let new = place.at(&bring::new_name("x"));
+    let file = bring::bring(&place.at("from"), &new, true).unwrap();
+    assert!(new.exists() && left(place.path()).is_empty());
+    drop(file);
+    assert_eq!(left(place.path()).len(), 1);
+    // What others can write to is copied.
+    fs::hard_link(&new, place.at("other")).unwrap();
+    let copy = bring::bring(&new, &place.at("copy"), true).unwrap();
+    assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(fs::read_to_string(place.at("copy")).unwrap(), "whole");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left of it");
+}

@@ -53,11 +53,6 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Has somebody had it who did not come to give it back?
-    pub(super) fn was_left(&self) -> bool {
-        self.file.metadata().is_ok_and(|data| data.len() > 0)
-    }
-
     /// Who that was, if it was since the machine was started.
     pub(super) fn owner(&self) -> Option<Process> {
         let mut text = [0; LONGEST_OWNER];
@@ -138,16 +133,15 @@ mod tests {
     fn a_lock_says_who_was_killed_and_only_in_this_run_of_the_machine() {
         let place = Scratch::new("bulk-lock");
         let take = || Lock { file: lock::open(&place.at("lock")).unwrap(), is_ours: false };
-        assert_eq!((take().was_left(), take().owner()), (false, None));
+        assert_eq!(take().owner(), None);
         let mut ours = take();
         ours.own().unwrap();
-        assert!(take().was_left());
         assert_eq!(take().owner(), Some(Process::own().unwrap()), "so it is if we are killed now");
         drop(ours);
-        assert_eq!((take().was_left(), take().owner()), (false, None), "it was given back");
+        assert_eq!(take().owner(), None, "it was given back");
         for text in ["7.9 another-run-of-the-machine\n", "7.9", "7", "\0\0\0"] {
             place.write("lock", text);
-            assert_eq!((take().was_left(), take().owner()), (true, None), "{text:?}");
+            assert_eq!(take().owner(), None, "{text:?}");
         }
     }
 }

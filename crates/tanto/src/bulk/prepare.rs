@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use tanto_bulk::build::works::Works;
 use tanto_bulk::config::Config;
+use tanto_bulk::distfiles::left;
 use tanto_exec::monitor::findings::Seen;
 use tanto_exec::monitor::remains;
 use tanto_exec::sandbox::Place;
@@ -29,9 +30,7 @@ pub(super) fn prepare(config: &Config, state: &mut State) -> Result<Option<Rc<Sp
             tell(&format!("ended what it was doing: {}", lines(&ended)));
         }
     }
-    if state.lock.was_left() {
-        halves(config)?;
-    }
+    halves(config);
     state.lock.own().map_err(|error| failed("writing ", b"the lock", &error))?;
     works(config)?;
     // Of an ordinary user's sandboxes some things can be removed only by who is root there.
@@ -63,16 +62,15 @@ fn lines(processes: &[Seen]) -> String {
     told.join(", ")
 }
 
-/// Packages that were on their way to their places.
-fn halves(config: &Config) -> Result<(), Vec<u8>> {
+/// Packages and distfiles that were on their way to their places. Others may be bringing some to these directories: of those
+/// that somebody has, none is removed.
+fn halves(config: &Config) {
     let all = Path::new(&config.packages).join("All");
-    for name in names(&all)? {
-        let path = all.join(&name);
-        if name.starts_with('.') && name.ends_with(".new") && path.is_file() {
-            told(&format!("a package that is not whole, {}", path.display()), fs::remove_file(&path));
+    for (what, dir) in [("a package", &*all), ("a distfile", Path::new(&config.distdir))] {
+        for (path, _kept_away) in left(dir) {
+            told(&format!("{what} that is not whole, {}", path.display()), fs::remove_file(&path));
         }
     }
-    Ok(())
 }
 
 /// Work directories of packages that were built in the machine itself.

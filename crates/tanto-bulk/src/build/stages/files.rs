@@ -7,6 +7,7 @@ use super::lines::Writer;
 use crate::build::site::Site;
 use crate::delivery::Delivery;
 use crate::distfiles::Fetch;
+use crate::distfiles::bring::new_name;
 use crate::sandbox::Leave;
 use crate::shell::quoted;
 
@@ -56,7 +57,7 @@ impl Writer<'_> {
         let (all, file) = (format!("{}/All", site.packages), format!("{name}{}", site.suffix));
         let delivery = Delivery {
             from: site.sandbox.as_ref().map_or_else(|| self.file().into(), |it| it.out(client).join(&file)),
-            new: format!("{all}/.{name}.new").into(),
+            new: Path::new(&all).join(new_name(name)),
             place: format!("{all}/{file}").into(),
             digest: digest(site, name, client),
             hook: site.sync_package.clone(),
