@@ -4,6 +4,7 @@ gate, so that all that may run at a time does.
     admission.py TANTO"""
 
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -19,13 +20,22 @@ MAKEFILE = """# $NetBSD: Makefile,v 1.1 2026/01/01 00:00:00 test Exp $
 
 PKGNAME=\t{name}-1
 # What is written is known by its size, what is held by a look.
-do-build=\thead -c 3m /dev/zero >big; it=$$(head -c 20m /dev/zero | tr '\\000' x); \\
+do-build=\thead -c 100m /dev/zero >big; it=$$(head -c 20m /dev/zero | tr '\\000' x); \\
 \t\tuntil test -e ${{TOPDIR}}/go; do sleep 0.05; done
+
+.include "../../mk/pkg.mk"
+"""
+HUNGRY = """# $NetBSD: Makefile,v 1.1 2026/01/01 00:00:00 test Exp $
+
+PKGNAME=\thungry-1
+do-build=\tsh -c 'it=$$(head -c 400m /dev/zero | tr "\\000" x); echo read' && echo built
 
 .include "../../mk/pkg.mk"
 """
 LARGE = ("one", "two")
 NAMES = (*LARGE, "small")
+# In KiB; what they hold besides is less.
+WRITTEN = 100 << 10
 # More KiB than any machine has.
 TOO_MUCH = 1 << 40
 
@@ -99,6 +109,43 @@ class Gate(Place):
         assert all(before[1] <= after[0] for before, after in zip(times, times[1:])), f"{names} at a time: {times}"
 
 
+def group():
+    """A control group with less memory than a package wants, if we can make one; its file for members."""
+    for place, limit in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        directory = Path("/sys/fs/cgroup") / place / f"test-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            directory.mkdir()
+            try:
+                (directory / limit).write_text("200M")
+                return directory / "cgroup.procs"
+            except OSError:
+                directory.rmdir()
+    return None
+
+
+def short_of_memory(tanto, directory):
+    """One process of a package is killed by the kernel, and make fails for it: that is the machine's fault."""
+    members = group()
+    if members is None:
+        print("admission: skipped where memory is short, for this machine lets us make no control group for memory")
+        return
+    place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
+    (directory / "tree/gate/hungry").mkdir(parents=True)
+    (directory / "tree/gate/hungry/Makefile").write_text(HUNGRY)
+    (directory / "list").write_text("gate/hungry\n")
+    place.as_user = ["sh", "-c", f'echo $$ >{members} && exec "$@"', "sh"]
+    try:
+        place.run("build", code=1)
+    finally:
+        place.as_user = []
+        members.parent.rmdir()
+    with contextlib.closing(sqlite3.connect(directory / "state/db")) as db:
+        outcomes = db.execute("SELECT outcome, why FROM attempt ORDER BY attempt").fetchall()
+    assert [outcome for outcome, _ in outcomes] == ["machine", "machine", "failed"], outcomes
+    assert outcomes[0][1].endswith("something killed it, perhaps for memory"), outcomes
+    print("ok admission: what the kernel kills below make, for memory, is tried again")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     if not can_shut_in(None):
@@ -108,7 +155,7 @@ def main():
         place = Gate(tanto, Path(directory))
         place.build(3, "")
         costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
-        assert len(costs) == 3 and all(peak >= 20 << 10 and disk >= 3 << 10 for _, peak, disk in costs), costs
+        assert len(costs) == 3 and all(peak >= 20 << 10 and disk >= WRITTEN for _, peak, disk in costs), costs
         print("ok admission: of which nothing is known, all are built at a time, and what they take is known then")
         place.expect(TOO_MUCH, 0)
         place.build(1, " waits for memory: ")
@@ -123,7 +170,11 @@ def main():
         place.expect(0, TOO_MUCH)
         place.build(1, " waits for memory: ")
         place.apart(*NAMES)
-        print("ok admission: what is written in memory counts as memory")
+        costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
+        assert all(20 << 10 <= peak < WRITTEN <= disk for _, peak, disk in costs), f"some count twice: {costs}"
+        print("ok admission: what is written in memory counts as memory, once")
+    with tempfile.TemporaryDirectory() as directory:
+        short_of_memory(tanto, Path(directory))
 
 
 main()

@@ -180,6 +180,11 @@ impl Sandbox {
         left.and(entered)
     }
 
+    /// All that packages write stays in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// The place of a client's sandbox.
     pub fn place(&self, client: usize) -> Place {
         Place::new(self.dir.join((client + 1).to_string()))

@@ -45,6 +45,8 @@ pub struct Used {
     pub system_us: u64,
     /// Memory that they hold now in KiB, without what files could be read from again; none if nobody counts.
     pub memory_kib: Option<u64>,
+    /// What of that they share, or have written to files in memory.
+    pub files_kib: Option<u64>,
     /// Read from disks, in bytes; none if nobody counts.
     pub read_bytes: Option<u64>,
     /// Written to disks, in bytes; none if nobody counts.
@@ -147,6 +149,12 @@ impl Group {
         happened(dir, "memory.oom_control", "oom_kill") && PEAKS.into_iter().any(near)
     }
 
+    /// Has the kernel killed one of its processes for memory, whoever's limit it was?
+    pub fn was_short(&self) -> bool {
+        let (dir, file) = self.memory.as_ref().map_or((&self.unified, EVENTS), |dir| (dir, "memory.oom_control"));
+        number(dir, file, "oom_kill").is_some_and(|count| count > 0)
+    }
+
     /// What its processes have used.
     pub fn used(&self) -> Used {
         let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
@@ -157,6 +165,7 @@ impl Group {
             user_us: value(&cpu, "user_usec").unwrap_or(0),
             system_us: value(&cpu, "system_usec").unwrap_or(0),
             memory_kib: held(&memory),
+            files_kib: value(&memory, "shmem").map(|bytes| bytes / 1024),
             read_bytes: total(&io, "rbytes="),
             written_bytes: total(&io, "wbytes="),
         }

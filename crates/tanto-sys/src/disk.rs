@@ -30,6 +30,21 @@ pub fn free_kib(path: &Path) -> Option<u64> {
     Some(answer.f_bavail.saturating_mul(answer.f_frsize) / 1024)
 }
 
+/// What files take that are in memory, in KiB, if this path is on a file system that keeps all of its files there.
+pub fn in_memory_kib(path: &Path) -> Option<u64> {
+    let mut answer = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
+    let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statfs(path, answer.as_mut_ptr()) });
+    if rc.ok()? != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, so all of it is written.
+    let answer = unsafe { answer.assume_init() };
+    let used = answer.f_blocks.saturating_sub(answer.f_bfree);
+    let block = u64::try_from(answer.f_bsize).ok()?;
+    (answer.f_type == libc::TMPFS_MAGIC).then(|| used.saturating_mul(block) / 1024)
+}
+
 /// What the kernel is told to forget what it has read.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
@@ -132,6 +147,21 @@ mod tests {
         let dir = Scratch::new("free");
         assert!(free_kib(dir.path()).is_some_and(|kib| kib < u64::MAX / 1024));
         assert_eq!(free_kib(&dir.at("none")), None);
+    }
+
+    #[test]
+    fn files_in_memory_are_counted_where_all_are() {
+        assert_eq!((in_memory_kib(Path::new("/proc")), in_memory_kib(Path::new("/nonexistent"))), (None, None));
+        let shared = Path::new("/dev/shm");
+        let Some(before) = in_memory_kib(shared) else {
+            return println!("not tested: /dev/shm is not in memory");
+        };
+        let file = shared.join(format!("tanto-in-memory-{}", std::process::id()));
+        fs::write(&file, vec![1; 40 << 20]).unwrap();
+        let after = in_memory_kib(shared);
+        fs::remove_file(&file).unwrap();
+        // Others may have taken theirs away meanwhile.
+        assert!(after.is_some_and(|kib| kib + (20 << 10) > before + (40 << 10)), "{before} {after:?}");
     }
 
     #[test]

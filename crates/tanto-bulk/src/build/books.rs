@@ -7,7 +7,7 @@ mod notes;
 mod standing;
 mod wishes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
 use tanto_exec::clock::Clock;
@@ -17,7 +17,7 @@ use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
 
 use self::bounds::logged;
-use self::faults::{machines_fault, told, wants_root, why};
+use self::faults::{machines_fault, told, wants_root, was_killed, why};
 use self::notes::cpu_ms;
 use super::clients::{self, Clients};
 use super::plan::Plan;
@@ -69,6 +69,8 @@ pub struct Books<'a> {
     sources: Sources,
     /// These have ended, and are to be built once more.
     again: Vec<Package>,
+    /// These had no room, and wait until there is some.
+    crowded: BTreeMap<Package, Crowded>,
     /// What was said of a directory while this package of it was being built.
     later: HashMap<Package, Vec<u8>>,
     /// For the view: stages that packages have come to, and that states are others.
@@ -84,6 +86,17 @@ pub struct Books<'a> {
     stood: Option<Package>,
 }
 
+/// A package that was killed, perhaps for memory, and is tried again.
+#[derive(Clone, Copy)]
+struct Crowded {
+    /// What it had then, in KiB.
+    had_kib: u64,
+    /// How often it was tried, in a row.
+    tries: u32,
+    /// Who tried it last.
+    client: usize,
+}
+
 /// How far a package has come.
 struct Progress {
     attempt: u32,
@@ -97,12 +110,15 @@ struct Progress {
     /// Why it has failed; then it is only cleaned up.
     failed: Option<Failure>,
     cpu_ms: u64,
+    /// The most memory that its processes held, without what was kept there as files, if all that it writes is.
     peak_kib: u64,
     disk_kib: u64,
     /// How often it was tried before, in a row.
     tries: u32,
     /// Its failure was the machine's: it is tried again when it is cleaned up.
     retries: bool,
+    /// Something killed it, perhaps for memory: not before there is room for what it had.
+    crowded: bool,
     /// The user wants it to end.
     killed: bool,
     /// When it has ended, it is to be built once more.
@@ -136,6 +152,7 @@ impl<'a> Books<'a> {
             desk,
             sources,
             again: Vec::new(),
+            crowded: BTreeMap::new(),
             later: HashMap::new(),
             stages: Vec::new(),
             has_moved: true,
@@ -180,7 +197,8 @@ impl<'a> Books<'a> {
             self.journal.note(Change::Due { package, why });
         }
         self.set(package, State::Running, String::new());
-        Some(self.attempt(package, 0, None))
+        let before = self.crowded.remove(&package);
+        Some(self.attempt(package, before.map_or(0, |it| it.tries), before.map(|it| it.client)))
     }
 
     /// A package was interrupted: it will be built again.
@@ -201,6 +219,10 @@ impl<'a> Books<'a> {
     /// A package is done, or has failed, with all that needs it, which is told: they are not built.
     pub fn finish(&mut self, package: Package, exit: Exit) -> Vec<Package> {
         let progress = self.running.remove(&package).expect("it was begun");
+        if progress.crowded {
+            self.postpone(package, &progress);
+            return Vec::new();
+        }
         self.clients.release(progress.client);
         self.again.extend(progress.again.then_some(package));
         let needs_root = progress.failed.as_ref().is_some_and(|failed| failed.needs_root);
@@ -222,6 +244,17 @@ impl<'a> Books<'a> {
         self.note_attempt(package, &progress, state.name(), &why);
         self.set(package, state, why);
         self.fell(package)
+    }
+
+    /// It was killed, and its turn comes again when there is room.
+    fn postpone(&mut self, package: Package, progress: &Progress) {
+        self.blame(progress.client, package);
+        // What it wrote is gone; as long as it ran, that was in memory too.
+        let files_kib = self.site.sandbox.as_ref().filter(|it| it.is_in_memory()).map_or(0, |_| progress.disk_kib);
+        let had_kib = progress.peak_kib.saturating_add(files_kib);
+        let crowded = Crowded { had_kib, tries: progress.tries + 1, client: progress.client };
+        self.crowded.insert(package, crowded);
+        self.again.extend(progress.again.then_some(package));
     }
 
     /// What needs a package that will not be there is not built, and is told.
@@ -263,6 +296,7 @@ impl<'a> Books<'a> {
             disk_kib: 0,
             tries,
             retries: false,
+            crowded: false,
             killed: false,
             again: false,
         };
@@ -288,22 +322,28 @@ impl<'a> Books<'a> {
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
-    fn failed(&mut self, package: Package, completion: &Completion, log: &str, fault: Option<String>) -> Command {
+    fn failed(
+        &mut self,
+        package: Package,
+        completion: &mut Completion,
+        log: &str,
+        fault: Option<String>,
+    ) -> Option<Command> {
         let progress = self.running.get_mut(&package).expect("it runs");
         let why = if progress.killed { KILLED.to_owned() } else { why(progress.stage, completion) };
         if let Some(fault) = fault.or_else(|| machines_fault(progress.stage, completion).map(str::to_owned))
             && progress.tries + 1 < MOST_ATTEMPTS
             && !progress.killed
         {
-            progress.retries = true;
+            (progress.retries, progress.crowded) = (true, was_killed(completion));
             let ended_ms = Some(self.date(self.clock.now_ms()));
             let why = format!("{why}: {fault}");
             let row = self.attempt_row(package, &self.running[&package], ended_ms, "machine", &why);
             self.journal.note(Change::Attempt(row));
             // What lies in its sandbox goes before it is tried elsewhere: it may be what fills the disk.
             return match self.site.sandbox {
-                Some(_) => self.enter(package, Stage::Clean),
-                None => self.retry(package),
+                Some(_) => Some(self.enter(package, Stage::Clean)),
+                None => self.retry(package, completion),
             };
         }
         let told = told(&completion.output, &why, log);
@@ -312,16 +352,21 @@ impl<'a> Books<'a> {
         let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.clone());
         progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told, stopped });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
-        self.enter(package, next)
+        Some(self.enter(package, next))
     }
 
-    /// It is tried again, for its failure was the machine's.
-    fn retry(&mut self, package: Package) -> Command {
+    /// It is tried again, for its failure was the machine's: at once, or when its turn comes again.
+    fn retry(&mut self, package: Package, completion: &mut Completion) -> Option<Command> {
+        if self.running[&package].crowded {
+            // That it has ended for now is told, and no failure.
+            (completion.exit, completion.output, completion.findings) = (Exit::Code(0), Vec::new(), None);
+            return None;
+        }
         let progress = self.running.remove(&package).expect("it runs");
         self.blame(progress.client, package);
         let first = self.attempt(package, progress.tries + 1, Some(progress.client));
         self.running.entry(package).and_modify(|it| it.again = progress.again);
-        first
+        Some(first)
     }
 
     /// Takes what there is to tell of a stage's sandbox and of its processes. Says why the sandbox could not be entered, if
@@ -382,7 +427,7 @@ impl Books<'_> {
         progress.cpu_ms += cpu_ms(completion.usage);
         progress.peak_kib = progress.peak_kib.max(completion.usage.max_rss_kib);
         if progress.retries {
-            return Some(self.retry(package));
+            return self.retry(package, completion);
         }
         if let Some(failure) = progress.failed.clone() {
             if stage == Stage::SyncBuildlog && !completion.exit.success() {
@@ -407,7 +452,7 @@ impl Books<'_> {
             completion.exit = Exit::Code(Why::Wanted.code());
         }
         if !completion.exit.success() && stage != Stage::Clean {
-            return Some(self.failed(package, completion, &log, fault));
+            return self.failed(package, completion, &log, fault);
         }
         match stage {
             Stage::Package => self.measure(package),

@@ -32,8 +32,8 @@ impl Stages for Packages<'_, '_> {
         self.books.borrow_mut().stage_ended(completion)
     }
 
-    fn looked(&mut self, JobId(package): JobId, load: Load) {
-        self.books.borrow_mut().looked(package, load);
+    fn looked(&mut self, JobId(package): JobId, load: Load) -> Load {
+        self.books.borrow_mut().looked(package, load)
     }
 
     fn may_begin(&self) -> bool {

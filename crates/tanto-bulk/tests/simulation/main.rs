@@ -2,6 +2,7 @@
 //! coordinator is killed at any moment. What the database says must be true, and a build must come to its end.
 
 mod guests;
+mod room;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -18,10 +19,11 @@ use tanto_bulk::records;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::job::Command;
+use tanto_exec::job::{Command, Exit};
 use tanto_exec::run::Verdict;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::fake::{Effect, FakeRunner};
+use tanto_exec::schedule::Reading;
 use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
 use tanto_testing::{Random, Scratch, seeds};
@@ -94,6 +96,7 @@ fn effect(command: &Command, fails: &HashMap<String, &'static str>, random: &mut
         Some("fails") => Effect::ends(1, b"cc: error\n"),
         Some("owner") => Effect::ends(1, b"chown: changing ownership of 'x': Invalid argument\n"),
         Some("disk") if random.below(2) == 0 => Effect::ends(1, b"write error: No space left on device\n"),
+        Some("killed") if random.below(2) == 0 => Effect::Ends { exit: Exit::Signal(9), output: Vec::new() },
         Some("refused") if random.below(2) == 0 => Effect::Refused(io::ErrorKind::OutOfMemory),
         _ => Effect::success(),
     }
@@ -126,10 +129,22 @@ impl World {
 
     fn build_with(
         &self,
+        plan: Plan,
+        runner: &mut dyn Runner,
+        desk: &mut dyn Desk,
+        sources: Sources,
+    ) -> (Verdict, Plan) {
+        self.build_in(plan, runner, desk, sources, None)
+    }
+
+    /// The machine always says this of itself, if it says anything.
+    fn build_in(
+        &self,
         mut plan: Plan,
         runner: &mut dyn Runner,
         desk: &mut dyn Desk,
         sources: Sources,
+        reading: Option<Reading>,
     ) -> (Verdict, Plan) {
         let rows = self.store().packages(self.run).unwrap();
         let states: HashMap<String, (State, String)> =
@@ -141,7 +156,9 @@ impl World {
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
         let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
-        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, gauge: None };
+        let mut read = || reading.unwrap_or_default();
+        let gauge = reading.map(|_| &mut read as &mut dyn FnMut() -> Reading);
+        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, gauge };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
         (verdict, plan)
@@ -172,7 +189,7 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
     for seed in seeds(60) {
         let mut random = Random::new(seed);
         let plan = plan(&tree(&mut random));
-        let fates = ["fails", "owner", "disk", "refused"];
+        let fates = ["fails", "owner", "disk", "refused", "killed"];
         let mut fails = HashMap::new();
         for it in &plan.packages {
             if random.below(6) == 0 {

@@ -117,6 +117,8 @@ pub struct Findings {
     pub left: Vec<Seen>,
     /// Those were killed.
     pub left_killed: bool,
+    /// The kernel killed one of its processes for memory, though they did not hold more than they may.
+    pub was_short: bool,
 }
 
 /// How much a job has at a moment while it runs.
@@ -128,6 +130,8 @@ pub struct Load {
     pub cpu_ms: u64,
     /// Memory in KiB; pages that they share count for each, where no control group counts them.
     pub memory_kib: u64,
+    /// What of that they share, or have written to files in memory; none where nobody counts that.
+    pub files_kib: Option<u64>,
 }
 
 /// Milliseconds as people write lengths of time: 90,000 is `1m30s`, 1,500 is `1.5s`.

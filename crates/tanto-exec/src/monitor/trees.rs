@@ -128,6 +128,11 @@ impl Trees {
         self.groups.get(&job).is_some_and(Group::has_overrun)
     }
 
+    /// Has the kernel killed one of its processes for memory, whoever has set the limit?
+    pub(super) fn was_short(&self, job: JobId) -> bool {
+        self.groups.get(&job).is_some_and(Group::was_short)
+    }
+
     /// Processor time of those that are gone and that nobody has waited for but us, in microseconds.
     pub(super) fn spent_us(&self, job: JobId) -> u64 {
         self.spent.get(&job).copied().unwrap_or(0)
@@ -304,6 +309,7 @@ pub(super) fn load(tree: &[(u32, Look)]) -> Load {
         processes: u32::try_from(living().count()).unwrap_or(u32::MAX),
         cpu_ms: living().map(|look| look.cpu_us / 1000).sum(),
         memory_kib: living().map(|look| look.rss_kib).sum(),
+        files_kib: None,
     }
 }
 

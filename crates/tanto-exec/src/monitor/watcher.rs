@@ -35,6 +35,8 @@ pub enum Groups {
     Long,
     /// All.
     All,
+    /// All; of what they have used is said what processes held, without files in memory, for which somebody else looks.
+    AllButFiles,
 }
 
 /// What is watched.
@@ -120,7 +122,7 @@ impl Watcher {
         let wanted = match self.groups {
             Groups::None => false,
             Groups::Long => expected.wall_ms >= LONG_MS,
-            Groups::All => true,
+            Groups::All | Groups::AllButFiles => true,
         };
         let memory_kib = self.limits(own).memory_kib;
         if wanted { self.trees.entrances(job, memory_kib) } else { Vec::new() }
@@ -167,7 +169,7 @@ impl Watcher {
     pub fn used(&self, job: JobId) -> Option<Used> {
         let used = self.trees.used(job)?;
         let peak = self.peaks.get(&job).copied();
-        Some(Used { memory_kib: used.memory_kib.max(peak.filter(|&kib| kib > 0)), ..used })
+        Some(Used { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
     }
 
     /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
@@ -183,17 +185,18 @@ impl Watcher {
         let left = if wanted { self.trees.left_by(job) } else { Vec::new() };
         let left = trees::seen(&procs::trees(&left));
         self.trees.first_is_gone(job);
+        let was_short = stopped.is_none() && self.trees.was_short(job);
         let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
         if left_killed && (stopped.is_some() || !left.is_empty()) {
             self.trees.kill(job);
         }
         self.trees.forget(job);
-        if stopped.is_none() && left.is_empty() {
+        if stopped.is_none() && left.is_empty() && !was_short {
             return None;
         }
         // Of a job that was ended, its processes have been told already.
         let left = if stopped.is_some() { Vec::new() } else { left };
-        Some(Box::new(Findings { stopped, left, left_killed }))
+        Some(Box::new(Findings { stopped, left, left_killed, was_short }))
     }
 
     /// What jobs that have ended have left and is still there, by job; to be called when no job runs any more. What is
@@ -263,8 +266,10 @@ impl Watcher {
         sample.spent_us = sample.cpu_us.saturating_add(self.trees.spent_us(job));
         if let Some(used) = used {
             load.memory_kib = used.memory_kib.unwrap_or(load.memory_kib);
+            load.files_kib = used.memory_kib.and(used.files_kib);
+            let counted = self.counted(&used).unwrap_or(0);
             let peak = self.peaks.entry(job).or_default();
-            *peak = used.memory_kib.unwrap_or(0).max(*peak);
+            *peak = counted.max(*peak);
             sample.spent_us = sample.spent_us.max(used.user_us.saturating_add(used.system_us));
         }
         if let Some(most_kib) = limits.memory_kib {
@@ -278,6 +283,12 @@ impl Watcher {
             return self.do_it(act);
         }
         limits.looks.then_some(Note::Load(job, load))
+    }
+
+    /// What counts as memory that a job has used.
+    fn counted(&self, used: &Used) -> Option<u64> {
+        let files_kib = if self.groups == Groups::AllButFiles { used.files_kib.unwrap_or(0) } else { 0 };
+        Some(used.memory_kib?.saturating_sub(files_kib))
     }
 
     /// How much lies where the job writes, as far as it is known by now.

@@ -16,8 +16,8 @@ pub trait Stages {
     /// A command of a job has ended.
     fn next(&mut self, completion: &mut Completion) -> Option<Command>;
 
-    /// So much was seen of the processes of a job's command.
-    fn looked(&mut self, job: JobId, load: Load);
+    /// So much was seen of the processes of a job's command: what that means for the whole job.
+    fn looked(&mut self, job: JobId, load: Load) -> Load;
 
     /// May a job begin while others run?
     fn may_begin(&self) -> bool;
@@ -86,10 +86,7 @@ impl<S: Stages> Runner for Staged<'_, S> {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         Ok(match self.runner.wait(most)? {
             Woken::Completed(completion) => self.go_on(completion).map_or(Woken::Nothing, Woken::Completed),
-            Woken::Looked(job, load) => {
-                self.stages.looked(job, load);
-                Woken::Looked(job, load)
-            }
+            Woken::Looked(job, load) => Woken::Looked(job, self.stages.looked(job, load)),
             woken => woken,
         })
     }
@@ -145,7 +142,9 @@ mod tests {
             Some(Command { line: line.to_vec(), console: false, bounds: None })
         }
 
-        fn looked(&mut self, _: JobId, _: Load) {}
+        fn looked(&mut self, _: JobId, load: Load) -> Load {
+            load
+        }
 
         fn may_begin(&self) -> bool {
             !self.holds

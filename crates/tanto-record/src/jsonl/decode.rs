@@ -124,6 +124,7 @@ fn load(fields: &Fields) -> Result<Load, Wrong> {
         processes: small(fields, "processes")?,
         cpu_ms: count(fields, "cpu_ms")?,
         memory_kib: count(fields, "memory_kib")?,
+        files_kib: None,
     })
 }
 

@@ -90,7 +90,11 @@ fn some_event(random: &mut Random) -> Kept {
         3 => Kept::Started { job, about: about(random), at_ms },
         4 => Kept::Grouped { job, about: about(random), at_ms },
         5 => Kept::BuildFinished { at_ms },
-        8 => Kept::Looked { job, at_ms, load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7 } },
+        8 => Kept::Looked {
+            job,
+            at_ms,
+            load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
+        },
         9 => {
             let (after_ms, most_kib) = (at_ms, random.number());
             let why = *random.pick(&[

@@ -17,6 +17,7 @@ use tanto_bulk::door::Server;
 use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
+use tanto_bulk::sandbox::Sandbox;
 use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::run::Verdict;
@@ -141,8 +142,10 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
 }
 
 fn spawning(config: &Config, site: &Site) -> spawn::Options {
-    let watch =
-        Some(watcher::Options { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups: Groups::All });
+    // What a package writes in memory is known, whoever of its commands it was.
+    let in_memory = site.sandbox.as_ref().is_some_and(Sandbox::is_in_memory);
+    let groups = if in_memory { Groups::AllButFiles } else { Groups::All };
+    let watch = Some(watcher::Options { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups });
     spawn::Options {
         parallelism: site.clients,
         watch,

@@ -52,6 +52,13 @@ pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
     stage != Stage::Checksum && !was_stopped && tail.split(|&byte| byte == b'\n').any(is_it)
 }
 
+/// Was it killed, and not by us, or one of its processes for memory? The kernel does that where memory is short.
+pub(super) fn was_killed(completion: &Completion) -> bool {
+    let found = completion.findings.as_ref();
+    let is_ours = found.is_some_and(|findings| findings.stopped.is_some());
+    !is_ours && (completion.exit == Exit::Signal(SIGKILL) || found.is_some_and(|findings| findings.was_short))
+}
+
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
     let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
@@ -61,7 +68,7 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
         return None;
     }
     match completion.exit {
-        Exit::Signal(SIGKILL) if stopped.is_none() => Some("something killed it, perhaps for memory"),
+        _ if was_killed(completion) => Some("something killed it, perhaps for memory"),
         Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => Some("no process to be had"),
         Exit::Code(126) if memchr::memmem::find(tail, FETCHED).is_some() => {
             Some("files could not be brought to 'distdir'")

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tanto_exec::job::{Completion, Usage};
 use tanto_exec::monitor::findings::Load;
 use tanto_record::store::{Attempt, Change, Cost, File};
+use tanto_sys::disk;
 
 use super::{Books, Progress};
 use crate::build::clients;
@@ -111,11 +112,22 @@ impl Books<'_> {
         }));
     }
 
-    /// So much of memory was seen in the hands of a package's processes.
-    pub fn looked(&mut self, package: Package, load: Load) {
-        if let Some(progress) = self.running.get_mut(&package) {
-            progress.peak_kib = progress.peak_kib.max(load.memory_kib);
-        }
+    /// So much of memory was seen in the hands of a package's processes. What they and its files hold now.
+    pub fn looked(&mut self, package: Package, load: Load) -> Load {
+        let files_kib = self.files_in_memory(package);
+        let Some(progress) = self.running.get_mut(&package) else { return load };
+        // What the kernel counts for a command is what that has written itself, and not what others have before.
+        let written_kib = files_kib.and(load.files_kib).unwrap_or(0);
+        let own_kib = load.memory_kib.saturating_sub(written_kib);
+        progress.peak_kib = progress.peak_kib.max(own_kib);
+        progress.disk_kib = progress.disk_kib.max(files_kib.unwrap_or(0));
+        Load { memory_kib: own_kib + files_kib.unwrap_or(0), ..load }
+    }
+
+    /// What a package has written, if that is kept in memory.
+    fn files_in_memory(&self, package: Package) -> Option<u64> {
+        let sandbox = self.site.sandbox.as_ref().filter(|it| it.is_in_memory())?;
+        disk::in_memory_kib(&sandbox.place(self.running.get(&package)?.client).scratch())
     }
 
     /// A package was made: it will write no more than it has.

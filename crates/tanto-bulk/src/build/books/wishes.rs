@@ -37,6 +37,9 @@ type Before = Vec<(State, String)>;
 impl Books<'_> {
     /// Does what others have asked for since the last call.
     pub fn attend(&mut self, schedule: &mut Schedule, runner: &mut dyn Runner, view: &mut dyn View) {
+        for package in self.crowded.keys().copied().collect::<Vec<_>>() {
+            Wishes { books: self, schedule, runner, view }.reopen(package);
+        }
         for package in std::mem::take(&mut self.again) {
             let records = self.later.remove(&package).unwrap_or_default();
             let mut wishes = Wishes { books: self, schedule, runner, view };
@@ -202,6 +205,7 @@ impl Wishes<'_, '_> {
                 // What it says itself stands, if nobody has taken it out.
                 State::Prefailed if self.books.plan.package(package).why != SKIPPED => {}
                 _ => {
+                    self.books.crowded.remove(&package);
                     self.books.plan.set(package, State::Open, WANTED.into());
                     self.books.plan.stands(package, Standing::Due(WANTED.into()));
                 }
@@ -221,6 +225,20 @@ impl Wishes<'_, '_> {
         if let Some(progress) = self.books.running.get_mut(&package) {
             progress.again = true;
         }
+    }
+
+    /// A package that had no room waits for its turn again, and that for what it had at least.
+    fn reopen(&mut self, package: Package) {
+        let job = JobId(package);
+        if self.books.plan.package(package).state != State::Running {
+            return;
+        }
+        let before = self.before();
+        let cost = self.schedule.cost(job);
+        let had_kib = u32::try_from(self.books.crowded[&package].had_kib).unwrap_or(u32::MAX);
+        self.schedule.expect(job, Cost { memory_kib: cost.memory_kib.max(had_kib), ..cost });
+        self.books.plan.set(package, State::Open, String::new());
+        self.settle(&before, &[]);
     }
 
     fn before(&self) -> Before {

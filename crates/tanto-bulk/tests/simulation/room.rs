@@ -1,0 +1,84 @@
+//! A package that was killed, perhaps for memory, is tried again when there is room for what it had, or alone.
+
+use std::io;
+use std::time::Duration;
+
+use tanto_exec::cost::Cost;
+use tanto_exec::job::{Exit, JobId};
+use tanto_exec::runner::Woken;
+use tanto_exec::schedule::Reading;
+
+use super::*;
+
+/// Each command held so much memory, in KiB.
+const HELD_KIB: u64 = 1000;
+
+/// A runner whose commands hold that.
+struct Large<F>(FakeRunner<F>);
+
+impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
+    fn capacity(&mut self) -> usize {
+        self.0.capacity()
+    }
+
+    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
+        self.0.start(job, command, expected)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
+        Ok(match self.0.wait(most)? {
+            Woken::Completed(mut completion) => {
+                completion.usage.max_rss_kib = HELD_KIB;
+                Woken::Completed(completion)
+            }
+            woken => woken,
+        })
+    }
+
+    fn abort(&mut self) -> Vec<JobId> {
+        self.0.abort()
+    }
+}
+
+/// Builds two packages, of which the first is killed once while it is built, where so much memory is free: which begins or
+/// ends, one after the other.
+fn built(free_kib: u64) -> String {
+    let mut world = World::new(0);
+    world.site.clients = 2;
+    let text = ["pkg0", "pkg1"].map(|it| format!("PKGNAME={it}-1\nPKG_LOCATION=cat/{it}\n")).concat();
+    let plan = plan(&(text, vec![vec![]; 2]));
+    let mut kills = 1;
+    let effect = |command: &Command| {
+        let line = String::from_utf8_lossy(&command.line);
+        if kills > 0 && line.contains("/pkg0 ") && line.contains(" all ") {
+            kills -= 1;
+            return Effect::Ends { exit: Exit::Signal(9), output: Vec::new() };
+        }
+        Effect::success()
+    };
+    let mut runner = Large(FakeRunner::new(2, effect));
+    let reading = Some(Reading { free_kib: Some(free_kib), ..Reading::default() });
+    let (verdict, plan) = world.build_in(plan, &mut runner, &mut Nobody, Sources::default(), reading);
+    assert_eq!((verdict, plan.counts()[0]), (Verdict::Done, 2));
+    world.check(&plan);
+    let outcomes = world.store().attempts(world.run).unwrap();
+    let told = |it: &tanto_record::store::Attempt| format!("{} {}", it.job, it.outcome);
+    assert_eq!(outcomes.iter().map(told).collect::<Vec<_>>(), ["0 machine", "0 done", "1 done"]);
+    let told = |line: &Vec<u8>| {
+        let line = String::from_utf8_lossy(line);
+        let what = if line.contains(" VARNAME=WRKDIR ") { "begins" } else { "ends" };
+        let package = if line.contains("/pkg1 ") { 1 } else { 0 };
+        line.contains(" clean ").then(|| format!("{what} {package}, "))
+    };
+    runner.0.started().iter().filter_map(told).collect()
+}
+
+#[test]
+fn what_was_killed_waits_for_room() {
+    assert_eq!(built(HELD_KIB), "begins 0, begins 1, begins 0, ends 1, ends 0, ");
+    assert_eq!(built(HELD_KIB - 1), "begins 0, begins 1, ends 1, begins 0, ends 0, ");
+}
