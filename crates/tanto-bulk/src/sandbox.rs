@@ -14,7 +14,7 @@ use tanto_sys::{error, tree};
 
 use self::template::Manner;
 use crate::config::Config;
-use crate::layers::{Ground, Needs, Order, Store};
+use crate::layers::{self, Needs, Order, Store};
 use crate::shell::{quoted, shell};
 
 /// What a sandbox is made of.
@@ -78,6 +78,8 @@ pub struct Leave {
     pub first: bool,
     /// It fetches files.
     pub fetches: bool,
+    /// When it has succeeded, its report says how much the package has written.
+    pub measures: bool,
 }
 
 impl Sandbox {
@@ -90,51 +92,30 @@ impl Sandbox {
         as_user: bool,
         hidden: &[String],
     ) -> Result<Sandbox, String> {
-        let make = |overlays| Sandbox::make(config, kind, door, as_user, hidden, overlays);
-        let with_overlays = make(true)?;
+        let shared = Shared::make(config, kind, as_user)?;
+        let on = |overlays| Sandbox::on(&shared, config, door, hidden, overlays);
+        let with_overlays = on(true)?;
         if kind == Kind::Overlay || with_overlays.say(":").is_ok() {
             return Ok(with_overlays);
         }
         // Where layers cannot be mounted, these kinds do without.
-        make(false)
+        on(false)
     }
 
-    fn make(
-        config: &Config,
-        kind: Kind,
-        door: &str,
-        as_user: bool,
-        hidden: &[String],
-        overlays: bool,
-    ) -> Result<Sandbox, String> {
-        let dir = Path::new(&config.state).join("clients");
-        let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
-        tree::remove(&dir).map_err(failed)?;
-        for name in ["var", NOTHING] {
-            fs::create_dir_all(dir.join(name)).map_err(failed)?;
-        }
-        template::make_var(&dir.join("var")).map_err(failed)?;
-        let template = match kind {
-            Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
-            Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
-        };
-        let (above, kit) = kit(config, &dir, as_user)?;
-        let var = dir.join("var");
-        let makes = Path::new(&config.state).join(MAKES);
-        for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
-            fs::create_dir_all(path).map_err(failed)?;
-        }
+    fn on(shared: &Shared, config: &Config, door: &str, hidden: &[String], overlays: bool) -> Result<Sandbox, String> {
+        let Shared { dir, kind, as_user, template, kit: (above, kit) } = shared;
+        let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKES));
         let looks = looks(config, hidden, makes);
         let mut points: Vec<PathBuf> =
             kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
         // In that of logs, each package has one that is not there yet.
         points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
         let manner = Manner {
-            root: &template,
+            root: template,
             kit: above.as_deref(),
             var: &var,
-            kind,
-            as_user,
+            kind: *kind,
+            as_user: *as_user,
             points: &points,
             written: true,
             overlays,
@@ -143,18 +124,18 @@ impl Sandbox {
         let looked_at = Manner { written: false, ..manner }.mounts().map_err(failed)?;
         let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
         let it = Sandbox {
-            dir,
+            dir: dir.clone(),
             door: door.to_owned(),
-            kind,
-            as_user,
+            kind: *kind,
+            as_user: *as_user,
             base: with_looks(base),
             looked_at: with_looks(looked_at),
-            kit,
+            kit: kit.clone(),
             memory: config.scratch_size,
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
-            layers: (config.layers && overlays).then(|| store(config, as_user)),
+            layers: (config.layers && overlays).then(|| store(config, *as_user)),
         };
         it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
         Ok(it)
@@ -174,7 +155,7 @@ impl Sandbox {
     /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
     pub fn say(&self, line: &str) -> Result<String, String> {
         let client = 0;
-        self.begin(client, "nothing").map_err(|error| format!("the sandbox: {error}"))?;
+        self.begin(client, "nothing").map_err(failed)?;
         let entered = run(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
         let left = run(shell(&self.leave(client)));
         left.and(entered)
@@ -248,7 +229,12 @@ impl Sandbox {
         let out = self.out(client);
         tree::remove(&out)?;
         fs::create_dir_all(&out)?;
-        fs::set_permissions(&out, std::os::unix::fs::PermissionsExt::from_mode(0o1777))?;
+        let allow = |path: &Path, mode| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
+        allow(&out, 0o1777)?;
+        // Whoever configures and builds writes there too.
+        let work_log = out.join(WORK_LOG);
+        fs::File::create(&work_log)?;
+        allow(&work_log, 0o666)?;
         self.place(client).prepare(&self.plan(client, package))
     }
 
@@ -267,7 +253,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The line that runs `line` in the sandbox.
+    /// The line that runs `line` in the sandbox; empty: nothing.
     pub fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
         let mut entry = self.enter(client);
         if leave.first {
@@ -279,7 +265,10 @@ impl Sandbox {
         if leave.fetches {
             entry += " --network";
         }
-        format!("{entry} -- {}", quoted(line))
+        if leave.measures {
+            entry += " --measure";
+        }
+        if line.is_empty() { entry } else { format!("{entry} -- {}", quoted(line)) }
     }
 
     /// The line after which what a package needs is in its sandbox: `line` lets pkg_add install all of it, which is done
@@ -305,6 +294,43 @@ impl Sandbox {
     }
 }
 
+/// What all sandboxes share on the disk or in memory, whatever can be mounted.
+struct Shared {
+    dir: PathBuf,
+    kind: Kind,
+    as_user: bool,
+    template: PathBuf,
+    kit: Kit,
+}
+
+impl Shared {
+    /// Makes it, in the place of what an earlier build has left.
+    fn make(config: &Config, kind: Kind, as_user: bool) -> Result<Shared, String> {
+        let dir = Path::new(&config.state).join("clients");
+        tree::remove(&dir).map_err(failed)?;
+        for name in ["var", NOTHING] {
+            fs::create_dir_all(dir.join(name)).map_err(failed)?;
+        }
+        template::make_var(&dir.join("var")).map_err(failed)?;
+        let template = match kind {
+            Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
+            Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
+        };
+        let kit = kit(config, &dir, as_user)?;
+        let makes = Path::new(&config.state).join(MAKES);
+        for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
+            fs::create_dir_all(path).map_err(failed)?;
+        }
+        Ok(Shared { dir, kind, as_user, template, kit })
+    }
+}
+
+fn failed(error: io::Error) -> String {
+    format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)))
+}
+
+/// What a package's make writes down, in the directory of its logs.
+const WORK_LOG: &str = "work.log";
 /// An empty directory.
 const NOTHING: &str = "nothing";
 /// Programs of ours that packages are built with, below the state.
@@ -316,7 +342,7 @@ fn sorted(mounts: &mut [Mount]) {
 }
 
 fn store(config: &Config, as_user: bool) -> Store {
-    let ground = Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
+    let ground = layers::Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
     Store::new(Path::new(&config.state).join("layers"), ground, config.layers_size.unwrap_or(0))
 }
 
@@ -371,7 +397,6 @@ fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
         return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());
     }
     fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
-    let failed = |error: io::Error| format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
     tanto_sys::mounts::make(tanto_sys::mounts::Made::Tmpfs, to, "mode=755").map_err(failed)?;
     tree::copy(template, to).map_err(failed)?;
     Ok(to.to_owned())

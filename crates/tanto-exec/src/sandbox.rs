@@ -10,7 +10,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-pub use self::entering::{Entry, enter, fault, leave, pass};
+pub use self::entering::{Entry, begin, enter, fault, leave, pass};
 pub use self::mounting::{cover, mount, unmount};
 pub use self::room::{Guest, Room, Rooms, keep};
 
@@ -141,4 +141,6 @@ pub struct Report {
     pub signal: Option<i32>,
     /// The command lines of processes that outlived it, and were ended.
     pub left: Vec<String>,
+    /// How much all commands have written by now, in KiB, if it was to be measured.
+    pub written_kib: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! Namespaces: what a process and those below it see of the machine. Does not know why they should not see the rest.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -55,6 +55,15 @@ pub fn leave_as_root(spaces: &[Space]) -> io::Result<()> {
     write("setgroups", "deny".into())?;
     write("uid_map", format!("0 {user} 1"))?;
     write("gid_map", format!("0 {group} 1"))
+}
+
+/// This process is in that directory from then on, wherever that lies.
+pub fn go_to(dir: &File) -> io::Result<()> {
+    // SAFETY: touches no memory; the descriptor is open.
+    match unsafe { libc::fchdir(dir.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(refused("fchdir", None, io::Error::last_os_error())),
+    }
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {

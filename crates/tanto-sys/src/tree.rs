@@ -1,5 +1,6 @@
 //! Whole directories: copied, or removed. Does not know what is in them.
 
+use std::collections::HashSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -67,6 +68,27 @@ fn own_like(data: &Metadata, path: &Path) -> io::Result<()> {
     }
 }
 
+/// What all in a directory takes on its disk, in KiB, as `du -skx` says it: a file with several names counts once. What
+/// vanishes meanwhile, or may not be looked at, counts for nothing.
+pub fn kib(dir: &Path) -> u64 {
+    let Ok(data) = fs::symlink_metadata(dir) else { return 0 };
+    let (disk, mut blocks) = (data.dev(), data.blocks());
+    let (mut open, mut known) = (vec![dir.to_owned()], HashSet::new());
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            if data.dev() != disk || data.nlink() > 1 && !data.is_dir() && !known.insert(data.ino()) {
+                continue;
+            }
+            blocks += data.blocks();
+            if data.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    blocks.div_ceil(2)
+}
+
 /// Removes a directory with all that is in it, if it is there.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
@@ -83,6 +105,22 @@ fn named<T>(call: &'static str, about: &Path, result: io::Result<T>) -> io::Resu
 mod tests {
     use super::*;
     use tanto_testing::Scratch;
+
+    #[test]
+    fn what_lies_there_is_what_du_says() {
+        let place = Scratch::new("tree-size");
+        place.write("top/a/b/large", "x".repeat(3 << 20));
+        place.write("top/small", "x");
+        fs::hard_link(place.at("top/a/b/large"), place.at("top/again")).unwrap();
+        symlink("a", place.at("top/link")).unwrap();
+        symlink(place.path(), place.at("top/up")).unwrap();
+        let du = std::process::Command::new("du").arg("-skx").arg(place.at("top")).output().unwrap();
+        let told = String::from_utf8(du.stdout).unwrap();
+        let told: u64 = told.split_ascii_whitespace().next().unwrap().parse().unwrap();
+        assert_eq!(kib(&place.at("top")), told);
+        assert!((3 << 10..6 << 10).contains(&told));
+        assert_eq!(kib(&place.at("none")), 0);
+    }
 
     #[test]
     fn a_copy_is_like_the_original() {

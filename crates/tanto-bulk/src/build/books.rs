@@ -380,6 +380,7 @@ impl<'a> Books<'a> {
             // What it says then is how the monitor ended it.
             return report.fault;
         }
+        progress.disk_kib = progress.disk_kib.max(report.written_kib.unwrap_or(0));
         if let Some(signal) = report.signal {
             completion.exit = Exit::Signal(signal);
         }
@@ -455,7 +456,7 @@ impl Books<'_> {
             return self.failed(package, completion, &log, fault);
         }
         match stage {
-            Stage::Package => self.measure(package),
+            Stage::Package if self.site.sandbox.is_none() => self.measure(package),
             Stage::SyncPackage => self.note_file(package),
             _ => {}
         }

@@ -135,21 +135,16 @@ impl Stage {
             Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
             _ => {}
         }
-        let inside = sandbox.inside(client, &line(), Leave { first: self == Stage::ClientClean, ..Leave::default() });
-        match self {
-            Stage::Package => {
-                let scratch = quoted(&sandbox.place(client).scratch().to_string_lossy());
-                measuring(&inside, &scratch, &files::size(site, &plan.package(package).name, client))
-            }
-            _ => inside,
-        }
+        let (first, measures) = (self == Stage::ClientClean, self == Stage::Package);
+        sandbox.inside(client, &line(), Leave { first, measures, ..Leave::default() })
     }
 
     fn line(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
         let it = plan.package(package);
         let writer = Writer { site, package: it };
         match self {
-            Stage::ClientClean if site.sandbox.is_some() => writer.begin(),
+            // All else is there.
+            Stage::ClientClean if site.sandbox.is_some() => site.prepare_action.clone(),
             Stage::ClientClean => writer.client_clean(),
             Stage::PreClean => site.works.noting(&it.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"])),
             Stage::Clean => site.works.forgetting(&it.name, &writer.clean(&[])),
@@ -159,9 +154,7 @@ impl Stage {
             Stage::Build => writer.with_users("build", "all"),
             Stage::Install => writer.with_users("install", "stage-install"),
             Stage::Package if site.sandbox.is_some() => writer.package(),
-            Stage::Package => {
-                measuring(&writer.package(), &site.works.word(&it.name), &files::size(site, &it.name, client))
-            }
+            Stage::Package => measuring(&writer.package(), &site.works.word(&it.name), &files::size(site, &it.name)),
             Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
             Stage::SyncPackage => writer.sync(client),
             Stage::SyncBuildlog => writer.sync_log(),
@@ -170,7 +163,7 @@ impl Stage {
     }
 }
 
-/// A line after which it stands in a file how much lies in a directory, outside of all sandboxes. That cannot fail.
+/// A line after which it stands in a file how much lies in a directory. That cannot fail.
 fn measuring(line: &str, dir: &str, file: &Path) -> String {
     format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
 }

@@ -9,12 +9,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use tanto_sys::mounts::{self, Made};
 use tanto_sys::process::Status;
 use tanto_sys::spaces::{self, Space};
-use tanto_sys::{error, procs};
+use tanto_sys::{disk, error, procs, tree};
 
 use super::{Place, Report, mount, text, unmount};
 
@@ -27,6 +28,8 @@ pub struct Entry {
     pub hook: Option<String>,
     /// The command may use the machine's network.
     pub network: bool,
+    /// When it has succeeded, it is told how much was written in the sandbox.
+    pub measures: bool,
 }
 
 /// What a command is said to have exited with that never began.
@@ -49,6 +52,12 @@ pub fn fault(place: &Place, error: &io::Error) -> i32 {
     NOT_BEGUN
 }
 
+/// The sandbox is mounted, for those who enter later. The exit code is as if a command had been run.
+pub fn begin(place: &Place, entry: &Entry) -> i32 {
+    let begun = spaces::end_with_parent().and_then(|()| make(place, entry));
+    begun.map_or_else(|error| fault(place, &error), |()| pass(place))
+}
+
 /// There was nothing to run: as if a command had been.
 pub fn pass(place: &Place) -> i32 {
     File::create(place.report_path()).map_or_else(|error| fault(place, &error), |_| 0)
@@ -69,9 +78,10 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
     spaces::end_with_parent()?;
     let report = File::create(place.report_path())?;
     if entry.fresh {
-        mount(place, &place.read_plan()?)?;
-        hook(place, entry)?;
+        make(place, entry)?;
     }
+    // As it is called now nobody will find it any more.
+    let scratch = entry.measures.then(|| File::open(place.scratch())).transpose()?;
     let mut own = vec![Space::Mounts, Space::Processes, Space::Ipc, Space::Names];
     own.extend((!entry.network).then_some(Space::Network));
     spaces::leave(&own)?;
@@ -86,12 +96,29 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
         std::process::exit(code);
     };
     match spaces::wait(child)? {
-        Status::Code(code) => Ok(code),
+        Status::Code(code) => {
+            if let Some(scratch) = scratch.filter(|_| code == 0) {
+                tell(&report, &Report { written_kib: written_kib(&scratch).ok(), ..Report::default() });
+            }
+            Ok(code)
+        }
         Status::Killed { signal, .. } => {
             tell(&report, &Report { signal: Some(signal), ..Report::default() });
             Ok(128 + signal)
         }
     }
+}
+
+fn make(place: &Place, entry: &Entry) -> io::Result<()> {
+    mount(place, &place.read_plan()?)?;
+    hook(place, entry)
+}
+
+/// How much lies in a directory.
+fn written_kib(dir: &File) -> io::Result<u64> {
+    spaces::go_to(dir)?;
+    let here = Path::new(".");
+    Ok(disk::in_memory_kib(here).unwrap_or_else(|| tree::kib(here)))
 }
 
 /// What the user wants to be done outside. It may mount more.

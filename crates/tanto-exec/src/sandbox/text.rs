@@ -12,6 +12,7 @@ const READ_ONLY: &[u8] = b"read-only";
 const FAULT: &str = "fault";
 const SIGNAL: &str = "signal";
 const LEFT: &str = "left";
+const WRITTEN: &str = "written";
 
 /// A line for each thing: its name, where, and what else there is, with tabs between.
 pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
@@ -107,6 +108,7 @@ pub(super) fn reported(report: &Report) -> String {
     report.fault.iter().for_each(|fault| line(FAULT, fault));
     report.signal.iter().for_each(|signal| line(SIGNAL, &signal.to_string()));
     report.left.iter().for_each(|command| line(LEFT, command));
+    report.written_kib.iter().for_each(|kib| line(WRITTEN, &kib.to_string()));
     text
 }
 
@@ -117,6 +119,7 @@ pub(super) fn report(text: &[u8]) -> Report {
             Some((FAULT, fault)) => report.fault = Some(fault.to_owned()),
             Some((SIGNAL, signal)) => report.signal = signal.parse().ok(),
             Some((LEFT, command)) => report.left.push(command.to_owned()),
+            Some((WRITTEN, kib)) => report.written_kib = kib.parse().ok(),
             _ => {}
         }
     }
@@ -157,9 +160,9 @@ mod tests {
     #[test]
     fn a_report_is_read_as_it_was_written() {
         let left = vec!["sleep 600".into(), "odd\nfault name".into()];
-        let full = Report { fault: Some("no mount".into()), signal: Some(9), left };
+        let full = Report { fault: Some("no mount".into()), signal: Some(9), left, written_kib: Some(7) };
         let read = report(reported(&full).as_bytes());
-        assert_eq!((read.fault, read.signal), (full.fault, full.signal));
+        assert_eq!((read.fault, read.signal, read.written_kib), (full.fault, full.signal, full.written_kib));
         assert_eq!(read.left, ["sleep 600", "odd fault name"]);
         assert_eq!(report(b"\xff\nnonsense"), Report::default());
     }

@@ -20,6 +20,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
     let code = match (&asked.what, &asked.needs) {
         (What::Line(line), None) => sandbox::enter(place, entry, line),
         (What::Line(line), Some(needs)) => provide(place, entry, needs, line),
+        (What::Begin, _) => sandbox::begin(place, entry),
         (What::Leave, _) => sandbox::leave(place),
         (What::Keep, _) => sandbox::keep(place, entry),
     };
@@ -54,6 +55,8 @@ struct Asked {
 enum What {
     /// This is run in it.
     Line(String),
+    /// It is mounted.
+    Begin,
     /// It is not needed any more.
     Leave,
     /// It is there as long as we are.
@@ -74,6 +77,7 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             b"--fresh" => entry.fresh = true,
             b"--hook" => entry.hook = Some(String::from_utf8(value.to_vec()).ok()?),
             b"--network" => entry.network = true,
+            b"--measure" => entry.measures = true,
             b"--needs" => needs = Some(path(value)),
             b"--leave" => what = Some(What::Leave),
             b"--keep" => what = Some(What::Keep),
@@ -83,6 +87,7 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
     }
     let line = args.next().map(|line| String::from_utf8(line.clone())).transpose().ok()?;
     let what = match (what, line) {
+        (None, None) if entry.fresh => What::Begin,
         (what, None) => what?,
         (None, Some(line)) => What::Line(line),
         (Some(_), Some(_)) => return None,
@@ -97,10 +102,12 @@ mod tests {
     #[test]
     fn a_line_is_entered_with_and_a_place_is_left() {
         let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
-        let entered = asked("--place=/a=b --fresh --hook=x --network -- make").unwrap();
+        let entered = asked("--place=/a=b --fresh --hook=x --network --measure -- make").unwrap();
         assert_eq!(entered.what, What::Line("make".into()));
         assert_eq!(entered.place, Place::new("/a=b"));
-        assert_eq!(entered.entry, Entry { fresh: true, hook: Some("x".into()), network: true });
+        let entry = Entry { fresh: true, hook: Some("x".into()), network: true, measures: true };
+        assert_eq!(entered.entry, entry);
+        assert_eq!(asked("--place=/p --fresh").unwrap().what, What::Begin);
         assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
         assert_eq!(asked("--place=/p --leave").unwrap().what, What::Leave);
         assert_eq!(asked("--keep --place=/p").unwrap().what, What::Keep);

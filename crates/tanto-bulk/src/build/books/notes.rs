@@ -133,7 +133,7 @@ impl Books<'_> {
     /// A package was made: it will write no more than it has.
     pub(super) fn measure(&mut self, package: Package) {
         let progress = self.running.get_mut(&package).expect("it runs");
-        let file = files::size(self.site, &self.plan.package(package).name, progress.client);
+        let file = files::size(self.site, &self.plan.package(package).name);
         let text = fs::read_to_string(file).unwrap_or_default();
         progress.disk_kib = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     }

@@ -84,15 +84,11 @@ impl Writer<'_> {
 /// Where it stands what a package's file is told by that has just got its place. No package can write there, if it is in a
 /// sandbox.
 pub(in crate::build) fn digest(site: &Site, package: &str, client: usize) -> PathBuf {
-    beside(site, package, client).join("digest")
-}
-
-/// Where it stands, as `du` says it, how much a package has written when it is made.
-pub(in crate::build) fn size(site: &Site, package: &str, client: usize) -> PathBuf {
-    beside(site, package, client).join("size")
-}
-
-fn beside(site: &Site, package: &str, client: usize) -> PathBuf {
     let dir = site.sandbox.as_ref().map(|it| it.place(client).dir().to_owned());
-    dir.unwrap_or_else(|| Path::new(&site.logs).join(package))
+    dir.unwrap_or_else(|| Path::new(&site.logs).join(package)).join("digest")
+}
+
+/// Where it stands, as `du` says it, how much a package has written when it is made, if there is no sandbox.
+pub(in crate::build) fn size(site: &Site, package: &str) -> PathBuf {
+    Path::new(&site.logs).join(package).join("size")
 }

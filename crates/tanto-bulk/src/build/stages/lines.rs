@@ -77,17 +77,6 @@ impl Writer<'_> {
         )
     }
 
-    /// In a sandbox all else is there.
-    pub fn begin(&self) -> String {
-        let work_log = quoted(&format!("{}/work.log", self.logs()));
-        // Whoever configures and builds writes there too.
-        let line = format!("(umask 0 && : >{work_log})");
-        match self.site.prepare_action.as_str() {
-            "" => line,
-            action => format!("{line} && {{ {action}\n}}"),
-        }
-    }
-
     pub fn depends(&self, plan: &Plan) -> String {
         let Site { packages, pkgdb, pkg_add, .. } = self.site;
         let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
