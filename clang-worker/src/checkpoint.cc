@@ -193,11 +193,13 @@ bool is_silent() {
 // Waits for the last return from an include before the main file's own code.
 class Watch : public clang::PPCallbacks {
  public:
-  Watch(clang::CompilerInstance &clang, std::function<void(std::optional<std::size_t>)> arrive)
-      : clang(clang), arrive(std::move(arrive)) {}
+  // Where the compile is to pause, if anywhere; and that it may not, or not go on, said as soon as that is known.
+  struct Calls {
+    std::function<void(std::optional<std::size_t>)> arrive;
+    std::function<void(const char *why)> refuse;
+  };
 
-  // Why the compile may not pause, or not go on; nothing so far.
-  const char *oddity = nullptr;
+  Watch(clang::CompilerInstance &clang, Calls calls) : clang(clang), calls(std::move(calls)) {}
 
   void FileChanged(clang::SourceLocation place, FileChangeReason reason, clang::SrcMgr::CharacteristicKind,
                    clang::FileID) override {
@@ -207,7 +209,7 @@ class Watch : public clang::PPCallbacks {
     const clang::SourceManager &sources = clang.getSourceManager();
     const clang::FileID entered = sources.getFileID(place);
     if (reason == EnterFile && entered != sources.getMainFileID() && is_main(entered)) {
-      oddity = of_itself;
+      refuse(of_itself);
     }
   }
 
@@ -224,7 +226,7 @@ class Watch : public clang::PPCallbacks {
       _exit(there_is_no_more);
     }
     if (!has_arrived) {
-      arrive(std::nullopt);
+      calls.arrive(std::nullopt);
     }
   }
 
@@ -237,25 +239,32 @@ class Watch : public clang::PPCallbacks {
                     const clang::MacroArgs *) override {
     const llvm::StringRef word = name.getIdentifierInfo()->getName();
     if (word == "__DATE__" || word == "__TIME__" || word == "__TIMESTAMP__") {
-      oddity = of_its_time;
+      refuse(of_its_time);
     } else if (word == "__has_embed") {
-      oddity = of_embedding;
+      refuse(of_embedding);
     }
   }
 
   void EmbedDirective(clang::SourceLocation, llvm::StringRef, bool, clang::OptionalFileEntryRef,
                       const clang::LexEmbedParametersResult &) override {
-    oddity = of_embedding;
+    refuse(of_embedding);
   }
 
-  void moduleImport(clang::SourceLocation, clang::ModuleIdPath, const clang::Module *) override { oddity = of_modules; }
+  void moduleImport(clang::SourceLocation, clang::ModuleIdPath, const clang::Module *) override { refuse(of_modules); }
 
  private:
   clang::CompilerInstance &clang;
-  const std::function<void(std::optional<std::size_t>)> arrive;
+  const Calls calls;
   bool has_arrived = false;
   bool is_scout = false;
   static constexpr int there_is_no_more = 40, there_is_more = 41;
+
+  // What a scout meets, its parent will.
+  void refuse(const char *why) {
+    if (!is_scout) {
+      calls.refuse(why);
+    }
+  }
 
   bool is_main(clang::FileID id) const {
     const clang::SourceManager &sources = clang.getSourceManager();
@@ -299,7 +308,7 @@ class Watch : public clang::PPCallbacks {
     const clang::LangOptions &options = clang.getLangOpts();
     if (look(text.substr(0, offset).str(), options).has_code) {
       has_arrived = true;
-      return arrive(std::nullopt);
+      return calls.arrive(std::nullopt);
     }
     // What comes behind the line must not become a part of it.
     const bool is_line = offset > 0 && text[offset - 1] == '\n';
@@ -308,28 +317,21 @@ class Watch : public clang::PPCallbacks {
       return;
     }
     has_arrived = true;
-    arrive(offset);
+    calls.arrive(offset);
   }
 };
 
 // Compiles to an object, and calls back once.
 class HalvingAction : public clang::EmitObjAction {
  public:
-  HalvingAction(std::function<void(std::optional<std::size_t>)> arrive) : arrive(std::move(arrive)) {}
-
-  Watch *watch = nullptr;
+  Watch::Calls calls;
 
  protected:
   std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance &clang, llvm::StringRef file) override {
     Splice(clang).reserve();
-    auto own = std::make_unique<Watch>(clang, arrive);
-    watch = own.get();
-    clang.getPreprocessor().addPPCallbacks(std::move(own));
+    clang.getPreprocessor().addPPCallbacks(std::make_unique<Watch>(clang, calls));
     return EmitObjAction::CreateASTConsumer(clang, file);
   }
-
- private:
-  const std::function<void(std::optional<std::size_t>)> arrive;
 };
 
 // One compile, from its line to its end.
@@ -354,12 +356,16 @@ class Compile {
     later = stream.get();
     clang->setOutputStream(std::move(stream));
     most_size = main.text().size() + room_to_grow;
-    HalvingAction action([&](std::optional<std::size_t> offset) { arrive(action, offset, begun); });
+    HalvingAction action;
+    action.calls.arrive = [&](std::optional<std::size_t> offset) { arrive(action, offset, begun); };
+    action.calls.refuse = [this](const char *why) { refuse(why); };
     const bool ok = clang->ExecuteAction(action);
     if (!has_paused) {
       refuse(nowhere);
     }
-    be_no_oddity(action);
+    if (witness.is_odd()) {
+      refuse(of_itself);
+    }
     (void)clang.release();
     return ok ? 0 : 1;
   }
@@ -400,18 +406,14 @@ class Compile {
     return said.hasErrorOccurred() || said.TrapNumErrorsOccurred != 0;
   }
 
-  void be_no_oddity(const HalvingAction &action) {
-    if (action.watch->oddity || witness.is_odd()) {
-      refuse(witness.is_odd() ? of_itself : action.watch->oddity);
-    }
-  }
-
   // Nothing may have been said so far. A warning that was dropped, for a flag, a pragma or a system header, is not
   // said by a plain compile either; all that it leaves is in this process's memory, where the rest of the same parse
   // finds it as it would have. tests/clang/dropped.py has what is known to depend on such.
-  void be_sound(const HalvingAction &action, std::int64_t begun) {
+  void be_sound(std::int64_t begun) {
     const clang::DiagnosticsEngine &said = clang->getDiagnostics();
-    be_no_oddity(action);
+    if (witness.is_odd()) {
+      refuse(of_itself);
+    }
     if (has_erred(said)) {
       refuse(erring);
     }
@@ -434,7 +436,7 @@ class Compile {
     if (!offset) {
       refuse(has_erred(clang->getDiagnostics()) ? erring : nowhere);
     }
-    be_sound(action, begun);
+    be_sound(begun);
     const Prefix prefix{&witness, main_path, main.text().substr(0, *offset).str()};
     witness.rest();
     has_paused = true;

@@ -11,6 +11,7 @@ failure too."""
 import array
 import os
 import random
+import select
 import socket
 import struct
 import subprocess
@@ -49,6 +50,18 @@ def without(rest, files):
         one()
     count, rest = struct.unpack("<I", rest[:4])[0], rest[4:]
     return {one(): one() for _ in range(count)}
+
+
+def read_all(reader):
+    """What is written to a pipe until nobody has it open any more."""
+    said = b""
+    with open(reader, "rb", buffering=0) as pipe:
+        while select.select([pipe], [], [], PATIENCE)[0]:
+            part = pipe.read(1 << 16)
+            if not part:
+                return said
+            said += part
+    raise SystemExit("not ok: a compile does not end")
 
 
 class Keeper:
@@ -114,8 +127,7 @@ class Keeper:
         reader, writer = os.pipe()
         self.ask(connection, RUN, words, environment, writer)
         os.close(writer)
-        with open(reader, "rb") as output:
-            said = output.read()
+        said = read_all(reader)
         code = None
         while True:
             frame = connection.recv(1 << 17)

@@ -185,6 +185,10 @@ def check_later_ones(place, say):
         # Some of it is code that is read twice: once without a word.
         (place.place / "later.c").write_text(HEAD + (f"#ifndef H2\n{text}#endif\n" if "H2" in text else text))
         say(f"not used: {text.splitlines()[-1]}", place.from_checkpoint(command, {}) is None)
+    # That is known at once: what comes behind, which has no end here, is not read any more.
+    os.mkfifo(place.place / "pipe.h")
+    (place.place / "later.c").write_text(f'{HEAD}const char *when = __DATE__;\n#include "pipe.h"\n')
+    say("not used, and given up at once", place.from_checkpoint(command, {}) is None)
 
 
 def check_young_ones(place, say):
