@@ -296,6 +296,12 @@ def it_is_stopped(tree):
     wait_for(lambda: is_gone(keeper))
     assert tree.clang("status") == "no checkpoints are kept here\n"
     assert {path.name for path in (tree.place / ".tanto/checkpoints").iterdir()} == set()
+    # One that has just been started hears of it as soon as it listens.
+    tree.edit("a", "int a;")
+    assert tree.build() == 0
+    keeper = tree.keeper()
+    assert tree.clang("stop") == ""
+    wait_for(lambda: is_gone(keeper))
 
 
 def so_many_are_kept_and_no_more(tree):

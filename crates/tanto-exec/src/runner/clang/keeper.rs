@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tanto_sys::local;
 use tanto_sys::packets::Packets;
@@ -22,6 +23,10 @@ use super::zygote::words;
 
 /// Where it listens, in its directory.
 const SOCKET: &str = "socket";
+/// Where it leaves its number, in its directory.
+const NUMBER: &str = "pid";
+/// How often one that is about to listen is looked for.
+const MOMENT: Duration = Duration::from_millis(20);
 /// Who does not answer by then is left alone.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// It ends when no build has used it for so long, in seconds.
@@ -100,12 +105,29 @@ impl Keeper {
 
 /// What is kept for this directory; none if nobody keeps anything.
 pub fn held(place: &Path) -> Option<Held> {
-    Keeper::find(place).ok().map(|keeper| keeper.held)
+    awaited(place).map(|keeper| keeper.held)
 }
 
 /// Ends whoever keeps checkpoints for this directory. False: there is nobody.
 pub fn stop(place: &Path) -> bool {
-    Keeper::find(place).is_ok_and(|keeper| keeper.stop().is_ok())
+    awaited(place).is_some_and(|keeper| keeper.stop().is_ok())
+}
+
+/// Who keeps checkpoints for this directory. One that a build has just started listens a moment later.
+fn awaited(place: &Path) -> Option<Keeper> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match Keeper::find(place) {
+            Ok(keeper) => return Some(keeper),
+            Err(_) if Instant::now() < until && number(place).is_some_and(is_keeper) => thread::sleep(MOMENT),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The process that has left its number in this directory.
+fn number(place: &Path) -> Option<u32> {
+    fs::read_to_string(place.join(NUMBER)).ok()?.trim_end().parse().ok()
 }
 
 /// Is this process one that keeps checkpoints? The number that it has left in its directory says so.
@@ -115,6 +137,5 @@ pub fn is_keeper(pid: u32) -> bool {
     let word = b" --keep ";
     let from = line.windows(word.len()).position(|part| part == word).map(|at| at + word.len());
     let Some(place) = from.and_then(|from| line[from..].rsplitn(3, |&byte| byte == b' ').nth(2)) else { return false };
-    let file = Path::new(OsStr::from_bytes(place)).join("pid");
-    fs::read_to_string(file).is_ok_and(|text| text.trim_end().parse() == Ok(pid))
+    number(Path::new(OsStr::from_bytes(place))) == Some(pid)
 }
