@@ -65,13 +65,6 @@ class Build:
             self.hold(package, min(left, limit))
             self.let_go(package)
 
-    def let_go_as_they_come(self, package):
-        """How many run is settled when the build begins, by what is free then."""
-        for _ in range(JOBS):
-            self.until(lambda: self.held(package))
-            assert len(self.held(package)) <= TOKENS, self.held(package)
-            self.let_go(package)
-
     def kill(self, package):
         makefile = self.place.directory / "tree/jobs/files/Makefile"
         command = ["pgrep", "-f", f"jobserver-auth=.* -f {makefile}"]
@@ -83,7 +76,7 @@ class Build:
 
 def one_alone(build, place):
     """Each has all tokens, also after one that was killed with tokens in hand."""
-    build.let_go_as_they_come("bsd-1")
+    build.let_all_go("bsd-1", TOKENS)
     build.hold("gnu-1", TOKENS)
     build.kill("gnu-1")
     build.let_all_go("gnu2-1", TOKENS)
@@ -94,9 +87,8 @@ def one_alone(build, place):
     print("ok a package alone runs as many jobs as there are tokens, and what a killed one had comes back")
 
 
-def two_at_once(build, place):
+def two_at_once(build, place, one, other):
     """Both go on job by job with what the other gives back, and never run more than there are tokens."""
-    one, other = "gnu-1", "gnu2-1"
 
     def running():
         return [len(build.held(package)) for package in (one, other)]
@@ -116,17 +108,17 @@ def two_at_once(build, place):
     build.let_all_go(other, TOKENS)
     assert build.process.wait(SECONDS) == 0, build.told()
     assert [place.state(name)[0] for name in (one, other)] == ["done", "done"]
-    print(f"ok two packages at once run {TOKENS} jobs together, and the second has all when the first is built")
+    print(f"ok {one} and {other} at once run {TOKENS} jobs together, and the second has all when the first is built")
 
 
-def shared_place(tanto, directory):
+def shared_place(tanto, directory, packages):
     """Packages in sandboxes, which see one directory of ours."""
     shared = directory / "shared"
-    for package in ("gnu-1", "gnu2-1"):
+    for package in packages:
         (shared / package).mkdir(parents=True)
     hook = f'mkdir "$1/shared" && mount --bind {shared} "$1/shared"'
     settings = f'jobs = {TOKENS}\nbuild_clients = 2\nsandbox = "overlay"\nclient_prepare_chroot = \'{hook}\'\n'
-    place = Some(tanto, directory, ["jobs/gnu", "jobs/gnu2"], settings)
+    place = Some(tanto, directory, [f"jobs/{package.removesuffix('-1')}" for package in packages], settings)
     with (directory / "mk.conf").open("a") as conf:
         conf.write("HOLD= /shared/${PKGNAME}\n")
     return place, shared
@@ -136,14 +128,15 @@ def in_sandboxes(tanto):
     if os.geteuid() != 0 or not can_shut_in(None):
         print("two packages at once: skipped, for we are not root or may not make namespaces")
         return
-    with tempfile.TemporaryDirectory() as directory:
-        place, shared = shared_place(tanto, Path(directory))
-        build = Build(place)
-        build.shared = shared
-        try:
-            two_at_once(build, place)
-        finally:
-            build.process.kill()
+    for packages in (("gnu-1", "gnu2-1"), ("bsd-1", "gnu2-1")):
+        with tempfile.TemporaryDirectory() as directory:
+            place, shared = shared_place(tanto, Path(directory), packages)
+            build = Build(place)
+            build.shared = shared
+            try:
+                two_at_once(build, place, *packages)
+            finally:
+                build.process.kill()
 
 
 def main():

@@ -17,7 +17,7 @@ use crate::shell::quoted;
 pub struct Makes {
     /// In the place of GNU make, which takes tokens and gives them back job by job.
     pub gmake: String,
-    /// In the place of the tree's make, which has a number of jobs from its start to its end.
+    /// In the place of the tree's make, which does too.
     pub bmake: String,
 }
 
@@ -104,9 +104,8 @@ mod tests {
         let place = Scratch::new("makes-with");
         let shared = ("TANTO_TOKENS", "0,0");
         let both = |tokens: &[u8], words| called(&place, tokens, &[shared], words);
-        assert_eq!(both(b"+++", &["-j8", "all"]), ["--jobserver-auth=0,0 all", "-j4 all"]);
-        assert_eq!(both(b"+++", &["-j3", "all"]), ["--jobserver-auth=0,0 all", "-j3 all"]);
-        assert_eq!(both(b"", &["-j", "all"]), ["--jobserver-auth=0,0 all", "-j1 all"]);
+        assert_eq!(both(b"+++", &["-j8", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j8 all"]);
+        assert_eq!(both(b"", &["-j", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j4096 all"]);
         assert_eq!(both(b"+++", &["-j1", "all"]), ["-j1 all", "-j1 all"]);
         assert_eq!(both(b"+++", &["all"]), ["all", "all"], "a package that may not have more has none");
         let below = [shared, ("MAKEFLAGS", " -j8 --jobserver-auth=50,51")];

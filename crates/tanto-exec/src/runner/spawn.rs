@@ -471,8 +471,9 @@ impl SpawnRunner {
         }
     }
 
-    /// A slot in hand that was not used is for others, while we wait.
+    /// Slots in hand that were not used are for others, while we wait.
     fn release_unused(&mut self) {
+        self.purse.iter_mut().for_each(Purse::let_go);
         let unused = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
         self.release(unused);
     }
@@ -524,7 +525,9 @@ impl Runner for SpawnRunner {
         let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some((completion, slot)) = self.finished.pop_front() {
-                self.release(slot);
+                if let (Some(purse), Some(slot)) = (&mut self.purse, slot) {
+                    purse.ended(completion.job, slot);
+                }
                 self.settle();
                 return Ok(Woken::Completed(completion));
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Outcome;
-use crate::deal::{Claim, deal};
+use crate::deal::{Claim, Need, deal};
 use crate::job::JobId;
 use crate::schedule::{Next, Schedule};
 
@@ -113,9 +113,10 @@ fn next(
 /// May a job of this priority begin?
 fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Option<i64>) -> bool {
     let most = |job: &Running| if job.is_alone() { 0 } else { tokens };
-    let claims = running.values().map(|job| Claim { urgency: job.priority, most: most(job) });
+    let claims = running.values().map(|job| Claim { need: Need::Sure, urgency: job.priority, most: most(job) });
     // Of two that are alike the one that waits is first: it frees others when it is done, which more tokens do later.
-    let claims: Vec<Claim> = waiting.map(|urgency| Claim { urgency, most: 1 }).into_iter().chain(claims).collect();
+    let claims: Vec<Claim> =
+        waiting.map(|urgency| Claim { need: Need::Sure, urgency, most: 1 }).into_iter().chain(claims).collect();
     let mut shares = deal(tokens.saturating_sub(running.len()), &claims).into_iter();
     let begins = waiting.is_some() && shares.next() == Some(1);
     running.values_mut().zip(shares).for_each(|(job, more)| job.tokens = 1 + more);

@@ -42,15 +42,9 @@ if [ "$kind" = gnu ]; then
 	esac
 fi
 
-# Others cannot share: this one has what it can get now, until it ends. Who takes all that there is gets more, as long as
-# there is more.
-most=4096
-[ "$jobs" = many ] || most=$jobs
-have=1
-while [ "$have" -lt "$most" ]; do
-	more=$(dd bs=1 count=$((most - have)) iflag=nonblock <"$pipe" 2>/dev/null | wc -c)
-	[ "$more" -gt 0 ] || break
-	have=$((have + more))
-	sleep 0.1
-done
-exec "$real" "-j$have" "$@"
+# The tree's own takes them as one that is started by another of its kind does: under numbers that it is told, and from a
+# pipe that does not block. That is so only for those who have opened it as we do here, and `dd` is what sets it.
+[ "$jobs" = many ] && jobs=4096
+exec 8<"$pipe" 9>"$pipe"
+dd iflag=nonblock count=0 <&8 2>/dev/null || exec "$real" -j1 "$@"
+exec "$real" -J 8,9 "-j$jobs" "$@"

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use tanto_sys::tokens::{Ends, NoTokens, Tokens};
 
 use super::Slot;
-use crate::deal::{Claim, deal};
+use crate::deal::{Claim, Need, deal};
 use crate::job::JobId;
 
 /// What stands for a slot; make writes no other.
@@ -63,19 +63,20 @@ impl Purse {
         Ok(Purse { job, urgency, ends, tokens, given: 0 })
     }
 
-    /// Who has used up all that there was may get as much again; for who has not, one is enough to show that it could, if
-    /// nobody else wants it.
+    /// Who has used up all that it was given may get as much again; for who has not, one is enough to show that it could,
+    /// if nobody else needs it.
     fn look(&mut self, most: usize) -> Look {
         let there = self.tokens.count().unwrap_or(0);
         // Somebody put in what was never his.
         let unused = there.saturating_sub(self.take(there.saturating_sub(self.given))).min(self.given);
         let taken = self.given - unused;
         let room = most.saturating_sub(taken);
-        let claim = match unused {
-            0 => Claim { urgency: self.urgency, most: taken.max(1).min(room) },
-            _ => Claim { urgency: i64::MIN, most: room.min(1) },
+        let (need, most) = match (unused, taken) {
+            (0, 0) => (Need::Unknown, 1),
+            (0, taken) => (Need::Sure, taken),
+            _ => (Need::Unlikely, 1),
         };
-        Look { unused, claim }
+        Look { unused, claim: Claim { need, urgency: self.urgency, most: most.min(room) } }
     }
 
     /// Takes out so many, or fewer if others were faster; how many it were.
@@ -119,7 +120,6 @@ impl Bank {
         let purse = Purse::open(job, urgency).ok()?;
         let numbers = purse.ends.numbers();
         self.purses.push(purse);
-        self.balance(None);
         Some(numbers)
     }
 
@@ -132,12 +132,12 @@ impl Bank {
     /// that waits and is so urgent?
     pub fn balance(&mut self, waiting: Option<i64>) -> bool {
         let looks: Vec<Look> = self.purses.iter_mut().map(|purse| purse.look(self.most)).collect();
-        let waits = waiting.map(|urgency| Claim { urgency, most: 1 });
+        let waits = waiting.map(|urgency| Claim { need: Need::Sure, urgency, most: 1 });
         let claims: Vec<Claim> = waits.into_iter().chain(looks.iter().map(|look| look.claim)).collect();
         let unused: usize = looks.iter().map(|look| look.unused).sum();
         let mut shares = deal(self.free() + unused, &claims);
-        let is_content = |claim: &Claim| claim.urgency == i64::MIN;
-        self.is_short = claims.iter().zip(&shares).any(|(claim, &share)| share < claim.most && !is_content(claim));
+        self.is_short =
+            claims.iter().zip(&shares).any(|(claim, &share)| share < claim.most && claim.need == Need::Sure);
         let granted = waiting.is_some() && shares.remove(0) > 0;
         let pairs = || looks.iter().zip(&shares);
         for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
@@ -178,6 +178,7 @@ mod tests {
     fn join(bank: &mut Bank, job: u32, urgency: i64) -> Tokens {
         assert!(bank.acquire(urgency).is_some());
         let [reader, writer] = bank.join(JobId(job), urgency).unwrap();
+        bank.balance(None);
         Tokens::inherited(reader, writer).unwrap()
     }
 

@@ -14,6 +14,9 @@ pub(super) struct Purse {
     pub(super) share: Share,
     /// For the next command to be started.
     pub(super) in_hand: Option<Slot>,
+    /// That of a command that has ended, until it is known whether another one of its job follows. Were it free meanwhile,
+    /// somebody might take it who keeps it for long.
+    kept: Option<(JobId, Slot)>,
     /// The last time that somebody asked there was none.
     pub(super) hungry: bool,
     /// How urgent what would be started next is.
@@ -27,11 +30,12 @@ const DEAL_EVERY: Duration = Duration::from_millis(20);
 
 impl Purse {
     pub(super) fn new(share: Share) -> Purse {
-        Purse { share, in_hand: None, hungry: false, next: 0, urgencies: HashMap::new() }
+        Purse { share, in_hand: None, kept: None, hungry: false, next: 0, urgencies: HashMap::new() }
     }
 
     /// Makes sure that there is a slot for the next command; says whether it could.
     pub(super) fn hold(&mut self) -> bool {
+        self.let_go();
         if self.in_hand.is_none() {
             self.in_hand = self.share.acquire(self.next);
         }
@@ -42,14 +46,29 @@ impl Purse {
     /// The slot for a command. Of one that follows another of its job nobody has asked whether there is one: there is
     /// that of the other.
     pub(super) fn take(&mut self, job: JobId) -> Option<Slot> {
+        if let Some((_, slot)) = self.kept.take_if(|(of, _)| *of == job) {
+            return Some(slot);
+        }
         if self.share.is_dealt() {
-            let next = self.next;
-            let fresh = self.in_hand.is_some();
-            let urgency =
-                *self.urgencies.entry(job).and_modify(|it| *it = if fresh { next } else { *it }).or_insert(next);
-            return self.in_hand.take().or_else(|| self.share.acquire(urgency));
+            self.urgencies.insert(job, self.next);
         }
         self.in_hand.take()
+    }
+
+    /// A command of a job has ended, and had this slot.
+    pub(super) fn ended(&mut self, job: JobId, slot: Slot) {
+        self.let_go();
+        match self.share.is_dealt() {
+            true => self.kept = Some((job, slot)),
+            false => self.share.release(slot),
+        }
+    }
+
+    /// No command has followed the one that ended.
+    pub(super) fn let_go(&mut self) {
+        if let Some((_, slot)) = self.kept.take() {
+            self.share.release(slot);
+        }
     }
 
     /// What the command is to inherit, where each has a pipe of its own.

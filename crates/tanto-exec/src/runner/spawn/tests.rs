@@ -500,7 +500,7 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
         assert!(ended.output.starts_with(b"said\n"), "{ended:?}");
         let findings = ended.findings.unwrap();
         assert!(findings.left_killed && findings.stopped.is_none());
-        let is_sleep = |seen: &findings::Seen| seen.line.starts_with(b"sleep ") || seen.line.starts_with(b"/bin/sh");
+        let is_sleep = |seen: &findings::Seen| seen.line.starts_with(b"sleep") || seen.line.starts_with(b"/bin/sh");
         assert!(!findings.left.is_empty() && findings.left.iter().all(is_sleep), "{findings:?}");
     }
     // Who ends in time is nobody's trouble.
@@ -549,6 +549,28 @@ fn commands_have_tokens_of_their_own() {
 }
 
 #[test]
+fn between_two_commands_of_a_job_nobody_takes_its_slot() {
+    let place = Scratch::new("spawn-kept");
+    let end = named_pipe(&place, "end");
+    let jobserver = Some(Share::Bank(Bank::new(2, 2)));
+    let mut runner = SpawnRunner::new(Options { jobserver, ..Options::default() }).unwrap();
+    runner.next_is(9);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"");
+    runner.next_is(1);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 2, ":");
+    assert_eq!(next(&mut runner), ok(2, ""));
+    start(&mut runner, 2, &hold(&end));
+    for _ in 0..5 {
+        assert_eq!(runner.wait(Some(Duration::from_millis(20))).unwrap(), Woken::Nothing);
+    }
+    release(&end);
+    assert_eq!(next(&mut runner), ok(2, ""));
+    assert_eq!(next(&mut runner), ok(1, ""), "when the job is over, it is the more urgent one's");
+}
+
+#[test]
 fn what_a_command_has_taken_no_other_begins_with() {
     let place = Scratch::new("spawn-dealt");
     let [taken, end] = ["taken", "end"].map(|name| named_pipe(&place, name));
@@ -557,6 +579,8 @@ fn what_a_command_has_taken_no_other_begins_with() {
     assert_eq!(runner.capacity(), 1);
     let take = "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"";
     start(&mut runner, 1, &format!("{take}; echo >'{}'; {}", taken.display(), hold(&end)));
+    // Tokens are dealt out while somebody waits.
+    assert_eq!(runner.wait(Some(Duration::from_millis(100))).unwrap(), Woken::Nothing);
     fs::read(&taken).unwrap();
     assert_eq!(runner.capacity(), 0, "both slots are in use");
     release(&end);
