@@ -308,10 +308,8 @@ impl Shared {
     fn make(config: &Config, kind: Kind, as_user: bool) -> Result<Shared, String> {
         let dir = Path::new(&config.state).join("clients");
         tree::remove(&dir).map_err(failed)?;
-        for name in ["var", NOTHING] {
-            fs::create_dir_all(dir.join(name)).map_err(failed)?;
-        }
-        template::make_var(&dir.join("var")).map_err(failed)?;
+        fs::create_dir_all(dir.join(NOTHING)).map_err(failed)?;
+        template::make_var(Path::new(&config.sandbox_root), &dir.join("var")).map_err(failed)?;
         let template = match kind {
             Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
             Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),

@@ -12,10 +12,7 @@ use crate::error::refused;
 /// Copies what is in a directory into another, which is made if it is not there, with permissions and owners: files,
 /// directories and links, as far as they may be read. What is there already gives way.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    if !to.is_dir() {
-        named("mkdir", to, fs::create_dir(to))?;
-    }
-    same_mode(from, to)?;
+    make_like(from, to)?;
     let entries = match fs::read_dir(from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         entries => named("opendir", from, entries)?,
@@ -25,6 +22,29 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
         copy_one(&entry.path(), &to.join(entry.file_name()))?;
     }
     Ok(())
+}
+
+/// Makes the directories and links that are in a directory in another, without what is in them, as `copy` does.
+pub fn outline(from: &Path, to: &Path) -> io::Result<()> {
+    make_like(from, to)?;
+    for entry in named("opendir", from, fs::read_dir(from))? {
+        let (from, to) = named("readdir", from, entry).map(|it| (it.path(), to.join(it.file_name())))?;
+        // It may be gone since.
+        let Ok(data) = fs::symlink_metadata(&from) else { continue };
+        if data.is_dir() {
+            make_like(&from, &to)?;
+        } else if data.is_symlink() {
+            copy_one(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+    if !to.is_dir() {
+        named("mkdir", to, fs::create_dir(to))?;
+    }
+    same_mode(from, to)
 }
 
 fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
@@ -120,6 +140,20 @@ mod tests {
         assert_eq!(kib(&place.at("top")), told);
         assert!((3 << 10..6 << 10).contains(&told));
         assert_eq!(kib(&place.at("none")), 0);
+    }
+
+    #[test]
+    fn an_outline_has_no_files() {
+        let place = Scratch::new("tree-outline");
+        place.write("from/a/b/file", "one");
+        place.write("from/other", "two");
+        symlink("a", place.at("from/link")).unwrap();
+        fs::set_permissions(place.at("from/a"), fs::Permissions::from_mode(0o2771)).unwrap();
+        outline(&place.at("from"), &place.at("to")).unwrap();
+        outline(&place.at("from"), &place.at("to")).unwrap();
+        assert_eq!(fs::metadata(place.at("to/a")).unwrap().mode() & 0o7777, 0o2771);
+        assert_eq!(fs::read_link(place.at("to/link")).unwrap(), Path::new("a"));
+        assert!(!place.at("to/a/b").exists() && !place.at("to/other").exists());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use tanto_exec::sandbox::{Mount, What};
+use tanto_sys::tree;
 
 use super::Kind;
 
@@ -19,6 +20,8 @@ const ETC: &str = "etc";
 /// What programs write down: each sandbox begins with empty directories, or has a layer above.
 const VAR: &str = "var";
 const IN_VAR: [&str; 8] = ["cache", "db", "lib", "log", "mail", "run", "spool", "tmp"];
+/// Where it is told where mail, printers and the like are kept: a link that may lead to another of those directories.
+const SPOOL: &str = "spool";
 const SHARED: u32 = 0o1777;
 
 /// How a template is looked at.
@@ -113,9 +116,17 @@ fn leads_only_to(dir: &Path, kit: &Path, places: &[PathBuf]) -> bool {
     places_in(dir) && entries.into_iter().all(|entry| leads_only_to(&entry.path(), kit, places))
 }
 
-/// Makes the directories that a system has in `/var`.
-pub(super) fn make_var(var: &Path) -> io::Result<()> {
-    IN_VAR.iter().try_for_each(|name| fs::create_dir_all(var.join(name)))
+/// Makes the directories that the template has in `/var`, and those that a system should have there: packages look whose
+/// they are, and what may be done there.
+pub(super) fn make_var(template: &Path, var: &Path) -> io::Result<()> {
+    for dir in [PathBuf::from(VAR), Path::new(VAR).join(SPOOL)] {
+        let from = template.join(&dir);
+        if from.is_dir() {
+            tree::outline(&from, &var.join(dir.strip_prefix(VAR).unwrap_or(&dir)))?;
+        }
+    }
+    let is_missing = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    IN_VAR.iter().map(|name| var.join(name)).filter(is_missing).try_for_each(fs::create_dir_all)
 }
 
 /// The names of the template's directories that are seen.
@@ -198,7 +209,23 @@ fn unescaped(field: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use tanto_testing::Scratch;
+
+    #[test]
+    fn var_is_like_the_templates_and_empty() {
+        let place = Scratch::new("sandbox-var");
+        place.write("root/var/mail/someone", "");
+        place.write("root/var/spool/lpd/job", "");
+        symlink("../mail", place.at("root/var/spool/mail")).unwrap();
+        fs::set_permissions(place.at("root/var/mail"), fs::Permissions::from_mode(0o2775)).unwrap();
+        make_var(&place.at("root"), &place.at("var")).unwrap();
+        assert_eq!(place.at("var/mail").metadata().unwrap().permissions().mode() & 0o7777, 0o2775);
+        assert!(place.at("var/db").is_dir() && place.at("var/spool/mail").is_dir());
+        assert!(!place.at("var/mail/someone").exists() && !place.at("var/spool/lpd/job").exists());
+        make_var(&place.at("none"), &place.at("other")).unwrap();
+        assert!(place.at("other/mail").is_dir());
+    }
 
     #[test]
     fn the_template_itself_is_seen_where_that_is_enough() {
