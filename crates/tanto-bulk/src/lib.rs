@@ -9,6 +9,7 @@ pub mod delivery;
 pub mod distfiles;
 pub mod door;
 pub mod estimate;
+pub mod facts;
 pub mod forecast;
 pub mod layers;
 pub mod name;

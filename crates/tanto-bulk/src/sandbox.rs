@@ -15,7 +15,7 @@ use tanto_sys::{error, tree};
 use self::template::Manner;
 use crate::config::Config;
 use crate::layers::{self, Needs, Order, Store};
-use crate::shell::{quoted, shell};
+use crate::shell::{quoted, said, shell};
 
 /// What a sandbox is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,22 +142,23 @@ impl Sandbox {
     }
 
     /// Goes into a sandbox once, to see whether that can be done, and whether all of these programs are there: what is
-    /// wrong, if something is.
-    pub fn try_out(&self, pkgsrc: &str, programs: &[&str]) -> Result<(), String> {
+    /// wrong, if something is. A line may ask something on this occasion: its answer, empty if it fails.
+    pub fn try_out(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
             let name = quoted(program);
             line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
         }
-        self.say(&line).map(drop).map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+        self.say(&format!("{line}; ({question}) 2>/dev/null || :"))
+            .map_err(|why| format!("nothing can be built in a sandbox: {why}"))
     }
 
     /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
     pub fn say(&self, line: &str) -> Result<String, String> {
         let client = 0;
         self.begin(client, "nothing").map_err(failed)?;
-        let entered = run(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
-        let left = run(shell(&self.leave(client)));
+        let entered = said(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
+        let left = said(shell(&self.leave(client)));
         left.and(entered)
     }
 
@@ -380,7 +381,7 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     if as_user {
         tar.arg("--no-same-owner");
     }
-    run(tar)?;
+    said(tar)?;
     let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));
     let of = |place: PathBuf| {
         let from = inside(&place);
@@ -398,13 +399,4 @@ fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
     tanto_sys::mounts::make(tanto_sys::mounts::Made::Tmpfs, to, "mode=755").map_err(failed)?;
     tree::copy(template, to).map_err(failed)?;
     Ok(to.to_owned())
-}
-
-fn run(mut command: Command) -> Result<String, String> {
-    let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    match said.status.success() {
-        true => Ok(text(&said.stdout)),
-        false => Err(text(&[said.stdout, said.stderr].concat())),
-    }
 }

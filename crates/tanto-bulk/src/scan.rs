@@ -39,6 +39,8 @@ pub struct Scan<'a> {
     pub view: &'a mut dyn View,
     /// What time it is.
     pub clock: &'a dyn Clock,
+    /// Says what makefiles need not ask the system then (`facts`); called where there is something to ask.
+    pub facts: &'a dyn Fn() -> Vec<String>,
     /// Of answers that would be used again, so many of 100 are asked for again and compared.
     pub verify: f64,
     /// Which of them: another number, another sample.

@@ -47,6 +47,16 @@ pub(crate) fn run(line: &str, name: &str, words: &[&str]) -> io::Result<ExitStat
     shell(line).arg(name).args(words).status()
 }
 
+/// What a command prints; if it fails, with what it says of that.
+pub(crate) fn said(mut command: Command) -> Result<String, String> {
+    let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    match said.status.success() {
+        true => Ok(text(&said.stdout)),
+        false => Err(text(&[said.stdout, said.stderr].concat())),
+    }
+}
+
 /// As a shell tells how something ended.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

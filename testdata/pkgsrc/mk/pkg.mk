@@ -145,7 +145,7 @@ stage-package-create: ${WRKDIR}/.installed
 	@rm -rf ${META} && mkdir -p ${META} ${STAGE_PKGFILE:H}
 	@echo ${COMMENT:Q} >${META}/+COMMENT
 	@printf '%s\n' ${COMMENT:Q} "" "It is there for tests." >${META}/+DESC
-	@printf '%s\n' "PKGPATH=${PKGPATH}" "OPSYS=Linux" "CATEGORIES=${CATEGORIES}" "MAINTAINER=${MAINTAINER}" \
+	@printf '%s\n' "PKGPATH=${PKGPATH}" "OPSYS=${OPSYS}" "CATEGORIES=${CATEGORIES}" "MAINTAINER=${MAINTAINER}" \
 		"NO_BIN_ON_FTP=${NO_BIN_ON_FTP}" "RESTRICTED=${RESTRICTED}" >${META}/+BUILD_INFO
 	@cd ${TOPDIR} && grep '[$$]NetBSD' ${PKGPATH}/Makefile /dev/null | sed 's/:# */: /' >${META}/+BUILD_VERSION
 	@{ echo "@name ${PKGNAME}"; echo "@cwd ${LOCALBASE}"; \

@@ -7,6 +7,10 @@ MAKECONF?=	/etc/mk.conf
 .-include "${MAKECONF}"
 
 TOPDIR:=	${.PARSEDIR:tA:H}
+.if !defined(OPSYS)
+OPSYS!=		uname -s
+MAKEFLAGS+=	OPSYS=${OPSYS:Q}
+.endif
 LOCALBASE?=	/usr/pkg
 PKG_DBDIR?=	${LOCALBASE}/pkgdb
 PACKAGES?=	${TOPDIR}/packages

@@ -1,5 +1,7 @@
 # For directories of directories.
 
+.include "prefs.mk"
+
 .PHONY: show-subdir-var clean
 
 show-subdir-var:

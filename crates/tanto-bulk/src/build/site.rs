@@ -38,6 +38,8 @@ pub struct Site {
     pub suffix: String,
     /// Who configures and builds, where we may become somebody else.
     pub user: Option<String>,
+    /// What makefiles need not ask the system (`facts`).
+    pub facts: Vec<String>,
     /// There is but one user, whom packages take for root.
     pub one_user: bool,
     /// Files are fetched and checked as that user too.

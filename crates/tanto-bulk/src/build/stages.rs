@@ -290,6 +290,15 @@ mod tests {
     }
 
     #[test]
+    fn make_is_told_what_it_would_ask_the_system() {
+        let site = Site { facts: vec!["OPSYS=Linux".into()], ..nowhere() };
+        let all = lines(&site, 0);
+        let makes: Vec<&String> = all.iter().map(|(_, line)| line).filter(|line| line.contains("bmake ")).collect();
+        assert_eq!(makes.len(), 7);
+        assert!(makes.iter().all(|line| line.contains(" MAKE_JOBS=1 OPSYS=Linux DISTDIR=")), "{makes:?}");
+    }
+
+    #[test]
     fn another_user_builds_if_there_is_one() {
         let site = Site { user: Some("pbulk".into()), ..nowhere() };
         let lines = lines(&site, 0);

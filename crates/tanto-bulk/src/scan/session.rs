@@ -31,7 +31,12 @@ pub(super) struct Session<'a> {
     rows: Rows,
     report: Report,
     place: Place,
+    /// Words for make, once they are known.
+    facts: Option<String>,
 }
+
+/// From so many directories on it pays to learn first what they all would ask.
+const MANY: usize = 16;
 
 /// Where commands leave what only they need.
 struct Place {
@@ -66,7 +71,7 @@ impl<'a> Session<'a> {
         let sight = Sight::of(scan.config);
         let base = base::print(scan.config, &sight, &mut files);
         let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base);
-        Ok(Session { scan, inputs, rows: Rows::of(store)?, report: Report::default(), place })
+        Ok(Session { scan, inputs, rows: Rows::of(store)?, report: Report::default(), place, facts: None })
     }
 
     /// All directories of the tree.
@@ -120,7 +125,7 @@ impl<'a> Session<'a> {
 
     fn ask(&mut self, what: What, locations: &[String], store: Store) -> Result<Store, Bad> {
         let mut verified: HashSet<String, RandomState> = HashSet::default();
-        let mut asks = Vec::new();
+        let mut asked = Vec::new();
         for location in locations {
             let holds = self.holds(location);
             if what == What::Packages {
@@ -132,14 +137,18 @@ impl<'a> Session<'a> {
             if holds {
                 verified.insert(location.clone());
             }
-            asks.push(self.question(what, location));
+            asked.push(location);
         }
+        if what == What::Packages && asked.len() >= MANY {
+            self.learn_facts();
+        }
+        let mut asks: Vec<Ask> = asked.into_iter().map(|location| self.question(what, location)).collect();
         if what == What::Packages && asks.len() > 1 {
             self.urgent_first(&mut asks);
         }
         self.report.started += asks.len();
         self.report.verified += verified.len();
-        let Session { scan, inputs, rows, report, place } = self;
+        let Session { scan, inputs, rows, report, place, .. } = self;
         let mut take = |answer: Answer<'_>| {
             let location = answer.ask.location.clone();
             let row = row(what, answer, inputs, place);
@@ -167,9 +176,15 @@ impl<'a> Session<'a> {
         f64::from(drawn) < self.scan.verify / 100.0 * (f64::from(u32::MAX) + 1.0)
     }
 
+    fn learn_facts(&mut self) {
+        let words = || (self.scan.facts)().iter().map(|word| format!(" {}", quoted(word))).collect();
+        self.facts.get_or_insert_with(words);
+    }
+
     fn question(&self, what: What, location: &str) -> Ask {
         let wall_ms = self.rows.get(location).map_or(0, |row| row.wall_ms);
-        Ask { location: location.to_owned(), line: self.place.line(what, location, self.scan.config), wall_ms }
+        let facts = self.facts.as_deref().unwrap_or_default();
+        Ask { location: location.to_owned(), line: self.place.line(what, location, self.scan.config, facts), wall_ms }
     }
 
     /// What takes long and is needed by many goes first: others then find the options that it was built with.
@@ -317,14 +332,14 @@ impl Place {
         said
     }
 
-    fn line(&self, what: What, location: &str, config: &Config) -> String {
+    fn line(&self, what: What, location: &str, config: &Config, facts: &str) -> String {
         let make = quoted(&config.make);
         let dir = quoted(&format!("{}/{location}", config.pkgsrc));
         let log = quoted(&self.log(location).to_string_lossy());
         let cache = quoted(&self.cache.to_string_lossy());
         let begin = format!("unset {}; cd {dir} && exec 2>{log} &&", base::VOLATILE.join(" "));
         match what {
-            What::Packages => format!("{begin} PBULK_CACHE_DIRECTORY={cache} exec {make} pbulk-index"),
+            What::Packages => format!("{begin} PBULK_CACHE_DIRECTORY={cache} exec {make} pbulk-index{facts}"),
             What::Subdirs => {
                 let show = |variable| format!("{make} show-subdir-var VARNAME={variable}");
                 format!("{begin} {} && exec {}", show("SUBDIR"), show(".MAKE.MAKEFILES"))

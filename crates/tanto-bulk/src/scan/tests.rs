@@ -68,13 +68,30 @@ impl World {
             let line = String::from_utf8(command.line.clone()).unwrap();
             let begin = format!("cd {}/", self.config.pkgsrc);
             let location = line.split_once(&begin).map_or("script", |(_, rest)| rest.split_once(' ').unwrap().0);
-            asked.push(location.to_owned());
+            asked.push(location.to_owned() + if line.ends_with(" 'A=b c'") { ", told" } else { "" });
             self.says.borrow()[location].clone()
         });
         let (config, clock, verify) = (&self.config, &FakeClock::default(), self.verify);
-        let before = Scan { config, runner: &mut runner, view: &mut Blind, clock, verify, seed: 7 };
+        let before = Scan {
+            config,
+            runner: &mut runner,
+            view: &mut Blind,
+            clock,
+            facts: &|| vec!["A=b c".into()],
+            verify,
+            seed: 7,
+        };
         let run = before.script(store).and_then(|store| {
-            Scan { config, runner: &mut runner, view: &mut Blind, clock, verify, seed: 7 }.run(store)
+            Scan {
+                config,
+                runner: &mut runner,
+                view: &mut Blind,
+                clock,
+                facts: &|| vec!["A=b c".into()],
+                verify,
+                seed: 7,
+            }
+            .run(store)
         });
         let report = run.map(|(report, _)| report).map_err(|bad| bad.told(config));
         (report, asked)
@@ -97,6 +114,22 @@ fn what_has_not_changed_is_not_asked_again() {
     assert_eq!(first.records, again.records);
     let names: Vec<&[u8]> = records::read(&again.records).unwrap().iter().map(|it| it.name).collect();
     assert_eq!(names, [&b"one-1"[..], b"two-1", b"far-2"]);
+}
+
+#[test]
+fn many_directories_are_told_what_they_would_ask_the_system() {
+    let world = World::new("scan-told");
+    let names: Vec<String> = (10..26).map(|number| format!("p{number}")).collect();
+    world.says("a", &format!("{}\nMakefile ../mk/all.mk\n", names.join(" ")));
+    for name in &names {
+        world.package(&format!("a/{name}"), &format!("{name}-1"), "");
+        world.write(&format!("a/{name}/Makefile"), name);
+    }
+    let all = world.asked();
+    assert!(all.contains(&"a".to_owned()) && all.contains(&"b/far, told".to_owned()), "{all:?}");
+    assert!(names.iter().all(|name| all.contains(&format!("a/{name}, told"))), "{all:?}");
+    world.write("b/far/Makefile", "other");
+    assert_eq!(world.asked(), ["b/far"], "for one that does not pay");
 }
 
 #[test]

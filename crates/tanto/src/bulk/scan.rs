@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use tanto_bulk::config::Config;
+use tanto_bulk::facts;
 use tanto_bulk::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
@@ -101,10 +102,12 @@ pub(super) fn scan(
 ) -> Result<(Report, Store), Told> {
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
-    let before = Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, verify, seed };
+    let facts = || of_the_system(config, spaces);
+    let facts: &dyn Fn() -> Vec<String> = &facts;
+    let before = Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, facts, verify, seed };
     let store = before.script(store).map_err(|bad| Told::of(config, &bad))?;
     shut_in(&mut runner, config, spaces);
-    let scan = Scan { config, runner: &mut runner, view, clock: &clock, verify, seed };
+    let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify, seed };
     scan.run(store).map_err(|bad| Told::of(config, &bad))
 }
 
@@ -121,9 +124,15 @@ pub(super) fn some(
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     shut_in(&mut runner, config, spaces.as_ref());
     let clock = RealClock::start();
-    let scan = Scan { config, runner: &mut runner, view: &mut Unseen, clock: &clock, verify: 0.0, seed: 0 };
+    let facts: &dyn Fn() -> Vec<String> = &|| of_the_system(config, spaces.as_ref());
+    let scan = Scan { config, runner: &mut runner, view: &mut Unseen, clock: &clock, facts, verify: 0.0, seed: 0 };
     let done = scan.some(locations, is_known, store).map_err(|bad| Told::of(config, &bad));
     done.map(|(report, _)| report)
+}
+
+/// What makefiles need not ask the system.
+fn of_the_system(config: &Config, spaces: Option<&Rc<Spaces>>) -> Vec<String> {
+    facts::ask(config, spaces.and_then(|spaces| spaces.sandbox().ok()))
 }
 
 /// What is started from now on is in sandboxes, if there are to be some.

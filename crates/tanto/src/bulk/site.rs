@@ -10,6 +10,7 @@ use tanto_bulk::build::site::{Fetching, Site};
 use tanto_bulk::build::stages::Stage;
 use tanto_bulk::build::works::Works;
 use tanto_bulk::config::{Config, NO_SANDBOX};
+use tanto_bulk::facts;
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};
 use tanto_sys::{error, mounts, user};
@@ -94,6 +95,8 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         eprintln!("tanto: there is only one user here: nothing is done as '{user}'");
     }
     let text = |text: &String| text.clone();
+    let shut_in = spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?;
+    let (sandbox, facts) = shut_in.map_or_else(|| (None, facts::ask(config, None)), |(it, facts)| (Some(it), facts));
     Ok(Site {
         pkgsrc: text(&config.pkgsrc),
         make: text(&config.make),
@@ -110,7 +113,8 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         user: unprivileged.filter(|_| is_root).cloned(),
         one_user: as_user,
         unprivileged_checksum: config.use_unprivileged_checksum,
-        sandbox: spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?,
+        facts,
+        sandbox,
         clients: clients(config),
         wrkobjdir: text(&config.wrkobjdir),
         distdir: text(&config.distdir),
@@ -150,10 +154,12 @@ fn fetching(config: &Config) -> Fetching {
     }
 }
 
-fn shut_in(config: &Config, spaces: &Spaces) -> Result<Sandbox, String> {
+/// The sandbox, in which all works that is needed, and what makefiles need not ask there.
+fn shut_in(config: &Config, spaces: &Spaces) -> Result<(Sandbox, Vec<String>), String> {
     let sandbox = spaces.sandbox()?.clone();
-    sandbox.try_out(&config.pkgsrc, &[&config.make, &config.pkg_add, &config.pkg_delete])?;
-    Ok(sandbox)
+    let programs = [config.make.as_str(), &config.pkg_add, &config.pkg_delete];
+    let said = sandbox.try_out(&config.pkgsrc, &programs, &facts::question(config))?;
+    Ok((sandbox, facts::known(&said)))
 }
 
 /// Into a mount namespace of our own; true if we are root only there.

@@ -28,7 +28,8 @@ impl Writer<'_> {
         }
         let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
-        for word in [make.as_str()].iter().chain(targets).chain(&always) {
+        let facts = self.site.facts.iter().map(String::as_str);
+        for word in [make.as_str()].iter().chain(targets).chain(&always).copied().chain(facts) {
             line += &quoted(word);
             line.push(' ');
         }
