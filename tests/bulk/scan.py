@@ -192,6 +192,21 @@ def sneaky(tree):
     print("ok what a makefile does besides", "has no hindrance" if tree.sandbox == "none" else "stays in its sandbox")
 
 
+def nothing_there(tree):
+    """What a scan cannot begin with is said, and leaves nothing."""
+    tree.configure(pkgsrc='"none"', client_prepare_chroot='"exit 3"')
+    told = tree.run("scan")
+    assert told.returncode == 1 and f"there is no package tree in {tree.directory}/none: 'pkgsrc' in " in told.stderr, told
+    tree.configure(pkgsrc='"tree"')
+    tree.touch("devel/libone/Makefile")
+    told = tree.run("scan")
+    assert told.returncode == 1 and "client_prepare_chroot" in told.stderr, told
+    tree.configure(client_prepare_chroot='""')
+    told = tree.run("scan")
+    assert told.returncode == 0 and "has left something" not in told.stderr, told
+    print("ok a scan that cannot begin says why, and leaves nothing")
+
+
 def refused(tree):
     """A machine without namespaces, made by one that has some: it is told what to write then."""
     line = "cd /proc/sys/user && echo 0 >max_mnt_namespaces && echo 0 >max_user_namespaces && cd - && exec $0 bulk scan"
@@ -228,6 +243,7 @@ def main():
                 complaints(tree)
             sneaky(tree)
             if sandbox == "overlay":
+                nothing_there(tree)
                 refused(tree)
     assert len(set(answers)) == 1, "what a sandbox shows makes a difference"
 

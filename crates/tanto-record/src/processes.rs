@@ -7,6 +7,9 @@ const MOST_LINES: usize = 40;
 /// Longer command lines are cut, in bytes.
 const LONGEST_LINE: usize = 200;
 
+/// Ends the line above its processes, in what is told of a job that was ended.
+pub const WERE: &[u8] = b", its processes were:";
+
 /// Why a job was ended, and its processes then; whole lines. `subject` is what the first begins with.
 pub fn stopped(subject: &[u8], stopped: &Stopped) -> Vec<u8> {
     let how = if stopped.killed { "; it had to be killed" } else { "" };
@@ -14,7 +17,8 @@ pub fn stopped(subject: &[u8], stopped: &Stopped) -> Vec<u8> {
     if let Some(directory) = stopped.processes.first().and_then(|first| first.directory.as_ref()) {
         text.extend_from_slice(b"in ");
         text.extend(printable(directory));
-        text.extend_from_slice(b", its processes were:\n");
+        text.extend_from_slice(WERE);
+        text.push(b'\n');
     }
     text.extend(tree(&stopped.processes));
     text

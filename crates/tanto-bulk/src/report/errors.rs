@@ -11,6 +11,8 @@ mod tests;
 
 use std::borrow::Cow;
 
+use tanto_record::processes;
+
 pub use signs::Kind;
 use signs::{Sign, sign};
 
@@ -40,6 +42,7 @@ const LONGEST: usize = 400;
 pub fn find(log: &[u8]) -> Option<Found> {
     let tail = &log[log.len().saturating_sub(LOOKED_AT)..];
     let lines: Vec<Cow<'_, [u8]>> = tail.split(|&byte| byte == b'\n').map(plain).collect();
+    let lines = printed(&lines);
     let failure = lines.iter().position(|line| sign(line) == Some(Sign::Failure));
     let end = failure.unwrap_or(lines.len());
     let before = &lines[end.saturating_sub(AROUND)..end];
@@ -49,7 +52,14 @@ pub fn find(log: &[u8]) -> Option<Found> {
         .or_else(|| likely(before))
         .or_else(|| likely(behind))
         .or_else(|| unknown(before))
-        .or_else(|| unknown(&lines))
+        .or_else(|| unknown(lines))
+}
+
+/// Without what a log ends with if the stage was ended: that it hung, say, is known, and which processes there were is no
+/// error.
+fn printed<'a, 'b>(lines: &'a [Cow<'b, [u8]>]) -> &'a [Cow<'b, [u8]>] {
+    let is_told = |pair: &[Cow<'_, [u8]>]| pair[0].starts_with(b"tanto: ") && pair[1].ends_with(processes::WERE);
+    lines.windows(2).rposition(is_told).map_or(lines, |at| &lines[..at])
 }
 
 /// The first line that says for certain what is wrong, and those that belong to it.

@@ -40,6 +40,8 @@ impl Room {
         let Ok(first) = said.trim_end().parse() else {
             let ended = keeper.wait()?.to_string();
             let why = fs::read(&log).map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
+            // What it had mounted went with it.
+            let _ = tree::remove(place.dir());
             return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
         };
         Entrance::to(first).map(|entrance| Room { entrance, first, keeper, place })

@@ -1,6 +1,7 @@
 //! `tanto bulk scan`: asks a tree which packages it makes. Does not know which of the answers still hold.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::rc::Rc;
 
 use tanto_bulk::config::Config;
@@ -106,6 +107,11 @@ pub(super) fn scan(
     let facts: &dyn Fn() -> Vec<String> = &facts;
     let before = Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, facts, verify, seed };
     let store = before.script(store).map_err(|bad| Told::of(config, &bad))?;
+    // That script may have fetched it.
+    if !Path::new(&config.pkgsrc).is_dir() {
+        let why = format!("there is no package tree in {}: 'pkgsrc' in the configuration says where it is", config.pkgsrc);
+        return Err(Told::Message(why.into_bytes()));
+    }
     shut_in(&mut runner, config, spaces);
     let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify, seed };
     scan.run(store).map_err(|bad| Told::of(config, &bad))

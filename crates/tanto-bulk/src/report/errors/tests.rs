@@ -14,6 +14,14 @@ fn is(log: &str, kind: Kind, lines: &[&str]) {
 }
 
 #[test]
+fn what_processes_a_stage_had_is_no_error() {
+    let told = "tanto: build hung: no output for 5s\nin /src, its processes were:\n    7 sleeps  sh -c cat\n    8 sleeps  cat\n";
+    is(&format!("building x\nTerminated\n{told}"), Kind::Unknown, &["building x", "Terminated"]);
+    is(&format!("x.c:1:1: error: no\n{told}"), Kind::Compiler, &["x.c:1:1: error: no"]);
+    assert_eq!(find(told.as_bytes()), None);
+}
+
+#[test]
 fn compilers_are_understood() {
     is(
         "gcc -Werror -c error.c -o error.o\nerror.c: In function 'main':\nerror.c:3:5: error: unknown type name 'foo'\n    \
