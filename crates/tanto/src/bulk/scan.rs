@@ -109,7 +109,8 @@ pub(super) fn scan(
     let store = before.script(store).map_err(|bad| Told::of(config, &bad))?;
     // That script may have fetched it.
     if !Path::new(&config.pkgsrc).is_dir() {
-        let why = format!("there is no package tree in {}: 'pkgsrc' in the configuration says where it is", config.pkgsrc);
+        let why =
+            format!("there is no package tree in {}: 'pkgsrc' in the configuration says where it is", config.pkgsrc);
         return Err(Told::Message(why.into_bytes()));
     }
     shut_in(&mut runner, config, spaces);

@@ -119,10 +119,16 @@ fn awaited(place: &Path) -> Option<Keeper> {
     loop {
         match Keeper::find(place) {
             Ok(keeper) => return Some(keeper),
-            Err(_) if Instant::now() < until && number(place).is_some_and(is_keeper) => thread::sleep(MOMENT),
+            Err(error) if listens_not(&error) && Instant::now() < until && number(place).is_some_and(is_keeper) => {
+                thread::sleep(MOMENT);
+            }
             Err(_) => return None,
         }
     }
+}
+
+fn listens_not(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// The process that has left its number in this directory.
