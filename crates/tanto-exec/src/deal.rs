@@ -22,8 +22,8 @@ pub struct Claim {
     pub most: usize,
 }
 
-/// By claim: how many of so many free tokens it gets. Of those with a sure need the most urgent gets all that it can use, and so on; of two that are
-/// alike the first.
+/// By claim: how many of so many free tokens it gets. Of those with a sure need the most urgent gets all that it can use,
+/// and so on; then come the others. Of two that are alike it is the first.
 pub fn deal(mut free: usize, claims: &[Claim]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..claims.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse((claims[at].need, claims[at].urgency)));
