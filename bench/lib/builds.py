@@ -19,6 +19,8 @@ from lib.timing import Entrant, Row, print_table
 
 REAL = "real"
 TANTO, KNOWING, PBULK = "tanto", "tanto, times known", "pbulk"
+# The other way about: where packages write is a setting of Tanto's, and what is mounted of pbulk's.
+ON_DISK, IN_MEMORY = "tanto, on the disk", "pbulk, in memory"
 CLIENTS = 2
 MAKE = "bmake"
 # pbulk's calls of make for a package: clean, checksum, configure, all, stage-install, stage-package-create, show-var,
@@ -45,35 +47,51 @@ class Spent:
 
 
 def real(tanto, arguments, tree):
-    """Both build the list from nothing; the same packages must be built and must fail. Then Tanto builds it once more, for
-    a tree is built again and again: it knows what packages take then."""
+    """Both build the list from nothing; the same packages must be built and must fail. Tanto also builds it once more, for
+    a tree is built again and again: it knows what packages take then. Packages write in memory where Tanto builds, if there
+    is room, and on the disk where pbulk does; so both also do it the other way about."""
     if os.geteuid() != 0:
         print("\nreal: skipped, for pbulk's clients are roots of their own, which takes root")
         return {}
     place = machine.PLACE / "real"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    peer = Pbulk(tree, place / "pbulk", [place / f"pbulk/client{number}" for number in range(CLIENTS)])
-    config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"), build_clients=CLIENTS)
-    ours = [tanto, "bulk", "build", "--config", str(config)]
+    peer, other_peer = (pbulk(tree, place / name, name == "memory") for name in ("pbulk", "memory"))
+    ours = build_command(tanto, tree, place)
+    commands = {TANTO: ours, PBULK: peer.build_command(), KNOWING: [*ours, "--again"]}
+    commands[ON_DISK] = build_command(tanto, tree, place / "disk", scratch_size="0")
+    commands[IN_MEMORY] = other_peer.build_command()
     read_all(tanto, tree, place / "warm")
     watched = processes.may_be_seen()
     rows, spent = {}, {}
-    for label, command in ((TANTO, ours), (PBULK, peer.build_command()), (KNOWING, [*ours, "--again"])):
+    for label, command in commands.items():
         data = place / f"{label}.perf"
         line = processes.recording(data, command) if watched else command
         entrant = Entrant(Row(label), [shutil.which(line[0]), *line[1:]], place, ENVIRONMENT, ends=BUILT)
         entrant.run(machine.compile_c("timed"))
         rows[REAL, label] = entrant.row
-        if watched:
+        if watched and label in (TANTO, PBULK, KNOWING):
             seen = processes.seen(data)
             spent[label] = list(of_pbulk(seen) if label == PBULK else of_tanto(seen, place, tanto))
     print_table(f"real: {len(tree.limited())} directories, {CLIENTS} clients", list(rows.values()))
     compare(place, peer)
+    compare(place / "disk", other_peer)
     for label, all_spent in spent.items():
         rows[REAL, label, "spent"] = all_spent
         tell(label, all_spent)
     return rows
+
+
+def pbulk(tree, place, memory):
+    return Pbulk(tree, place, [place / f"client{number}" for number in range(CLIENTS)], memory=memory)
+
+
+def build_command(tanto, tree, place, **settings):
+    place.mkdir(exist_ok=True)
+    config = tree.write_settings(
+        place, limited_list=str(tree.place / "limited-list"), build_clients=CLIENTS, **settings
+    )
+    return [tanto, "bulk", "build", "--config", str(config)]
 
 
 def read_all(tanto, tree, place):

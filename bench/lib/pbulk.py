@@ -39,10 +39,10 @@ mail=:
 
 class Pbulk:
     """A run of it in a directory, with these clients: roots that they live in, or nothing, and then they are processes
-    that do without."""
+    that do without. In roots, work directories and temporary files can be in memory."""
 
-    def __init__(self, tree, place, clients, limited=(), **changes):
-        self.tree, self.place = tree, place
+    def __init__(self, tree, place, clients, limited=(), memory=False, **changes):
+        self.tree, self.place, self.memory = tree, place, memory
         self.installed = tree.pbulk.resolve()
         self.scripts = place / "scripts"
         self.loc = place / "bulklog/meta"
@@ -108,9 +108,13 @@ class Pbulk:
         lines = ["set -e", "mount --make-rprivate /", *self.mounts(self.place / "own", "")]
         for root in self.clients:
             lines += [f"mkdir -p {root}", f"mount --bind / {root}"]
+            lines += [f"mount -t tmpfs -o mode=1777 none {root}/tmp"] if self.memory else []
             lines += [f"mount --rbind {at} {root}{at}" for at in ("/dev", "/proc", "/sys")]
-            lines += [f"mount --bind {at} {root}{at}" for at in (self.tree.place, self.place)]
-            lines += [*self.mounts(Path(f"{root}-own"), root), f"chroot {root} {self.scripts}/client-clean"]
+            lines += [f"mkdir -p {root}{at} && mount --bind {at} {root}{at}" for at in (self.tree.place, self.place)]
+            lines += self.mounts(Path(f"{root}-own"), root)
+            if self.memory:
+                lines += [f"mount -t tmpfs -o mode=1777 none {root}{self.settings['wrkobjdir']}"]
+            lines += [f"chroot {root} {self.scripts}/client-clean"]
         lines += [f"export PBULK_CACHE_DIRECTORY={self.place}/cache"]
         lines += [f"{self.scripts}/{phase}" for phase in ("scan", "build")]
         return ["unshare", "--mount", self.script("whole", "\n".join([*lines, ""]))]

@@ -16,13 +16,13 @@ SANDBOXES = "sandboxes"
 # The first of the tree's list: small packages, most of whose time goes into many short processes.
 DIRECTORIES = 6
 ROUNDS = 3
-MEMORY = {"scratch_size": "4G"}
+MEMORY, DISK = {"scratch_size": "4G"}, {"scratch_size": "0"}
 TEMPLATE = machine.PLACE / "template"
 KINDS = {
     "none": {"sandbox": "none"},
-    "overlay": {"sandbox": "overlay"},
+    "overlay": {"sandbox": "overlay", **DISK},
     "overlay, written in memory": {"sandbox": "overlay", **MEMORY},
-    "bind": {"sandbox": "bind"},
+    "bind": {"sandbox": "bind", **DISK},
     "bind, written in memory": {"sandbox": "bind", **MEMORY},
     "tmpfs": {"sandbox": "tmpfs", "sandbox_root": str(TEMPLATE), **MEMORY},
 }

@@ -65,8 +65,8 @@ pub struct Config {
     pub script_phase_pre_build: String,
     /// The system that packages see.
     pub sandbox_root: String,
-    /// How much a package may write, in bytes of memory; none: it writes on the disk.
-    pub scratch_size: Option<u64>,
+    /// How much a package may write in memory.
+    pub scratch_size: Scratch,
     /// What a package needs comes as layers.
     pub layers: bool,
     /// How many bytes of layers are kept; none: any number.
@@ -138,6 +138,17 @@ pub struct Config {
 /// Whoever still holds the output of a command that has ended may say so much longer what there is to say.
 const LINGER_MS: i64 = 2_000;
 
+/// How much a package may write in memory; one that writes more does so on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scratch {
+    /// As much as there is room for when a build begins.
+    Auto,
+    /// Nothing.
+    Disk,
+    /// So many bytes.
+    Most(u64),
+}
+
 /// When a command is ended.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -198,7 +209,7 @@ impl Default for Config {
             skip_age_check: false,
             script_phase_pre_build: String::new(),
             sandbox_root: "/".into(),
-            scratch_size: None,
+            scratch_size: Scratch::Auto,
             layers: true,
             layers_size: Some(20 << 30),
             wrkobjdir: "/scratch".into(),
@@ -287,7 +298,7 @@ mod tests {
         let odd = Config {
             make: "a \"b\" \\ c".into(),
             limits: Limits { total_ms: Some(5_430_000), memory: Some(3 << 30), ..Limits::default() },
-            scratch_size: Some(1536 << 20),
+            scratch_size: Scratch::Most(1536 << 20),
             ..defaults
         };
         let again = read(&odd.text()).unwrap();
@@ -332,7 +343,7 @@ mod tests {
             ("make = 1", 7, "expected a text in quotes"),
             ("make = \"\"", 7, "this cannot be empty"),
             ("timeout = \"soon\"", 10, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none"),
-            ("scratch_size = \"big\"", 15, "expected a size such as \"512M\" or \"8G\", \"0\" for none"),
+            ("scratch_size = \"big\"", 15, "expected a size such as \"512M\" or \"8G\", \"0\" for none, or \"auto\""),
             (
                 "sandbox = \"chroot\"",
                 10,

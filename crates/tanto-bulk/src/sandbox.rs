@@ -62,8 +62,6 @@ pub struct Sandbox {
     looked_at: Vec<Mount>,
     /// What an empty prefix and its database are made from.
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
-    /// How much a package may write in memory; none: it writes on the disk.
-    memory: Option<u64>,
     logs: String,
     wrkobjdir: String,
     prepare_chroot: String,
@@ -131,7 +129,6 @@ impl Sandbox {
             base: with_looks(base),
             looked_at: with_looks(looked_at),
             kit: kit.clone(),
-            memory: config.scratch_size,
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
@@ -156,15 +153,10 @@ impl Sandbox {
     /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
     pub fn say(&self, line: &str) -> Result<String, String> {
         let client = 0;
-        self.begin(client, "nothing").map_err(failed)?;
+        self.begin(client, "nothing", None).map_err(failed)?;
         let entered = said(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
         let left = said(shell(&self.leave(client)));
         left.and(entered)
-    }
-
-    /// All that packages write stays in memory.
-    pub fn is_in_memory(&self) -> bool {
-        self.memory.is_some()
     }
 
     /// The place of a client's sandbox.
@@ -177,8 +169,9 @@ impl Sandbox {
         self.place(client).dir().join("out")
     }
 
-    /// What this package sees, before what it needs is there.
-    pub fn plan(&self, client: usize, package: &str) -> Plan {
+    /// What this package sees, before what it needs is there. `memory`: so many bytes of what it writes stay there; none:
+    /// it writes on the disk.
+    pub fn plan(&self, client: usize, package: &str, memory: Option<u64>) -> Plan {
         let mut mounts = self.base.clone();
         for (at, kit) in &self.kit {
             let what = match self.kind {
@@ -193,7 +186,7 @@ impl Sandbox {
         mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), what: What::Own(0o1777) });
         mounts.push(Mount { at: Path::new(&self.logs).join(package), what: What::Share(self.out(client)) });
         sorted(&mut mounts);
-        Plan { mounts, memory: self.memory, as_user: self.as_user, read_only: false }
+        Plan { mounts, memory, as_user: self.as_user, read_only: false }
     }
 
     /// What a scan sees, which may write in these directories only.
@@ -226,7 +219,7 @@ impl Sandbox {
     }
 
     /// Writes down what the package sees, for its first command.
-    pub fn begin(&self, client: usize, package: &str) -> io::Result<()> {
+    pub fn begin(&self, client: usize, package: &str, memory: Option<u64>) -> io::Result<()> {
         let out = self.out(client);
         tree::remove(&out)?;
         fs::create_dir_all(&out)?;
@@ -236,7 +229,7 @@ impl Sandbox {
         let work_log = out.join(WORK_LOG);
         fs::File::create(&work_log)?;
         allow(&work_log, 0o666)?;
-        self.place(client).prepare(&self.plan(client, package))
+        self.place(client).prepare(&self.plan(client, package, memory))
     }
 
     /// Brings files that the package has left for us to its logs, but for that of this name. Nothing else: it could have left

@@ -4,6 +4,7 @@ mod bounds;
 mod faults;
 mod news;
 mod notes;
+mod room;
 mod standing;
 mod wishes;
 
@@ -113,10 +114,14 @@ struct Progress {
     /// The most memory that its processes held, without what was kept there as files, if all that it writes is.
     peak_kib: u64,
     disk_kib: u64,
+    /// How many KiB it may write in memory; none: it writes on the disk.
+    room_kib: Option<u64>,
     /// How often it was tried before, in a row.
     tries: u32,
     /// Its failure was the machine's: it is tried again when it is cleaned up.
     retries: bool,
+    /// It has written more than may be in memory: then it is tried again on the disk, and nobody is to blame.
+    outgrew: bool,
     /// Something killed it, perhaps for memory: not before there is room for what it had.
     crowded: bool,
     /// The user wants it to end.
@@ -249,10 +254,8 @@ impl<'a> Books<'a> {
     /// It was killed, and its turn comes again when there is room.
     fn postpone(&mut self, package: Package, progress: &Progress) {
         self.blame(progress.client, package);
-        // What it wrote is gone; as long as it ran, that was in memory too.
-        let files_kib = self.site.sandbox.as_ref().filter(|it| it.is_in_memory()).map_or(0, |_| progress.disk_kib);
-        let had_kib = progress.peak_kib.saturating_add(files_kib);
-        let crowded = Crowded { had_kib, tries: progress.tries + 1, client: progress.client };
+        // What it wrote in memory will be on the disk.
+        let crowded = Crowded { had_kib: progress.peak_kib, tries: progress.tries + 1, client: progress.client };
         self.crowded.insert(package, crowded);
         self.again.extend(progress.again.then_some(package));
     }
@@ -283,6 +286,7 @@ impl<'a> Books<'a> {
         let attempt = self.plan.tries(package);
         let stage = Stage::after(None, self.plan.package(package), self.site).expect("each package has stages");
         let client = self.clients.take(not);
+        let room = self.room(package);
         let progress = Progress {
             attempt,
             client,
@@ -294,8 +298,10 @@ impl<'a> Books<'a> {
             cpu_ms: 0,
             peak_kib: 0,
             disk_kib: 0,
+            room_kib: room.map(|bytes| bytes / 1024),
             tries,
             retries: false,
+            outgrew: false,
             crowded: false,
             killed: false,
             again: false,
@@ -305,7 +311,7 @@ impl<'a> Books<'a> {
         self.running.insert(package, progress);
         if let Some(sandbox) = &self.site.sandbox {
             // Without its plan nobody can enter, and says so.
-            let _ = sandbox.begin(client, &self.plan.package(package).name);
+            let _ = sandbox.begin(client, &self.plan.package(package).name, room);
         }
         self.command(package, stage)
     }
@@ -336,10 +342,9 @@ impl<'a> Books<'a> {
             && !progress.killed
         {
             (progress.retries, progress.crowded) = (true, was_killed(completion));
-            let ended_ms = Some(self.date(self.clock.now_ms()));
-            let why = format!("{why}: {fault}");
-            let row = self.attempt_row(package, &self.running[&package], ended_ms, "machine", &why);
-            self.journal.note(Change::Attempt(row));
+            self.note_fault(package, &format!("{why}: {fault}"));
+            // Files in memory may have had a part in that.
+            self.plan.write_on_disk(package);
             // What lies in its sandbox goes before it is tried elsewhere: it may be what fills the disk.
             return match self.site.sandbox {
                 Some(_) => Some(self.enter(package, Stage::Clean)),
@@ -363,8 +368,13 @@ impl<'a> Books<'a> {
             return None;
         }
         let progress = self.running.remove(&package).expect("it runs");
-        self.blame(progress.client, package);
-        let first = self.attempt(package, progress.tries + 1, Some(progress.client));
+        let first = if progress.outgrew {
+            self.clients.release(progress.client);
+            self.attempt(package, progress.tries, None)
+        } else {
+            self.blame(progress.client, package);
+            self.attempt(package, progress.tries + 1, Some(progress.client))
+        };
         self.running.entry(package).and_modify(|it| it.again = progress.again);
         Some(first)
     }
@@ -451,6 +461,9 @@ impl Books<'_> {
         }
         if progress.killed && completion.exit.success() {
             completion.exit = Exit::Code(Why::Wanted.code());
+        }
+        if self.has_outgrown(package, completion) {
+            return Some(self.go_to_disk(package, completion));
         }
         if !completion.exit.success() && stage != Stage::Clean {
             return self.failed(package, completion, &log, fault);

@@ -21,15 +21,21 @@ impl Needs {
         Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
     }
 
-    /// What is written stays in memory, and is no more than this, in KiB.
-    fn in_memory(self, most_kib: u64) -> Needs {
-        Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib.min(most_kib)), disk_kib: 0 }
+    /// What is written stays in memory.
+    fn in_memory(self) -> Needs {
+        Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
+    }
+
+    /// Is more than this written, in KiB, or would it be if it were a little more than last time?
+    fn outgrow(self, most_kib: u64) -> bool {
+        self.disk_kib.saturating_add(self.disk_kib / 4) > most_kib
     }
 }
 
 impl Plan {
     /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
-    /// needed. `in_memory` says that what packages write stays there, and how many bytes of it each may write.
+    /// needed. `in_memory` says that what packages write stays there, and how many bytes of it each may write; those that
+    /// are expected to write more do so on the disk.
     pub fn expect_needs(&mut self, costs: &[Cost], in_memory: Option<u64>) {
         let mut last: HashMap<&[u8], &Cost, RandomState> = HashMap::default();
         let mut own: HashMap<&str, &Cost, RandomState> = HashMap::default();
@@ -43,7 +49,8 @@ impl Plan {
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
             let needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
-            package.needs = in_memory.map_or(needs, |bytes| needs.in_memory(bytes / 1024));
+            package.on_disk = in_memory.is_none_or(|bytes| needs.outgrow(bytes / 1024));
+            package.needs = if package.on_disk { needs } else { needs.in_memory() };
         }
     }
 }
@@ -73,7 +80,8 @@ mod tests {
             plan.packages.iter().map(|it| (it.needs.memory_kib, it.needs.disk_kib)).collect::<Vec<_>>()
         };
         assert_eq!(needs(None), [(100, 1000), (200, 2000), (0, 0)]);
-        assert_eq!(needs(Some(1500 << 10)), [(1100, 0), (1700, 0), (0, 0)]);
+        assert_eq!(needs(Some(2500 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
+        assert_eq!(needs(Some(2499 << 10)), [(1100, 0), (200, 2000), (0, 0)]);
     }
 
     #[test]

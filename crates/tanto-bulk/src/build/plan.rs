@@ -50,6 +50,8 @@ pub struct Planned {
     pub is_new: bool,
     /// What of the machine it is expected to need.
     pub needs: Needs,
+    /// It writes on the disk even where others write in memory: it writes more than may be there, or something befell it.
+    pub on_disk: bool,
     /// How often it was tried in this run.
     pub attempts: u32,
 }
@@ -122,6 +124,11 @@ impl Plan {
             next += 1;
         }
         needed
+    }
+
+    /// From now on a package writes on the disk.
+    pub fn write_on_disk(&mut self, package: Package) {
+        self.packages[package as usize].on_disk = true;
     }
 
     /// A package's state is another.
@@ -326,6 +333,7 @@ impl Planned {
             content: None,
             is_new: false,
             needs: Needs::default(),
+            on_disk: false,
             attempts: 0,
         }
     }
@@ -349,6 +357,7 @@ impl Planned {
             content: None,
             is_new: false,
             needs: Needs::default(),
+            on_disk: false,
             attempts: 0,
         })
     }

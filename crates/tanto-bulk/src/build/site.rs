@@ -46,6 +46,8 @@ pub struct Site {
     pub unprivileged_checksum: bool,
     /// What shuts packages in; none: they are built in the machine itself.
     pub sandbox: Option<Sandbox>,
+    /// How many bytes each package may write in memory, in its sandbox; none: all write on the disk.
+    pub memory: Option<u64>,
     /// How many packages are built at a time; 0: as many as the runner can.
     pub clients: usize,
     /// Where work directories are in a sandbox.

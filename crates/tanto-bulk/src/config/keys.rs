@@ -25,9 +25,10 @@ pub(super) enum Field {
     Count(fn(&mut Config) -> &mut usize),
     Time(fn(&mut Config) -> &mut Option<i64>),
     Size(fn(&mut Config) -> &mut Option<u64>),
+    Scratch(fn(&mut Config) -> &mut super::Scratch),
 }
 
-use Field::{Count, Flag, Path, Program, Sandbox, Size, Text, Time};
+use Field::{Count, Flag, Path, Program, Sandbox, Scratch, Size, Text, Time};
 
 const fn key(name: &'static str, field: Field, doc: &'static str) -> Key {
     Key { name, doc, field }
@@ -150,8 +151,8 @@ pub static KEYS: &[Key] = &[
     ),
     key(
         "scratch_size",
-        Size(|it| &mut it.scratch_size),
-        "How much a package may write, all in memory. \"0\": it writes on the disk, below state.",
+        Scratch(|it| &mut it.scratch_size),
+        "How much a package may write in memory. \"auto\": all together half of what is free. Who writes more, and with \"0\" everybody, writes on the disk, below state.",
     ),
     key(
         "layers",

@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
-use super::{Config, Limits, NO_SANDBOX};
+use super::{Config, Limits, NO_SANDBOX, Scratch};
 use crate::build::stages::Stage;
 use crate::sandbox::Kind;
 
@@ -110,6 +110,7 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         Field::Count(field) => *field(config) = count(value)?,
         Field::Time(field) => *field(config) = time(value)?,
         Field::Size(field) => *field(config) = size(value)?,
+        Field::Scratch(field) => *field(config) = scratch(value)?,
     }
     Ok(())
 }
@@ -135,6 +136,17 @@ fn time(value: &Value<'_>) -> Result<Option<i64>, Wrong> {
 
 /// The units of sizes, each 1024 times the one before.
 pub(super) const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
+
+/// As much as there is room for.
+pub(super) const AUTO: &str = "auto";
+
+fn scratch(value: &Value<'_>) -> Result<Scratch, Wrong> {
+    if value.get_ref().as_str() == Some(AUTO) {
+        return Ok(Scratch::Auto);
+    }
+    let bad = |_| wrong(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none, or \"auto\"");
+    Ok(size(value).map_err(bad)?.map_or(Scratch::Disk, Scratch::Most))
+}
 
 /// Bytes; `None` for no limit.
 fn size(value: &Value<'_>) -> Result<Option<u64>, Wrong> {

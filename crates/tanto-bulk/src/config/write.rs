@@ -1,8 +1,8 @@
 //! Settings become a file that explains itself. Does not know who reads it.
 
-use super::Config;
 use super::keys::{Field, KEYS};
-use super::read::UNITS;
+use super::read::{AUTO, UNITS};
+use super::{Config, Scratch};
 
 const HEAD: &str =
     "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
@@ -26,6 +26,7 @@ pub(super) fn text(config: &Config) -> String {
             Field::Count(field) => field(&mut config).to_string(),
             Field::Time(field) => time(*field(&mut config)),
             Field::Size(field) => size(*field(&mut config)),
+            Field::Scratch(field) => scratch(*field(&mut config)),
         };
         text += &format!("\n# {}\n{} = {value}\n", key.doc, key.name);
     }
@@ -57,6 +58,14 @@ fn size(bytes: Option<u64>) -> String {
     match (number, unit) {
         (0, _) | (_, None) => "\"0\"".to_owned(),
         (number, Some(unit)) => format!("\"{number}{unit}\""),
+    }
+}
+
+fn scratch(scratch: Scratch) -> String {
+    match scratch {
+        Scratch::Auto => format!("\"{AUTO}\""),
+        Scratch::Disk => size(None),
+        Scratch::Most(bytes) => size(Some(bytes)),
     }
 }
 

@@ -17,7 +17,6 @@ use tanto_bulk::door::Server;
 use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
-use tanto_bulk::sandbox::Sandbox;
 use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::run::Verdict;
@@ -98,7 +97,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     if site.one_user {
         plan.only_one_user();
     }
-    plan.expect_needs(&costs, config.scratch_size.filter(|_| site.sandbox.is_some()));
+    plan.expect_needs(&costs, site.memory);
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
@@ -143,8 +142,7 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
 
 fn spawning(config: &Config, site: &Site) -> spawn::Options {
     // What a package writes in memory is known, whoever of its commands it was.
-    let in_memory = site.sandbox.as_ref().is_some_and(Sandbox::is_in_memory);
-    let groups = if in_memory { Groups::AllButFiles } else { Groups::All };
+    let groups = if site.memory.is_some() { Groups::AllButFiles } else { Groups::All };
     let watch = Some(watcher::Options { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups });
     spawn::Options {
         parallelism: site.clients,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tanto_bulk::build::makes::Makes;
-use tanto_bulk::config::Config;
+use tanto_bulk::config::{Config, Scratch};
 use tanto_exec::gauge;
 use tanto_exec::runner::jobserver::Share;
 use tanto_exec::runner::jobserver::bank::Bank;
@@ -38,6 +38,20 @@ pub(super) fn gauge(config: &Config) -> impl FnMut() -> Reading {
     let place = PathBuf::from(&config.state);
     move || Reading { free_disk_kib: disk::free_kib(&place), cpu_some: 0.0, ..machine() }
 }
+
+/// How many bytes each package may write in memory, if so many are built at a time; none: they write on the disk.
+pub(super) fn memory(config: &Config, clients: usize) -> Option<u64> {
+    let most = match config.scratch_size {
+        Scratch::Most(bytes) => return Some(bytes),
+        Scratch::Disk => return None,
+        // The other half is for processes.
+        Scratch::Auto => gauge::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
+    };
+    (most >= LEAST).then_some(most)
+}
+
+/// With less memory than this, most packages would have to be begun again on the disk.
+const LEAST: u64 = 256 << 20;
 
 fn all(config: &Config) -> usize {
     if config.jobs == 0 { tanto_sys::cpu::count() } else { config.jobs }

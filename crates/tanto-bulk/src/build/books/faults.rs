@@ -41,7 +41,6 @@ const USERS: [&[u8]; 2] = [b"su: cannot set ", b"runuser: cannot set "];
 /// Did the stage of a package fail because it wanted to be another user, or that something belongs to one? Nothing but what
 /// it has printed tells so. To be asked only where there is but one user.
 pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
-    let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
     let has = |line: &[u8], word: &&[u8]| memchr::memmem::find(line, word).is_some();
     let is_it = |line: &[u8]| {
         let line = line.trim_ascii_end();
@@ -49,7 +48,17 @@ pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
             || USERS.iter().any(|begin| line.starts_with(begin))
     };
     let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
-    stage != Stage::Checksum && !was_stopped && tail.split(|&byte| byte == b'\n').any(is_it)
+    stage != Stage::Checksum && !was_stopped && tail(completion).split(|&byte| byte == b'\n').any(is_it)
+}
+
+/// Where the reason stands, if there is one.
+fn tail(completion: &Completion) -> &[u8] {
+    &completion.output[completion.output.len().saturating_sub(TAIL)..]
+}
+
+/// Does it say that there is no room for what it writes?
+pub(super) fn says_full(completion: &Completion) -> bool {
+    memchr::memmem::find(tail(completion), FULL).is_some()
 }
 
 /// Was it killed, and not by us, or one of its processes for memory? The kernel does that where memory is short.
@@ -61,7 +70,6 @@ pub(super) fn was_killed(completion: &Completion) -> bool {
 
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
-    let tail = &completion.output[completion.output.len().saturating_sub(TAIL)..];
     let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
     if stopped.is_some_and(|stopped| !matches!(stopped.why, Why::Hung { .. } | Why::TooLong { .. })) {
         // It took more than it may.
@@ -70,10 +78,10 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
     match completion.exit {
         _ if was_killed(completion) => Some("something killed it, perhaps for memory"),
         Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => Some("no process to be had"),
-        Exit::Code(126) if memchr::memmem::find(tail, FETCHED).is_some() => {
+        Exit::Code(126) if memchr::memmem::find(tail(completion), FETCHED).is_some() => {
             Some("files could not be brought to 'distdir'")
         }
-        _ if memchr::memmem::find(tail, FULL).is_some() => Some("the disk is full"),
+        _ if says_full(completion) => Some("the disk is full"),
         _ if stage.is_the_machines() => Some("the package has no part in that"),
         _ => None,
     }

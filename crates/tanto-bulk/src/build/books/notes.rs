@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use tanto_exec::job::{Completion, Usage};
 use tanto_exec::monitor::findings::Load;
 use tanto_record::store::{Attempt, Change, Cost, File};
-use tanto_sys::disk;
 
 use super::{Books, Progress};
 use crate::build::clients;
@@ -59,6 +58,13 @@ impl Books<'_> {
     pub(super) fn note_attempt(&mut self, package: Package, progress: &Progress, outcome: &str, why: &str) {
         let ended_ms = Some(self.date(self.clock.now_ms()));
         self.journal.note(Change::Attempt(self.attempt_row(package, progress, ended_ms, outcome, why)));
+    }
+
+    /// An attempt has ended, and not for a fault of the package.
+    pub(super) fn note_fault(&mut self, package: Package, why: &str) {
+        let ended_ms = Some(self.date(self.clock.now_ms()));
+        let row = self.attempt_row(package, &self.running[&package], ended_ms, "machine", why);
+        self.journal.note(Change::Attempt(row));
     }
 
     pub(super) fn attempt_row(
@@ -122,12 +128,6 @@ impl Books<'_> {
         progress.peak_kib = progress.peak_kib.max(own_kib);
         progress.disk_kib = progress.disk_kib.max(files_kib.unwrap_or(0));
         Load { memory_kib: own_kib + files_kib.unwrap_or(0), ..load }
-    }
-
-    /// What a package has written, if that is kept in memory.
-    fn files_in_memory(&self, package: Package) -> Option<u64> {
-        let sandbox = self.site.sandbox.as_ref().filter(|it| it.is_in_memory())?;
-        disk::in_memory_kib(&sandbox.place(self.running.get(&package)?.client).scratch())
     }
 
     /// A package was made: it will write no more than it has.
