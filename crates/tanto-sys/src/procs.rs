@@ -199,20 +199,28 @@ pub fn held_kib(pid: u32) -> Option<u64> {
 /// midst of a look: for so many looks at most.
 const BEGINNING_LOOKS: u32 = 200;
 const BEGINNING: Duration = Duration::from_micros(100);
+/// Of one that puts another program in its place again and again, each look may meet another beginning: none is believed
+/// to have been given nothing at all before it was seen so this often.
+const EMPTY_LOOKS: u32 = 8;
 
 /// The value that this name had in the environment that it was started with, if we may know it.
 pub fn given(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
     let value = |one: &[u8]| Some(one.strip_prefix(name)?.strip_prefix(b"=")?.to_vec());
-    let mut before = None;
+    let (mut before, mut same) = (None, 0);
     for _ in 0..BEGINNING_LOOKS {
         let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;
         if let Some(value) = environment.split(|&byte| byte == 0).find_map(value) {
             return Some(value);
         }
+        let is_empty = environment.is_empty();
         if is_beginning(pid) {
             std::thread::sleep(BEGINNING);
         } else if before.as_ref() == Some(&environment) {
-            return None;
+            same += 1;
+            if !is_empty || same == EMPTY_LOOKS {
+                return None;
+            }
+            std::thread::sleep(BEGINNING);
         }
         before = Some(environment);
     }
