@@ -19,30 +19,26 @@ pub fn sync() {
 
 /// How much may still be written to the file system of this path, in KiB; none if nobody says.
 pub fn free_kib(path: &Path) -> Option<u64> {
-    let mut answer = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
-    let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statvfs(path, answer.as_mut_ptr()) });
-    if rc.ok()? != 0 {
-        return None;
-    }
-    // SAFETY: the call succeeded, so all of it is written.
-    let answer = unsafe { answer.assume_init() };
-    Some(answer.f_bavail.saturating_mul(answer.f_frsize) / 1024)
+    let answer = file_system(path)?;
+    kib(&answer, answer.f_bavail)
 }
 
 /// What files take that are in memory, in KiB, if this path is on a file system that keeps all of its files there.
 pub fn in_memory_kib(path: &Path) -> Option<u64> {
+    let answer = file_system(path).filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
+    kib(&answer, answer.f_blocks.saturating_sub(answer.f_bfree))
+}
+
+fn kib(of: &libc::statfs, blocks: u64) -> Option<u64> {
+    Some(blocks.saturating_mul(u64::try_from(of.f_frsize).ok()?) / 1024)
+}
+
+fn file_system(path: &Path) -> Option<libc::statfs> {
     let mut answer = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
     let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statfs(path, answer.as_mut_ptr()) });
-    if rc.ok()? != 0 {
-        return None;
-    }
     // SAFETY: the call succeeded, so all of it is written.
-    let answer = unsafe { answer.assume_init() };
-    let used = answer.f_blocks.saturating_sub(answer.f_bfree);
-    let block = u64::try_from(answer.f_bsize).ok()?;
-    (answer.f_type == libc::TMPFS_MAGIC).then(|| used.saturating_mul(block) / 1024)
+    (rc.ok()? == 0).then(|| unsafe { answer.assume_init() })
 }
 
 /// What the kernel is told to forget what it has read.
