@@ -21,7 +21,7 @@ pub(super) struct Purse {
     pub(super) hungry: bool,
     /// How urgent what would be started next is.
     pub(super) next: i64,
-    /// How urgent the jobs are that were started.
+    /// How urgent the jobs are that have begun and not yet ended.
     urgencies: HashMap<JobId, i64>,
 }
 
@@ -66,7 +66,8 @@ impl Purse {
 
     /// No command has followed the one that ended.
     pub(super) fn let_go(&mut self) {
-        if let Some((_, slot)) = self.kept.take() {
+        if let Some((job, slot)) = self.kept.take() {
+            self.urgencies.remove(&job);
             self.share.release(slot);
         }
     }
