@@ -111,4 +111,13 @@ mod tests {
         let below = [shared, ("MAKEFLAGS", " -j8 --jobserver-auth=50,51")];
         assert_eq!(called(&place, b"", &below, &["-j8", "all"])[0], "all");
     }
+
+    #[test]
+    fn where_no_pipe_can_be_had_that_does_not_block_the_trees_make_has_one_job() {
+        let place = Scratch::new("makes-blocking");
+        place.write("bin/dd", "#!/bin/sh\nexit 1\n");
+        fs::set_permissions(place.at("bin/dd"), fs::Permissions::from_mode(0o755)).unwrap();
+        let called = called(&place, b"+++", &[("TANTO_TOKENS", "0,0")], &["-j8", "all"]);
+        assert_eq!(called, ["--jobserver-auth=0,0 all", "-j1 all"]);
+    }
 }
