@@ -30,8 +30,16 @@ LINES = {
     # It does not care, and would become something else without a word.
     "silent": "head -c 100m /dev/zero >file 2>/dev/null || true",
 }
+# Its files are more than may be beside what it holds.
+HOLDS = "head -c 40m /dev/zero >file; it=$(head -c 20m /dev/zero | tr '\\000' x); echo read"
 LARGE = {"one-1", "two-1", "three-1", "silent-1"}
 WHY = "it writes more than may be in memory, and is built again on the disk"
+
+
+def add(place, name, line):
+    makefile = place.directory / "tree/gate" / name / "Makefile"
+    makefile.parent.mkdir(parents=True)
+    makefile.write_text(MAKEFILE.format(name=name, line=line.replace("$", "$$")))
 
 
 def attempts(place):
@@ -58,9 +66,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), (), SETTINGS)
         for name, line in LINES.items():
-            makefile = place.directory / "tree/gate" / name / "Makefile"
-            makefile.parent.mkdir(parents=True)
-            makefile.write_text(MAKEFILE.format(name=name, line=line.replace("$", "$$")))
+            add(place, name, line)
         (place.directory / "list").write_text("".join(f"gate/{name}\n" for name in LINES))
         place.run("build")
         ended = outcomes(place)
@@ -68,6 +74,7 @@ def main():
         told = {name: why for name, _, _, outcome, why in attempts(place) if outcome == "machine"}
         assert told["one-1"] == f"build exited with 1: {WHY}" and told["silent-1"] == f"build: {WHY}", told
         print("ok memory: what has no room there is built again on the disk, also if it does not care")
+        assert f"attempt 1: machine (build exited with 1: {WHY})" in place.run("why", "one-1"), place.run("why", "one-1")
         clients = {client for _, _, client, _, _ in attempts(place)}
         assert clients == {"local-1"}, f"one is set aside: {attempts(place)}"
         print("ok memory: no client is to blame for that")
@@ -76,6 +83,14 @@ def main():
         ended = outcomes(place)
         assert ended.pop("two-1") == ["machine", "done"] and set(map(tuple, ended.values())) == {("done",)}, attempts(place)
         print("ok memory: what is known to write too much does so on the disk at once")
+        add(place, "held", HOLDS)
+        with (place.directory / "bulk.toml").open("a") as settings:
+            settings.write('[stage.build]\nmemory_limit = "48M"\n')
+        (place.directory / "list").write_text("gate/held\n")
+        place.run("build", "--again")
+        # Without control groups its files do not count.
+        assert outcomes(place)["held-1"] in (["machine", "done"], ["done"]), attempts(place)
+        print("ok memory: files in memory are no reason to end who writes them")
 
 
 main()

@@ -26,17 +26,26 @@ impl Needs {
         Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
     }
 
-    /// Is more than this written, in KiB, or would it be if it were a little more than last time?
-    fn outgrow(self, most_kib: u64) -> bool {
-        self.disk_kib.saturating_add(self.disk_kib / 4) > most_kib
+    /// Is more written than there is room for, or would it be if it were a little more than last time?
+    fn outgrow(self, room: Room) -> bool {
+        self.disk_kib.saturating_add(self.disk_kib / 4) > room.most / 1024
+            || room.limit.is_some_and(|most| self.in_memory().memory_kib > most / 1024)
     }
+}
+
+/// Room in memory for what a package writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// So many bytes.
+    pub most: u64,
+    /// What it writes there, and what its processes hold, may be no more than so many bytes together.
+    pub limit: Option<u64>,
 }
 
 impl Plan {
     /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
-    /// needed. `in_memory` says that what packages write stays there, and how many bytes of it each may write; those that
-    /// are expected to write more do so on the disk.
-    pub fn expect_needs(&mut self, costs: &[Cost], in_memory: Option<u64>) {
+    /// needed. With room in memory, what packages write stays there, but for those that are expected to write more.
+    pub fn expect_needs(&mut self, costs: &[Cost], room: Option<Room>) {
         let mut last: HashMap<&[u8], &Cost, RandomState> = HashMap::default();
         let mut own: HashMap<&str, &Cost, RandomState> = HashMap::default();
         for cost in costs {
@@ -49,7 +58,7 @@ impl Plan {
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
             let needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
-            package.on_disk = in_memory.is_none_or(|bytes| needs.outgrow(bytes / 1024));
+            package.on_disk = room.is_none_or(|room| needs.outgrow(room));
             package.needs = if package.on_disk { needs } else { needs.in_memory() };
         }
     }
@@ -74,14 +83,16 @@ mod tests {
     #[test]
     fn the_last_version_tells_what_a_new_one_needs() {
         let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
-        let needs = |in_memory| {
+        let needs = |most: Option<u64>, limit| {
             let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
-            plan.expect_needs(&costs, in_memory);
+            plan.expect_needs(&costs, most.map(|most| Room { most, limit }));
             plan.packages.iter().map(|it| (it.needs.memory_kib, it.needs.disk_kib)).collect::<Vec<_>>()
         };
-        assert_eq!(needs(None), [(100, 1000), (200, 2000), (0, 0)]);
-        assert_eq!(needs(Some(2500 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
-        assert_eq!(needs(Some(2499 << 10)), [(1100, 0), (200, 2000), (0, 0)]);
+        assert_eq!(needs(None, None), [(100, 1000), (200, 2000), (0, 0)]);
+        let apart = [(1100, 0), (200, 2000), (0, 0)];
+        assert_eq!(needs(Some(2500 << 10), Some(2200 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
+        assert_eq!(needs(Some(2499 << 10), None), apart);
+        assert_eq!(needs(Some(2500 << 10), Some(2199 << 10)), apart);
     }
 
     #[test]
@@ -95,7 +106,7 @@ mod tests {
             schedule.told(Reading { free_kib: Some(memory), free_disk_kib: Some(disk), ..Reading::default() });
             std::iter::from_fn(|| schedule.hand_out()).filter(|next| matches!(next, Next::Start(_))).count()
         };
-        let much = Some(1 << 30);
+        let much = Some(Room { most: 1 << 30, limit: None });
         assert_eq!(started(1200, 140, None), 2);
         assert_eq!(started(1199, 140, None), 1);
         assert_eq!(started(1200, 139, None), 1);

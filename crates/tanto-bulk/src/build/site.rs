@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::makes::Makes;
+use super::needs::Room;
 use super::stages::Stage;
 use super::works::Works;
 use crate::config::Limits;
@@ -75,6 +76,13 @@ pub struct Site {
 }
 
 impl Site {
+    /// What packages may write in memory, if they may.
+    pub fn room(&self) -> Option<Room> {
+        // Most is held and written while it is built.
+        let limit = self.limits.get(&Stage::Build).and_then(|limits| limits.memory);
+        self.memory.map(|most| Room { most, limit })
+    }
+
     /// The tree may be told that there is but one user (UNPRIVILEGED): then no package wants another. That is asked in this
     /// directory of a package.
     pub fn ask_for_users(&mut self, location: &str) {

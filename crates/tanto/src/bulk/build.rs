@@ -97,7 +97,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     if site.one_user {
         plan.only_one_user();
     }
-    plan.expect_needs(&costs, site.memory);
+    plan.expect_needs(&costs, site.room());
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;

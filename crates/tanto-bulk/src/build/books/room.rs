@@ -1,6 +1,7 @@
 //! Where a package writes: in memory while there is room, else on the disk. Does not know what it writes.
 
 use tanto_exec::job::{Command, Completion};
+use tanto_exec::monitor::findings::Why;
 use tanto_sys::disk;
 
 use super::faults::{says_full, why};
@@ -10,6 +11,9 @@ use crate::resolve::Package;
 
 /// What was to be in memory and has no room there.
 const OUTGREW: &str = "it writes more than may be in memory, and is built again on the disk";
+
+/// One of so many parts is little.
+const LITTLE: u64 = 16;
 
 impl Books<'_> {
     /// How many bytes a package that begins may write in memory; none: it writes on the disk.
@@ -29,10 +33,14 @@ impl Books<'_> {
         let files_kib = self.files_in_memory(package).unwrap_or(0);
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.disk_kib = progress.disk_kib.max(files_kib);
-        let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
-        let is_full = progress.has_filled_its_room() || !completion.exit.success() && says_full(completion);
-        let matters = progress.stage.writes() && !progress.killed && !was_stopped;
-        progress.outgrew = progress.room_kib.is_some() && is_full && matters;
+        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+        let is_full = match stopped.map(|stopped| stopped.why) {
+            None => progress.has_filled_its_room() || !completion.exit.success() && says_full(completion),
+            // On the disk its files are no part of that.
+            Some(Why::Memory { most_kib }) => progress.disk_kib > most_kib / LITTLE,
+            Some(_) => false,
+        };
+        progress.outgrew = progress.room_kib.is_some() && progress.stage.writes() && !progress.killed && is_full;
         progress.outgrew
     }
 
@@ -53,6 +61,6 @@ impl Books<'_> {
 impl Progress {
     /// Has it ever had all of its room in memory, or nearly? It is looked at now and then.
     fn has_filled_its_room(&self) -> bool {
-        self.room_kib.is_some_and(|room_kib| self.disk_kib >= room_kib - room_kib / 16)
+        self.room_kib.is_some_and(|room_kib| self.disk_kib >= room_kib - room_kib / LITTLE)
     }
 }
