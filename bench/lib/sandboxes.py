@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from lib import machine
+from lib.builds import BUILT
 from lib.scenarios import ENVIRONMENT
 from lib.timing import Entrant, Row, print_table, take_turns
 
@@ -63,7 +64,7 @@ def entrant(tanto, tree, place, label, settings, seconds):
             seconds.extend(took / 1e3 for (took,) in database.execute(query))
 
     command = [tanto, "bulk", "build", "--config", str(place / "bulk.toml")]
-    return Entrant(Row(label), command, machine.PLACE, ENVIRONMENT, before=begin, after=end)
+    return Entrant(Row(label), command, machine.PLACE, ENVIRONMENT, before=begin, after=end, ends=BUILT)
 
 
 def make_template():
