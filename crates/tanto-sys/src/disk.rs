@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,22 @@ pub fn free_kib(path: &Path) -> Option<u64> {
 pub fn in_memory_kib(path: &Path) -> Option<u64> {
     let answer = file_system(path).filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
     kib(&answer, answer.f_blocks.saturating_sub(answer.f_bfree))
+}
+
+/// May ordinary users give attributes (`user.*`) to files that are in memory? Since Linux 6.6, if it was built so.
+pub fn memory_has_attributes() -> bool {
+    // SAFETY: the name ends with a NUL.
+    let fd = unsafe { libc::memfd_create(c"attributes".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded, so it is open and ours alone.
+    let file = unsafe { File::from_raw_fd(fd) };
+    let value = b"y";
+    // SAFETY: the name ends with a NUL, the value is as long as is said, and the file is open.
+    let rc =
+        unsafe { libc::fsetxattr(file.as_raw_fd(), c"user.tanto".as_ptr(), value.as_ptr().cast(), value.len(), 0) };
+    rc == 0
 }
 
 fn kib(of: &libc::statfs, blocks: u64) -> Option<u64> {
@@ -158,6 +174,15 @@ mod tests {
         fs::remove_file(&file).unwrap();
         // Others may have taken theirs away meanwhile.
         assert!(after.is_some_and(|kib| kib + (20 << 10) > before + (40 << 10)), "{before} {after:?}");
+    }
+
+    #[test]
+    fn files_in_memory_have_attributes_since_linux_6_6() {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(|it| it.parse().unwrap_or(0));
+        let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+        // One that is newer may have been built without them.
+        assert!(version >= (6, 6) || !memory_has_attributes(), "{release}");
     }
 
     #[test]

@@ -39,11 +39,14 @@ pub(super) fn gauge(config: &Config) -> impl FnMut() -> Reading {
     move || Reading { free_disk_kib: disk::free_kib(&place), cpu_some: 0.0, ..machine() }
 }
 
-/// How many bytes each package may write in memory, if so many are built at a time; none: they write on the disk.
-pub(super) fn memory(config: &Config, clients: usize) -> Option<u64> {
+/// How many bytes each package may write in memory, if so many are built at a time, by an ordinary user or by root; none:
+/// they write on the disk.
+pub(super) fn memory(config: &Config, clients: usize, as_user: bool) -> Option<u64> {
     let most = match config.scratch_size {
         Scratch::Most(bytes) => return Some(bytes),
         Scratch::Disk => return None,
+        // An ordinary user's overlays mark with attributes what they have replaced.
+        Scratch::Auto if as_user && !disk::memory_has_attributes() => return None,
         // The other half is for processes.
         Scratch::Auto => gauge::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
     };

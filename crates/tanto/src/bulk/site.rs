@@ -115,7 +115,7 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         unprivileged_checksum: config.use_unprivileged_checksum,
         facts,
         sandbox,
-        memory: jobs::memory(config, clients(config)).filter(|_| spaces.is_some()),
+        memory: jobs::memory(config, clients(config), as_user).filter(|_| spaces.is_some()),
         clients: clients(config),
         wrkobjdir: text(&config.wrkobjdir),
         distdir: text(&config.distdir),
