@@ -4,7 +4,6 @@ gate, so that all that may run at a time does.
     admission.py TANTO"""
 
 import contextlib
-import os
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Place, can_shut_in
+from place import Place, can_shut_in, memory_group
 
 PATIENCE = 60
 SETTINGS = 'limited_list = "list"\nsandbox = "overlay"\nbuild_clients = 3\njobs = 3\nhang_timeout = "0"\n'
@@ -109,36 +108,20 @@ class Gate(Place):
         assert all(before[1] <= after[0] for before, after in zip(times, times[1:])), f"{names} at a time: {times}"
 
 
-def group():
-    """A control group with less memory than a package wants, if we can make one; its file for members."""
-    for place, limit in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
-        directory = Path("/sys/fs/cgroup") / place / f"test-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            directory.mkdir()
-            try:
-                (directory / limit).write_text("200M")
-                return directory / "cgroup.procs"
-            except OSError:
-                directory.rmdir()
-    return None
-
-
 def short_of_memory(tanto, directory):
     """One process of a package is killed by the kernel, and make fails for it: that is the machine's fault."""
-    members = group()
-    if members is None:
-        print("admission: skipped where memory is short, for this machine lets us make no control group for memory")
-        return
     place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
     (directory / "tree/gate/hungry").mkdir(parents=True)
     (directory / "tree/gate/hungry/Makefile").write_text(HUNGRY)
     (directory / "list").write_text("gate/hungry\n")
-    place.as_user = ["sh", "-c", f'echo $$ >{members} && exec "$@"', "sh"]
-    try:
+    # Less than it wants.
+    with memory_group("200M") as members:
+        if members is None:
+            print("admission: skipped where memory is short, for this machine lets us make no control group for memory")
+            return
+        place.as_user = ["sh", "-c", f'echo $$ >{members} && exec "$@"', "sh"]
         place.run("build", code=1)
-    finally:
         place.as_user = []
-        members.parent.rmdir()
     with contextlib.closing(sqlite3.connect(directory / "state/db")) as db:
         outcomes = db.execute("SELECT outcome, why FROM attempt ORDER BY attempt").fetchall()
     assert [outcome for outcome, _ in outcomes] == ["machine", "machine", "failed"], outcomes

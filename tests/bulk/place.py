@@ -1,5 +1,6 @@
 """A copy of the tree in testdata/pkgsrc, and `tanto bulk` on it. Does not know what is tested."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -104,3 +105,25 @@ def can_shut_in(user):
     what = ["unshare", "--mount", "--pid", "--net", "--fork"]
     as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
     return subprocess.run([*who, *what, *as_root, "true"], capture_output=True, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def memory_group(limit):
+    """A control group whose members have no more memory than that: its file for members, or nothing if we can make none."""
+    for place, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        directory = Path("/sys/fs/cgroup") / place / f"test-{os.getpid()}"
+        try:
+            directory.mkdir()
+        except OSError:
+            continue
+        try:
+            (directory / name).write_text(limit)
+        except OSError:
+            directory.rmdir()
+            continue
+        try:
+            yield directory / "cgroup.procs"
+        finally:
+            directory.rmdir()
+        return
+    yield None

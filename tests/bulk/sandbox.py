@@ -23,7 +23,7 @@ PROGRAMS = (
     "uname wc xargs"
 ).split()
 BOUNDS = 'build_clients = 2\nhang_timeout = "10s"\ntimeout = "45s"\n'
-IN_MEMORY = 'scratch_size = "64M"\n'
+IN_MEMORY, ON_DISK = 'scratch_size = "64M"\n', 'scratch_size = "0"\n'
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
     "daemon-1": ("done", "build left processes running: "),
@@ -198,7 +198,7 @@ def main():
         if not can_shut_in(user):
             print(f"sandboxes of {who}: skipped, for this machine lets us make none")
             continue
-        for one, more in (("overlay", IN_MEMORY), ("bind", ""), ("tmpfs", IN_MEMORY)):
+        for one, more in (("overlay", IN_MEMORY), ("bind", ON_DISK), ("tmpfs", IN_MEMORY)):
             with tempfile.TemporaryDirectory() as directory:
                 kind(tanto, Path(directory), one, more, user)
         with tempfile.TemporaryDirectory() as directory:

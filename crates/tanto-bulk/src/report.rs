@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use tanto_record::store::{self, Attempt, Expected, Package, Run, Stage, Store};
 
-use crate::build::state::State;
+use crate::build::state::{MACHINE, State};
 use crate::records::Record;
 use changes::Changes;
 use costs::Costs;
@@ -119,9 +119,6 @@ pub struct Retry {
     /// Why it was made again.
     pub why: String,
 }
-
-/// The outcome of an attempt whose failure is the machine's.
-const MACHINE: &str = "machine";
 
 impl<'r> Report<'r> {
     /// What these rows tell. `log` gives the end of a file, at least what `errors::LOOKED_AT` wants; `records` tells who

@@ -90,8 +90,6 @@ pub struct Books<'a> {
 /// A package that was killed, perhaps for memory, and is tried again.
 #[derive(Clone, Copy)]
 struct Crowded {
-    /// What it had then, in KiB.
-    had_kib: u64,
     /// How often it was tried, in a row.
     tries: u32,
     /// Who tried it last.
@@ -254,9 +252,7 @@ impl<'a> Books<'a> {
     /// It was killed, and its turn comes again when there is room.
     fn postpone(&mut self, package: Package, progress: &Progress) {
         self.blame(progress.client, package);
-        // What it wrote in memory will be on the disk.
-        let crowded = Crowded { had_kib: progress.peak_kib, tries: progress.tries + 1, client: progress.client };
-        self.crowded.insert(package, crowded);
+        self.crowded.insert(package, Crowded { tries: progress.tries + 1, client: progress.client });
         self.again.extend(progress.again.then_some(package));
     }
 
@@ -297,7 +293,7 @@ impl<'a> Books<'a> {
             failed: None,
             cpu_ms: 0,
             peak_kib: 0,
-            disk_kib: 0,
+            disk_kib: self.known_to_write(package),
             room_kib: room.map(|bytes| bytes / 1024),
             tries,
             retries: false,
@@ -342,9 +338,10 @@ impl<'a> Books<'a> {
             && !progress.killed
         {
             (progress.retries, progress.crowded) = (true, was_killed(completion));
+            let had = progress.had();
             self.note_fault(package, &format!("{why}: {fault}"));
             // Files in memory may have had a part in that.
-            self.plan.write_on_disk(package);
+            self.plan.write_on_disk(package, had);
             // What lies in its sandbox goes before it is tried elsewhere: it may be what fills the disk.
             return match self.site.sandbox {
                 Some(_) => Some(self.enter(package, Stage::Clean)),

@@ -2,10 +2,14 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use tanto_exec::cost;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::Schedule;
 use tanto_record::store::Cost;
 
-use super::plan::Plan;
+use super::plan::{Plan, Planned};
 use crate::name::Name;
+use crate::resolve::Package;
 
 /// What a build needs while it runs, besides time; 0 where nobody knows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -28,8 +32,15 @@ impl Needs {
 
     /// Is more written than there is room for, or would it be if it were a little more than last time?
     fn outgrow(self, room: Room) -> bool {
-        self.disk_kib.saturating_add(self.disk_kib / 4) > room.most / 1024
-            || room.limit.is_some_and(|most| self.in_memory().memory_kib > most / 1024)
+        let more = Needs { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
+        more.disk_kib > room.most / 1024 || room.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
+    }
+
+    /// The schedule heeds it, for a job that is to take so long.
+    pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
+        let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
+        schedule.expect(job, cost::Cost { wall_ms, memory_kib, ..cost::Cost::default() });
+        schedule.expect_disk(job, self.disk_kib);
     }
 }
 
@@ -42,7 +53,22 @@ pub struct Room {
     pub limit: Option<u64>,
 }
 
+impl Planned {
+    /// What of the machine it is expected to need, there where it writes.
+    pub fn expected(&self) -> Needs {
+        if self.on_disk { self.needs } else { self.needs.in_memory() }
+    }
+}
+
 impl Plan {
+    /// From now on a package writes on the disk. It had so much by now: it will not need less.
+    pub fn write_on_disk(&mut self, package: Package, had: Needs) {
+        let it = &mut self.packages[package as usize];
+        it.on_disk = true;
+        it.needs.memory_kib = it.needs.memory_kib.max(had.memory_kib);
+        it.needs.disk_kib = it.needs.disk_kib.max(had.disk_kib);
+    }
+
     /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
     /// needed. With room in memory, what packages write stays there, but for those that are expected to write more.
     pub fn expect_needs(&mut self, costs: &[Cost], room: Option<Room>) {
@@ -57,9 +83,8 @@ impl Plan {
         }
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
-            let needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
-            package.on_disk = room.is_none_or(|room| needs.outgrow(room));
-            package.needs = if package.on_disk { needs } else { needs.in_memory() };
+            package.needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
+            package.on_disk |= room.is_none_or(|room| package.needs.outgrow(room));
         }
     }
 }
@@ -69,6 +94,7 @@ mod tests {
     use super::*;
     use crate::records;
     use tanto_exec::schedule::{Limits, Next, Reading};
+    use tanto_record::store::Attempt;
 
     fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> Cost {
         Cost { name: name.into(), location: String::new(), at_ms, wall_ms: 1, cpu_ms: 1, peak_kib, disk_kib }
@@ -86,13 +112,41 @@ mod tests {
         let needs = |most: Option<u64>, limit| {
             let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
             plan.expect_needs(&costs, most.map(|most| Room { most, limit }));
-            plan.packages.iter().map(|it| (it.needs.memory_kib, it.needs.disk_kib)).collect::<Vec<_>>()
+            plan.packages.iter().map(|it| (it.expected().memory_kib, it.expected().disk_kib)).collect::<Vec<_>>()
         };
         assert_eq!(needs(None, None), [(100, 1000), (200, 2000), (0, 0)]);
         let apart = [(1100, 0), (200, 2000), (0, 0)];
-        assert_eq!(needs(Some(2500 << 10), Some(2200 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
+        assert_eq!(needs(Some(2500 << 10), Some(2700 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
         assert_eq!(needs(Some(2499 << 10), None), apart);
-        assert_eq!(needs(Some(2500 << 10), Some(2199 << 10)), apart);
+        assert_eq!(needs(Some(2500 << 10), Some(2699 << 10)), apart);
+    }
+
+    #[test]
+    fn what_had_no_room_in_memory_gets_none_in_the_next_build_either() {
+        let expected = |plan: &Plan| (plan.package(0).on_disk, plan.package(0).expected());
+        let room = Some(Room { most: 1000 << 10, limit: None });
+        let mut plan = plan(&["lib-1"]);
+        plan.expect_needs(&[cost("lib-1", 1, 100, 800)], room);
+        assert_eq!(expected(&plan), (false, Needs { memory_kib: 900, disk_kib: 0 }));
+        plan.write_on_disk(0, Needs { memory_kib: 50, disk_kib: 1000 });
+        assert_eq!(expected(&plan), (true, Needs { memory_kib: 100, disk_kib: 1000 }), "what it had counts there");
+        let mut next = self::plan(&["lib-1"]);
+        next.expect_needs(&[cost("lib-1", 2, 100, 1000)], room);
+        assert!(next.package(0).on_disk);
+    }
+
+    #[test]
+    fn a_build_that_goes_on_knows_who_had_no_room() {
+        let outcomes = |outcome: &str| {
+            let mut plan = plan(&["lib-1"]);
+            let (client, why) = (String::new(), String::new());
+            let attempt =
+                Attempt { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
+            plan.tried(&[attempt]);
+            plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(Room { most: 1000 << 10, limit: None }));
+            plan.package(0).on_disk
+        };
+        assert_eq!(["machine", "interrupted", "failed"].map(outcomes), [true, false, false]);
     }
 
     #[test]

@@ -5,14 +5,13 @@ mod again;
 
 use std::collections::HashSet;
 
-use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::store::{self, Change};
 
 pub use self::again::{SKIPPED, WANTED};
 use super::needs::Needs;
-use super::state::State;
+use super::state::{MACHINE, State};
 use crate::check::{Content, Standing};
 use crate::estimate::Estimate;
 use crate::forecast;
@@ -48,7 +47,7 @@ pub struct Planned {
     pub content: Option<Content>,
     /// It was built in this run, and may be another one than before.
     pub is_new: bool,
-    /// What of the machine it is expected to need.
+    /// What of the machine it is known to have needed.
     pub needs: Needs,
     /// It writes on the disk even where others write in memory: it writes more than may be there, or something befell it.
     pub on_disk: bool,
@@ -126,11 +125,6 @@ impl Plan {
         needed
     }
 
-    /// From now on a package writes on the disk.
-    pub fn write_on_disk(&mut self, package: Package) {
-        self.packages[package as usize].on_disk = true;
-    }
-
     /// A package's state is another.
     pub fn set(&mut self, package: Package, state: State, why: String) {
         let it = &mut self.packages[package as usize];
@@ -154,11 +148,12 @@ impl Plan {
         it.attempts
     }
 
-    /// Packages were tried in this run before.
+    /// Packages were tried in this run before. Where the machine was at fault, or had no room, they write on the disk.
     pub fn tried(&mut self, attempts: &[store::Attempt]) {
         for it in attempts {
             if let Some(package) = self.packages.get_mut(it.job as usize) {
                 package.attempts = package.attempts.max(it.attempt);
+                package.on_disk |= it.outcome == MACHINE;
             }
         }
     }
@@ -300,10 +295,7 @@ impl Plan {
                 schedule.depend(JobId(package), JobId(needed), 0);
             }
             let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
-            let Needs { memory_kib, disk_kib } = self.package(package).needs;
-            let memory_kib = u32::try_from(memory_kib).unwrap_or(u32::MAX);
-            schedule.expect(JobId(package), Cost { wall_ms, memory_kib, ..Cost::default() });
-            schedule.expect_disk(JobId(package), disk_kib);
+            self.package(package).expected().tell(&mut schedule, JobId(package), wall_ms);
         }
         schedule.prioritise(&chain, Order::Critical);
         Ok(schedule)

@@ -1,5 +1,8 @@
 //! Where a package stands in a bulk build; pbulk's states. Does not know how it came there.
 
+/// The outcome of an attempt that ended for no fault of the package.
+pub const MACHINE: &str = "machine";
+
 /// A package's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {

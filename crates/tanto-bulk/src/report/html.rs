@@ -101,7 +101,7 @@ impl Report<'_> {
             let attempt = number(&it.attempt.to_string());
             vec![cell(&self.package(it.package).name), attempt, cell(&it.client), cell(&it.why)]
         });
-        table("Failures that were the machine's", &["package", "attempt", "client", "why"], rows)
+        table("Tried again, for no fault of their own", &["package", "attempt", "client", "why"], rows)
     }
 
     fn notes(&self) -> String {

@@ -12,7 +12,7 @@ use super::{Books, Progress};
 use crate::build::clients;
 use crate::build::site::Site;
 use crate::build::stages::{Stage, files};
-use crate::build::state::State;
+use crate::build::state::{MACHINE, State};
 use crate::check::{self, Content};
 use crate::publish::ALL;
 use crate::resolve::Package;
@@ -63,7 +63,7 @@ impl Books<'_> {
     /// An attempt has ended, and not for a fault of the package.
     pub(super) fn note_fault(&mut self, package: Package, why: &str) {
         let ended_ms = Some(self.date(self.clock.now_ms()));
-        let row = self.attempt_row(package, &self.running[&package], ended_ms, "machine", why);
+        let row = self.attempt_row(package, &self.running[&package], ended_ms, MACHINE, why);
         self.journal.note(Change::Attempt(row));
     }
 

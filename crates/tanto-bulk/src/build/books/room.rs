@@ -6,6 +6,7 @@ use tanto_sys::disk;
 
 use super::faults::{says_full, why};
 use super::{Books, Progress};
+use crate::build::needs::Needs;
 use crate::build::stages::Stage;
 use crate::resolve::Package;
 
@@ -21,6 +22,13 @@ impl Books<'_> {
         self.site.memory.filter(|_| !self.plan.package(package).on_disk)
     }
 
+    /// How many KiB a package that begins will write, as far as that is seen only in memory: on the disk, only what is left
+    /// at the end is.
+    pub(super) fn known_to_write(&self, package: Package) -> u64 {
+        let it = self.plan.package(package);
+        if it.on_disk && self.site.memory.is_some() { it.needs.disk_kib } else { 0 }
+    }
+
     /// What a package has written, if that is kept in memory.
     pub(super) fn files_in_memory(&self, package: Package) -> Option<u64> {
         let progress = self.running.get(&package).filter(|it| it.room_kib.is_some())?;
@@ -33,14 +41,9 @@ impl Books<'_> {
         let files_kib = self.files_in_memory(package).unwrap_or(0);
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.disk_kib = progress.disk_kib.max(files_kib);
-        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
-        let is_full = match stopped.map(|stopped| stopped.why) {
-            None => progress.has_filled_its_room() || !completion.exit.success() && says_full(completion),
-            // On the disk its files are no part of that.
-            Some(Why::Memory { most_kib }) => progress.disk_kib > most_kib / LITTLE,
-            Some(_) => false,
-        };
-        progress.outgrew = progress.room_kib.is_some() && progress.stage.writes() && !progress.killed && is_full;
+        let wants_kib = progress.wants_more_than(completion).filter(|_| progress.stage.writes() && !progress.killed);
+        progress.outgrew = wants_kib.is_some();
+        progress.disk_kib = progress.disk_kib.max(wants_kib.unwrap_or(0));
         progress.outgrew
     }
 
@@ -48,17 +51,41 @@ impl Books<'_> {
     pub(super) fn go_to_disk(&mut self, package: Package, completion: &Completion) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
         progress.retries = true;
+        let had = progress.had();
         let why = match completion.exit.success() {
             true => progress.stage.name().to_owned(),
             false => why(progress.stage, completion),
         };
         self.note_fault(package, &format!("{why}: {OUTGREW}"));
-        self.plan.write_on_disk(package);
+        self.plan.write_on_disk(package, had);
         self.enter(package, Stage::Clean)
     }
 }
 
 impl Progress {
+    /// What it has had of the machine by now.
+    pub(super) fn had(&self) -> Needs {
+        Needs { memory_kib: self.peak_kib, disk_kib: self.disk_kib }
+    }
+
+    /// A stage has ended. If it had too little room in memory for what it wrote: it would write more KiB than these.
+    fn wants_more_than(&self, completion: &Completion) -> Option<u64> {
+        let room_kib = self.room_kib?;
+        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+        // These stages write elsewhere too, and what is full may be there.
+        let is_apart = matches!(self.stage, Stage::Checksum | Stage::SyncPackage);
+        match stopped.map(|stopped| stopped.why) {
+            Some(Why::Wanted | Why::Disk { .. }) => None,
+            // On the disk its files are no part of that.
+            Some(Why::Memory { most_kib }) if self.disk_kib > most_kib / LITTLE => {
+                Some(most_kib.saturating_sub(self.peak_kib))
+            }
+            None if !is_apart && !completion.exit.success() && says_full(completion) => Some(room_kib),
+            // What did not get on, or for too long, may have waited for room.
+            _ => self.has_filled_its_room().then_some(room_kib),
+        }
+    }
+
     /// Has it ever had all of its room in memory, or nearly? It is looked at now and then.
     fn has_filled_its_room(&self) -> bool {
         self.room_kib.is_some_and(|room_kib| self.disk_kib >= room_kib - room_kib / LITTLE)

@@ -229,14 +229,10 @@ impl Wishes<'_, '_> {
 
     /// A package that had no room waits for its turn again, and that for what it had at least.
     fn reopen(&mut self, package: Package) {
-        let job = JobId(package);
         if self.books.plan.package(package).state != State::Running {
             return;
         }
         let before = self.before();
-        let cost = self.schedule.cost(job);
-        let had_kib = u32::try_from(self.books.crowded[&package].had_kib).unwrap_or(u32::MAX);
-        self.schedule.expect(job, Cost { memory_kib: cost.memory_kib.max(had_kib), ..cost });
         self.books.plan.set(package, State::Open, String::new());
         self.settle(&before, &[]);
     }
@@ -301,7 +297,8 @@ impl Wishes<'_, '_> {
                 (planned.state, planned.why) = (old.state, old.why.clone());
             }
             planned.depends = old.depends.clone();
-            (planned.is_new, planned.needs, planned.attempts) = (old.is_new, old.needs, old.attempts);
+            (planned.is_new, planned.attempts) = (old.is_new, old.attempts);
+            (planned.needs, planned.on_disk) = (old.needs, old.on_disk);
             planned.content = old.content.clone().filter(|_| old.name == planned.name);
         } else {
             let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };
@@ -376,6 +373,8 @@ impl Wishes<'_, '_> {
         let job = JobId(package);
         match self.books.plan.package(package).state {
             State::Open if matches!(self.schedule.state(job), Done | Failed) => {
+                let wall_ms = self.schedule.cost(job).wall_ms;
+                self.books.plan.package(package).expected().tell(self.schedule, job, wall_ms);
                 self.schedule.reopen(job);
                 return true;
             }
