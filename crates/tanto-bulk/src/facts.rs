@@ -32,8 +32,6 @@ pub fn known(flags: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use tanto_testing::Scratch;
 
     #[test]
@@ -47,8 +45,7 @@ mod tests {
     fn a_tree_that_says_nothing_is_told_nothing() {
         let place = Scratch::new("bulk-facts");
         let config = |said: &str| {
-            place.write("make", format!("#!/bin/sh\n{said}\n"));
-            fs::set_permissions(place.at("make"), fs::Permissions::from_mode(0o755)).unwrap();
+            place.program("make", format!("#!/bin/sh\n{said}\n"));
             let make = format!("{}/make", place.text());
             Config { pkgsrc: place.text().to_owned(), make, ..Config::default() }
         };

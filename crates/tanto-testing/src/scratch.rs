@@ -1,7 +1,9 @@
 //! Directories for tests. Does not know what is put there.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A new, empty directory of one test, gone with it.
@@ -44,6 +46,17 @@ impl Scratch {
         let path = self.at(name);
         fs::create_dir_all(path.parent().expect("it lies in the directory")).expect("directories");
         fs::write(path, content).expect("a file");
+    }
+
+    /// As `write`, for what is run. Another process writes it: what a test beside this one starts just then would have it
+    /// open too, and as long as somebody can write to a file nobody can run it.
+    pub fn program(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.write(name, "");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cat >\"$1.new\" && chmod 755 \"$1.new\" && mv \"$1.new\" \"$1\"", "sh"]).arg(self.at(name));
+        let mut child = shell.stdin(Stdio::piped()).spawn().expect("a shell");
+        child.stdin.take().expect("its input").write_all(content.as_ref()).expect("a shell that reads");
+        assert!(child.wait().expect("its end").success(), "{name} is written");
     }
 }
 

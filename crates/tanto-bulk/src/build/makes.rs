@@ -63,16 +63,16 @@ mod tests {
     /// What the real programs are called with by the scripts; behind descriptor 0 there are so many tokens.
     fn called(place: &Scratch, tokens: &[u8], environment: &[(&str, &str)], words: &[&str]) -> [String; 2] {
         for name in ["bin/gmake", "bin/tree-make"] {
-            place.write(name, "#!/bin/sh\necho \"$@\"\n");
-            fs::set_permissions(place.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+            place.program(name, "#!/bin/sh\necho \"$@\"\n");
         }
         let path = format!("{}/bin:/usr/bin:/bin", place.text());
         let makes = Makes::write(&place.at("scripts"), "tree-make", &OsString::from(&path)).unwrap();
         [makes.gmake, makes.bmake].map(|script| {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(tokens).unwrap();
-            let mut command = Command::new(script);
-            command.args(words).env("PATH", &path).env("MAKEFLAGS", "").env("TANTO_TOKENS", "");
+            // A file that was just written cannot be run itself while what another test has started has it open.
+            let mut command = Command::new("/bin/sh");
+            command.arg(script).args(words).env("PATH", &path).env("MAKEFLAGS", "").env("TANTO_TOKENS", "");
             command.envs(environment.iter().copied()).stdin(reader);
             String::from_utf8(command.output().unwrap().stdout).unwrap().trim_end_matches('\n').to_owned()
         })
@@ -115,8 +115,7 @@ mod tests {
     #[test]
     fn where_no_pipe_can_be_had_that_does_not_block_the_trees_make_has_one_job() {
         let place = Scratch::new("makes-blocking");
-        place.write("bin/dd", "#!/bin/sh\nexit 1\n");
-        fs::set_permissions(place.at("bin/dd"), fs::Permissions::from_mode(0o755)).unwrap();
+        place.program("bin/dd", "#!/bin/sh\nexit 1\n");
         let called = called(&place, b"+++", &[("TANTO_TOKENS", "0,0")], &["-j8", "all"]);
         assert_eq!(called, ["--jobserver-auth=0,0 all", "-j1 all"]);
     }

@@ -1,7 +1,6 @@
 //! Commands that go without the shell, beside the same ones that don't: nobody may see a difference.
 
 use super::*;
-use std::os::unix::fs::PermissionsExt;
 use tanto_testing::{Random, Scratch, seeds};
 
 /// What came of a command: how it ended, what it printed, and whether it went without the shell.
@@ -30,18 +29,14 @@ struct Pair {
 impl Pair {
     /// With programs of all kinds in the `PATH`.
     fn new(dir: &Scratch) -> Pair {
-        let file = |name: &str, content: &str, mode| {
-            dir.write(name, content);
-            std::fs::set_permissions(dir.at(name), std::fs::Permissions::from_mode(mode)).unwrap();
-        };
-        file("script", "echo a script without a first line \"$@\"", 0o755);
-        file("refused", "", 0o644);
-        file("empty", "", 0o755);
-        file("lost", "#!/none\n", 0o755);
-        file("binary", "\x7fELF", 0o755);
-        file("die", "#!/bin/sh\nulimit -c 0\necho $1\nkill -$1 $$\n", 0o755);
-        file("args", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit $#\n", 0o755);
-        file("cd", "", 0o755);
+        dir.program("script", "echo a script without a first line \"$@\"");
+        dir.write("refused", "");
+        dir.program("empty", "");
+        dir.program("lost", "#!/none\n");
+        dir.program("binary", "\x7fELF");
+        dir.program("die", "#!/bin/sh\nulimit -c 0\necho $1\nkill -$1 $$\n");
+        dir.program("args", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit $#\n");
+        dir.program("cd", "");
         std::fs::create_dir(dir.at("directory")).unwrap();
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
         let starter = || Starter::new(Environment::ours_and(&[("PATH".into(), path.clone().into())]), None);
