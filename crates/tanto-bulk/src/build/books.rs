@@ -70,6 +70,8 @@ pub struct Books<'a> {
     sources: Sources,
     /// These have ended, and are to be built once more.
     again: Vec<Package>,
+    /// These are built on the disk from now on, and in memory before.
+    moved: Vec<Package>,
     /// These had no room, and wait until there is some.
     crowded: BTreeMap<Package, Crowded>,
     /// What was said of a directory while this package of it was being built.
@@ -155,6 +157,7 @@ impl<'a> Books<'a> {
             desk,
             sources,
             again: Vec::new(),
+            moved: Vec::new(),
             crowded: BTreeMap::new(),
             later: HashMap::new(),
             stages: Vec::new(),
@@ -341,7 +344,7 @@ impl<'a> Books<'a> {
             let had = progress.had();
             self.note_fault(package, &format!("{why}: {fault}"));
             // Files in memory may have had a part in that.
-            self.plan.write_on_disk(package, had);
+            self.leave_memory(package, had);
             // What lies in its sandbox goes before it is tried elsewhere: it may be what fills the disk.
             return match self.site.sandbox {
                 Some(_) => Some(self.enter(package, Stage::Clean)),

@@ -21,9 +21,11 @@ pub enum Order {
 }
 
 impl Schedule {
-    /// Says what a job will take. For one that joins while the build runs, its own time is where its priority begins.
+    /// Says what a job will take, also one that runs. For one that joins while the build runs, its own time is where its
+    /// priority begins.
     pub fn expect(&mut self, job: JobId, cost: Cost) {
         self.jobs[job.0 as usize].cost = cost;
+        self.ration_anew(job);
         if self.begun {
             self.raise(job, 0);
         }
@@ -32,6 +34,14 @@ impl Schedule {
     /// Says what a job may write to the disk, in KiB.
     pub fn expect_disk(&mut self, job: JobId, kib: u64) {
         self.jobs[job.0 as usize].disk_kib = kib;
+        self.ration_anew(job);
+    }
+
+    fn ration_anew(&mut self, job: JobId) {
+        if let Some(rations) = &mut self.rations {
+            let it = &self.jobs[job.0 as usize];
+            rations.expects(job, u64::from(it.cost.memory_kib), it.disk_kib);
+        }
     }
 
     /// What the job is expected to take.

@@ -138,6 +138,13 @@ impl Rations {
         }
     }
 
+    /// The running job is expected to take that, all in all.
+    pub(super) fn expects(&mut self, job: JobId, expected: u64, disk: u64) {
+        if let Some(share) = self.running.get_mut(&job) {
+            (share.expected, share.disk) = (expected, disk);
+        }
+    }
+
     pub(super) fn started(&mut self, job: JobId, expected: u64, disk: u64) {
         self.running.insert(job, Share { expected, held: 0, disk });
     }

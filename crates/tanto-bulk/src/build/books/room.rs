@@ -26,7 +26,8 @@ impl Books<'_> {
     /// at the end is.
     pub(super) fn known_to_write(&self, package: Package) -> u64 {
         let it = self.plan.package(package);
-        if it.on_disk && self.site.memory.is_some() { it.needs.disk_kib } else { 0 }
+        // In memory nobody has seen more than there was room for.
+        self.site.memory.filter(|_| it.on_disk).map_or(0, |most| it.needs.disk_kib.min(most / 1024))
     }
 
     /// What a package has written, if that is kept in memory.
@@ -47,6 +48,12 @@ impl Books<'_> {
         progress.outgrew
     }
 
+    /// From now on a package that runs writes on the disk. It had so much by now.
+    pub(super) fn leave_memory(&mut self, package: Package, had: Needs) {
+        self.plan.write_on_disk(package, had);
+        self.moved.push(package);
+    }
+
     /// What a package has written goes, and then it is tried again on the disk.
     pub(super) fn go_to_disk(&mut self, package: Package, completion: &Completion) -> Command {
         let progress = self.running.get_mut(&package).expect("it runs");
@@ -57,7 +64,7 @@ impl Books<'_> {
             false => why(progress.stage, completion),
         };
         self.note_fault(package, &format!("{why}: {OUTGREW}"));
-        self.plan.write_on_disk(package, had);
+        self.leave_memory(package, had);
         self.enter(package, Stage::Clean)
     }
 }

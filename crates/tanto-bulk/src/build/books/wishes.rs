@@ -35,8 +35,17 @@ struct Wishes<'w, 'b> {
 type Before = Vec<(State, String)>;
 
 impl Books<'_> {
+    /// The schedule is told what a package needs by now.
+    fn expect(&self, package: Package, schedule: &mut Schedule) {
+        let job = JobId(package);
+        self.plan.package(package).expected().tell(schedule, job, schedule.cost(job).wall_ms);
+    }
+
     /// Does what others have asked for since the last call.
     pub fn attend(&mut self, schedule: &mut Schedule, runner: &mut dyn Runner, view: &mut dyn View) {
+        for package in std::mem::take(&mut self.moved) {
+            self.expect(package, schedule);
+        }
         for package in self.crowded.keys().copied().collect::<Vec<_>>() {
             Wishes { books: self, schedule, runner, view }.reopen(package);
         }
@@ -373,8 +382,7 @@ impl Wishes<'_, '_> {
         let job = JobId(package);
         match self.books.plan.package(package).state {
             State::Open if matches!(self.schedule.state(job), Done | Failed) => {
-                let wall_ms = self.schedule.cost(job).wall_ms;
-                self.books.plan.package(package).expected().tell(self.schedule, job, wall_ms);
+                self.books.expect(package, self.schedule);
                 self.schedule.reopen(job);
                 return true;
             }

@@ -144,6 +144,11 @@ fn what_is_written_has_to_fit_on_the_disk() {
     assert_eq!(it.hold, Some(Hold::Disk { job: JobId(0), needs_kib: 6 * GIB, left_kib: 5 * GIB }));
     it.told(Reading { free_disk_kib: Some(GIB), ..Reading::default() });
     assert_eq!(it.choose([candidate(0, 0)].into_iter()), Some(JobId(0)), "of it nobody knows that it writes anything");
+    it.told(Reading { free_disk_kib: Some(8 * GIB), ..Reading::default() });
+    it.expects(JobId(9), 0, 2 * GIB);
+    assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "it will write less");
+    it.told(Reading { free_disk_kib: Some(GIB), ..Reading::default() });
     it.ended(JobId(9));
+    it.expects(JobId(9), 0, 2 * GIB);
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "one may always run");
 }
