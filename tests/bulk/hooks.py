@@ -81,7 +81,7 @@ def faults(tanto, directory):
     package = "trouble/restricted"
     look = f"ls -d {directory}/state/clients/*/scratch >{directory}/scratches.$n"
     settings = (
-        'sandbox = "overlay"\nbuild_clients = 2\n'
+        'sandbox = "overlay"\nbuild_clients = 2\nscratch_size = "0"\n'
         f"client_prepare_chroot = 'echo >>chroots; n=$(wc -l <chroots); echo $n >\"$1/number\"; {look}'\n"
     )
     place = Some(tanto, directory, (package,), settings)

@@ -123,8 +123,15 @@ def without_a_mark(tanto, directory):
     print("ok preparation: who has lost its parent and its environment is known by its control group")
 
 
-def in_a_sandbox(tanto, directory, user):
-    place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\nsandbox = "overlay"\n')
+def is_in(place, stage):
+    command = place.command("status")
+    said = subprocess.run(command, cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False)
+    return any("deadlock-1" in line and stage in line.split() for line in said.stdout.splitlines())
+
+
+def in_a_sandbox(tanto, directory, user, in_memory):
+    settings = 'limited_list = "list"\nhang_timeout = "0"\nsandbox = "overlay"\n'
+    place = Place(tanto, directory, (), settings + f'scratch_size = "{"64M" if in_memory else "0"}"\n')
     (directory / "list").write_text("trouble/deadlock\n")
     if user is not None:
         shutil.copy(tanto, directory / "tanto")
@@ -132,7 +139,8 @@ def in_a_sandbox(tanto, directory, user):
         place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
     scratch = directory / "state/clients/1/scratch"
-    kill(place, lambda: any(scratch.glob("*/trouble/deadlock/src/a")))
+    # What is in memory is seen by nobody else.
+    kill(place, lambda: is_in(place, "build") if in_memory else any(scratch.glob("*/trouble/deadlock/src/a")))
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
     assert said[-1] == f"removed what was written in a sandbox, {directory}/state/clients", said
@@ -152,8 +160,9 @@ def main():
         if not can_shut_in(user):
             print(f"preparation of sandboxes of {who}: skipped, for this machine lets us make none")
             continue
-        with tempfile.TemporaryDirectory() as directory:
-            in_a_sandbox(tanto, Path(os.path.realpath(directory)), user)
+        for in_memory in (False, True):
+            with tempfile.TemporaryDirectory() as directory:
+                in_a_sandbox(tanto, Path(os.path.realpath(directory)), user, in_memory)
         print(f"ok preparation: of sandboxes of {who} nothing lives on, and what was written there is removed")
 
 
