@@ -61,7 +61,10 @@ def entrant(tanto, tree, place, label, settings, seconds):
     def end():
         with sqlite3.connect(place / "state/db") as database:
             query = "SELECT ended_ms - began_ms FROM attempt WHERE outcome = 'done'"
-            seconds.extend(took / 1e3 for (took,) in database.execute(query))
+            done = [took / 1e3 for (took,) in database.execute(query)]
+        if not done:
+            raise SystemExit(f"{label}: nothing was built; {place}/bulklog says why")
+        seconds.extend(done)
 
     command = [tanto, "bulk", "build", "--config", str(place / "bulk.toml")]
     return Entrant(Row(label), command, machine.PLACE, ENVIRONMENT, before=begin, after=end, ends=BUILT)

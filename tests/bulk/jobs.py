@@ -13,6 +13,8 @@ from pathlib import Path
 
 from place import Place, Some, can_shut_in
 
+# Somebody who is nobody on this machine.
+USER = 61235
 TOKENS = 4
 JOBS = 8
 SECONDS = 60
@@ -139,9 +141,41 @@ def in_sandboxes(tanto):
                 build.process.kill()
 
 
+def of_another_user(tanto):
+    """Without a sandbox, the unprivileged user gets to what shares the tokens. Where mounts are ours, so are users."""
+    if os.geteuid() != 0 or not can_shut_in(None):
+        print("tokens of the unprivileged user: skipped, for we are not root or may not make namespaces")
+        return
+    packages = ("bsd-1", "gnu-1")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        place = Some(tanto, directory, [f"jobs/{package.removesuffix('-1')}" for package in packages], f"jobs = {TOKENS}\n")
+        users = (Path("/etc/passwd").read_text(), f"builder:*:{USER}:{USER}::{directory}:/bin/sh\n")
+        (directory / "passwd").write_text("".join(users))
+        bind = f'mount --bind {directory}/passwd /etc/passwd; exec "$@"'
+        place.as_user = ["unshare", "--mount", "sh", "-ec", bind, "sh"]
+        toml = directory / "bulk.toml"
+        toml.write_text(toml.read_text().replace('unprivileged_user = ""', 'unprivileged_user = "builder"'))
+        for path in (directory, directory / "work", *(directory / "shared" / package for package in packages)):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o1777)
+        with (directory / "mk.conf").open("a") as conf:
+            conf.write(f"HOLD= {directory}/shared/${{PKGNAME}}\n")
+        build = Build(place)
+        build.shared = directory / "shared"
+        try:
+            for package in packages:
+                build.let_all_go(package, TOKENS)
+            assert build.process.wait(SECONDS) == 0, build.told()
+        finally:
+            build.process.kill()
+    print("ok without a sandbox, what the unprivileged user builds shares tokens too")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     in_sandboxes(tanto)
+    of_another_user(tanto)
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), ["jobs"], f"jobs = {TOKENS}\n")
         build = Build(place)

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tanto_bulk::build::makes::Makes;
-use tanto_bulk::config::{Config, Scratch};
+use tanto_bulk::config::{Config, NO_SANDBOX, Scratch};
 use tanto_exec::gauge;
 use tanto_exec::runner::jobserver::Share;
 use tanto_exec::runner::jobserver::bank::Bank;
@@ -26,7 +26,9 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
     if of_each(config) == 1 {
         return Ok(None);
     }
-    let dir = Path::new(&config.state).join("makes");
+    // Sandboxes show them to whoever builds there. Without one, the unprivileged user gets to the logs, and not to the state.
+    let place = if config.sandbox == NO_SANDBOX { &config.bulklog } else { &config.state };
+    let dir = Path::new(place).join("makes");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let makes = Makes::write(&dir, &config.make, &path);
     makes.map(Some).map_err(|error| [b"writing the makes of packages: ", &tanto_sys::error::text(&error)[..]].concat())
