@@ -1,7 +1,7 @@
 //! What there is of the machine for a bulk build: job tokens, with what packages are given to use them; memory; room on
 //! the disk. Does not know who gets how much.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tanto_bulk::build::makes::Makes;
 use tanto_bulk::config::{Config, NO_SANDBOX, Scratch};
@@ -10,6 +10,8 @@ use tanto_exec::runner::jobserver::Share;
 use tanto_exec::runner::jobserver::bank::Bank;
 use tanto_exec::schedule::Reading;
 use tanto_sys::disk;
+
+use super::meta;
 
 /// One pool for all packages.
 pub(super) fn pool(config: &Config) -> Share {
@@ -27,8 +29,8 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
         return Ok(None);
     }
     // Sandboxes show them to whoever builds there. Without one, the unprivileged user gets to the logs, and not to the state.
-    let place = if config.sandbox == NO_SANDBOX { &config.bulklog } else { &config.state };
-    let dir = Path::new(place).join("makes");
+    let place = if config.sandbox == NO_SANDBOX { meta::dir(config) } else { PathBuf::from(&config.state) };
+    let dir = place.join("makes");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let makes = Makes::write(&dir, &config.make, &path);
     makes.map(Some).map_err(|error| [b"writing the makes of packages: ", &tanto_sys::error::text(&error)[..]].concat())
