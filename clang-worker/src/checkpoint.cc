@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <ctime>
 #include <fstream>
 
 #include "clang/Basic/Version.h"
@@ -39,14 +38,6 @@ namespace {
 
 // By so much the main file may grow.
 constexpr clang::SourceLocation::UIntTy room_to_grow = 4 << 20;
-// A file that is younger may have changed after it was read, without a later time.
-constexpr std::int64_t too_young = 2'000'000'000;
-
-std::int64_t now() {
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
-}
 
 // The object, which is opened when it is known who writes it.
 class LaterStream : public llvm::raw_pwrite_stream {
@@ -180,7 +171,7 @@ class Splice {
 
 // What is not the same when it is asked for again, in a user's words.
 constexpr const char *of_its_time = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
-                     *of_embedding = "it or a header uses #embed or __has_embed", *of_itself = "it includes itself",
+                     *of_embedding = "it or a header uses #embed or __has_embed",
                      *of_modules = "it or a header imports a module";
 
 // What is written to these two would have been said to the user.
@@ -209,7 +200,7 @@ class Watch : public clang::PPCallbacks {
     const clang::SourceManager &sources = clang.getSourceManager();
     const clang::FileID entered = sources.getFileID(place);
     if (reason == EnterFile && entered != sources.getMainFileID() && is_main(entered)) {
-      refuse(of_itself);
+      refuse(Witness::of_itself);
     }
   }
 
@@ -341,7 +332,6 @@ class Compile {
       : witness(witness), main(main), main_path(std::move(main_path)), halt(halt) {}
 
   int run(const std::vector<const char *> &line) {
-    const std::int64_t begun = now();
     clang = std::make_unique<clang::CompilerInstance>();
     auto *buffer = new clang::TextDiagnosticBuffer;
     clang::DiagnosticsEngine early(new clang::DiagnosticIDs, new clang::DiagnosticOptions, buffer);
@@ -357,14 +347,14 @@ class Compile {
     clang->setOutputStream(std::move(stream));
     most_size = main.text().size() + room_to_grow;
     HalvingAction action;
-    action.calls.arrive = [&](std::optional<std::size_t> offset) { arrive(action, offset, begun); };
+    action.calls.arrive = [&](std::optional<std::size_t> offset) { arrive(action, offset); };
     action.calls.refuse = [this](const char *why) { refuse(why); };
     const bool ok = clang->ExecuteAction(action);
     if (!has_paused) {
       refuse(nowhere);
     }
-    if (witness.is_odd()) {
-      refuse(of_itself);
+    if (const char *why = witness.obstacle()) {
+      refuse(why);
     }
     (void)clang.release();
     return ok ? 0 : 1;
@@ -409,10 +399,10 @@ class Compile {
   // Nothing may have been said so far. A warning that was dropped, for a flag, a pragma or a system header, is not
   // said by a plain compile either; all that it leaves is in this process's memory, where the rest of the same parse
   // finds it as it would have. tests/clang/dropped.py has what is known to depend on such.
-  void be_sound(std::int64_t begun) {
+  void be_sound() {
     const clang::DiagnosticsEngine &said = clang->getDiagnostics();
-    if (witness.is_odd()) {
-      refuse(of_itself);
+    if (const char *why = witness.obstacle()) {
+      refuse(why);
     }
     if (has_erred(said)) {
       refuse(erring);
@@ -423,20 +413,17 @@ class Compile {
     if (later->was_written || !is_silent()) {
       refuse("its includes print or write something");
     }
-    if (!witness.is_older_than(begun - too_young)) {
-      refuse("one of its headers was changed a moment ago");
-    }
     if (!witness.holds()) {
-      refuse("one of its headers changed meanwhile");
+      refuse(Witness::of_change);
     }
   }
 
   // In the preprocessor, which has just come back to the main file, or is through with it.
-  void arrive(HalvingAction &action, std::optional<std::size_t> offset, std::int64_t begun) {
+  void arrive(HalvingAction &action, std::optional<std::size_t> offset) {
     if (!offset) {
       refuse(has_erred(clang->getDiagnostics()) ? erring : nowhere);
     }
-    be_sound(begun);
+    be_sound();
     const Prefix prefix{&witness, main_path, main.text().substr(0, *offset).str()};
     witness.rest();
     has_paused = true;
@@ -468,9 +455,12 @@ class Compile {
 }  // namespace
 
 bool Prefix::holds() const {
+  if (!witness->holds()) {
+    return false;
+  }
   std::string now(text.size(), '\0');
   std::ifstream file(main_path, std::ios::binary);
-  return witness->holds() && file.read(now.data(), static_cast<std::streamsize>(now.size())) && now == text;
+  return file.read(now.data(), static_cast<std::streamsize>(now.size())) && now == text;
 }
 
 std::optional<std::string> option_without_checkpoint(const std::vector<const char *> &line) {

@@ -32,8 +32,8 @@ using std::chrono::milliseconds;
 
 // How often it looks whether it should still be there.
 constexpr milliseconds tick{1000};
-// A build that has ended so long ago has written nothing that is too young to be trusted.
-constexpr milliseconds quiet{2300};
+// Another build may follow at once: a checkpoint is begun when there was none for so long.
+constexpr milliseconds quiet{1000};
 // Connections, and wishes, at a time.
 constexpr std::size_t most_guests = 16, most_wishes = 64;
 // Of the machine's memory it holds no more than one part of so many, and ends when less than one of those is free.

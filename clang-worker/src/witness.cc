@@ -1,4 +1,4 @@
-// The real files, with every question noted.
+// The real files, with every question and every text recorded.
 
 #include "witness.h"
 
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace tanto {
 namespace {
@@ -23,24 +24,76 @@ std::string real_path(const std::string &path) {
   return text;
 }
 
-// The main file as the compiler sees it: its status is the real one's, its text lies where it can be replaced.
-class MainFile : public llvm::vfs::File {
+// A file as the compiler sees it: with the real one's status, and a text that lies in our memory.
+class KeptFile : public llvm::vfs::File {
  public:
-  MainFile(llvm::vfs::Status its, llvm::StringRef text) : its(std::move(its)), text(text) {}
+  KeptFile(llvm::vfs::Status its, std::string name, llvm::StringRef text)
+      : its(std::move(its)), name(std::move(name)), text(text) {}
 
   llvm::ErrorOr<llvm::vfs::Status> status() override { return its; }
 
-  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> getBuffer(const llvm::Twine &name, std::int64_t, bool,
+  llvm::ErrorOr<std::string> getName() override { return name; }
+
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> getBuffer(const llvm::Twine &as, std::int64_t, bool,
                                                                bool) override {
-    return llvm::MemoryBuffer::getMemBuffer(text, name.str());
+    return llvm::MemoryBuffer::getMemBuffer(text, as.str());
   }
 
   std::error_code close() override { return {}; }
 
  private:
   const llvm::vfs::Status its;
+  const std::string name;
   const llvm::StringRef text;
 };
+
+// What a directory held when it was read, for a compiler that walks through it.
+class ListedEntries : public llvm::vfs::detail::DirIterImpl {
+ public:
+  using Entries = std::vector<std::pair<std::string, llvm::sys::fs::file_type>>;
+
+  explicit ListedEntries(Entries entries) : entries(std::move(entries)) { increment(); }
+
+  std::error_code increment() override {
+    CurrentEntry = next == entries.size() ? llvm::vfs::directory_entry()
+                                          : llvm::vfs::directory_entry(entries[next].first, entries[next].second);
+    next = std::min(next + 1, entries.size());
+    return {};
+  }
+
+ private:
+  const Entries entries;
+  std::size_t next = 0;
+};
+
+Stamp stamp_of(const struct stat &it) {
+  Stamp stamp;
+  stamp.device = it.st_dev;
+  stamp.inode = it.st_ino;
+  stamp.kind = it.st_mode & S_IFMT;
+  // A directory's size and times change with its entries, which are asked for one by one.
+  if (!S_ISDIR(it.st_mode)) {
+    stamp.size = static_cast<std::uint64_t>(it.st_size);
+    stamp.written = nanoseconds(it.st_mtim);
+    stamp.changed = nanoseconds(it.st_ctim);
+  }
+  return stamp;
+}
+
+// Reads the file from its beginning to its end; it has to have these bytes and no more.
+bool has_bytes(int file, llvm::StringRef text) {
+  static char part[128 << 10];
+  std::size_t at = 0;
+  ssize_t length = 0;
+  while ((length = ::read(file, part, sizeof part)) > 0) {
+    const auto count = static_cast<std::size_t>(length);
+    if (count > text.size() - at || std::memcmp(part, text.data() + at, count) != 0) {
+      return false;
+    }
+    at += count;
+  }
+  return length == 0 && at == text.size();
+}
 
 }  // namespace
 
@@ -48,21 +101,15 @@ bool Stamp::is_same_file(const Stamp &other) const {
   return error == 0 && other.error == 0 && device == other.device && inode == other.inode;
 }
 
-Stamp stamp(const std::string &path, bool entries) {
+bool Stamp::is_regular() const { return error == 0 && S_ISREG(kind); }
+
+Stamp stamp(const std::string &path) {
   struct stat it{};
+  if (stat(path.c_str(), &it) == 0) {
+    return stamp_of(it);
+  }
   Stamp stamp;
-  if (stat(path.c_str(), &it) < 0) {
-    stamp.error = errno;
-    return stamp;
-  }
-  stamp.device = it.st_dev;
-  stamp.inode = it.st_ino;
-  // A directory's size and times change with its entries, which are asked for one by one.
-  if (!S_ISDIR(it.st_mode) || entries) {
-    stamp.size = static_cast<std::uint64_t>(it.st_size);
-    stamp.written = nanoseconds(it.st_mtim);
-    stamp.changed = nanoseconds(it.st_ctim);
-  }
+  stamp.error = errno;
   return stamp;
 }
 
@@ -104,32 +151,62 @@ void Witness::expect(const std::string &path) {
   asked.erase(path);
 }
 
-void Witness::note(const std::string &path) {
-  if (!is_at_rest && path != main_path) {
-    asked.try_emplace(path, stamp(path));
+// The answer that is recorded for this path; nothing if none has to be.
+Witness::Answer *Witness::note(const std::string &path) {
+  if (is_at_rest || path == main_path) {
+    return nullptr;
+  }
+  const auto it = asked.find(path);
+  if (it != asked.end()) {
+    return &it->second;
+  }
+  Answer &answer = asked[path];
+  answer.stamp = stamp(path);
+  return &answer;
+}
+
+// The first obstacle is the one that is shown.
+void Witness::refuse(bool if_so, const char *why) {
+  if (if_so && !why_not) {
+    why_not = why;
   }
 }
 
+// The compiler has got this answer, and not at the same moment as we.
+void Witness::compare(const Answer &answer, const llvm::ErrorOr<llvm::vfs::Status> &its) {
+  const Stamp &ours = answer.stamp;
+  refuse(static_cast<bool>(its) != (ours.error == 0) ||
+             (its && (its->getUniqueID() != llvm::sys::fs::UniqueID(ours.device, ours.inode) ||
+                      (!its->isDirectory() && its->getSize() != ours.size))),
+         of_change);
+}
+
 llvm::ErrorOr<llvm::vfs::Status> Witness::status(const llvm::Twine &path) {
-  note(path.str());
-  return ProxyFileSystem::status(path);
+  const Answer *answer = note(path.str());
+  auto its = ProxyFileSystem::status(path);
+  if (answer) {
+    compare(*answer, its);
+  }
+  return its;
 }
 
 bool Witness::exists(const llvm::Twine &path) {
-  note(path.str());
-  return ProxyFileSystem::exists(path);
+  const Answer *answer = note(path.str());
+  const bool is_there = ProxyFileSystem::exists(path);
+  refuse(answer && is_there != (answer->stamp.error == 0), of_change);
+  return is_there;
 }
 
 llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::openFileForRead(const llvm::Twine &path) {
   const std::string name = path.str();
-  note(name);
   const bool is_main = name == main_path;
   // What is its file by now may be another: editors write a new one.
-  if (!is_main && stamp(name).is_same_file(is_at_rest ? stamp(main_path) : main_stamp)) {
-    odd = true;
+  if (!is_main) {
+    refuse(stamp(name).is_same_file(is_at_rest ? stamp(main_path) : main_stamp), of_itself);
+    return open_header(name);
   }
-  if (!is_main || main_was_opened) {
-    odd = odd || (is_main && !is_at_rest);
+  if (main_was_opened) {
+    refuse(!is_at_rest, of_itself);
     return ProxyFileSystem::openFileForRead(path);
   }
   main_was_opened = true;
@@ -138,15 +215,55 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::openFileForRead(const l
     return its.getError();
   }
   auto sized = llvm::vfs::Status::copyWithNewSize(*its, main->text().size());
-  return std::make_unique<MainFile>(std::move(sized), main->text());
+  return std::make_unique<KeptFile>(std::move(sized), name, main->text());
+}
+
+// Reads the file at once and closes it: one that is only looked for would stay open, and could be read after the pause.
+llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::open_header(const std::string &path) {
+  Answer *answer = note(path);
+  auto file = ProxyFileSystem::openFileForRead(path);
+  if (!answer) {
+    return file;
+  }
+  const auto its = file ? (*file)->status() : file.getError();
+  compare(*answer, its);
+  if (!its || !its->isRegularFile()) {
+    // A pipe has no bytes to compare later.
+    refuse(its && !its->isDirectory(), "one of its headers is no regular file");
+    return file;
+  }
+  // A text that may change and has an end is read; any other may be mapped.
+  auto text = (*file)->getBuffer(path, -1, true, true);
+  const auto name = (*file)->getName();
+  if (!text || !name) {
+    refuse(true, of_change);
+    return text ? name.getError() : text.getError();
+  }
+  if (!answer->text) {
+    answer->text = std::move(*text);
+  }
+  refuse(*text && answer->text->getBuffer() != (*text)->getBuffer(), of_change);
+  return std::make_unique<KeptFile>(*its, *name, answer->text->getBuffer());
+}
+
+Witness::Listing Witness::list(const std::string &path) const {
+  Listing listing;
+  std::error_code error;
+  auto it = getUnderlyingFS().dir_begin(path, error);
+  for (; !error && it != llvm::vfs::directory_iterator(); it.increment(error)) {
+    listing.entries.emplace_back(it->path().str(), it->type());
+  }
+  listing.error = error.value();
+  return listing;
 }
 
 llvm::vfs::directory_iterator Witness::dir_begin(const llvm::Twine &path, std::error_code &error) {
-  if (!is_at_rest) {
-    const std::string name = path.str();
-    listed.try_emplace(name, stamp(name, true));
+  if (is_at_rest) {
+    return ProxyFileSystem::dir_begin(path, error);
   }
-  return ProxyFileSystem::dir_begin(path, error);
+  const Listing &listing = listed.try_emplace(path.str(), list(path.str())).first->second;
+  error = std::error_code(listing.error, std::generic_category());
+  return llvm::vfs::directory_iterator(std::make_shared<ListedEntries>(listing.entries));
 }
 
 std::error_code Witness::getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) {
@@ -157,17 +274,28 @@ std::error_code Witness::getRealPath(const llvm::Twine &path, llvm::SmallVectorI
   return ProxyFileSystem::getRealPath(path, real);
 }
 
-bool Witness::holds() const {
-  return stamp(main_path).error == 0 &&
-         std::all_of(asked.begin(), asked.end(), [](const auto &it) { return stamp(it.first) == it.second; }) &&
-         std::all_of(listed.begin(), listed.end(), [](const auto &it) { return stamp(it.first, true) == it.second; }) &&
-         std::all_of(real_paths.begin(), real_paths.end(),
-                     [](const auto &it) { return real_path(it.first) == it.second; });
+bool Witness::is_unchanged(const std::string &path, const Answer &answer) {
+  if (!answer.text) {
+    return stamp(path) == answer.stamp;
+  }
+  // Another file may be there by now, and a pipe would be waited for.
+  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat it{};
+  const bool is_same =
+      file >= 0 && fstat(file, &it) == 0 && stamp_of(it) == answer.stamp && has_bytes(file, answer.text->getBuffer());
+  if (file >= 0) {
+    close(file);
+  }
+  return is_same;
 }
 
-bool Witness::is_older_than(std::int64_t moment) const {
-  const auto is_older = [&](const auto &it) { return it.second.changed < moment; };
-  return std::all_of(asked.begin(), asked.end(), is_older) && std::all_of(listed.begin(), listed.end(), is_older);
+bool Witness::holds() const {
+  const Stamp main_now = stamp(main_path);
+  return main_now.is_regular() &&
+         std::all_of(asked.begin(), asked.end(), [](const auto &it) { return is_unchanged(it.first, it.second); }) &&
+         std::all_of(listed.begin(), listed.end(), [&](const auto &it) { return list(it.first) == it.second; }) &&
+         std::all_of(real_paths.begin(), real_paths.end(),
+                     [](const auto &it) { return real_path(it.first) == it.second; });
 }
 
 }  // namespace tanto

@@ -191,24 +191,28 @@ def check_later_ones(place, say):
     say("not used, and given up at once", place.from_checkpoint(command, {}) is None)
 
 
-def check_young_ones(place, say):
-    """A header that was written while the keeper made its checkpoint."""
+def check_changing_ones(place, say):
+    """A header that is written anew while the keeper makes its checkpoint: whatever was kept is not used with another text."""
     command = "clang-19 -c young.c -o young.o"
-    (place.place / "young.c").write_text('#include "young.h"\nint x;\n')
-    header = place.place / "young.h"
+    main, header = place.place / "young.c", place.place / "young.h"
+    main.write_text('#include "young.h"\nint x;\n')
     header.write_text("int young;\n")
     connection, *_ = place.keeper.connect()
     place.keeper.ask(connection, edits.KEEP, shlex.split(command), place.environment, place.keeper.nothing)
     connection.close()
     end = time.monotonic() + edits.PATIENCE
+    number = 0
     while time.monotonic() < end:
-        header.write_text("int young;\n")
+        number += 1
+        header.write_text(f"int young = {number};\n")
         connection, _, wanted = place.keeper.connect()
         connection.close()
         if wanted == 0:
             break
         time.sleep(0.02)
-    say("not kept: a header that is too young", place.from_checkpoint(command, {}) is None)
+    header.write_text("int young = -1;\n")
+    main.write_text('#include "young.h"\nint y;\n')
+    say("not used: a header that was written meanwhile", place.from_checkpoint(command, {}) is None)
 
 
 def check_places(place, say):
@@ -242,7 +246,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as directory:
         place = Place(sys.argv[1], directory)
-        for check in (check_options, check_refused, check_later_ones, check_young_ones, check_places):
+        for check in (check_options, check_refused, check_later_ones, check_changing_ones, check_places):
             check(place, say)
         check_memory(sys.argv[1], place, say)
         place.keeper.stop()

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Checkpoints whose headers change without a sign: the same name, device, inode, size and times, and other bytes.
+
+    tests/clang/stale.py WORKER
+
+Speaks to a keeper of checkpoints as Tanto does, in a mount namespace of its own. Each case makes a checkpoint, changes what
+it has read, edits the main file, and compares the result with that of clang itself. Images of squashfs and ext4 need root
+and loop devices; where they cannot be mounted, a line says so. Prints "ok NAME", "not ok NAME" or "skipped NAME: why"."""
+
+import mmap
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import edits
+
+ALONE = "TANTO_TEST_IN_NAMESPACE"
+COMMAND = "clang-19 -g -MD -MF main.d -I first -I sdk -c main.c -o main.o"
+HEAD = '#include <stddef.h>\n#include "v.h"\n'
+# So large that a compiler would map it.
+LARGE = 64 << 10
+
+
+def header(digit):
+    return f"#ifndef V\n#define V {digit}\nstatic inline int value(void) {{ return V; }}\n#endif\n"
+
+
+class Place:
+    """A directory with a main file, the headers of an SDK, and a keeper."""
+
+    def __init__(self, worker, directory):
+        self.place = Path(directory).resolve()
+        self.sdk, self.main = self.place / "sdk", self.place / "main.c"
+        for path in (self.sdk, self.place / "first"):
+            path.mkdir()
+        self.environment = {"PATH": os.environ["PATH"], "LANG": "C"}
+        self.edit("int first(void) { return value(); }")
+        self.keeper = edits.Keeper(worker, self.place)
+
+    def edit(self, text):
+        self.main.write_text(f"{HEAD}{text}\n")
+
+    def keep(self):
+        return self.keeper.keep([(shlex.split(COMMAND), self.environment)])
+
+    def use(self):
+        """What the keeper says, and the files it makes."""
+        said = self.keeper.run(shlex.split(COMMAND), self.environment)
+        return said, self.made()
+
+    def made(self):
+        found = {name: (self.place / name).read_bytes() for name in ("main.o", "main.d") if (self.place / name).exists()}
+        for name in found:
+            (self.place / name).unlink()
+        return found
+
+    def clang(self):
+        done = subprocess.run(
+            shlex.split(COMMAND), cwd=self.place, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True
+        )
+        return (done.returncode, done.stdout + done.stderr), self.made()
+
+    def is_used(self):
+        """A compile goes on from the checkpoint, and makes what clang makes."""
+        self.edit("int second(void) { return value() + __LINE__; }")
+        return self.use() == self.clang()
+
+    def is_refused(self):
+        """A compile does not go on from it."""
+        self.edit("int third(void) { return value() - __LINE__; }")
+        return self.use() == (None, {})
+
+
+def store_through_a_mapping(place, say):
+    """On tmpfs only the first store through a shared mapping changes the file's times, if any does."""
+    file = place.sdk / "v.h"
+    file.write_text(header(1))
+    with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
+        at = mapped.find(b"#define V 1") + len(b"#define V ")
+        mapped[at : at + 1] = b"2"
+        mapped.flush()
+        before = file.stat()
+        say("a checkpoint is made beside a shared mapping", place.keep() == 1)
+        say("and used while nothing changes", place.is_used())
+        mapped[at : at + 1] = b"3"
+        after = file.stat()
+        say("a store leaves no trace in the file's times", stamp(before) == stamp(after))
+        say("not used: a header with another byte and the same times", place.is_refused())
+
+
+def stamp(it):
+    return it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns
+
+
+def mount(image, at):
+    subprocess.run(["mount", "-o", "loop,ro", image, at], check=True, stderr=subprocess.PIPE)
+
+
+def squashfs(tree, image):
+    line = ["mksquashfs", tree, image, "-all-time", "1000000000", "-mkfs-time", "1000000000", "-noappend", "-quiet"]
+    subprocess.run(line, check=True, capture_output=True)
+
+
+def swap_images(place, say):
+    """Two images of an SDK, mounted one after the other at the same place."""
+    images, tree = [], place.place / "tree"
+    for digit in (1, 2):
+        tree.mkdir()
+        (tree / "v.h").write_text(header(digit))
+        images.append(place.place / f"{digit}.img")
+        squashfs(tree, images[-1])
+        shutil.rmtree(tree)
+    try:
+        mount(images[0], place.sdk)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return print(f"skipped swapped images: no image can be mounted: {getattr(error, 'stderr', error)!r}", flush=True)
+    # Another process may take the loop device in between.
+    for _ in range(5):
+        before = (place.sdk / "v.h").stat()
+        say("a checkpoint is made with headers of an image", place.keep() == 1)
+        say("and used while it is mounted", place.is_used())
+        subprocess.run(["umount", place.sdk], check=True)
+        mount(images[1], place.sdk)
+        if stamp(before) == stamp((place.sdk / "v.h").stat()):
+            say("not used: the header of another image with the same numbers", place.is_refused())
+            break
+        images.reverse()
+    else:
+        say("two images have the same numbers", False)
+    subprocess.run(["umount", place.sdk], check=True)
+
+
+CASES = [store_through_a_mapping, swap_images]
+
+
+def is_root_of_the_machine():
+    return Path("/proc/self/uid_map").read_text().split()[:2] == ["0", "0"] and os.getuid() == 0
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    if ALONE not in os.environ:
+        alone = ["--mount"] if is_root_of_the_machine() else ["--user", "--map-root-user", "--mount"]
+        os.execvpe("unshare", ["unshare", *alone, sys.executable, *sys.argv], os.environ | {ALONE: "1"})
+    good = []
+
+    def say(name, ok):
+        print("ok" if ok else "not ok", name, flush=True)
+        good.append(ok)
+
+    for case in CASES:
+        if sys.argv[2:] and case.__name__ not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
+            place = Place(sys.argv[1], directory)
+            case(place, say)
+            place.keeper.stop()
+            subprocess.run(["umount", "--lazy", directory], check=True)
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
