@@ -292,7 +292,11 @@ bool Witness::is_unchanged(const std::string &path, const Answer &answer) {
 bool Witness::holds() const {
   const Stamp main_now = stamp(main_path);
   return main_now.is_regular() &&
-         std::all_of(asked.begin(), asked.end(), [](const auto &it) { return is_unchanged(it.first, it.second); }) &&
+         std::all_of(asked.begin(), asked.end(),
+                     [&](const auto &it) {
+                       return !(it.second.text && it.second.stamp.is_same_file(main_now)) &&
+                              is_unchanged(it.first, it.second);
+                     }) &&
          std::all_of(listed.begin(), listed.end(), [&](const auto &it) { return list(it.first) == it.second; }) &&
          std::all_of(real_paths.begin(), real_paths.end(),
                      [](const auto &it) { return real_path(it.first) == it.second; });

@@ -97,6 +97,21 @@ def stamp(it):
     return it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns
 
 
+def main_file_becomes_a_header(place, say):
+    """A link to a header that was read, which begins as the main file does."""
+    (place.sdk / "v.h").write_text(header(1).replace("#endif", '#include "twin.h"\n#endif'))
+    twin = place.sdk / "twin.h"
+    twin.write_text(f"{HEAD}static int twin;\n")
+    ways = (("a symbolic link", lambda: place.main.symlink_to(twin)), ("a hard link", lambda: os.link(twin, place.main)))
+    for name, link in ways:
+        place.main.unlink()
+        place.edit("int first(void) { return twin; }")
+        assert place.keep() == 1, place.keeper.without
+        place.main.unlink()
+        link()
+        say(f"not used: {name} to a header in place of the main file", place.use() == (None, {}))
+
+
 def mount(image, at):
     subprocess.run(["mount", "-o", "loop,ro", image, at], check=True, stderr=subprocess.PIPE)
 
@@ -135,7 +150,7 @@ def swap_images(place, say):
     subprocess.run(["umount", place.sdk], check=True)
 
 
-CASES = [store_through_a_mapping, swap_images]
+CASES = [store_through_a_mapping, main_file_becomes_a_header, swap_images]
 
 
 def is_root_of_the_machine():
