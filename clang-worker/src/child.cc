@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 extern char **environ;
@@ -39,8 +40,10 @@ Child::Child(int socket, Run run, std::vector<int> descriptors)
     : socket(socket), run(std::move(run)), descriptors(std::move(descriptors)) {}
 
 void Child::begin(pid_t parent, const sigset_t &signals) {
-  // In this order: a parent that ended before the first call would not be noticed after it.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // In this order: a parent that ended before the call to prctl would not be noticed after it. A signal that LLVM
+  // handles: it removes the temporary files.
+  std::signal(SIGTERM, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) {
     _exit(1);
   }
@@ -55,7 +58,7 @@ Order Child::order() { return {run.clang, run.lld, run.arguments}; }
 
 void Child::end(const Outcome &outcome) {
   if (outcome.declined) {
-    decline(outcome.why);
+    decline(outcome.has_failed ? "" : outcome.why);
   }
   send(socket, ended(run.id, outcome.code));
   _exit(outcome.code);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <set>
 
+#include "builds.h"
 #include "checkpoint.h"
 #include "clang/Basic/Diagnostic.h"
 #include "clang/Basic/DiagnosticOptions.h"
@@ -55,6 +56,8 @@ using Words = llvm::SmallVector<const char *, 256>;
 std::function<void(const char *)> last_word;
 
 Outcome declined(const llvm::Twine &why) { return {true, 0, why.str()}; }
+
+Outcome failed(const llvm::Twine &why) { return {true, 0, why.str(), true}; }
 
 // Of clang's own exit codes this one says that it crashed.
 constexpr int crashed = 70;
@@ -146,7 +149,7 @@ class Attempt {
       return declined("driver mode " + mode);
     }
     if (llvm::Error error = clang::driver::expandResponseFiles(words, false, allocator)) {
-      return declined(llvm::toString(std::move(error)));
+      return failed(llvm::toString(std::move(error)));
     }
     if (pause && has_more_words) {
       return declined("its options are in a file");
@@ -204,13 +207,13 @@ class Attempt {
     Words planned = words;
     Plan plan(order, planned, name, files);
     if (!plan.compilation) {
-      return declined("no plan");
+      return failed("no plan");
     }
     if (pause && plan.diagnostics.getNumWarnings() != 0) {
       return declined("clang warns of its options");
     }
     Outcome outcome =
-        plan.diagnostics.hasErrorOccurred() ? declined("clang finds an error in its options") : run(plan, name);
+        plan.diagnostics.hasErrorOccurred() ? failed("clang finds an error in its options") : run(plan, name);
     if (outcome.declined) {
       plan.compilation->CleanupFileList(plan.compilation->getTempFiles());
     }
@@ -303,7 +306,7 @@ class Attempt {
     if (code == 0 && !failing.empty()) {
       code = failing.front().first;
     }
-    return is_crash(code) ? declined("it crashed") : Outcome{false, code, {}};
+    return is_crash(code) ? failed("it crashed") : Outcome{false, code, {}};
   }
 
   // What the driver says of a linker that fails is left to the driver itself.
@@ -314,7 +317,7 @@ class Attempt {
       }
     }
     const int code = run_lld(job);
-    return code != 0 ? declined("the linker failed") : Outcome{};
+    return code != 0 ? failed("the linker failed") : Outcome{};
   }
 };
 
@@ -383,5 +386,7 @@ void on_fatal_error(std::function<void(const char *)> last) { last_word = std::m
 std::string clang_version() { return clang::getClangToolFullVersion("clang"); }
 
 std::string lld_version() { return lld::getLLDVersion(); }
+
+std::vector<std::string> builds() { return {std::begin(linked_builds), std::end(linked_builds)}; }
 
 }  // namespace tanto

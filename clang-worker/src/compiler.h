@@ -21,6 +21,7 @@ struct Outcome {
   bool declined = false;
   int code = 0;
   std::string why;
+  bool has_failed = false;  // declined, for the real program tells better what is wrong
 };
 
 // What a command is compiled or linked with; never called in the process that others are forked from, but to warm up.
@@ -41,5 +42,8 @@ void on_fatal_error(std::function<void(const char *why)> last);
 
 std::string clang_version();
 std::string lld_version();
+
+// The GNU build-ids of clang, lld and their libraries, of the build that this program was linked with.
+std::vector<std::string> builds();
 
 }  // namespace tanto

@@ -109,6 +109,7 @@ void write(Writer &to, const Hello &it) {
   to.number(it.version, 4);
   to.text(it.clang);
   to.text(it.lld);
+  to.texts(it.builds);
 }
 
 void write(Writer &to, const Run &it) {
@@ -182,7 +183,7 @@ Frame read(Reader &from, std::uint64_t kind) {
   // Braces read in the order in which they are written.
   switch (kind) {
     case 0:
-      return Hello{from.small(), from.text(), from.text()};
+      return Hello{from.small(), from.text(), from.text(), from.texts()};
     case 1:
       return read_run(from);
     case 2:

@@ -13,7 +13,7 @@
 namespace tanto {
 
 // Both sides refuse what goes beyond these; `crates/tanto-exec/src/runner/clang/frames.rs` has the same numbers.
-inline constexpr std::uint32_t protocol = 1;
+inline constexpr std::uint32_t protocol = 2;
 inline constexpr std::size_t most_bytes = 128 << 10;
 inline constexpr std::size_t most_texts = 16 << 10;
 inline constexpr std::size_t most_descriptors = 16;
@@ -26,8 +26,9 @@ inline constexpr std::size_t most_without = 32;
 // Worker to Tanto, once: it is ready, and this is what it stands for.
 struct Hello {
   std::uint32_t version = protocol;
-  std::string clang;  // the first line of its `clang --version`
-  std::string lld;    // of its `ld.lld --version`
+  std::string clang;                // the first line of its `clang --version`
+  std::string lld;                  // of its `ld.lld --version`
+  std::vector<std::string> builds;  // the GNU build-ids of the programs and libraries that it stands for
   bool operator==(const Hello &) const = default;
 };
 

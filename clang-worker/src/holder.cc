@@ -19,6 +19,7 @@
 #include "checkpoint.h"
 #include "child.h"
 #include "environment.h"
+#include "litter.h"
 #include "peer.h"
 
 namespace tanto {
@@ -64,6 +65,7 @@ class Holder {
     sigset_t before;
     sigprocmask(SIG_BLOCK, &ends, &before);
     children_end = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    leave_directory();
     send(socket, Kept{id, prefix.main_path});
     bool is_open = true;
     while (is_open || !children.empty()) {
@@ -95,6 +97,7 @@ class Holder {
   struct Serving {
     std::uint64_t id;
     int listener;
+    std::unique_ptr<Litter> litter;
   };
 
   const int socket;
@@ -111,11 +114,15 @@ class Holder {
     }
     const int listener = descriptors.back();
     descriptors.pop_back();
-    const bool holds = is_wanted(listener) && is_same_environment(run.environment) && prefix.holds();
+    std::unique_ptr<Litter> litter = Litter::make();
+    // Names are those of the command's directory, and only for so long: it would keep a file system busy.
+    const bool holds = litter && is_wanted(listener) && is_same_environment(run.environment) &&
+                       fchdir(descriptors[0]) == 0 && prefix.holds();
     const pid_t own = getpid();
     const std::uint64_t its = run.id;
     const pid_t fork = holds ? ::fork() : -1;
     if (fork == 0) {
+      Litter::record(std::move(litter));
       close(children_end);
       close(socket);
       child = std::make_unique<Child>(listener, std::move(run), std::move(descriptors));
@@ -125,15 +132,22 @@ class Holder {
       }
       return true;
     }
+    leave_directory();
     close_all(descriptors);
     ::send(socket, fork < 0 ? &no : &yes, 1, MSG_NOSIGNAL);
     if (fork > 0) {
-      children[fork] = {its, listener};
+      children[fork] = {its, listener, std::move(litter)};
       send(listener, Started{its, static_cast<std::uint32_t>(fork)});
     } else {
       close(listener);
     }
     return false;
+  }
+
+  static void leave_directory() {
+    if (chdir("/") < 0) {
+      _exit(1);
+    }
   }
 
   void end_unwanted(const std::vector<pollfd> &watched) {
@@ -155,6 +169,9 @@ class Holder {
       const auto its = children.find(gone);
       if (its == children.end()) {
         continue;
+      }
+      if (WIFSIGNALED(status)) {
+        its->second.litter->remove();
       }
       send(its->second.listener, Gone{its->second.id, static_cast<std::uint32_t>(status)});
       close(its->second.listener);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,14 +15,17 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "channel.h"
 #include "compiler.h"
 #include "holder.h"
+#include "llvm/ADT/StringExtras.h"
 #include "peer.h"
 
 namespace tanto {
@@ -99,10 +103,23 @@ int open_own(const std::string &place) {
   return -1;
 }
 
-bool leave_number(int directory, pid_t process) {
-  const int file = openat(directory, "pid", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const std::string number = std::to_string(process) + "\n";
-  return file >= 0 && write(file, number.c_str(), number.size()) == static_cast<ssize_t>(number.size());
+// Writes a small file of a directory, in one step for whoever reads it.
+bool leave(int directory, const char *name, const std::string &text) {
+  const std::string fresh = std::string(name) + ".new";
+  const int file = openat(directory, fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const bool is_written = file >= 0 && write(file, text.c_str(), text.size()) == static_cast<ssize_t>(text.size());
+  close(file);
+  return is_written && renameat(directory, fresh.c_str(), directory, name) == 0;
+}
+
+// An address that is no file: a socket in a directory keeps its file system busy. Whoever knows it may connect, and is
+// looked at then.
+std::string fresh_address() {
+  unsigned char random[16];
+  if (getrandom(random, sizeof random, 0) != sizeof random) {
+    return {};
+  }
+  return "tanto-checkpoints-" + llvm::toHex(llvm::ArrayRef(random), true);
 }
 
 // Who holds a compile, or is about to.
@@ -122,14 +139,16 @@ struct Refused {
   Without its;
 };
 
+// A compile that is to be kept, and the directory that it runs in: by its name, for a descriptor would keep it busy.
 struct Wish {
   Run run;
-  std::vector<int> descriptors;
+  std::string key;
+  std::string directory;
 };
 
 class Keeper {
  public:
-  Keeper(const House &house, int directory) : house(house), directory(directory) {}
+  explicit Keeper(const House &house) : house(house) {}
 
   int serve() {
     if (!listen_here()) {
@@ -148,17 +167,16 @@ class Keeper {
       fulfil();
     }
     if (is_ours()) {
-      unlinkat(directory, "socket", 0);
-      unlinkat(directory, "pid", 0);
+      unlink((house.place + "/address").c_str());
+      unlink((house.place + "/pid").c_str());
     }
     return 0;
   }
 
  private:
   const House &house;
-  const int directory;
+  const std::string address = fresh_address();
   int listener = -1, children_end = -1;
-  struct stat own_socket{};
   bool is_told_to_stop = false;
   Clock::time_point last_work = Clock::now();
   std::uint64_t uses = 0;
@@ -168,32 +186,32 @@ class Keeper {
   std::map<std::string, Held> held;
   std::deque<Refused> refused;
 
-  // The place may have a longer name than a socket's may be.
   bool listen_here() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/socket";
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    unlinkat(directory, "socket", 0);
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    // The NUL before it makes it none of a file.
+    std::memcpy(name.sun_path + 1, address.data(), address.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
     listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return listener >= 0 && bind(listener, reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0 &&
-           listen(listener, most_guests) == 0 && fstatat(directory, "socket", &own_socket, 0) == 0;
+    const int directory = open_own(house.place);
+    const bool is_known = !address.empty() && listener >= 0 && directory >= 0 &&
+                          bind(listener, reinterpret_cast<const sockaddr *>(&name), size) == 0 &&
+                          listen(listener, most_guests) == 0 && leave(directory, "address", address + "\n");
+    close(directory);
+    return is_known;
   }
 
-  // Another may have come in our place.
+  // Another may have come in our place, and the directory may be gone, or its file system unmounted.
   bool is_ours() const {
-    struct stat socket{};
-    return fstatat(directory, "socket", &socket, 0) == 0 && socket.st_ino == own_socket.st_ino &&
-           socket.st_dev == own_socket.st_dev;
+    std::ifstream file(house.place + "/address");
+    std::string its;
+    return std::getline(file, its) && its == address;
   }
 
   // Is it no longer wanted, or not where it was, or too large?
   bool is_over() const {
-    struct stat own{}, there{};
-    const bool is_there = fstat(directory, &own) == 0 && stat(house.place.c_str(), &there) == 0 &&
-                          own.st_ino == there.st_ino && own.st_dev == there.st_dev && is_ours();
     const bool is_idle = guests.empty() && Clock::now() - last_work > std::chrono::seconds(house.idle_seconds);
-    return is_told_to_stop || !is_there || is_idle || is_memory_short();
+    return is_told_to_stop || !is_ours() || is_idle || is_memory_short();
   }
 
   bool is_memory_short() const {
@@ -260,7 +278,7 @@ class Keeper {
     for (const Refused &it : refused) {
       holding.without.push_back({shown(it.its.file), shown(it.its.why)});
     }
-    send(guest, Hello{protocol, clang_version(), lld_version()});
+    send(guest, Hello{protocol, clang_version(), lld_version(), builds()});
     send(guest, holding);
   }
 
@@ -285,7 +303,7 @@ class Keeper {
     } else if (Keep *keep = std::get_if<Keep>(&received->frame); keep && ok) {
       last_work = Clock::now();
       most = std::min<std::uint32_t>(keep->most, most_files);
-      wish(keep->run, descriptors);
+      wish(keep->run, descriptors[0]);
     } else {
       ok = false;
     }
@@ -307,32 +325,22 @@ class Keeper {
     }
   }
 
-  // Takes the descriptors. The last is fulfilled first.
-  void wish(Run &run, std::vector<int> &descriptors) {
-    const std::string key = key_of(run, descriptors[0]);
+  // The last is fulfilled first.
+  void wish(Run &run, int directory) {
+    const std::string key = key_of(run, directory);
     const auto its = held.find(key);
     if (its != held.end()) {
       its->second.last_use = ++uses;
       return;
     }
-    std::erase_if(wishes, [&](const Wish &wish) {
-      const bool is_same = key_of(wish.run, wish.descriptors[0]) == key;
-      return is_same && give_up(wish);
-    });
+    std::erase_if(wishes, [&](const Wish &wish) { return wish.key == key; });
     forget_refusal(behind(run, "-o"));
-    wishes.push_front({std::move(run), std::move(descriptors)});
-    descriptors.clear();
+    std::error_code error;
+    const auto place = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), error);
+    wishes.push_front({std::move(run), key, place});
     if (wishes.size() > std::min<std::size_t>(most, most_wishes)) {
-      give_up(wishes.back());
       wishes.pop_back();
     }
-  }
-
-  static bool give_up(const Wish &wish) {
-    for (const int descriptor : wish.descriptors) {
-      close(descriptor);
-    }
-    return true;
   }
 
   // One at a time, and while no build runs.
@@ -343,26 +351,29 @@ class Keeper {
     }
     Wish wish = std::move(wishes.front());
     wishes.pop_front();
-    const std::string key = key_of(wish.run, wish.descriptors[0]);
     const std::string name = name_of(wish.run), object = behind(wish.run, "-o");
     make_room(most == 0 ? 0 : most - 1, ~std::uint64_t{0});
+    const int directory = open(wish.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int ends[2];
-    if (key.empty() || held.contains(key) || most == 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
-      give_up(wish);
+    // Another directory may have its name by now.
+    const bool may_be = directory >= 0 && !wish.key.empty() && key_of(wish.run, directory) == wish.key &&
+                        !held.contains(wish.key) && most > 0 &&
+                        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+    const pid_t own = getpid(), fork = may_be ? ::fork() : -1;
+    if (fork == 0) {
+      const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+      hold(ends[1], own, std::move(wish.run), {directory, nothing, dup(nothing), dup(nothing)});
+    }
+    close(directory);
+    if (!may_be) {
       return;
     }
-    const pid_t own = getpid(), fork = ::fork();
-    if (fork == 0) {
-      hold(ends[1], own, std::move(wish.run), wish.descriptors);
-    }
     close(ends[1]);
-    give_up(wish);
     if (fork < 0) {
       close(ends[0]);
       return;
     }
-    held[key] = {fork, ends[0], false, name, object, 0, ++uses};
+    held[wish.key] = {fork, ends[0], false, name, object, 0, ++uses};
   }
 
   // What one says who is about to hold something: that it does. Else it ends.
@@ -445,16 +456,15 @@ int keep_house(const House &house, bool (*get_ready)()) {
   const pid_t fork = directory < 0 ? -1 : ::fork();
   if (fork != 0) {
     // Who looks for what has outlived its parents finds the number as soon as the process.
-    return fork > 0 && leave_number(directory, fork) ? 0 : 1;
+    return fork > 0 && leave(directory, "pid", std::to_string(fork) + "\n") ? 0 : 1;
   }
   close(directory);
   setsid();
   let_go_of_all_but(house.guest);
-  const int own = open_own(house.place);
-  if (own < 0 || chdir("/") < 0 || !get_ready()) {
+  if (chdir("/") < 0 || !get_ready()) {
     return 1;
   }
-  return Keeper(house, own).serve();
+  return Keeper(house).serve();
 }
 
 }  // namespace tanto

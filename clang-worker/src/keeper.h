@@ -7,7 +7,8 @@ namespace tanto {
 
 // Where it lives, and for how long.
 struct House {
-  // A directory that only its owner may enter: the socket and the number of the process are there. Without it, it ends.
+  // A directory that only its owner may enter: the address of its socket and the number of the process are there.
+  // Without it, it ends.
   std::string place;
   // Somebody who is connected already; below 0: nobody.
   int guest = -1;

@@ -12,10 +12,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <memory>
 
 #include "channel.h"
 #include "child.h"
 #include "compiler.h"
+#include "litter.h"
 
 namespace tanto {
 namespace {
@@ -34,7 +36,7 @@ class Zygote {
   }
 
   int serve() {
-    if (children_end < 0 || !send(socket, Hello{protocol, clang_version(), lld_version()})) {
+    if (children_end < 0 || !send(socket, Hello{protocol, clang_version(), lld_version(), builds()})) {
       return 1;
     }
     for (;;) {
@@ -59,7 +61,12 @@ class Zygote {
   std::size_t commands = 0;
   sigset_t signals;
   const pid_t own = getpid();
-  std::map<pid_t, std::uint64_t> children;
+  struct Serving {
+    std::uint64_t id;
+    std::unique_ptr<Litter> litter;
+  };
+
+  std::map<pid_t, Serving> children;
 
   // False: there will be no more.
   bool take_one() {
@@ -81,26 +88,33 @@ class Zygote {
       settle();
     }
     const std::uint64_t id = run.id;
-    const pid_t fork = ::fork();
+    std::unique_ptr<Litter> litter = Litter::make();
+    const pid_t fork = litter ? ::fork() : -1;
     if (fork == 0) {
+      Litter::record(std::move(litter));
       close(children_end);
       Child child(socket, std::move(run), descriptors);
       child.begin(own, signals);
+      // The process that runs in its place says more.
+      on_fatal_error([&](const char *) { child.decline(""); });
       child.end(carry_out(child.order()));
     }
     if (fork < 0) {
       return send(socket, Declined{id, "no process could be made"});
     }
-    children[fork] = id;
+    children[fork] = {id, std::move(litter)};
     return send(socket, Started{id, static_cast<std::uint32_t>(fork)});
   }
 
   // Nobody is there any more to hear of them. What is told of as ended may still have its memory to give back.
   void end_all() {
-    for (const auto &[child, id] : children) {
+    for (const auto &[child, its] : children) {
       kill(child, SIGKILL);
     }
     while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+    }
+    for (const auto &[child, its] : children) {
+      its.litter->remove();
     }
   }
 
@@ -114,7 +128,10 @@ class Zygote {
       if (its == children.end()) {
         continue;
       }
-      send(socket, Gone{its->second, static_cast<std::uint32_t>(status)});
+      if (WIFSIGNALED(status)) {
+        its->second.litter->remove();
+      }
+      send(socket, Gone{its->second.id, static_cast<std::uint32_t>(status)});
       children.erase(its);
     }
   }

@@ -79,7 +79,8 @@ class Keeper:
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                connection.connect(str(self.place / "socket"))
+                # An abstract address, which is no file.
+                connection.connect("\0" + (self.place / "address").read_text().strip())
                 break
             except OSError:
                 if time.monotonic() > end:

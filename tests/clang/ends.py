@@ -102,6 +102,7 @@ def is_gone(pid):
 COMPILE = f"{CLANG} -c a.c -o $out"
 GATE = f"{CLANG} -c gate.c -o $out"
 INPUTS = ["a.c", "build.ninja", "gate.c"]
+GATED = [*INPUTS, "gated.c"]
 
 
 def worker_is_killed(tanto, place):
@@ -122,6 +123,48 @@ def fork_is_killed(tanto, place):
     build.open_gate()
     assert build.end() == 0, build.errors
     assert build.ran_in_process() == [False, True], build.ended
+
+
+def gated(place):
+    """A compile that waits in a header: its object is there by then, under another name."""
+    (place / "gated.c").write_text('#include "gate.c"\n')
+    return f"{CLANG} -c gated.c -o $out.o"
+
+
+def killed_fork_leaves_no_temporary_file(tanto, place):
+    build = Build(tanto, place, gated(place), COMPILE).start("-j1")
+    fork = build.fork()
+    assert any(name.endswith(".o.tmp") for name in wait_for(lambda: set(build.files()) - set(GATED)))
+    os.kill(fork, signal.SIGKILL)
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    # What is there by now is the process's.
+    assert len([name for name in build.files() if name.endswith(".tmp")]) <= 1, build.files()
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.ran_in_process() == [False, True], build.ended
+    assert build.files() == sorted([*GATED, "o0.o", "o1"]), build.files()
+
+
+def killed_tanto_leaves_no_temporary_file(tanto, place):
+    build = Build(tanto, place, gated(place)).start()
+    fork, worker = build.fork(), build.worker()
+    wait_for(lambda: set(build.files()) - set(GATED))
+    build.process.kill()
+    build.process.communicate()
+    wait_for(lambda: is_gone(fork) and is_gone(worker))
+    assert build.files() == sorted(GATED), build.files()
+
+
+def killed_worker_leaves_no_temporary_file(tanto, place):
+    build = Build(tanto, place, gated(place)).start()
+    fork = build.fork()
+    wait_for(lambda: set(build.files()) - set(GATED))
+    os.kill(build.worker(), signal.SIGKILL)
+    wait_for(lambda: is_gone(fork))
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.files() == sorted([*GATED, "o0.o"]), build.files()
 
 
 def build_is_interrupted(tanto, place):
@@ -177,6 +220,86 @@ def require_tells_what_forbids_it(tanto, place):
     build = Build(tanto, place, COMPILE, CLANG_SPAWN_CC1="1")
     assert build.run("--clang-worker=require") == 1
     assert b"CLANG_SPAWN_CC1" in build.errors, build.errors
+
+
+def required_worker_names_the_command_that_has_none(tanto, place):
+    foreign = place / "clang-14"
+    shutil.copy("/bin/true", foreign)
+    others = place / "cc"
+    shutil.copy("/bin/true", others)
+    cases = [
+        (f"{others} -c a.c -o $out", b"cc is no clang"),
+        (f"{foreign} -c a.c -o $out", b"clang-14 is not the clang that the worker is built from"),
+        (f"{COMPILE} && true", b"it needs a shell"),
+        (f"{COMPILE} -save-temps", b"it is not one compile"),
+        (f"{COMPILE} -mllvm -inline-threshold=1", b"-mllvm"),
+    ]
+    for command, why in cases:
+        build = Build(tanto, fresh(place / "tree"), COMPILE, command)
+        assert build.run("-j1", "--clang-worker=require") == 1, command
+        # Some are known at their start, others when the worker has looked at them.
+        told = build.errors + build.ended.get(1, {}).get("output", "").encode()
+        assert b"--clang-worker=require" in told and why in told, (command, told)
+        assert command.replace("$out", "o1").encode() in told, told
+    # Others need not compile, and an error is the compiler's to tell.
+    build = Build(tanto, fresh(place / "tree"), COMPILE, f"{CLANG} o0 -shared -o $out", "true && touch $out")
+    assert build.run("-j1", "--clang-worker=require") == 0, build.errors
+    build = Build(tanto, fresh(place / "tree"), f"{COMPILE} -fnonsense")
+    assert build.run("--clang-worker=require") == 1
+    assert "-fnonsense" in build.ended[0]["output"] and b"require" not in build.errors, (build.ended, build.errors)
+
+
+def fresh(place):
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    return place
+
+
+def clang_of_another_build_is_a_process(tanto, place):
+    """A distribution's patches need not change the version."""
+    (place / "bin").mkdir()
+    (place / "lib").mkdir()
+    program = place / "bin/clang"
+    shutil.copy(CLANG.resolve(), program)
+    command = f"{program} -c a.c -o $out"
+    build = Build(tanto, fresh(place / "tree"), command)
+    assert build.run() == 0 and build.ran_in_process() == [True], (build.ended, build.errors)
+    library = next(CLANG.resolve().parent.parent.glob("lib/libclang-cpp.so.19*")).resolve()
+    for file, original in ((place / "lib" / library.name, library), (program, CLANG.resolve())):
+        shutil.copy(original, file)
+        change_build_id(file)
+        build = Build(tanto, fresh(place / "tree"), command)
+        assert build.run() == 0 and build.ran_in_process() == [False], (file, build.ended, build.errors)
+        file.unlink()
+    # What is remembered of a program ends with it, whatever its times are.
+    shutil.copy(CLANG.resolve(), program)
+    build = Build(tanto, fresh(place / "tree"), command)
+    assert build.run() == 0 and build.ran_in_process() == [True], (build.ended, build.errors)
+    change_build_id(program)
+    known = place / "tree/.tanto/clang-worker"
+    known.write_bytes(restamped(known.read_bytes(), program))
+    (place / "tree/o0").unlink()
+    assert build.run() == 0 and build.ran_in_process() == [False], (build.ended, build.errors)
+
+
+def change_build_id(file):
+    """Another build-id, and nothing else."""
+    notes = subprocess.run(["readelf", "-n", file], capture_output=True, text=True, check=True).stdout
+    build = bytes.fromhex(notes.partition("Build ID:")[2].split()[0])
+    with file.open("r+b") as opened:
+        start = opened.read(1 << 16)
+        assert start.count(build) == 1
+        opened.seek(start.index(build))
+        opened.write(bytes(byte ^ 1 for byte in build))
+
+
+def restamped(known, file):
+    """With what this file's numbers are now, as if it had not changed."""
+    it = file.stat()
+    numbers = f"file {it.st_dev} {it.st_ino} {it.st_size} {it.st_mtime_ns} {it.st_ctime_ns} {file}\n".encode()
+    lines = known.splitlines(keepends=True)
+    assert any(line.startswith(b"file ") and line.endswith(b" %s\n" % bytes(file)) for line in lines)
+    return b"".join(numbers if line.startswith(b"file ") and line.endswith(b" %s\n" % bytes(file)) else line for line in lines)
 
 
 def wrapper_is_no_clang(tanto, place):
@@ -249,6 +372,9 @@ def links_are_the_same(tanto, place):
 TESTS = [
     worker_is_killed,
     fork_is_killed,
+    killed_fork_leaves_no_temporary_file,
+    killed_tanto_leaves_no_temporary_file,
+    killed_worker_leaves_no_temporary_file,
     build_is_interrupted,
     tanto_is_killed,
     monitor_ends_a_fork,
@@ -256,6 +382,8 @@ TESTS = [
     worker_cannot_start,
     variable_wins_over_nothing_but_flags,
     require_tells_what_forbids_it,
+    required_worker_names_the_command_that_has_none,
+    clang_of_another_build_is_a_process,
     wrapper_is_no_clang,
     shell_syntax_is_the_shells,
     memory_of_the_worker_may_be_lost,

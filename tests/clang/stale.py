@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checkpoints whose headers change without a sign: the same name, device, inode, size and times, and other bytes.
+"""Checkpoints whose headers change without a sign: the same name, device, inode, size and times, and other bytes. And file
+systems that are unmounted while there are checkpoints of their files.
 
     tests/clang/stale.py WORKER
 
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 import edits
+from ends import is_gone
 
 ALONE = "TANTO_TEST_IN_NAMESPACE"
 COMMAND = "clang-19 -g -MD -MF main.d -I first -I sdk -c main.c -o main.o"
@@ -150,7 +152,63 @@ def swap_images(place, say):
     subprocess.run(["umount", place.sdk], check=True)
 
 
-CASES = [store_through_a_mapping, main_file_becomes_a_header, swap_images]
+def mounted_sdk_can_be_removed(place, say):
+    """Headers on a file system of their own: one that is read, a large one, one that is only looked for, and a directory."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.sdk], check=True)
+    (place.sdk / "v.h").write_text(header(1).replace("#endif", '#include "large.h"\n#if __has_include("seen.h")\n#endif\n#endif'))
+    (place.sdk / "large.h").write_text("// " + "x" * LARGE + "\n")
+    (place.sdk / "seen.h").write_text("int seen;\n")
+    say("a checkpoint is made with headers of a mounted file system", place.keep() == 1)
+    say("and used while it is mounted", place.is_used())
+    say("it can be unmounted meanwhile", is_unmounted(place.sdk))
+    say("not used: without its headers", place.is_refused())
+
+
+def build_directory_can_be_unmounted(place, say):
+    """Sources, objects and the keeper's own directory on one file system. Without it, the keeper ends."""
+    (place.sdk / "v.h").write_text(header(1))
+    say("a checkpoint is made in a mounted directory", place.keep() == 1)
+    say("and used there", place.is_used())
+    process = int((place.keeper.place / "pid").read_text())
+    os.close(place.keeper.directory)
+    say("the directory can be unmounted meanwhile", is_unmounted(place.place))
+    end = time.monotonic() + edits.PATIENCE
+    while not is_gone(process) and time.monotonic() < end:
+        time.sleep(0.05)
+    say("and the keeper ends", is_gone(process))
+
+
+def is_unmounted(place):
+    """At once, but for the moment in which a process reads a file there."""
+    for _ in range(3):
+        if subprocess.run(["umount", place], capture_output=True).returncode == 0:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def wished_directory_is_not_held(place, say):
+    """A wish that waits, as builds go on, keeps nothing busy either."""
+    (place.sdk / "v.h").write_text(header(1))
+    connection, *_ = place.keeper.connect()
+    place.keeper.ask(connection, edits.KEEP, shlex.split(COMMAND), place.environment, place.keeper.nothing)
+    # While somebody is connected nothing is made; the second question shows that the first was heard.
+    other, _, wanted = place.keeper.connect()
+    say("a wish waits while a build is connected", wanted == 1)
+    os.close(place.keeper.directory)
+    say("the directory can be unmounted meanwhile", is_unmounted(place.place))
+    connection.close()
+    other.close()
+
+
+CASES = [
+    store_through_a_mapping,
+    main_file_becomes_a_header,
+    swap_images,
+    mounted_sdk_can_be_removed,
+    build_directory_can_be_unmounted,
+    wished_directory_is_not_held,
+]
 
 
 def is_root_of_the_machine():
@@ -176,8 +234,9 @@ def main():
             subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
             place = Place(sys.argv[1], directory)
             case(place, say)
-            place.keeper.stop()
-            subprocess.run(["umount", "--lazy", directory], check=True)
+            if os.path.ismount(directory):
+                place.keeper.stop()
+                subprocess.run(["umount", "--lazy", directory], check=True)
     sys.exit(0 if all(good) else 1)
 
 

@@ -27,7 +27,7 @@ pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
 }
 
 /// The name of a socket has a limit of some hundred bytes, which that of a directory has not: it is named by a descriptor.
-pub(crate) fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let dir = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir)?;
     open(&PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd())))
 }

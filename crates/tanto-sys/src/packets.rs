@@ -3,12 +3,9 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::error::refused;
-use crate::local;
 use crate::poll::{self, Watch};
 
 /// One end.
@@ -34,31 +31,28 @@ impl Packets {
         Ok((one, other))
     }
 
-    /// Speaks to whoever listens there for packets.
-    pub fn connect(dir: &Path, name: &str) -> io::Result<Packets> {
-        local::near(dir, name, |path| {
-            // SAFETY: no memory is touched.
-            let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: the call succeeded, so that it is open and ours alone.
-            let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-            // SAFETY: all-zero is a valid `sockaddr_un`: numbers only.
-            let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
-            address.sun_family = libc::AF_UNIX as _;
-            let bytes = path.as_os_str().as_bytes();
-            if bytes.len() >= address.sun_path.len() {
-                return Err(io::ErrorKind::InvalidFilename.into());
-            }
-            address.sun_path.iter_mut().zip(bytes).for_each(|(to, &byte)| *to = byte as _);
-            // SAFETY: the address is as large as is said.
-            let connected = unsafe {
-                let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-                libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size)
-            };
-            if connected == 0 { Ok(Packets(socket)) } else { Err(io::Error::last_os_error()) }
-        })
+    /// Connects to the process that listens for packets at this abstract address, which is no file. Anybody may listen
+    /// there: the caller checks who it is.
+    pub fn connect(address: &[u8]) -> io::Result<Packets> {
+        // SAFETY: no memory is touched.
+        let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so that it is open and ours alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: all-zero is a valid `sockaddr_un`: numbers only.
+        let mut name: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
+        name.sun_family = libc::AF_UNIX as _;
+        if address.is_empty() || address.len() >= name.sun_path.len() {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        // The NUL before it makes it none of a file.
+        name.sun_path[1..].iter_mut().zip(address).for_each(|(to, &byte)| *to = byte as _);
+        let size = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + address.len();
+        // SAFETY: the address is as large as is said.
+        let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), size as libc::socklen_t) };
+        if connected == 0 { Ok(Packets(socket)) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Sends a packet. Does not wait: where there is no room for it now, or it is too large, that is an error.

@@ -20,17 +20,20 @@ use self::identity::{Identity, Stamp};
 use self::zygote::Zygote;
 
 mod checkpoints;
+mod elf;
 mod frames;
 mod identity;
 mod keeper;
 mod known;
 mod link;
+mod require;
 mod zygote;
 
 pub use self::checkpoints::Wanted;
 pub use self::frames::Without;
-pub use self::identity::is_left_alone_because_of;
+pub use self::identity::{is_left_alone_because_of, stands_for};
 pub use self::keeper::{Held, held, is_keeper, stop};
+pub use self::known::programs;
 
 /// Where the worker is, and how much depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +52,7 @@ pub struct Options {
 enum State {
     /// Nothing has asked for it.
     Idle,
-    Running(Zygote),
+    Running(Box<Zygote>),
     /// It did not start, or has gone away.
     Gone,
 }
@@ -87,12 +90,12 @@ pub(super) struct Fork {
 }
 
 /// What the worker has told of a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// It is done.
     Ended(Ended),
-    /// It has to be run as a process.
-    Declined,
+    /// It has to be run as a process, for this reason. Empty: it failed, and the process tells more.
+    Declined(Vec<u8>),
     /// Its process is gone. If nothing was told before, it crashed.
     Gone,
 }
@@ -111,25 +114,44 @@ impl Worker {
         Some(Worker { options, state, known: None, surroundings, next: 0, common: None, checkpoints })
     }
 
-    /// Starts the command as a fork of the worker, if it is one for it. An error only if the worker is required.
+    /// Starts the command as a fork of the worker, or says why it has to be a process. An error only if the worker is
+    /// required.
     pub(super) fn start(
         &mut self,
         words: &Words,
         environment: &Environment,
         entrances: &[File],
-    ) -> io::Result<Option<Fork>> {
+    ) -> io::Result<Result<Fork, Vec<u8>>> {
         let name = words.iter().next().unwrap_or_default();
-        if matches!(self.state, State::Gone) || !may_be_clang(name) || entrances.len() > MOST_ENTRANCES {
-            return Ok(None);
+        if !may_be_clang(name) {
+            return Ok(Err([name, b" is no clang"].concat()));
+        }
+        if matches!(self.state, State::Gone) || entrances.len() > MOST_ENTRANCES {
+            return Ok(Err(b"the worker is gone".into()));
         }
         let path = environment.get(b"PATH").unwrap_or_default();
-        let Some(program) = identity::find(name, path) else { return Ok(None) };
+        let Some(program) = identity::find(name, path) else {
+            return Ok(Err([name, b" is no clang, or a script"].concat()));
+        };
         match self.identify(&program, environment)? {
             Some(Identity { ours: true, lld, .. }) => {
                 self.fork(words, environment, entrances, &program, lld.as_deref())
             }
-            _ => Ok(None),
+            _ => Ok(Err([program.as_os_str().as_bytes(), b" is not the clang that the worker is built from"].concat())),
         }
+    }
+
+    /// An error, if the worker is required and this command compiles, but runs as a process.
+    pub(super) fn insist(&self, line: &[u8], why: &[u8]) -> io::Result<()> {
+        if !self.options.required || why.is_empty() || !require::compiles(line) {
+            return Ok(());
+        }
+        let (line, why) = (String::from_utf8_lossy(line), String::from_utf8_lossy(why));
+        let text = format!(
+            "--clang-worker=require: a command cannot run in the compile worker: {why}\n  {line}\n\
+             'tanto doctor' names the worker's clang; --clang-worker=auto runs such commands as processes"
+        );
+        Err(io::Error::other(text))
     }
 
     /// What is known of a program, or can be found out.
@@ -140,7 +162,9 @@ impl Worker {
                 let stamp = Stamp::of(&self.options.program);
                 let libraries = environment.get(b"LD_LIBRARY_PATH").unwrap_or_default();
                 self.surroundings = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
-                known::read(&self.options.known, &self.surroundings)
+                let mut known = known::read(&self.options.known, &self.surroundings);
+                known.retain(Identity::is_same_build);
+                known
             }
         };
         let known = self.known.insert(known);
@@ -149,7 +173,7 @@ impl Worker {
         }
         known.retain(|it| it.program != program);
         let Some(zygote) = self.zygote()? else { return Ok(None) };
-        let identity = identity::ask(program, &zygote.link.clang, &zygote.link.lld);
+        let identity = identity::ask(program, &zygote.link);
         if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
             known.push(identity.clone());
             // What cannot be remembered is asked again by the next build.
@@ -162,7 +186,7 @@ impl Worker {
     fn zygote(&mut self) -> io::Result<Option<&mut Zygote>> {
         if matches!(self.state, State::Idle) {
             self.state = match Zygote::start(&self.options.program) {
-                Ok(zygote) => State::Running(zygote),
+                Ok(zygote) => State::Running(Box::new(zygote)),
                 Err(error) if self.options.required => {
                     let what = format!("compile worker {}: {error}", self.options.program.display());
                     return Err(io::Error::other(what));
@@ -183,18 +207,20 @@ impl Worker {
         entrances: &[File],
         clang: &Path,
         lld: Option<&Path>,
-    ) -> io::Result<Option<Fork>> {
+    ) -> io::Result<Result<Fork, Vec<u8>>> {
         self.next += 1;
         let id = self.next;
         if self.common.is_none() {
             self.common = Common::find();
         }
-        let Some(common) = &self.common else { return Ok(None) };
+        let Some(common) = &self.common else { return Ok(Err(b"its directory cannot be opened".into())) };
         let strings: Vec<&[u8]> = environment.strings().collect();
         let (clang, lld) = (clang.as_os_str().as_bytes(), lld.map_or(&b""[..], |lld| lld.as_os_str().as_bytes()));
         let run = Run { id, umask: common.umask, clang, lld, words, environment: &strings };
         // What is too much for a frame, or for now, is a process's.
-        let (Some(frame), Ok((output, written))) = (frames::encode(&run), io::pipe()) else { return Ok(None) };
+        let (Some(frame), Ok((output, written))) = (frames::encode(&run), io::pipe()) else {
+            return Ok(Err(b"it is too long".into()));
+        };
         let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
         with.extend(entrances.iter().map(AsFd::as_fd));
@@ -202,14 +228,15 @@ impl Worker {
             checkpoints.note(&run);
             if let Some(pid) = checkpoints.run(&self.options.program, id, &frame, &with) {
                 let is_doubted = checkpoints.doubts();
-                return Ok(Some(Fork { child: Child::of_another(pid, output), id, is_kept: true, is_doubted }));
+                return Ok(Ok(Fork { child: Child::of_another(pid, output), id, is_kept: true, is_doubted }));
             }
         }
         drop(with);
+        let gone = || Err(b"the worker is gone".to_vec());
         if self.zygote()?.is_none() {
-            return Ok(None);
+            return Ok(gone());
         }
-        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(None) };
+        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(gone()) };
         let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
         with.extend(entrances.iter().map(AsFd::as_fd));
@@ -218,10 +245,11 @@ impl Worker {
                 let child = Child::of_another(pid, output);
                 Fork { child, id, is_kept: false, is_doubted: false }
             })),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            // Nothing is wrong with the command: it is a process's this time.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Err(Vec::new())),
             Err(_) => {
                 self.state = State::Gone;
-                Ok(None)
+                Ok(gone())
             }
         }
     }
@@ -324,7 +352,7 @@ fn news(said: Said) -> Option<(u64, News)> {
             let Used { user_us, system_us, max_rss_kib, read_bytes, written_bytes } = used;
             Some((id, News::Ended(Ended { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes })))
         }
-        Said::Declined { id } => Some((id, News::Declined)),
+        Said::Declined { id, why } => Some((id, News::Declined(why))),
         Said::Gone { id } => Some((id, News::Gone)),
         // Said before a command was heard of, or late of one that was given up.
         Said::Hello { .. } | Said::Started { .. } | Said::Holding { .. } => None,

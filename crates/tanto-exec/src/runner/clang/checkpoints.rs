@@ -62,9 +62,9 @@ impl Checkpoints {
         }
         let State::Found(keeper) = &mut self.state else { return None };
         match keeper.link.run(id, frame, with) {
-            Ok(pid) => {
-                self.used += u32::from(pid.is_some());
-                pid
+            Ok(started) => {
+                self.used += u32::from(started.is_ok());
+                started.ok()
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(_) => {

@@ -3,7 +3,7 @@
 use tanto_sys::process::Words;
 
 /// Both sides refuse what goes beyond these; `clang-worker/src/frames.h` has the same numbers.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 /// The longest frame, in bytes.
 pub(super) const MOST_BYTES: usize = 128 << 10;
 /// The most words of a command, and variables of its environment.
@@ -11,6 +11,8 @@ const MOST_TEXTS: usize = 16 << 10;
 /// The most checkpoints that whoever keeps them tells of, and files of which there is none.
 const MOST_FILES: usize = 64;
 const MOST_WITHOUT: usize = 32;
+/// The most programs and libraries that a worker stands for.
+const MOST_BUILDS: usize = 64;
 
 /// A command for the worker.
 pub(super) struct Run<'a> {
@@ -38,14 +40,14 @@ pub(super) struct Used {
 /// What the worker says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Said {
-    /// It is ready, and stands for these.
-    Hello { version: u32, clang: Vec<u8>, lld: Vec<u8> },
+    /// It is ready, and stands for these, whose GNU build-ids are `builds`, in hexadecimal digits.
+    Hello { version: u32, clang: Vec<u8>, lld: Vec<u8>, builds: Vec<Vec<u8>> },
     /// The command has this process.
     Started { id: u64, pid: u32 },
     /// The command is done.
     Ended { id: u64, code: u32, used: Used },
-    /// The command has to be run as a process of its own.
-    Declined { id: u64 },
+    /// The command has to be run as a process of its own, for this reason.
+    Declined { id: u64, why: Vec<u8> },
     /// The command's process is gone.
     Gone { id: u64 },
     /// It keeps compiles of these files, of so many at most, has so many yet to make, and holds so much memory; and of
@@ -115,10 +117,15 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
         return None;
     }
     let said = match from.take(1)?[0] {
-        0 => Said::Hello { version: from.small()?, clang: from.text()?, lld: from.text()? },
+        0 => Said::Hello {
+            version: from.small()?,
+            clang: from.text()?,
+            lld: from.text()?,
+            builds: from.list(MOST_BUILDS, Reader::text)?,
+        },
         2 => Said::Started { id: from.large()?, pid: from.small()? },
         3 => Said::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
-        4 => (Said::Declined { id: from.large()? }, from.text()?).0,
+        4 => Said::Declined { id: from.large()?, why: from.text()? },
         5 => (Said::Gone { id: from.large()? }, from.small()?).0,
         8 => Said::Holding {
             most: from.small()?,

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::process::{Environment, Launcher, Program, Status};
 
+use super::elf;
+use super::link::Link;
 use super::zygote::words;
 
 /// A file as it was when it was looked at: device, inode, size, and the times of its content and of itself in
@@ -27,6 +29,8 @@ pub(super) struct Identity {
     pub(super) lld: Option<PathBuf>,
     /// All files that this was found out from.
     pub(super) files: Vec<(PathBuf, Stamp)>,
+    /// Those of them that the worker stands for, and their build-ids. Files of two images can have the same stamp.
+    pub(super) builds: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Stamp {
@@ -47,6 +51,11 @@ impl Identity {
     /// Is every file still what it was?
     pub(super) fn holds(&self) -> bool {
         self.files.iter().all(|(path, stamp)| Stamp::of(path) == Some(*stamp))
+    }
+
+    /// Does every file have the build-id that it had?
+    pub(super) fn is_same_build(&self) -> bool {
+        self.builds.iter().all(|(path, build)| elf::build_id(path).as_ref() == Some(build))
     }
 }
 
@@ -86,24 +95,42 @@ pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
     odd.map(|(name, _)| name)
 }
 
-/// Finds out whether this program is the clang that the worker says it stands for, by running it.
-pub(super) fn ask(program: &Path, clang: &[u8], lld: &[u8]) -> Option<Identity> {
+/// Finds out whether this program is the clang that the worker stands for, by running it. The version is not enough: a
+/// distribution's patches leave it as it is.
+pub(super) fn ask(program: &Path, link: &Link) -> Option<Identity> {
     let dir = program.parent()?;
     let told = output(program)?;
     let mut lines = told.split(|&byte| byte == b'\n');
-    let same_version = lines.next() == Some(clang);
+    let same_version = lines.next() == Some(&link.clang[..]);
     // What hands everything on to a clang elsewhere says the same, but not this.
     let installed = lines.find_map(|line| line.strip_prefix(b"InstalledDir: "));
-    let ours = same_version && installed == Some(dir.as_os_str().as_bytes());
-    let lld = if ours { lld_beside(dir, lld) } else { None };
     let mut files = vec![program.to_path_buf()];
     files.extend(libraries(program)?);
-    if let Some(lld) = &lld {
-        files.extend([lld.clone()]);
-        files.extend(libraries(lld)?);
-    }
+    let mut builds = Vec::new();
+    let ours =
+        same_version && installed == Some(dir.as_os_str().as_bytes()) && are_linked(&files, &link.builds, &mut builds);
+    let lld = if ours { lld_beside(dir, &link.lld) } else { None };
+    let with_libraries = |lld: PathBuf| Some([vec![lld.clone()], libraries(&lld)?].concat());
+    let linker = lld.clone().and_then(with_libraries).filter(|its| are_linked(its, &link.builds, &mut builds));
+    let lld = lld.filter(|_| linker.is_some());
+    files.extend(linker.into_iter().flatten());
     let files = files.into_iter().map(|path| Stamp::of(&path).map(|stamp| (path, stamp))).collect::<Option<_>>()?;
-    Some(Identity { program: program.to_path_buf(), ours, lld, files })
+    Some(Identity { program: program.to_path_buf(), ours, lld, files, builds })
+}
+
+/// Are the first of these files, a program, and LLVM's libraries among the others of the build that the worker was linked
+/// with? Adds what was read to `builds`.
+fn are_linked(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, Vec<u8>)>) -> bool {
+    let is_llvms = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.starts_with(b"libLLVM") || name.starts_with(b"libclang")
+    };
+    let judged = files.iter().enumerate().filter(|(at, path)| *at == 0 || is_llvms(path));
+    let read = judged.map(|(_, path)| elf::build_id(path).map(|build| (path.clone(), build)));
+    let Some(read) = read.collect::<Option<Vec<_>>>() else { return false };
+    let are_known = read.iter().all(|(_, build)| linked.contains(build));
+    builds.extend(read);
+    are_known
 }
 
 /// The lld in this directory, if it is of this version. Under another name than `ld.lld` it would be another linker.
@@ -116,6 +143,12 @@ fn lld_beside(dir: &Path, version: &[u8]) -> Option<PathBuf> {
 /// Does the text begin with these words?
 fn begins(text: &[u8], with: &[u8]) -> bool {
     text.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b' ' | b'\n')))
+}
+
+/// Returns the first line that a worker prints of the clang that it stands for; `None` if it cannot be run.
+pub fn stands_for(worker: &Path) -> Option<Vec<u8>> {
+    let line = output(worker)?.split(|&byte| byte == b'\n').next()?.to_vec();
+    (!line.is_empty()).then_some(line)
 }
 
 fn output(program: &Path) -> Option<Vec<u8>> {

@@ -2,8 +2,8 @@
 //! may be one for.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -21,8 +21,10 @@ use super::identity::Stamp;
 use super::link::Link;
 use super::zygote::words;
 
-/// Where it listens, in its directory.
-const SOCKET: &str = "socket";
+/// Where it leaves the address at which it listens, in its directory.
+const ADDRESS: &str = "address";
+/// A longer address is none of ours.
+const LONGEST_ADDRESS: u64 = 100;
 /// Where it leaves its number, in its directory.
 const NUMBER: &str = "pid";
 /// How often one that is about to listen is looked for.
@@ -59,7 +61,9 @@ pub struct Held {
 impl Keeper {
     /// Speaks to the one of this directory. An error: there is none, or none of ours.
     pub(super) fn find(place: &Path) -> io::Result<Keeper> {
-        let socket = Packets::connect(place, SOCKET)?;
+        let mut address = Vec::new();
+        File::open(place.join(ADDRESS))?.take(LONGEST_ADDRESS).read_to_end(&mut address)?;
+        let socket = Packets::connect(address.trim_ascii_end())?;
         let who = local::who(&socket)?;
         if who.user != user::own() {
             return Err(io::ErrorKind::PermissionDenied.into());

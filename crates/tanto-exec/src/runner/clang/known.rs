@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::identity::{Identity, Stamp};
 
 /// The first line; the number changes with the format.
-const HEAD: &str = "tanto's compile worker 1";
+const HEAD: &str = "tanto's compile worker 2";
 /// A longer file is none of ours.
 const LARGEST: u64 = 64 << 10;
 /// So many programs are remembered, those asked last.
@@ -22,9 +22,21 @@ const MOST: usize = 8;
 /// The programs that are remembered, in surroundings like these: with this worker, and these words on where libraries
 /// are.
 pub(super) fn read(file: &Path, surroundings: &str) -> Vec<Identity> {
+    whole(file).ok().and_then(|text| parse(&text, surroundings)).unwrap_or_default()
+}
+
+/// The clangs that builds with this file have met, those met last at the end; and whether each of them ran in the worker.
+pub fn programs(file: &Path) -> Vec<(PathBuf, bool)> {
+    let text = whole(file).unwrap_or_default();
+    let surroundings = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());
+    let known = surroundings.and_then(|surroundings| parse(&text, surroundings)).unwrap_or_default();
+    known.into_iter().map(|it| (it.program, it.ours)).collect()
+}
+
+fn whole(file: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    let whole = File::open(file).and_then(|file| file.take(LARGEST).read_to_end(&mut text));
-    whole.ok().and_then(|_| parse(&text, surroundings)).unwrap_or_default()
+    File::open(file)?.take(LARGEST).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Writes the file anew. What cannot be written is not remembered.
@@ -41,6 +53,9 @@ pub(super) fn write(file: &Path, surroundings: &str, known: &[Identity]) -> io::
                 let _ = write!(words, " {number}");
             }
             put(&mut text, &words, path);
+        }
+        for (path, build) in &identity.builds {
+            put(&mut text, &format!("build {}", build.escape_ascii()), path);
         }
     }
     if let Some(dir) = file.parent() {
@@ -69,14 +84,18 @@ fn parse(text: &[u8], surroundings: &str) -> Option<Vec<Identity>> {
         match word {
             b"ours" | b"other" => {
                 let (program, ours) = (path(rest), word == b"ours");
-                known.push(Identity { program, ours, lld: None, files: Vec::new() });
+                known.push(Identity { program, ours, lld: None, files: Vec::new(), builds: Vec::new() });
             }
             b"lld" => known.last_mut()?.lld = Some(path(rest)),
             b"file" => known.last_mut()?.files.push(stamped(rest)?),
+            b"build" => {
+                let (build, rest) = cut(rest)?;
+                known.last_mut()?.builds.push((path(rest), build.to_vec()));
+            }
             _ => return None,
         }
     }
-    known.iter().all(|it| !it.files.is_empty()).then_some(known)
+    known.iter().all(|it| !it.files.is_empty() && it.ours <= !it.builds.is_empty()).then_some(known)
 }
 
 fn stamped(mut rest: &[u8]) -> Option<(PathBuf, Stamp)> {

@@ -17,6 +17,8 @@ pub(super) struct Link {
     pub(super) clang: Vec<u8>,
     /// The beginning of its `ld.lld --version`.
     pub(super) lld: Vec<u8>,
+    /// The GNU build-ids of what the other stands for.
+    pub(super) builds: Vec<Vec<u8>>,
     /// Who says nothing for so long never will.
     patience: Duration,
     /// Said of other commands while we waited for a word on one.
@@ -28,11 +30,12 @@ impl Link {
     /// Waits until the other has said what it stands for.
     pub(super) fn greeted(socket: Packets, patience: Duration) -> io::Result<Link> {
         let (unheard, room) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
-        let mut link = Link { socket, clang: Vec::new(), lld: Vec::new(), patience, unheard, room };
-        let Said::Hello { version: PROTOCOL, clang, lld } = link.hear(Instant::now() + patience)? else {
+        let (clang, lld, builds) = (Vec::new(), Vec::new(), Vec::new());
+        let mut link = Link { socket, clang, lld, builds, patience, unheard, room };
+        let Said::Hello { version: PROTOCOL, clang, lld, builds } = link.hear(Instant::now() + patience)? else {
             return Err(io::Error::other("it speaks another protocol"));
         };
-        (link.clang, link.lld) = (clang, lld);
+        (link.clang, link.lld, link.builds) = (clang, lld, builds);
         Ok(link)
     }
 
@@ -53,14 +56,14 @@ impl Link {
         Watch::new(&self.socket)
     }
 
-    /// Hands over a command, and waits until that has a process, whose number this is. None: the other wants none of it.
-    pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Option<u32>> {
+    /// Hands over a command, and waits until it has a process: returns that one's number, or why the other declines.
+    pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Result<u32, Vec<u8>>> {
         self.socket.send(frame, with)?;
         let until = Instant::now() + self.patience;
         loop {
             match self.hear(until)? {
-                Said::Started { id: its, pid } if its == id => return Ok(Some(pid)),
-                Said::Declined { id: its } if its == id => return Ok(None),
+                Said::Started { id: its, pid } if its == id => return Ok(Ok(pid)),
+                Said::Declined { id: its, why } if its == id => return Ok(Err(why)),
                 other => self.unheard.push_back(other),
             }
         }

@@ -31,7 +31,7 @@ fn without_a_worker_commands_are_processes() {
     // One is not there; one ends at once and has said nothing; one says what is no frame.
     for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
         let mut worker = worker(program, false);
-        assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_none());
+        assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_err());
         assert!(worker.is_gone(false) && worker.pid().is_none() && worker.news().is_none(), "{program}");
     }
 }

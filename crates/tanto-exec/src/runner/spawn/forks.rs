@@ -23,8 +23,8 @@ pub(super) struct Forked {
     is_counted: bool,
     /// How it ended, if it said so.
     ended: Option<Ended>,
-    /// It wants to be run as a process of its own.
-    declined: bool,
+    /// It wants to be run as a process of its own, for this reason.
+    declined: Option<Vec<u8>>,
     /// Its process is no more.
     gone: bool,
 }
@@ -39,7 +39,7 @@ enum Verdict {
 
 impl Forked {
     pub(super) fn new(mark: Mark, command: Command, expected: Cost, is_counted: bool) -> Forked {
-        Forked { mark, command, expected, is_counted, ended: None, declined: false, gone: false }
+        Forked { mark, command, expected, is_counted, ended: None, declined: None, gone: false }
     }
 
     /// It goes on from a checkpoint.
@@ -50,7 +50,7 @@ impl Forked {
     fn hear(&mut self, news: News) {
         match news {
             News::Ended(ended) => self.ended = Some(ended),
-            News::Declined => self.declined = true,
+            News::Declined(why) => self.declined = Some(why),
             News::Gone => self.gone = true,
         }
     }
@@ -61,7 +61,7 @@ impl Forked {
         match self.ended {
             Some(ended) if self.mark.is_doubted => gone.then_some(Verdict::Twice(ended)),
             Some(ended) if gone || !self.is_counted => Some(Verdict::Done(ended)),
-            None if gone || self.declined => Some(Verdict::Again),
+            None if gone || self.declined.is_some() => Some(Verdict::Again),
             _ => None,
         }
     }
@@ -111,6 +111,11 @@ impl SpawnRunner {
                 return Ok(());
             }
         };
+        if let Err(error) = self.insist(&fork) {
+            task.output.push(format!("tanto: error: {error}\n").as_bytes(), self.overflow.as_ref());
+            self.tell(task, Exit::Code(1), Usage::default());
+            return Ok(());
+        }
         if let Some(watcher) = &mut self.watcher {
             watcher.ended(task.job);
         }
@@ -123,6 +128,14 @@ impl SpawnRunner {
             self.release(slot);
             error
         })
+    }
+
+    /// An error, if the command may not become a process.
+    fn insist(&mut self, fork: &Forked) -> io::Result<()> {
+        match (self.starter.worker(), &fork.declined) {
+            (Some(worker), Some(why)) if !fork.is_kept() => worker.insist(&fork.command.line, why),
+            _ => Ok(()),
+        }
     }
 
     /// The worker is no leftover of any job.

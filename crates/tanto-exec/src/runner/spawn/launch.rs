@@ -102,13 +102,18 @@ impl Starter {
     /// tell why. So is a command on the console, where the shell too hears what is typed.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && words::split(&command.line, &mut self.words) {
-            if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in)
-                && let Some(fork) = worker.start(&self.words, self.launcher.environment(), &self.entrances)?
-            {
-                let Fork { child, id, is_kept, is_doubted } = fork;
-                return Ok(Started { child, direct: true, fork: Some(Mark { id, is_kept, is_doubted }) });
+            if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in) {
+                match worker.start(&self.words, self.launcher.environment(), &self.entrances)? {
+                    Ok(Fork { child, id, is_kept, is_doubted }) => {
+                        return Ok(Started { child, direct: true, fork: Some(Mark { id, is_kept, is_doubted }) });
+                    }
+                    Err(why) => worker.insist(&command.line, &why)?,
+                }
             }
             return self.start_program(command);
+        }
+        if let Some(worker) = &self.worker {
+            worker.insist(&command.line, if command.console { b"it has the console" } else { b"it needs a shell" })?;
         }
         self.start_shell(command)
     }

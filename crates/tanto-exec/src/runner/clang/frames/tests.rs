@@ -88,11 +88,12 @@ fn answers_are_the_golden_ones() {
                 version: PROTOCOL,
                 clang: b"Debian clang version 19.1.7 (3~deb12u1)".to_vec(),
                 lld: b"Debian LLD 19.1.7".to_vec(),
+                builds: vec![b"f29c6d9c".to_vec(), b"99af4b93".to_vec()],
             },
         ),
         ("started", Said::Started { id: 7, pid: 4242 }),
         ("ended", Said::Ended { id: 7, code: 1, used }),
-        ("declined", Said::Declined { id: 8 }),
+        ("declined", Said::Declined { id: 8, why: b"its jobs are not one".to_vec() }),
         ("gone", Said::Gone { id: 9 }),
         (
             "holding",

@@ -44,7 +44,7 @@ fn what_was_changed_does_not_hold() {
     let dir = Scratch::new("identity-stamp");
     let path = program(&dir, "clang", "\x7fELF");
     let files = vec![(path.clone(), Stamp::of(&path).unwrap())];
-    let identity = Identity { program: path.clone(), ours: true, lld: None, files };
+    let identity = Identity { program: path.clone(), ours: true, lld: None, files, builds: Vec::new() };
     assert!(identity.holds());
     // The same size and, told so, the same time; but what the kernel says of the file itself has changed.
     let time = fs::metadata(&path).unwrap().modified().unwrap();

@@ -6,7 +6,8 @@ use tanto_testing::Scratch;
 fn identity(name: &str, ours: bool) -> Identity {
     let lld = ours.then(|| PathBuf::from("/bin/a b/lld"));
     let files = vec![(PathBuf::from(name), Stamp([1, 2, 3, -4, 5])), (PathBuf::from("/lib/x"), Stamp([0; 5]))];
-    Identity { program: PathBuf::from(name), ours, lld, files }
+    let builds = if ours { vec![(PathBuf::from(name), b"01ab".to_vec())] } else { Vec::new() };
+    Identity { program: PathBuf::from(name), ours, lld, files, builds }
 }
 
 #[test]
@@ -18,6 +19,9 @@ fn what_is_written_is_read() {
     assert_eq!(read(&file, "here"), known);
     assert_eq!(read(&file, "elsewhere"), []);
     assert_eq!(read(&dir.at("none"), "here"), []);
+    let met = [("/bin/clang".into(), true), ("/opt/a b/clang".into(), false)];
+    assert_eq!(programs(&file), met);
+    assert_eq!(programs(&dir.at("none")), []);
 }
 
 #[test]
