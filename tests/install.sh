@@ -35,6 +35,21 @@ builds_as_ninja() {
 }
 
 . tests/need.sh
+# In a place where LLVM's packages are missing, or do not fit.
+says_what_is_missing() {
+    local said
+    said=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
+    [ "$said" = "Without the compile worker: it needs LLVM 19. To have it: apt-get install llvm-19-dev" ]
+}
+says_that_the_build_failed() {
+    local said
+    said=$(worker_packages=(make=make); build_worker() { return 1; }; try_worker) && return 1
+    grep -q 'its build failed.*apt-get install' <<<"$said"
+}
+
+check "a missing worker is explained" says_what_is_missing
+check "a worker that cannot be built is explained" says_that_the_build_failed
+
 # With the compile worker, where that can be built.
 worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
 

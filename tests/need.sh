@@ -22,8 +22,8 @@ need_rust() {
         die "Tanto is built with Rust 1.95 or newer; this is $version. With rustup: rustup update stable"
 }
 
-# need_packages PACKAGE=PROBE...: a probe is a command, or the path of a file that must be there.
-need_packages() {
+# missing_packages PACKAGE=PROBE...: prints those that are missing. A probe is a command, or the path of a file.
+missing_packages() {
     local want missing=()
     for want in "$@"; do
         case ${want#*=} in
@@ -31,6 +31,13 @@ need_packages() {
             *) command -v "${want#*=}" >/dev/null ;;
         esac || missing+=("${want%%=*}")
     done
+    printf '%s\n' "${missing[*]}"
+}
+
+# need_packages PACKAGE=PROBE...: installs those that are missing.
+need_packages() {
+    local missing
+    read -r -a missing < <(missing_packages "$@")
     if [ ${#missing[@]} -gt 0 ]; then install_packages "${missing[@]}"; fi
 }
 
@@ -65,19 +72,28 @@ need_venv() {
 # What the compile worker is made from.
 llvm=/usr/lib/llvm-19
 
-need_llvm() {
-    need_packages clang-19=clang-19 lld-19=$llvm/bin/ld.lld clang-format-19=clang-format-19 cmake=cmake g++=g++ \
-        llvm-19-dev=$llvm/lib/libLLVMSupport.a libclang-19-dev=$llvm/lib/libclangFrontend.a \
-        liblld-19-dev=$llvm/lib/liblldELF.a libpolly-19-dev=$llvm/lib/libPolly.a zlib1g-dev=/usr/include/zlib.h \
-        libzstd-dev=/usr/include/zstd.h
-}
+worker_packages=(clang-19=clang-19 lld-19=$llvm/bin/ld.lld cmake=cmake g++=g++ llvm-19-dev=$llvm/lib/libLLVMSupport.a
+    libclang-19-dev=$llvm/lib/libclangFrontend.a liblld-19-dev=$llvm/lib/liblldELF.a libpolly-19-dev=$llvm/lib/libPolly.a
+    zlib1g-dev=/usr/include/zlib.h libzstd-dev=/usr/include/zstd.h)
 
-has_llvm() {
-    local archive
-    for archive in LLVMSupport clangFrontend lldELF Polly; do
-        [ -e "$llvm/lib/lib$archive.a" ] || return
-    done
-    command -v clang-19 cmake >/dev/null && [ -x "$llvm/bin/ld.lld" ]
+need_llvm() { need_packages "${worker_packages[@]}" clang-format-19=clang-format-19; }
+
+has_llvm() { [ -z "$(missing_packages "${worker_packages[@]}")" ]; }
+
+# Builds the worker, or says in a line why there is none: everything else works without it.
+try_worker() {
+    local missing
+    missing=$(missing_packages "${worker_packages[@]}")
+    if [ -n "$missing" ]; then
+        say "Without the compile worker: it needs LLVM 19. To have it: apt-get install $missing"
+        return 1
+    fi
+    say "Building the compile worker"
+    build_worker >&2 || {
+        say "Without the compile worker: its build failed (above). Usual cause: packages of different versions." \
+            "apt-get install --reinstall $(printf '%s ' "${worker_packages[@]%%=*}")"
+        return 1
+    }
 }
 
 # The compile worker, target/clang-worker/clang-worker, where LLVM 19 is there. Built by Tanto itself.

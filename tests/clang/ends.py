@@ -302,6 +302,23 @@ def restamped(known, file):
     return b"".join(numbers if line.startswith(b"file ") and line.endswith(b" %s\n" % bytes(file)) else line for line in lines)
 
 
+def doctor_names_the_clangs(tanto, place):
+    build = Build(tanto, place, COMPILE)
+    told = doctor(tanto, place)
+    assert "stands for Debian clang version 19" in told or "stands for clang version 19" in told, told
+    assert "no build here has used a clang" in told, told
+    assert build.run() == 0, build.errors
+    assert f"builds here: {CLANG.resolve()} runs in it" in doctor(tanto, place)
+    told = doctor(tanto, place, TANTO_CLANG_WORKER="/bin/false")
+    assert "stands for nothing" in told and "./install" in told, told
+
+
+def doctor(tanto, place, **variables):
+    done = subprocess.run([tanto, "doctor"], cwd=place, env=dict(os.environ, **variables), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def wrapper_is_no_clang(tanto, place):
     wrapper = place / "clang"
     wrapper.write_text(f'#!/bin/sh\nexec {CLANG} -DWRAPPED "$@"\n')
@@ -384,6 +401,7 @@ TESTS = [
     require_tells_what_forbids_it,
     required_worker_names_the_command_that_has_none,
     clang_of_another_build_is_a_process,
+    doctor_names_the_clangs,
     wrapper_is_no_clang,
     shell_syntax_is_the_shells,
     memory_of_the_worker_may_be_lost,

@@ -44,7 +44,12 @@ fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
 
 /// Where they are kept for a build in this directory.
 pub fn place(dir: Option<&[u8]>) -> PathBuf {
-    Path::new(OsStr::from_bytes(dir.unwrap_or(b"."))).join(".tanto").join(KEPT)
+    own_state(dir).join(KEPT)
+}
+
+/// Where builds in this directory keep what is Tanto's own.
+pub fn own_state(dir: Option<&[u8]>) -> PathBuf {
+    Path::new(OsStr::from_bytes(dir.unwrap_or(b"."))).join(".tanto")
 }
 
 fn status(held: Held) -> Vec<u8> {

@@ -1,5 +1,5 @@
 //! `tanto doctor`: each setting's value and where it came from, and what of the machine matters to a build. Runs no
-//! program and writes nothing.
+//! program but the compile worker's, to ask for its version, and writes nothing.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::monitor::findings::Length;
 use tanto_exec::monitor::watcher::Leftovers;
-use tanto_exec::runner::clang::is_left_alone_because_of;
+use tanto_exec::runner::clang::{is_left_alone_because_of, programs, stands_for};
 use tanto_exec::runner::spawn::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
@@ -244,23 +244,40 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
     if let Some(held) = tanto_exec::runner::clang::held(&crate::clang::place(dir)) {
         rows.push(row("checkpoints kept", crate::clang::brief(&held)));
     }
-    rows.extend(compile_worker().into_iter().map(|place| row("compile worker", place)));
+    rows.extend(compile_worker(dir).into_iter().map(|place| row("compile worker", place)));
     rows
 }
 
-/// Where it was looked for, up to where it is.
-fn compile_worker() -> Vec<Vec<u8>> {
+/// Where it was looked for, up to where it is; which clang it stands for; and which ones builds in this directory have used.
+fn compile_worker(dir: Option<&[u8]>) -> Vec<Vec<u8>> {
     let mut told = Vec::new();
     if let Some(name) = is_left_alone_because_of(&Environment::ours_and(&[])) {
         told.push([b"not used, because of ", name, b" in the environment"].concat());
     }
-    for place in worker::places() {
-        let is_there = worker::is_there(&place);
-        let note: &[u8] = if is_there { b"" } else { b" (none)" };
-        told.push([place.as_os_str().as_bytes(), note].concat());
-        if is_there {
-            break;
+    let places = worker::places();
+    match places.iter().find(|place| worker::is_there(place)) {
+        Some(place) => {
+            told.push(place.as_os_str().as_bytes().to_vec());
+            let clang =
+                stands_for(place).unwrap_or_else(|| b"nothing: it does not run; build it again by ./install".into());
+            told.push([&b"stands for "[..], &clang].concat());
         }
+        None => {
+            told.extend(places.iter().map(|place| [place.as_os_str().as_bytes(), b" (none)"].concat()));
+            told.push(format!("./install builds it, after: apt-get install {}", worker::PACKAGES).into());
+        }
+    }
+    let met = programs(&crate::clang::own_state(dir).join(worker::KNOWN));
+    if met.is_empty() {
+        told.push(b"no build here has used a clang with it yet; gcc and other compilers are always processes".into());
+    }
+    for (program, is_ours) in met {
+        let how: &[u8] = if is_ours {
+            b" runs in it"
+        } else {
+            b" is another build of clang, and a process: ./install builds the worker anew"
+        };
+        told.push([b"builds here: ", program.as_os_str().as_bytes(), how].concat());
     }
     told
 }

@@ -199,7 +199,7 @@ impl Invocation<'_> {
         let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let overflow = Some(in_own_state(builddir, "output"));
-        let known = in_own_state(builddir, "clang-worker");
+        let known = in_own_state(builddir, worker::KNOWN);
         let writer = Rc::clone(&self.writer);
         let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
         let place = in_own_state(builddir, worker::KEPT);

@@ -35,6 +35,13 @@ pub fn is_there(place: &Path) -> bool {
 /// The directory of who keeps checkpoints, in that of our own state.
 pub const KEPT: &str = "checkpoints";
 
+/// The file that remembers which clangs the worker stands for, in the same place.
+pub const KNOWN: &str = "clang-worker";
+
+/// What the worker is built from, for Debian.
+pub const PACKAGES: &str =
+    "clang-19 lld-19 cmake g++ llvm-19-dev libclang-19-dev liblld-19-dev libpolly-19-dev zlib1g-dev libzstd-dev";
+
 /// So many checkpoints at most.
 pub fn most_kept(kept: Kept) -> u32 {
     match kept {
@@ -79,6 +86,8 @@ fn nowhere() -> Vec<u8> {
         text.extend_from_slice(b"\n  ");
         text.extend_from_slice(place.as_os_str().as_bytes());
     }
+    let mend = format!("\n./install builds it, after: apt-get install {PACKAGES}; --clang-worker=auto does without");
+    text.extend_from_slice(mend.as_bytes());
     text
 }
 
