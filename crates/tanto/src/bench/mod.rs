@@ -12,6 +12,7 @@ pub mod output;
 mod plot;
 mod read;
 pub mod show;
+mod shuffle;
 mod stat;
 pub mod statistics;
 

@@ -18,6 +18,7 @@ const WARMUP: Flag = Flag::new("warmup", Some("N"), "run each command N times be
 const PREPARE: Flag = Flag::new("prepare", Some("CMD"), "run CMD before each run; may be given several times");
 const PREPARE_A: Flag = Flag::new("prepare-a", Some("CMD"), "the same, before runs of the first command only");
 const PREPARE_B: Flag = Flag::new("prepare-b", Some("CMD"), "the same, before runs of the second command only");
+const SEED: Flag = Flag::new("seed", Some("N"), "shuffle the runs as the experiment did that has this seed");
 const SAME: Flag = Flag::new(
     "same",
     Some("PATH"),
@@ -29,7 +30,7 @@ const FAIL: Flag =
     Flag::new("fail-if-slower", Some("P%"), "exit with 1 if a command is slower than the first by more than P %");
 
 /// All of them.
-pub static FLAGS: [Flag; 18] = [
+pub static FLAGS: [Flag; 19] = [
     FOR,
     RUNS,
     UNTIL,
@@ -37,6 +38,7 @@ pub static FLAGS: [Flag; 18] = [
     PREPARE_A,
     PREPARE_B,
     WARMUP,
+    SEED,
     SAME,
     CONTROL,
     FAIL,
@@ -68,6 +70,8 @@ pub struct Args {
     pub until: Option<f64>,
     /// `--warmup`
     pub warmup: usize,
+    /// `--seed`
+    pub seed: Option<u64>,
     /// `--prepare`
     pub prepare: Vec<Vec<u8>>,
     /// `--prepare-a` and `--prepare-b`
@@ -113,6 +117,10 @@ impl Args {
             }
             flag if *flag == RUNS => self.runs = Some(count(flag, value, 1)?),
             flag if *flag == WARMUP => self.warmup = count(flag, value, 0)?,
+            flag if *flag == SEED => {
+                let seed = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                self.seed = Some(seed.ok_or_else(|| wrong(flag, "a number"))?);
+            }
             flag if *flag == UNTIL => self.until = Some(share()?),
             flag if *flag == FAIL => self.fail_if_slower = Some(share()?),
             flag if *flag == PREPARE => self.prepare.push(value.to_vec()),

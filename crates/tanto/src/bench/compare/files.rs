@@ -9,10 +9,10 @@ use tanto_sys::machine::Machine;
 use crate::bench::chart::{Chart, Point, Series};
 use crate::bench::measure::json;
 use crate::bench::output::csv;
-use crate::bench::statistics::pairs::{Drift, Verdict};
+use crate::bench::statistics::pairs::{Estimate, Finding, Verdict};
 
 use super::args::Args;
-use super::findings::{Comparison, Outlier};
+use super::findings::{Comparison, Lead, Outlier};
 use super::record::{End, Record};
 
 /// All that was measured, and what it comes to once it has ended.
@@ -28,6 +28,8 @@ pub fn json(args: &Args, machine: Option<&(Machine, Mask)>, record: &Record, not
         "format": 1,
         "machine": machine.map(|(machine, cpus)| json::machine(machine, cpus)),
         "settings": settings,
+        "seed": record.seed,
+        "others": record.others.map(|others| others.share),
         "warmup": args.warmup,
         "until": args.until,
         "sides": sides.collect::<Vec<_>>(),
@@ -73,28 +75,44 @@ fn compared(record: &Record, comparison: &Comparison) -> Value {
         "against": record.sides[0].name,
         "wall": verdict(&comparison.wall),
         "cpu": verdict(&comparison.cpu),
+        "lead": match comparison.lead {
+            Lead::Wall => "wall",
+            Lead::Cpu => "cpu",
+        },
     })
 }
 
 fn verdict(verdict: &Verdict) -> Value {
     match verdict {
-        Verdict::TooFew => json!({"verdict": "too few pairs"}),
+        Verdict::TooFew(ratio) => json!({"verdict": "too few pairs", "ratio": ratio}),
         Verdict::TooShort => json!({"verdict": "too short"}),
-        Verdict::Drifts(Drift::Ratio(times)) => json!({"verdict": "drifts", "what": "ratio", "times": times}),
-        Verdict::Drifts(Drift::First(times)) => json!({"verdict": "drifts", "what": "first", "times": times}),
-        Verdict::Drifts(Drift::Second(times)) => json!({"verdict": "drifts", "what": "second", "times": times}),
-        Verdict::Seen(estimate) => json!({
-            "verdict": match estimate.differs() {
-                true if estimate.ratio > 1.0 => "more",
-                true => "less",
-                false => "no difference seen",
-            },
-            "ratio": estimate.ratio,
-            "low": estimate.interval.low,
-            "high": estimate.interval.high,
-            "smallest_visible": estimate.smallest,
-        }),
+        Verdict::Seen(estimate) => seen(estimate),
     }
+}
+
+fn seen(estimate: &Estimate) -> Value {
+    let more = estimate.ratio > 1.0;
+    json!({
+        "verdict": match estimate.finding() {
+            Finding::Differs if more => "more",
+            Finding::Differs => "less",
+            Finding::MayDiffer if more => "maybe more",
+            Finding::MayDiffer => "maybe less",
+            Finding::NoDifference => "no difference seen",
+            Finding::Drifts(_) => "drifts",
+        },
+        "ratio": estimate.ratio,
+        "low": estimate.interval.low,
+        "high": estimate.interval.high,
+        "low_99": estimate.sure.map(|sure| sure.low),
+        "high_99": estimate.sure.map(|sure| sure.high),
+        "smallest_visible": estimate.smallest,
+        "drift": {
+            "ratio": estimate.drifts.ratio,
+            "first": estimate.drifts.first,
+            "second": estimate.drifts.second,
+        },
+    })
 }
 
 /// A run a line.

@@ -4,18 +4,16 @@
 use std::time::Duration;
 
 use crate::bench::measure::{Bench, Halt};
-use crate::bench::statistics::interval::{Depth, LEVEL};
-use crate::bench::statistics::looks::Looks;
+use crate::bench::shuffle::new_seed;
+use crate::bench::statistics::interval::Depths;
+use crate::bench::statistics::looks::PairOfLooks;
 use crate::bench::statistics::pairs::Estimate;
 
 use super::args::Args;
-use super::findings::{Comparison, level};
-use super::order;
+use super::findings::{Comparison, comparisons};
+use super::order::Order;
 use super::outputs::Outputs;
 use super::record::{End, Record, Run, Side};
-
-/// What looking again and again may be wrong in is computed exactly.
-const EXACT: f64 = 0.95;
 
 /// Who looks on while it is measured.
 pub trait Audience {
@@ -30,7 +28,8 @@ pub struct Measuring<'m> {
     record: Record,
     outputs: Outputs,
     /// Where there is a reason to look before the end.
-    looks: Option<Looks>,
+    looks: Option<PairOfLooks>,
+    order: Order,
     begun: Duration,
     /// What a step of each side took at most, with all that belongs to it.
     longest: Vec<Duration>,
@@ -40,27 +39,31 @@ impl<'m> Measuring<'m> {
     /// One that has not begun.
     pub fn new(args: &'m Args, bench: &'m mut dyn Bench) -> Measuring<'m> {
         let sides = Side::all(args);
-        let looks = args.until.map(|_| Looks::new(level(EXACT, &sides)));
+        let looks = args.until.map(|_| PairOfLooks::new(comparisons(&sides)));
+        let seed = args.seed.unwrap_or_else(new_seed);
+        let order = Order::new(seed, sides.len());
         let longest = vec![Duration::ZERO; sides.len()];
         let begun = bench.now();
-        Measuring { args, bench, record: Record::new(sides), outputs: Outputs::new(&args.same), looks, begun, longest }
+        let record = Record { seed, ..Record::new(sides) };
+        Measuring { args, bench, record, outputs: Outputs::new(&args.same), looks, order, begun, longest }
     }
 
     /// Measures all there is to measure.
     pub fn run(mut self, audience: &mut dyn Audience) -> Record {
         let end = self.warm_up().unwrap_or_else(|| self.rounds(audience));
-        self.record.depth = match (self.looks.take(), &end) {
-            (Some(_), End::Narrow) => self.record.depth,
+        self.record.depths = match (self.looks.take(), &end) {
+            (Some(_), End::Narrow) => self.record.depths,
             (Some(looks), _) => looks.last(),
-            (None, _) => Depth::of(self.record.rounds(), level(LEVEL, &self.record.sides)),
+            (None, _) => Depths::of(self.record.rounds(), comparisons(&self.record.sides)),
         };
+        self.record.others = self.bench.others();
         self.record.end = Some(end);
         self.record
     }
 
     fn warm_up(&mut self) -> Option<End> {
         for nth in 0..self.args.warmup {
-            for side in order::of_round(nth, self.record.sides.len()) {
+            for side in 0..self.record.sides.len() {
                 let ended = if self.fits(&[side]) { self.step(side, nth, true).err() } else { Some(End::Time) };
                 if ended.is_some() {
                     return ended;
@@ -75,7 +78,7 @@ impl<'m> Measuring<'m> {
             if self.args.runs == Some(round) {
                 break;
             }
-            let order = order::of_round(round, self.record.sides.len());
+            let order = self.order.next();
             if !self.fits(&order) {
                 return End::Time;
             }
@@ -132,7 +135,7 @@ impl<'m> Measuring<'m> {
         if !looks.one_more() {
             return false;
         }
-        self.record.depth = looks.look();
+        self.record.depths = looks.look();
         let compared = Comparison::all(&self.record);
         let reached = |comparison: &Comparison| comparison.wall.estimate().map(Estimate::half_width);
         compared.iter().all(|comparison| reached(comparison).is_some_and(|reached| reached <= until))

@@ -8,6 +8,9 @@ mod measuring;
 mod order;
 mod outputs;
 mod record;
+mod sentences;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::bench::measure::{Halt, Sample};
-use crate::bench::statistics::interval::Depth;
+use crate::bench::measure::{Halt, Others, Sample};
+use crate::bench::statistics::interval::Depths;
 
 use super::args::Args;
 
@@ -57,8 +57,12 @@ pub struct Record {
     pub runs: Vec<Run>,
     /// Why no more; none while it goes on.
     pub end: Option<End>,
-    /// Where the limits of an interval lie; none if there are too few runs.
-    pub depth: Option<Depth>,
+    /// Where the limits of the intervals lie; `None` if there are too few runs.
+    pub depths: Option<Depths>,
+    /// The seed of the order of runs.
+    pub seed: u64,
+    /// What other programs used of the processors; `None` if unknown.
+    pub others: Option<Others>,
 }
 
 impl Side {
@@ -80,7 +84,7 @@ impl Side {
 impl Record {
     /// Nothing yet.
     pub fn new(sides: Vec<Side>) -> Record {
-        Record { sides, runs: Vec::new(), end: None, depth: None }
+        Record { sides, runs: Vec::new(), end: None, depths: None, seed: 0, others: None }
     }
 
     /// Rounds in which every side has run.

@@ -1,16 +1,12 @@
 //! What an experiment has found, as text for people. Does not know where it is shown.
 
-use std::fmt::Write;
-
 use crate::bench::show;
-use crate::bench::statistics::interval::{LEVEL, fewest};
-use crate::bench::statistics::pairs::{Drift, Estimate, Verdict};
 use crate::bench::statistics::quantile::Summary;
 
-use super::findings::{Comparison, Outlier, level};
+use super::findings::{Comparison, Outlier};
 use super::record::{End, Record};
+use super::sentences::sentences;
 use crate::columns::aligned;
-use crate::help::capital;
 
 /// More outliers are counted only.
 const MOST_OUTLIERS: usize = 10;
@@ -25,7 +21,7 @@ pub fn report(record: &Record, notes: &[String]) -> Vec<u8> {
         text.extend(table(record).bytes());
         text.push(b'\n');
         for comparison in Comparison::all(record) {
-            text.extend(words(record, &comparison).bytes());
+            text.extend(sentences(record, &comparison).bytes());
         }
     }
     text.extend(end(record).bytes());
@@ -84,72 +80,6 @@ fn measured(record: &Record, values: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<Stri
 /// `+1.3 %`
 fn signed(share: f64) -> String {
     format!("{:+.2} %", 100.0 * share)
-}
-
-/// `1.3 %`, with as many digits as matter.
-fn percent(share: f64) -> String {
-    let percent = 100.0 * share.abs();
-    if percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
-}
-
-/// The ratio, and a sentence for the wall clock and one for the processors.
-fn words(record: &Record, comparison: &Comparison) -> String {
-    let (first, second) = (&record.sides[0].name, &record.sides[comparison.side].name);
-    let mut text = String::new();
-    if let Some(Estimate { ratio, interval, .. }) = comparison.wall.estimate() {
-        let (low, high, rounds) = (interval.low, interval.high, record.rounds());
-        let _ = writeln!(text, "{second} / {first}: {ratio:.4} ({low:.4} to {high:.4}, 95 % interval; {rounds} pairs)");
-    }
-    if record.sides[comparison.side].control {
-        return text + "Control: " + &of_control(record, &comparison.wall) + "\n";
-    }
-    text += &capital(&sentence(record, &comparison.wall, [first, second], ["is slower", "is faster"]));
-    text += "\nUser+system: ";
-    text += &sentence(record, &comparison.cpu, [first, second], ["uses more", "uses less"]);
-    text + "\n"
-}
-
-fn of_control(record: &Record, verdict: &Verdict) -> String {
-    match verdict.estimate() {
-        Some(estimate) if estimate.differs() => format!(
-            "A and A again differ by {}: this machine shows differences where there are none.",
-            percent(estimate.ratio - 1.0)
-        ),
-        _ => sentence(record, verdict, ["A", "A again"], ["is slower", "is faster"]),
-    }
-}
-
-fn sentence(record: &Record, verdict: &Verdict, [first, second]: [&str; 2], [more, less]: [&str; 2]) -> String {
-    match verdict {
-        Verdict::Seen(estimate) if estimate.differs() => {
-            let (low, high) = (estimate.interval.low - 1.0, estimate.interval.high - 1.0);
-            let (verb, from, to) = if low > 0.0 { (more, low, high) } else { (less, high, low) };
-            let by = percent(estimate.ratio - 1.0);
-            format!("{second} {verb} by {by} (between {} and {}).", percent(from), percent(to))
-        }
-        Verdict::Seen(estimate) => {
-            let smallest = percent(estimate.smallest - 1.0);
-            format!(
-                "no difference seen between {first} and {second}; the smallest that this run could have seen is {smallest}."
-            )
-        }
-        Verdict::TooFew => {
-            let least = fewest(level(LEVEL, &record.sides));
-            format!("{} pairs are too few to tell; it takes {least} at least.", record.rounds())
-        }
-        Verdict::TooShort => "some runs took no time that can be measured.".into(),
-        Verdict::Drifts(drift) => format!("{}, so there is no one answer.", drifting(*drift, first, second)),
-    }
-}
-
-fn drifting(drift: Drift, first: &str, second: &str) -> String {
-    let (what, times) = match drift {
-        Drift::Ratio(times) => (format!("{second} / {first}"), times),
-        Drift::First(times) => (format!("what {first} takes"), times),
-        Drift::Second(times) => (format!("what {second} takes"), times),
-    };
-    let how = if times > 1.0 { "rises" } else { "falls" };
-    format!("it drifts: {what} {how} by {} from the first pair to the last", percent(times - 1.0))
 }
 
 /// Why there are no more runs, unless there are as many as were wanted.

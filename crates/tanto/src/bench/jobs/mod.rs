@@ -12,7 +12,7 @@ pub mod verdict;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use args::{Args, PLACE};
 use experiment::{Experiment, Run, Setup};
@@ -21,6 +21,7 @@ use verdict::Verdict;
 
 use super::measure::{self, Bench, Halt, Meter, conditions};
 use super::output::{Form, Output, refused};
+use super::shuffle::new_seed;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::settings;
@@ -197,12 +198,6 @@ fn resumed(path: &Path, setup: Setup) -> Result<Experiment, Vec<u8>> {
         return Ok(before);
     }
     Err(blame(format!("it was measured in another way:\n  {}", differences.join("\n  ")).as_bytes()))
-}
-
-/// Another one each time.
-fn new_seed() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| now.as_nanos() as u64 % 100_000)
 }
 
 #[cfg(test)]

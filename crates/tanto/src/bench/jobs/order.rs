@@ -1,16 +1,16 @@
 //! In which order the runs of an experiment go. Does not know what is run.
 
+use crate::bench::shuffle::Random;
+
 /// All runs: rounds in each of which each number of jobs comes once, so that what drifts with time hits all alike, and
 /// an interrupt leaves about as many runs of each. Shuffled by a seed, or as given.
 pub fn order(counts: &[u32], runs: usize, seed: Option<u64>) -> Vec<u32> {
-    let mut random = seed.map(Random);
+    let mut random = seed.map(Random::new);
     let mut order = Vec::with_capacity(counts.len() * runs);
     for _ in 0..runs {
         let mut round = counts.to_vec();
         if let Some(random) = &mut random {
-            for last in (1..round.len()).rev() {
-                round.swap(last, random.below(last + 1));
-            }
+            random.shuffle(&mut round);
         }
         order.extend(round);
     }
@@ -28,23 +28,6 @@ pub fn remaining(order: Vec<u32>, done: impl Iterator<Item = u32>) -> Vec<u32> {
         None => true,
     };
     order.into_iter().filter(is_left).collect()
-}
-
-/// Numbers that follow from a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// For a few places one remainder is as likely as another.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.number() % limit as u64) as usize
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::conditions::Conditions;
-use super::{Bench, Halt, Pressure, Sample};
+use super::{Bench, Halt, Others, Pressure, Sample};
 
 /// What the next run of a line brings.
 type Answer = Box<dyn FnMut(&[u8]) -> Result<Sample, Halt>>;
@@ -17,12 +17,14 @@ pub struct Fake {
     pub lines: Vec<String>,
     /// What goes wrong at preparations, first come first served; none: nothing.
     pub halts: VecDeque<Option<Halt>>,
+    /// What other programs use.
+    pub others: Option<Others>,
 }
 
 impl Fake {
     /// One whose runs take what `answer` says.
     pub fn new(answer: impl FnMut(&[u8]) -> Result<Sample, Halt> + 'static) -> Fake {
-        Fake { answer: Box::new(answer), now: Duration::ZERO, lines: Vec::new(), halts: VecDeque::new() }
+        Fake { answer: Box::new(answer), now: Duration::ZERO, lines: Vec::new(), halts: VecDeque::new(), others: None }
     }
 }
 
@@ -41,6 +43,10 @@ impl Bench for Fake {
 
     fn now(&self) -> Duration {
         self.now
+    }
+
+    fn others(&self) -> Option<Others> {
+        self.others
     }
 }
 

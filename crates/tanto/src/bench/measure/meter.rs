@@ -21,7 +21,7 @@ use tanto_sys::{cpu, disk, machine, own};
 use super::below;
 use super::conditions::{Conditions, shares};
 use super::controls::{Controls, Held};
-use super::{Bench, Failure, Halt, Pressure, Sample};
+use super::{Bench, Failure, Halt, Others, Pressure, Sample};
 use crate::run::tail::Tail;
 
 /// How long a command has to end itself when it is interrupted.
@@ -39,6 +39,10 @@ pub struct Meter {
     /// Processors of the machine.
     online: usize,
     begun: Instant,
+    /// What the machine had done when we began.
+    before: Times,
+    /// Processor time of all commands so far.
+    used: Duration,
     next: u32,
     // After all else: what it holds still has to stay so until nothing runs.
     _held: Held,
@@ -73,6 +77,8 @@ impl Meter {
             dir: dir.into(),
             online: machine::Machine::ask().processors,
             begun: Instant::now(),
+            before: Times::now(),
+            used: Duration::ZERO,
             next: 0,
             _held: held,
         })
@@ -89,6 +95,7 @@ impl Meter {
         loop {
             match self.runner.wait(None).map_err(failed)? {
                 Woken::Completed(completion) if completion.exit.success() => {
+                    self.used += Duration::from_micros(completion.usage.user_us + completion.usage.system_us);
                     return Ok(Done { completion, wall: begun.elapsed(), seen_kib });
                 }
                 Woken::Completed(completion) => return Err(self.failure(line, completion)),
@@ -222,6 +229,13 @@ impl Bench for Meter {
 
     fn now(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    fn others(&self) -> Option<Others> {
+        let between = Times::now().since(&self.before);
+        let (background, stolen) = shares(&between, self.begun.elapsed(), self.used, self.online);
+        let share = (background? + stolen?).min(1.0);
+        Some(Others { share, left: self.online as f64 * (1.0 - share) })
     }
 }
 

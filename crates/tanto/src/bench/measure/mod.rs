@@ -55,6 +55,15 @@ impl Sample {
     }
 }
 
+/// What other programs, and the host of a virtual machine, used of the processors.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Others {
+    /// As a share of all of them.
+    pub share: f64,
+    /// What they left, in processors.
+    pub left: f64,
+}
+
 /// Why there is no sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Halt {
@@ -89,6 +98,9 @@ pub trait Bench {
 
     /// The time since some moment before the first run.
     fn now(&self) -> Duration;
+
+    /// What other programs used of the processors since the bench was made; `None` if the time was too short to tell.
+    fn others(&self) -> Option<Others>;
 }
 
 impl Halt {

@@ -6,8 +6,15 @@
 //! limits lie between two numbers, by the weights of Hettmansperger and Sheather (1986), which miss the level by a few
 //! tenths of a percent at most.
 
-/// What is meant by "95 %". A little more, for what the weights may miss.
+/// The confidence of the interval that is printed as 95 %: a little more, for the error of the weights.
 pub const LEVEL: f64 = 0.958;
+/// The confidence that a verdict needs, 99 % with the same allowance.
+pub const SURE: f64 = 0.992;
+
+/// The confidence that each of several comparisons needs, so that all of them together have `level` (Bonferroni).
+pub fn among(level: f64, comparisons: usize) -> f64 {
+    1.0 - (1.0 - level) / comparisons.max(1) as f64
+}
 
 /// Two limits.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -56,6 +63,23 @@ impl Depth {
             outer + (inner - outer) * weight
         };
         Interval { low: from(&|nth| sorted[nth - 1]), high: from(&|nth| sorted[sorted.len() - nth]) }
+    }
+}
+
+/// Where the limits of the printed interval lie, and those of the stricter one that a verdict rests on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Depths {
+    /// Of the interval of 95 %.
+    pub interval: Depth,
+    /// Of the interval of 99 %; `None` if the numbers are too few for it.
+    pub sure: Option<Depth>,
+}
+
+impl Depths {
+    /// For `count` numbers in each of so many comparisons; `None` if they are too few for an interval.
+    pub fn of(count: usize, comparisons: usize) -> Option<Depths> {
+        let interval = Depth::of(count, among(LEVEL, comparisons))?;
+        Some(Depths { interval, sure: Depth::of(count, among(SURE, comparisons)) })
     }
 }
 

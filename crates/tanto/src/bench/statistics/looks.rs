@@ -6,7 +6,11 @@
 //! computed exactly, and each look gets as deep a k as keeps it within what may be spent by then. That holds for any law of
 //! the numbers, and for any reason to stop.
 
-use super::interval::Depth;
+use super::interval::{Depth, Depths, among};
+
+/// The confidence of the interval over all looks, and that of the verdict. These chances are exact.
+const EXACT: f64 = 0.95;
+const EXACT_SURE: f64 = 0.99;
 
 /// The next look comes when there are so many times as many numbers.
 const GROWTH: f64 = 1.25;
@@ -69,6 +73,38 @@ impl Looks {
             depth += 1;
         }
         (depth > 0).then_some(Depth(depth as f64))
+    }
+}
+
+/// Looks for the printed interval and, at the same moments, for the stricter one that a verdict rests on.
+pub struct PairOfLooks {
+    interval: Looks,
+    sure: Looks,
+}
+
+impl PairOfLooks {
+    /// None yet, for each of so many comparisons.
+    pub fn new(comparisons: usize) -> PairOfLooks {
+        let looks = |level| Looks::new(among(level, comparisons));
+        PairOfLooks { interval: looks(EXACT), sure: looks(EXACT_SURE) }
+    }
+
+    /// Counts one more number. Returns whether it is time to look.
+    pub fn one_more(&mut self) -> bool {
+        self.sure.one_more();
+        self.interval.one_more()
+    }
+
+    /// A look; `None` if the median may lie anywhere.
+    pub fn look(&mut self) -> Option<Depths> {
+        let sure = self.sure.look();
+        self.interval.look().map(|interval| Depths { interval, sure })
+    }
+
+    /// The last look, which may spend all that is left.
+    pub fn last(self) -> Option<Depths> {
+        let sure = self.sure.last();
+        self.interval.last().map(|interval| Depths { interval, sure })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use tanto_testing::Random;
 
-use super::interval::{Depth, LEVEL};
-use super::looks::Looks;
-use super::pairs::{Estimate, Verdict, pairs};
+use super::interval::{Depth, Depths, LEVEL};
+use super::looks::PairOfLooks;
+use super::pairs::{Estimate, Finding, Verdict, pairs};
 use super::quantile::{median, sorted};
 
 /// How often each experiment is done. A share of 5 % is then seen as 4.5 to 5.5 %.
@@ -101,7 +101,7 @@ impl Lab {
 
     fn ask(&mut self, effect: f64) -> Verdict {
         let (first, second) = self.measure(effect);
-        pairs(&first, &second, Depth::of(self.pairs, LEVEL))
+        pairs(&first, &second, Depths::of(self.pairs, 1))
     }
 
     fn see(&mut self, effect: f64) -> Option<Estimate> {
@@ -128,20 +128,23 @@ fn percent(part: usize, of: usize) -> f64 {
 fn the_interval_holds_the_truth_and_noise_is_no_difference() {
     each_lab(|lab| {
         // Half of them without any difference, which is where false alarms come from.
-        let (mut seen, mut holds) = ([0; 2], [0; 2]);
+        let (mut seen, mut holds, mut claims) = ([0; 2], [0; 2], 0);
         for nth in 0..EXPERIMENTS {
             let effect = [0.0, 0.02, 0.0, -0.1, 0.0, 0.5][nth % 6];
             let Some(estimate) = lab.see(effect) else { continue };
             seen[nth % 2] += 1;
             holds[nth % 2] += usize::from(estimate.interval.holds(effect.exp()));
+            claims += usize::from(effect == 0.0 && estimate.finding() == Finding::Differs);
         }
         let (seen_all, what) = (seen[0] + seen[1], lab.name());
         let covered = percent(holds[0] + holds[1], seen_all);
         assert!((93.0..=97.0).contains(&covered), "{what}: holds the truth in {covered:.2} %");
         let alarms = percent(seen[0] - holds[0], seen[0]);
         assert!(alarms <= 5.0, "{what}: {alarms:.2} % false alarms");
-        let unsaid = percent(EXPERIMENTS - seen_all, EXPERIMENTS);
-        assert!(unsaid <= 2.0, "{what}: {unsaid:.2} % are said to drift");
+        let claimed = percent(claims, seen[0]);
+        assert!(claimed <= 1.2, "{what}: {claimed:.2} % false claims at 99 %");
+        // Heavy noise makes a few times so short that they are no numbers.
+        assert!(seen_all > EXPERIMENTS - 20, "{what}: {seen_all} have an estimate");
     });
 }
 
@@ -151,10 +154,11 @@ fn the_smallest_visible_difference_is_seen_by_four_of_five() {
         let (mut asked, mut seen) = (0, 0);
         for nth in 0..EXPERIMENTS / 5 {
             let Some(before) = lab.see(0.0) else { continue };
-            let effect = before.smallest.ln() * if nth % 2 == 0 { 1.0 } else { -1.0 };
+            let smallest = before.smallest.expect("ten pairs are enough");
+            let effect = smallest.ln() * if nth % 2 == 0 { 1.0 } else { -1.0 };
             let Some(after) = lab.see(effect) else { continue };
             asked += 1;
-            seen += usize::from(after.differs());
+            seen += usize::from(after.finding() == Finding::Differs);
         }
         let power = percent(seen, asked);
         assert!((80.0..=97.0).contains(&power), "{}: {power:.1} % see it", lab.name());
@@ -162,27 +166,35 @@ fn the_smallest_visible_difference_is_seen_by_four_of_five() {
 }
 
 #[test]
-fn a_drift_is_no_interval() {
-    // What drifts by ten times its scatter: both sides, or the second alone.
+fn a_drift_of_the_ratio_is_no_answer_and_a_common_one_is_a_note() {
+    // Drifts by ten times the scatter: of both sides, or of the second alone.
     for (pairs_of, both) in [(10, true), (10, false), (50, true), (50, false)] {
         let mut lab = Lab::new(Noise::Normal, pairs_of);
-        let drifting = (0..500).filter(|_| {
+        let (mut noted, mut withheld) = (0, 0);
+        for _ in 0..500 {
             let (mut first, mut second) = lab.measure(0.02);
             for at in 0..pairs_of {
                 let slower = 1.0 + 0.1 * at as f64 / pairs_of as f64;
                 first[at] *= if both { slower } else { 1.0 };
                 second[at] *= slower;
             }
-            matches!(pairs(&first, &second, Depth::of(pairs_of, LEVEL)), Verdict::Drifts(_))
-        });
-        let found = percent(drifting.count(), 500);
-        assert!(found >= 97.0, "{pairs_of} pairs, both {both}: {found:.1} %");
+            let verdict = pairs(&first, &second, Depths::of(pairs_of, 1));
+            let estimate = verdict.estimate().expect("enough pairs");
+            noted += usize::from(estimate.drifts.second.is_some());
+            withheld += usize::from(matches!(estimate.finding(), Finding::Drifts(_)));
+        }
+        let (noted, withheld) = (percent(noted, 500), percent(withheld, 500));
+        let what = format!("{pairs_of} pairs, both {both}: noted {noted:.1} %, withheld {withheld:.1} %");
+        assert!(noted >= 97.0, "{what}");
+        // Ten ratios hardly suffice to tell a trend from chance.
+        let least = if pairs_of == 10 { 65.0 } else { 97.0 };
+        assert!(if both { withheld <= 1.0 } else { withheld >= least }, "{what}");
     }
 }
 
 /// The last estimate of an experiment that is looked at until its interval is narrow enough, and the number of its pairs.
 fn until(half_width: f64, first: &[f64], second: &[f64]) -> (Verdict, usize) {
-    let mut looks = Looks::new(0.95);
+    let mut looks = PairOfLooks::new(1);
     for count in 1..=first.len() {
         if looks.one_more() {
             let verdict = pairs(&first[..count], &second[..count], looks.look());
@@ -221,12 +233,15 @@ fn stopping_at_the_first_difference_is_right_as_often() {
     let (mut alarms, mut naive) = (0, 0);
     for _ in 0..1000 {
         let (first, second) = lab.measure(0.0);
-        let (mut looks, mut alarm, mut bare) = (Looks::new(0.95), false, false);
+        let (mut looks, mut alarm, mut bare) = (PairOfLooks::new(1), false, false);
         for count in 1..=200 {
             if looks.one_more() {
-                let differs = |depth| matches!(pairs(&first[..count], &second[..count], depth), Verdict::Seen(seen) if seen.differs());
-                alarm |= differs(looks.look());
-                bare |= differs(Depth::of(count, LEVEL));
+                let excludes = |depths| {
+                    let verdict = pairs(&first[..count], &second[..count], depths);
+                    verdict.estimate().is_some_and(|seen| !seen.interval.holds(1.0))
+                };
+                alarm |= excludes(looks.look());
+                bare |= excludes(Depths::of(count, 1));
             }
         }
         alarms += usize::from(alarm);
