@@ -46,6 +46,13 @@ const BOTTOM: f64 = 48.0;
 /// A line of the legend.
 const LINE: f64 = 18.0;
 
+/// The width of a letter of the title, and of one of the legend, on average in the wider of usual fonts.
+const TITLE_LETTER: f64 = 8.6;
+const LETTER: f64 = 7.2;
+/// A title has at most so many lines of this height.
+const TITLE_LINES: usize = 3;
+const TITLE_LINE: f64 = 19.0;
+
 /// Colours that can be told apart, also by those who see some of them alike; for a bright page, and for a dark one.
 const COLOURS: [(&str, &str); 7] = [
     ("#2a6fdb", "#6aa5ff"),
@@ -71,15 +78,21 @@ struct Scale {
 impl Chart {
     /// The picture.
     pub fn svg(&self) -> String {
-        let legend = LINE * self.series.len() as f64;
+        let title = wrapped(&self.title, room(LEFT, TITLE_LETTER), TITLE_LINES);
+        let top = TOP + TITLE_LINE * title.len().saturating_sub(1) as f64;
+        let legend = top - TOP + LINE * self.series.len() as f64;
         let scale = self.scale(TOP + legend);
         let height = HEIGHT + legend;
         let mut svg = head(height);
+        let _ = writeln!(svg, "<title>{}</title>", escaped(&self.title));
         let _ = writeln!(svg, "<rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
-        let _ = writeln!(svg, "<text class=\"title\" x=\"{LEFT}\" y=\"26\">{}</text>", escaped(&self.title));
+        for (nth, line) in title.iter().enumerate() {
+            let y = 26.0 + TITLE_LINE * nth as f64;
+            let _ = writeln!(svg, "<text class=\"title\" x=\"{LEFT}\" y=\"{y}\">{}</text>", escaped(line));
+        }
         self.axes(&scale, height, &mut svg);
         for (number, series) in self.series.iter().enumerate() {
-            series.draw(number, &scale, height, &mut svg);
+            series.draw(number, top, &scale, height, &mut svg);
         }
         svg + "</svg>\n"
     }
@@ -142,12 +155,14 @@ impl Chart {
 }
 
 impl Series {
-    fn draw(&self, nth: usize, scale: &Scale, height: f64, svg: &mut String) {
+    fn draw(&self, nth: usize, top: f64, scale: &Scale, height: f64, svg: &mut String) {
         let colour = nth % COLOURS.len();
-        let y = TOP + LINE * nth as f64;
+        let y = top + LINE * nth as f64;
         let _ = writeln!(svg, "<g class=\"c{colour}\">");
         let _ = writeln!(svg, "<path class=\"line\" d=\"M{LEFT} {y:.1}h24\"/>");
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\">{}</text>", LEFT + 32.0, y + 4.0, escaped(&self.name));
+        let left = LEFT + 32.0;
+        let name = wrapped(&self.name, room(left, LETTER), 1).concat();
+        let _ = writeln!(svg, "<text x=\"{left}\" y=\"{:.1}\">{}</text>", y + 4.0, escaped(&name));
         let at = |x: f64, y: f64| format!("{:.1} {:.1}", scale.x(x), scale.y(y, height));
         let upper = self.points.iter().map(|point| at(point.x, point.all.iter().copied().fold(point.middle, f64::max)));
         let lower = self.points.iter().rev();
@@ -194,6 +209,55 @@ fn head(height: f64) -> String {
              .page { fill: #16181b } text { fill: #e7e9ec } .grid { stroke: #3a3f46 }\n";
     head.extend(COLOURS.iter().enumerate().map(|(nth, colours)| rule(nth, colours.1)));
     head + "}\n</style>\n"
+}
+
+/// How many letters of this width fit between here and the right edge.
+fn room(left: f64, letter: f64) -> usize {
+    ((WIDTH - RIGHT - left) / letter) as usize
+}
+
+/// A text in lines of so many letters, broken between words where there are any; what does not fit into so many lines
+/// ends in an ellipsis.
+fn wrapped(text: &str, room: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut letters: Vec<char> = word.chars().collect();
+        let last = lines.last().map_or(0, |line| width(line.chars()));
+        let apart = usize::from(last > 0);
+        if last + apart + width(letters.iter().copied()) > room && last > 0 {
+            lines.push(String::new());
+        } else if let Some(line) = lines.last_mut().filter(|_| last > 0) {
+            line.push(' ');
+        }
+        // A word that is longer than a line is cut.
+        while width(letters.iter().copied()) > room {
+            let fitting = (1..=letters.len()).rev().find(|&count| width(letters[..count].iter().copied()) <= room);
+            let rest = letters.split_off(fitting.unwrap_or(1));
+            if let Some(line) = lines.last_mut() {
+                line.extend(letters);
+            }
+            lines.push(String::new());
+            letters = rest;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.extend(letters);
+        }
+    }
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            while width(last.chars()) >= room {
+                last.pop();
+            }
+            last.push('…');
+        }
+    }
+    lines
+}
+
+/// Letters, of which those of East Asian scripts count twice.
+fn width(letters: impl Iterator<Item = char>) -> usize {
+    letters.map(|letter| if letter >= '\u{1100}' { 2 } else { 1 }).sum()
 }
 
 /// 1, 2 or 5 times a power of ten, and no less than this.
@@ -245,6 +309,40 @@ mod tests {
         assert!(down[0] > down[1] && down[3] > down[0] && down[4] > down[3], "larger is higher: {down:?}");
         assert!(svg.contains(">a &lt; b</text>") && svg.contains(">two</text>"));
         assert!(svg.contains(">12</text>") && svg.contains(">1</text>"), "{svg}");
+    }
+
+    #[test]
+    fn a_long_title_and_a_long_name_stay_within_the_picture() {
+        let command = "make -s CC=gcc CFLAGS=-O0 ".repeat(9) + &"x".repeat(200);
+        let series = vec![Series { name: command.clone(), points: vec![point(1.0, &[1.0])] }];
+        let svg = Chart { title: command.clone(), ..chart(series) }.svg();
+        let texts = |start: &str| -> Vec<String> {
+            let after = svg.split(start).skip(1);
+            after.filter_map(|rest| Some(rest.split_once('>')?.1.split("</text>").next()?.to_owned())).collect()
+        };
+        let title = texts("<text class=\"title\"");
+        assert_eq!(title.len(), TITLE_LINES);
+        assert!(
+            title.iter().all(|line| line.chars().count() as f64 * TITLE_LETTER <= WIDTH - LEFT - RIGHT),
+            "{title:?}"
+        );
+        assert!(title.concat().ends_with('…') && svg.contains(&format!("<title>{command}</title>")), "{svg}");
+        let name = texts("<text x=\"96\"").concat();
+        assert!(name.ends_with('…') && name.chars().count() as f64 * LETTER <= WIDTH - RIGHT - 96.0, "{name}");
+        // The legend begins below the title's last line, and the curves below the legend.
+        let lines = after(&svg, "<text class=\"title\" x=\"64\" y=\"");
+        let legend = after(&svg, "<text x=\"96\" y=\"");
+        let dots = after(&svg, "cy=\"");
+        assert!(lines.last() < legend.first() && legend.last() < dots.first(), "{lines:?} {legend:?} {dots:?}");
+    }
+
+    #[test]
+    fn texts_are_broken_between_words() {
+        assert_eq!(wrapped("", 9, 2), [""]);
+        assert_eq!(wrapped("one two three", 9, 2), ["one two", "three"]);
+        assert_eq!(wrapped("one twothreefour", 9, 3), ["one", "twothreef", "our"]);
+        assert_eq!(wrapped("one two three four", 9, 2), ["one two", "three…"]);
+        assert_eq!(wrapped("日本語日本", 6, 2), ["日本語", "日本"]);
     }
 
     #[test]

@@ -61,10 +61,7 @@ pub fn text(limits: &[Limit]) -> String {
     let one = |limit: &Limit| match *limit {
         Limit::Processors(share) => format!("the processors, which were busy {} of the time", percent(Some(share))),
         Limit::Others(share) => {
-            format!(
-                "other programs, which used {} of the processors; measure again when they rest",
-                percent(Some(share))
-            )
+            format!("other programs, which used {} of the processors", percent(Some(share)))
         }
         Limit::Memory(share) => format!("memory, for which something waited {} of the time", percent(Some(share))),
         Limit::Disk(share) => format!("the disk, for which something waited {} of the time", percent(Some(share))),

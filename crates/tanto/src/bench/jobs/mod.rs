@@ -155,11 +155,13 @@ impl Session<'_> {
             return Ok(stop);
         }
         if let Some(verdict) = verdict.filter(|_| self.args.save) {
-            let config = settings::build_file(None);
-            let before = save::save(&config, verdict.recommended())?;
-            let before = before.map(|jobs| format!(" (it was {jobs})")).unwrap_or_default();
-            let saved = format!("{}: jobs = {}{before}\n", config.display(), verdict.recommended());
-            stop.out.extend(saved.bytes());
+            match verdict.recommended() {
+                Some(jobs) => stop.out.extend(saved(jobs)?.bytes()),
+                None => {
+                    stop.err = b"tanto: error: --save: nothing is saved, for there is no recommendation\n".to_vec();
+                    stop.code = 1;
+                }
+            }
         }
         Ok(stop)
     }
@@ -171,6 +173,14 @@ impl Session<'_> {
         let lines: String = text.map(|output| file::text::gnuplot(&output.path) + "\n").collect();
         format!("Written: {}\n{lines}", names.join(", "))
     }
+}
+
+/// Makes this number of jobs the default of the tree, and says so.
+fn saved(jobs: u32) -> Result<String, Vec<u8>> {
+    let config = settings::build_file(None);
+    let before = save::save(&config, jobs)?;
+    let before = before.map(|jobs| format!(" (it was {jobs})")).unwrap_or_default();
+    Ok(format!("{}: jobs = {jobs}{before}\n", config.display()))
 }
 
 /// The files that were asked for; the first is of JSON, from which another run could go on.

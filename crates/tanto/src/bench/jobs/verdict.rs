@@ -74,11 +74,15 @@ impl Verdict {
 
     /// The fewest jobs that are as good as the best, for they need the least memory: those that cannot be told from it,
     /// and were about as fast. Where nothing can be told because all is noise, the first alone would say little.
-    pub fn recommended(&self) -> u32 {
+    /// `None` if other programs kept the processors busy: then the figures are about them.
+    pub fn recommended(&self) -> Option<u32> {
+        if self.limits.iter().any(|limit| matches!(limit, Limit::Others(_))) {
+            return None;
+        }
         let median = |jobs: u32| self.rows.iter().find(|row| row.jobs == jobs).map(|row| row.walls.median);
         let most = median(self.best).map(|best| best * ABOUT_AS_FAST);
         let alike = self.alike.iter().flatten().copied().filter(|&jobs| median(jobs) <= most);
-        alike.chain([self.best]).min().unwrap_or(self.best)
+        alike.chain([self.best]).min()
     }
 
     /// The table and the sentences.
@@ -89,7 +93,11 @@ impl Verdict {
             let _ = writeln!(text, "{laws}");
         }
         let _ = writeln!(text, "What limits at -j {}: {}", self.best, limits::text(&self.limits));
-        let _ = writeln!(text, "Recommended: -j {}{}", self.recommended(), self.reason());
+        let _ = match self.recommended() {
+            Some(jobs) if jobs == self.best => writeln!(text, "Recommended: -j {jobs}"),
+            Some(jobs) => writeln!(text, "Recommended: -j {jobs}, the fewest that are as good"),
+            None => writeln!(text, "No recommendation: measure again when they rest (--settle 1m waits for that)"),
+        };
         text
     }
 
@@ -140,13 +148,6 @@ impl Verdict {
             };
         }
         Some(text)
-    }
-
-    fn reason(&self) -> &'static str {
-        match self.recommended() == self.best {
-            true => "",
-            false => ", the fewest that are as good",
-        }
     }
 
     /// For other programs.
@@ -208,17 +209,27 @@ mod tests {
     #[test]
     fn the_fewest_of_the_best_are_recommended() {
         let it = verdict(&[(1, 100.0), (4, 26.0), (8, 15.0), (16, 15.02), (32, 18.0)]);
-        assert_eq!((it.best, it.alike.clone(), it.recommended()), (8, Some(vec![16]), 8));
+        assert_eq!((it.best, it.alike.clone(), it.recommended()), (8, Some(vec![16]), Some(8)));
         let it = verdict(&[(1, 100.0), (8, 15.02), (16, 15.0)]);
-        assert_eq!((it.best, it.alike.clone(), it.recommended()), (16, Some(vec![8]), 8));
+        assert_eq!((it.best, it.alike.clone(), it.recommended()), (16, Some(vec![8]), Some(8)));
         let noisy = [(1, 9.0), (1, 12.0), (2, 9.5), (2, 8.0), (4, 8.1), (4, 9.2)];
         let noise = Verdict::of(&experiment(&noisy)).expect("there are runs");
-        assert_eq!((noise.best, noise.alike.clone(), noise.recommended()), (4, Some(vec![1, 2]), 2));
+        assert_eq!((noise.best, noise.alike.clone(), noise.recommended()), (4, Some(vec![1, 2]), Some(2)));
         let text = it.text();
         assert!(text.contains("The best is -j 16. Not to be told from it: -j 8."), "{text}");
         assert!(text.contains("Recommended: -j 8, the fewest that are as good"), "{text}");
         assert!((it.rows[1].speedup - 100.0 / 15.02).abs() < 1e-9);
         assert!((it.rows[1].efficiency - 100.0 / 15.02 / 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_is_recommended_from_a_time_when_others_kept_the_machine_busy() {
+        let mut busy = experiment(&[(1, 10.0), (2, 9.0), (4, 8.0), (1, 10.1), (2, 9.1), (4, 8.1)]);
+        busy.runs.iter_mut().for_each(|run| run.sample.conditions.background = Some(0.9));
+        let it = Verdict::of(&busy).expect("there are runs");
+        assert_eq!((it.recommended(), &it.json()["recommended"]), (None, &Value::Null));
+        let text = it.text();
+        assert!(text.contains("No recommendation: measure again") && !text.contains("Recommended"), "{text}");
     }
 
     #[test]
@@ -236,7 +247,7 @@ mod tests {
     #[test]
     fn one_run_of_each_tells_no_difference_from_noise() {
         let it = Verdict::of(&experiment(&[(1, 10.0), (2, 5.0)])).expect("there are runs");
-        assert_eq!((it.best, it.alike.clone(), it.recommended()), (2, None, 2));
+        assert_eq!((it.best, it.alike.clone(), it.recommended()), (2, None, Some(2)));
         assert!(it.text().contains("does not tell a difference from noise"), "{}", it.text());
         assert_eq!(Verdict::of(&experiment(&[])), None);
         assert!(verdict(&[(3, 10.0)]).text().contains("Nothing else was measured."));

@@ -28,6 +28,8 @@ pub struct Conditions {
     pub stolen: Option<f64>,
     /// Processes that it has left behind, which may have disturbed the next one.
     pub left: usize,
+    /// Whether the machine was calm when it began; `None` without `--settle`.
+    pub calm: Option<bool>,
 }
 
 /// Of a shorter run the kernel's hundredths of a second tell nothing.
@@ -52,6 +54,12 @@ const STOLEN: f64 = 0.01;
 /// A frequency that changed by more from run to run is told of.
 const FREQUENCY: f64 = 0.05;
 
+/// Were other programs at rest in this time, in which nothing of ours ran? `None` if it was too short to tell.
+pub fn is_calm(between: &Times, time: Duration, processors: usize) -> Option<bool> {
+    let (used, stolen) = shares(between, time, Duration::ZERO, processors);
+    Some(used? + stolen? <= DISTURBING)
+}
+
 /// What could not be held still, for people: a line each under a head, or nothing.
 pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls, machine: &Machine) -> String {
     let all: Vec<&Conditions> = samples.map(|sample| &sample.conditions).collect();
@@ -70,6 +78,13 @@ pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls,
     lines.extend(frequency(spread(&|it| Some(it.frequency_mhz? as f64)), machine));
     if let Some(governor) = all.iter().find_map(|it| it.governor.as_ref()).filter(|name| *name != "performance") {
         lines.push(format!("the kernel changes the processors' frequency by the rule '{governor}'"));
+    }
+    let restless = all.iter().filter(|it| it.calm == Some(false)).count();
+    if restless > 0 {
+        lines.push(format!(
+            "other programs did not rest before {restless} of {} runs, as long as --settle waited",
+            all.len()
+        ));
     }
     if all.iter().any(|it| it.left > 0) {
         lines.push("processes outlived their runs, and may have disturbed the next ones".into());
@@ -114,6 +129,7 @@ mod tests {
             background: Some(0.5),
             stolen: Some(0.1),
             left: 1,
+            calm: Some(false),
             ..calm.conditions.clone()
         };
         let text = notes(&[calm.clone(), calm, wild], &Controls::default());
@@ -121,9 +137,20 @@ mod tests {
                         the machine around this one took 0 % of the processors, at most 10 %\n  \
                         the processors' frequency: 2000 to 3000 MHz\n  \
                         the kernel changes the processors' frequency by the rule 'powersave'\n  \
+                        other programs did not rest before 1 of 3 runs, as long as --settle waited\n  \
                         processes outlived their runs, and may have disturbed the next ones\n  \
                         files that were read before are in memory (--drop-caches forgets them)\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_machine_is_calm_when_others_rest() {
+        let second = Duration::from_secs(1);
+        let used = |busy_us, stolen_us| Times { busy_us, stolen_us, ..Times::default() };
+        assert_eq!(is_calm(&used(90_000, 0), second, 2), Some(true));
+        assert_eq!(is_calm(&used(150_000, 0), second, 2), Some(false));
+        assert_eq!(is_calm(&used(60_000, 60_000), second, 2), Some(false));
+        assert_eq!(is_calm(&used(0, 0), Duration::from_millis(100), 2), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const MEMORY: Flag =
     Flag::new("cgroup-memory", Some("SIZE"), "let the commands hold no more memory together, such as 2G");
 /// `--settle`
 pub const SETTLE: Flag =
-    Flag::new("settle", Some("TIME"), "wait before each run until the machine is calm, such as 10s");
+    Flag::new("settle", Some("TIME"), "wait before each run until other programs rest, for TIME at most, such as 1m");
 /// `--count-sync`
 pub const COUNT_SYNC: Flag =
     Flag::new("count-sync", None, "a run ends when what it wrote is on the disk, not before that");
@@ -43,7 +43,7 @@ pub struct Controls {
     pub write_through: bool,
     /// `--cgroup-memory`, in KiB.
     pub memory_kib: Option<u64>,
-    /// `--settle`
+    /// `--settle`: the longest wait before a run; zero for none.
     pub settle: Duration,
     /// `--count-sync`
     pub count_sync: bool,

@@ -32,6 +32,7 @@ pub fn object(sample: &Sample) -> Map<String, Value> {
             "background": conditions.background,
             "stolen": conditions.stolen,
             "left": conditions.left,
+            "calm": conditions.calm,
         },
     });
     match value {
@@ -63,6 +64,7 @@ pub fn sample(value: &Value) -> Option<Sample> {
             background: conditions["background"].as_f64(),
             stolen: conditions["stolen"].as_f64(),
             left: count(&conditions["left"])?,
+            calm: conditions["calm"].as_bool(),
         },
     })
 }
@@ -106,6 +108,7 @@ mod tests {
         let mut full = fake::sample(1.5);
         full.pressure.io = Some(Duration::from_millis(250));
         full.conditions.frequency_mhz = Some(3000);
+        full.conditions.calm = Some(true);
         full.conditions.governor = Some("performance".into());
         for sample in [full, fake::sample(0.125)] {
             let text = Value::Object(object(&sample)).to_string();

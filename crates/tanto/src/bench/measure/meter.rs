@@ -19,13 +19,16 @@ use tanto_sys::times::Times;
 use tanto_sys::{cpu, disk, machine, own};
 
 use super::below;
-use super::conditions::{Conditions, shares};
+use super::conditions::{Conditions, is_calm, shares};
 use super::controls::{Controls, Held};
 use super::{Bench, Failure, Halt, Others, Pressure, Sample};
 use crate::run::tail::Tail;
 
 /// How long a command has to end itself when it is interrupted.
 const PATIENCE: Duration = Duration::from_millis(GRACE_MS.unsigned_abs());
+
+/// For so long other programs have to rest, to count as calm.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
@@ -156,13 +159,30 @@ impl Meter {
         Some(path)
     }
 
-    /// Lets the machine come to rest.
-    fn settle(&mut self) -> Result<(), Halt> {
+    /// Writes to the disks what is in memory only, and waits until other programs rest, for as long as `--settle`
+    /// allows. Returns whether they do; `None` without `--settle`.
+    fn settle(&mut self) -> Result<Option<bool>, Halt> {
         disk::sync();
         if self.controls.drop_caches {
             disk::drop_caches().map_err(|error| Halt::Machine(tanto_sys::error::text(&error)))?;
         }
-        let until = Instant::now() + self.controls.settle;
+        if self.controls.settle.is_zero() {
+            return self.pause(Duration::ZERO).map(|()| None);
+        }
+        let begun = Instant::now();
+        loop {
+            let (looked, before) = (Instant::now(), Times::now());
+            self.pause(LOOK)?;
+            let calm = is_calm(&Times::now().since(&before), looked.elapsed(), self.online).unwrap_or(true);
+            if calm || begun.elapsed() + LOOK > self.controls.settle {
+                return Ok(Some(calm));
+            }
+        }
+    }
+
+    /// Waits for so long, or until the user asks for an end.
+    fn pause(&mut self, time: Duration) -> Result<(), Halt> {
+        let until = Instant::now() + time;
         loop {
             if let Some(signal) = self.endings.take() {
                 return Err(Halt::Interrupted(signal));
@@ -186,13 +206,14 @@ impl Meter {
             background,
             stolen,
             left: done.completion.findings.as_ref().map_or(0, |findings| findings.left.len()),
+            calm: None,
         }
     }
 }
 
 impl Bench for Meter {
     fn run(&mut self, line: &[u8]) -> Result<Sample, Halt> {
-        self.settle()?;
+        let calm = self.settle()?;
         let (load, before) = (cpu::load_average(), Times::now());
         let mut done = self.complete(line)?;
         if self.controls.count_sync {
@@ -216,7 +237,7 @@ impl Bench for Meter {
                 memory: stalled(between.memory_us),
                 io: stalled(between.io_us),
             },
-            conditions: self.conditions(load, &between, &done, user + system),
+            conditions: Conditions { calm, ..self.conditions(load, &between, &done, user + system) },
         })
     }
 

@@ -58,6 +58,18 @@ fn a_failure_comes_with_its_log() {
 }
 
 #[test]
+fn settle_waits_for_calm_and_no_longer_than_it_may() {
+    let dir = Scratch::new("measure-settle");
+    let settled = |ms| {
+        let mut meter = meter(&dir, Controls { settle: Duration::from_millis(ms), ..Controls::default() });
+        meter.run(b"true").expect("it succeeds").conditions.calm
+    };
+    assert_eq!(settled(0), None);
+    // Others may work meanwhile or not: either way there is an answer, and an end.
+    assert!(settled(1).is_some());
+}
+
+#[test]
 fn commands_have_the_processors_that_are_wanted() {
     let dir = Scratch::new("measure-cpus");
     let own = Mask::own().expect("a mask");
