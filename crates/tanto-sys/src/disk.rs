@@ -1,6 +1,8 @@
 //! What lies between files and disks: memory that was not written yet, and memory that need not be read again. Does
 //! not know whose files they are.
 
+mod read_ahead;
+
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::refused;
 use crate::file::{self, with_c_path};
+
+pub use read_ahead::ReadAhead;
 
 /// Writes down all that is in memory only, on all disks, and waits for it.
 pub fn sync() {

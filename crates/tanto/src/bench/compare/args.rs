@@ -30,7 +30,7 @@ const FAIL: Flag =
     Flag::new("fail-if-slower", Some("P%"), "exit with 1 if a command is slower than the first by more than P %");
 
 /// All of them.
-pub static FLAGS: [Flag; 19] = [
+pub static FLAGS: [Flag; 20] = [
     FOR,
     RUNS,
     UNTIL,
@@ -47,6 +47,7 @@ pub static FLAGS: [Flag; 19] = [
     controls::COUNT_SYNC,
     controls::DROP_CACHES,
     controls::WRITE_THROUGH,
+    controls::READ_AHEAD,
     controls::MEMORY,
     OUTPUT,
     HELP,

@@ -1,5 +1,9 @@
 //! What `tanto bench jobs` is asked for. Does not know how it is measured.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use crate::bench::args::{self, Flag, HELP, wrong};
 use crate::bench::measure::controls::{self, Controls};
 use crate::bench::output::{Form, OUTPUT, Output};
@@ -8,7 +12,7 @@ use crate::bench::output::{Form, OUTPUT, Output};
 pub const PLACE: &[u8] = b"{jobs}";
 
 /// All flags.
-pub static FLAGS: [Flag; 16] = [
+pub static FLAGS: [Flag; 18] = [
     HELP,
     JOBS,
     RUNS,
@@ -19,10 +23,12 @@ pub static FLAGS: [Flag; 16] = [
     controls::CPUS,
     controls::DROP_CACHES,
     controls::WRITE_THROUGH,
+    controls::READ_AHEAD,
     controls::MEMORY,
     controls::SETTLE,
     controls::COUNT_SYNC,
     OUTPUT,
+    APPEND,
     RESUME,
     SAVE,
 ];
@@ -42,6 +48,8 @@ const PREPARE_ONCE: Flag =
     Flag::new("prepare-once", Some("CMD"), "run this before the first run; may be given several times");
 const ORDER: Flag = Flag::new("order", Some("ORDER"), "`shuffled` (the default), or `swept` as the list has it");
 const SEED: Flag = Flag::new("seed", Some("N"), "shuffle as the experiment did that printed this seed");
+const APPEND: Flag =
+    Flag::new("append", Some("FILE"), "add each run to FILE, as text that 'tanto bench plot' and gnuplot read");
 const RESUME: Flag = Flag::new("resume", None, "go on with an experiment that was interrupted");
 const SAVE: Flag =
     Flag::new("save", None, "make the recommended number the default of `tanto build` in this directory");
@@ -72,6 +80,8 @@ pub struct Args {
     pub controls: Controls,
     /// Where results go.
     pub outputs: Vec<Output>,
+    /// Text to which each run is added.
+    pub append: Option<PathBuf>,
     /// Goes on.
     pub resume: bool,
     /// The recommendation becomes the tree's default.
@@ -92,6 +102,7 @@ impl Args {
             seed: None,
             controls: Controls::default(),
             outputs: Vec::new(),
+            append: None,
             resume: false,
             save: false,
             words: Vec::new(),
@@ -119,6 +130,7 @@ impl Args {
             flag if *flag == OUTPUT => {
                 self.outputs.push(Output::new(value, &[Form::Text, Form::Json, Form::Csv, Form::Svg])?);
             }
+            flag if *flag == APPEND => self.append = Some(PathBuf::from(OsStr::from_bytes(value))),
             flag if *flag == RESUME => self.resume = true,
             flag if *flag == SAVE => self.save = true,
             flag => {

@@ -62,8 +62,16 @@ impl Setup {
     /// What is not the same in another one: a line each.
     pub fn differences(&self, other: &Setup) -> Vec<String> {
         let (ours, others) = (self.told(), other.told());
-        let differ = ours.into_iter().zip(others).filter(|(ours, others)| ours != others);
-        differ.map(|((name, ours), (_, others))| format!("{name}: {others}, now {ours}")).collect()
+        let absent = || "not set".to_owned();
+        let of = |told: &[(String, String)], name: &str| {
+            told.iter().find(|(it, _)| it == name).map_or_else(absent, |(_, value)| value.clone())
+        };
+        let lacking = others.iter().filter(|(name, _)| !ours.iter().any(|(it, _)| it == name));
+        let names = ours.iter().chain(lacking).map(|(name, _)| name);
+        let both = names.map(|name| (name, of(&ours, name), of(&others, name)));
+        both.filter(|(_, ours, others)| ours != others)
+            .map(|(name, ours, others)| format!("{name}: {others}, now {ours}"))
+            .collect()
     }
 
     fn told(&self) -> Vec<(String, String)> {
@@ -162,5 +170,9 @@ pub mod tests {
         other.prepare.clear();
         other.controls.insert("settle".into(), "10000 ms".into());
         assert_eq!(one.differences(&other), ["prepare: nothing, now make clean", "settle: 10000 ms, now 0 ms"]);
+        let mut ahead = one.clone();
+        ahead.controls.insert("read-ahead".into(), "4096 KiB".into());
+        assert_eq!(one.differences(&ahead), ["read-ahead: 4096 KiB, now not set"]);
+        assert_eq!(ahead.differences(&one), ["read-ahead: not set, now 4096 KiB"]);
     }
 }

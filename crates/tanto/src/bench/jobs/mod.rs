@@ -1,6 +1,7 @@
 //! `tanto bench jobs`: how many jobs at a time are best for a command. Does not know how one run is measured, nor how
 //! numbers are judged.
 
+mod append;
 pub mod args;
 pub mod experiment;
 pub mod file;
@@ -14,6 +15,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use append::Appended;
 use args::{Args, PLACE};
 use experiment::{Experiment, Run, Setup};
 use table::Table;
@@ -65,6 +67,7 @@ struct Session<'s> {
     remaining: Vec<u32>,
     /// The first holds all that was measured.
     outputs: Vec<Output>,
+    appended: Option<Appended>,
 }
 
 impl Session<'_> {
@@ -82,7 +85,8 @@ impl Session<'_> {
         let seed = args.shuffled.then(|| args.seed.unwrap_or_else(new_seed));
         let order = order::order(&args.counts, args.runs, seed);
         let remaining = order::remaining(order, experiment.runs.iter().map(|run| run.jobs));
-        Ok(Session { args, experiment, seed, remaining, outputs })
+        let appended = args.append.as_ref().map(|path| Appended::open(path, &experiment.setup)).transpose()?;
+        Ok(Session { args, experiment, seed, remaining, outputs, appended })
     }
 
     /// All that is still to be run, one after the other; each is written down before the next begins.
@@ -111,6 +115,9 @@ impl Session<'_> {
             let run = Run { jobs, sample: bench.run(&with_count(&line))? };
             ran += run.sample.wall;
             table.row(&run);
+            if let Some(file) = &mut self.appended {
+                file.add(&run).map_err(Halt::Machine)?;
+            }
             self.experiment.runs.push(run);
             self.write().map_err(Halt::Machine)?;
         }
@@ -168,7 +175,8 @@ impl Session<'_> {
 
     /// Where it is written.
     fn kept(&self) -> String {
-        let names: Vec<String> = self.outputs.iter().map(|output| output.path.display().to_string()).collect();
+        let paths = self.outputs.iter().map(|output| &output.path).chain(&self.args.append);
+        let names: Vec<String> = paths.map(|path| path.display().to_string()).collect();
         let text = self.outputs.iter().filter(|output| output.form == Form::Text);
         let lines: String = text.map(|output| file::text::gnuplot(&output.path) + "\n").collect();
         format!("Written: {}\n{lines}", names.join(", "))

@@ -56,6 +56,21 @@ fn everything_is_prepared_run_and_written() {
 }
 
 #[test]
+fn each_run_is_appended_before_the_next_begins() {
+    let dir = Scratch::new("jobs-append");
+    let args = args(&format!("-j 1,4 --runs 2 -o {0}/x.json --append {0}/all.txt -- make -j{{jobs}}", dir.text()));
+    let mut session = Session::begin(&args).expect("it can begin");
+    let (mut calls, mut inner) = (0, faster());
+    let mut bench = Fake::new(move |line| {
+        calls += 1;
+        if calls > 3 { Err(Halt::Interrupted(15)) } else { inner.run(line) }
+    });
+    assert_eq!(play(&mut session, &mut bench).0, Err(Halt::Interrupted(15)));
+    let text = std::fs::read_to_string(dir.at("all.txt")).expect("a file");
+    assert_eq!(text.matches("\n# Compiling with ").count(), 3, "{text}");
+}
+
+#[test]
 fn an_interrupt_loses_nothing_and_is_gone_on_from() {
     let dir = Scratch::new("jobs-resume");
     let line = format!("-j 1..4 --runs 2 --seed 5 -o {}/x.json", dir.text());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tanto_sys::affinity::Mask;
 use tanto_sys::cgroup::confine::Confined;
-use tanto_sys::disk::{self, WriteThrough};
+use tanto_sys::disk::{self, ReadAhead, WriteThrough};
 
 use crate::bench::args::{Flag, wrong};
 use crate::flags::number;
@@ -22,6 +22,12 @@ pub const WRITE_THROUGH: Flag = Flag::new(
     None,
     "let each write to the files of the current directory wait for the disk, as the mount option sync does",
 );
+/// `--read-ahead`
+pub const READ_AHEAD: Flag = Flag::new(
+    "read-ahead",
+    Some("KIB"),
+    "let the kernel read so many KiB ahead on the disk of the current directory (read_ahead_kb; only root may)",
+);
 /// `--cgroup-memory`
 pub const MEMORY: Flag =
     Flag::new("cgroup-memory", Some("SIZE"), "let the commands hold no more memory together, such as 2G");
@@ -32,6 +38,9 @@ pub const SETTLE: Flag =
 pub const COUNT_SYNC: Flag =
     Flag::new("count-sync", None, "a run ends when what it wrote is on the disk, not before that");
 
+/// A larger read-ahead is a mistake, in KiB.
+const MOST_READ_AHEAD: i64 = 1 << 20;
+
 /// What is to be held still.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Controls {
@@ -41,6 +50,8 @@ pub struct Controls {
     pub drop_caches: bool,
     /// `--write-through`
     pub write_through: bool,
+    /// `--read-ahead`, in KiB.
+    pub read_ahead: Option<u64>,
     /// `--cgroup-memory`, in KiB.
     pub memory_kib: Option<u64>,
     /// `--settle`: the longest wait before a run; zero for none.
@@ -59,6 +70,11 @@ impl Controls {
             }
             flag if *flag == DROP_CACHES => self.drop_caches = true,
             flag if *flag == WRITE_THROUGH => self.write_through = true,
+            flag if *flag == READ_AHEAD => {
+                let kib = number::integer(value).filter(|kib| !value.is_empty() && (0..=MOST_READ_AHEAD).contains(kib));
+                let kib = kib.ok_or_else(|| bad(&format!("a number of KiB from 0 to {MOST_READ_AHEAD}")))?;
+                self.read_ahead = Some(kib.unsigned_abs());
+            }
             flag if *flag == MEMORY => {
                 let size = number::size_kib(value).filter(|&kib| kib > 0);
                 self.memory_kib = Some(size.ok_or_else(|| bad("a size such as 512M or 2G"))?);
@@ -76,14 +92,16 @@ impl Controls {
     /// Each of them with its value, for whoever compares two measurements or reads of one.
     pub fn told(&self) -> Vec<(&'static str, String)> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
-        vec![
+        let mut told = vec![
             (CPUS.name, self.cpus.as_ref().map_or("all".into(), Mask::to_string)),
             (DROP_CACHES.name, yes_or_no(self.drop_caches)),
             (WRITE_THROUGH.name, yes_or_no(self.write_through)),
             (MEMORY.name, self.memory_kib.map_or("no limit".into(), |kib| format!("{kib} KiB"))),
             (SETTLE.name, format!("{} ms", self.settle.as_millis())),
             (COUNT_SYNC.name, yes_or_no(self.count_sync)),
-        ]
+        ];
+        told.extend(self.read_ahead.map(|kib| (READ_AHEAD.name, format!("{kib} KiB"))));
+        told
     }
 }
 
@@ -91,6 +109,7 @@ impl Controls {
 pub struct Held {
     _memory: Option<Confined>,
     _write_through: Option<WriteThrough>,
+    _read_ahead: Option<ReadAhead>,
 }
 
 impl Held {
@@ -103,8 +122,12 @@ impl Held {
             disk::drop_caches().map_err(|error| cannot("--drop-caches", &error, "only root may"))?;
         }
         let memory = controls.memory_kib.map(|kib| Confined::to(kib.saturating_mul(1024))).transpose();
+        let read_ahead = controls.read_ahead.map(|kib| ReadAhead::set(Path::new("."), kib)).transpose();
         let here = controls.write_through.then(|| WriteThrough::begin(Path::new("."))).transpose();
         Ok(Held {
+            _read_ahead: read_ahead.map_err(|error| {
+                cannot("--read-ahead", &error, "only root may, on a disk; run it with sudo, or leave it out")
+            })?,
             _memory: memory.map_err(|error| {
                 cannot(
                     "--cgroup-memory",
@@ -156,6 +179,7 @@ mod tests {
     fn what_makes_no_sense_is_said() {
         assert!(complaint(&CPUS, "x").ends_with("--cpus parameter: expected processors such as 0 or 2-3,5"));
         assert!(complaint(&MEMORY, "0K").ends_with("expected a size such as 512M or 2G"));
+        assert!(complaint(&READ_AHEAD, "-1").ends_with("expected a number of KiB from 0 to 1048576"));
         assert!(complaint(&SETTLE, "soon").ends_with("expected a time such as 10s or 1m30s"));
     }
 

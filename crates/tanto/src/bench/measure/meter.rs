@@ -62,8 +62,10 @@ struct Done {
 impl Meter {
     /// For commands that run with this held still. Logs of failures go into `dir`. An error is a text for the user.
     pub fn new(controls: Controls, dir: &Path) -> Result<Meter, Vec<u8>> {
-        let held = Held::begin(&controls)?;
         let failed = |error| tanto_sys::error::text(&error);
+        // First, so that no signal ends us before what is held is given back.
+        let endings = Endings::listen().map_err(failed)?;
+        let held = Held::begin(&controls)?;
         let limits = Limits { looks: true, ..Limits::NONE };
         let options = spawn::Options {
             parallelism: 1,
@@ -73,7 +75,7 @@ impl Meter {
             ..spawn::Options::default()
         };
         Ok(Meter {
-            endings: Endings::listen().map_err(failed)?,
+            endings,
             runner: SpawnRunner::new(options).map_err(failed)?,
             controls,
             all: Mask::own().map_err(failed)?,

@@ -45,7 +45,14 @@ fn files_of_others_are_read() {
     let theirs = "# Timings of Linux 3.5\n# Processors: 4\n# Affinity mask: f\n\n1\t12:34.5\n 2  380.25 seconds\n";
     let read = Timings::read(theirs.as_bytes()).expect("sound");
     assert_eq!((read.title.as_str(), read.points), ("Linux 3.5", vec![(1, vec![754.5]), (2, vec![380.25])]));
+    let article = "# Timings of Linux\n# Compiling with 1 simultaneous jobs\nreal\t3m20.500s\nuser\t3m0.1s\nsys\t0m9.2s\n\
+                   # Compiling with 2 simultaneous jobs\n100.25\n1.1user 0.1system 1:41.50elapsed 99%CPU\n\
+                   # Compiling with 3 simultaneous jobs\n3 90 1.5 80 99\n";
+    let read = Timings::read(article.as_bytes()).expect("sound");
+    assert_eq!(read.points, [(1, vec![200.5]), (2, vec![100.25, 101.5]), (3, vec![90.0])]);
     for (bad, why) in [
+        ("user 3m0.1s", "line 1: expected a number of jobs and seconds, not 'user 3m0.1s'"),
+        ("# Compiling with 0 simultaneous jobs\n5\n", "line 2: expected a number of jobs and seconds, not '5'"),
         ("", "no timings in it"),
         ("# only words\n", "no timings in it"),
         ("1 2\nx 3\n", "line 2: expected a number of jobs and seconds, not 'x 3'"),
