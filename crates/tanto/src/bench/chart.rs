@@ -1,6 +1,13 @@
-//! A chart as SVG: points, lines and the spread of several series over one another. Does not know what they mean.
+//! A chart: points, lines and the spread of several series over one another, as SVG or PNG.
 
-use std::fmt::Write;
+mod canvas;
+mod drawing;
+mod png;
+mod svg;
+
+use drawing::{Anchor, Drawing, Mark};
+
+use super::output::Form;
 
 /// What is drawn.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,17 +60,6 @@ const LETTER: f64 = 7.2;
 const TITLE_LINES: usize = 3;
 const TITLE_LINE: f64 = 19.0;
 
-/// Colours that can be told apart, also by those who see some of them alike; for a bright page, and for a dark one.
-const COLOURS: [(&str, &str); 7] = [
-    ("#2a6fdb", "#6aa5ff"),
-    ("#d9730d", "#f0a04b"),
-    ("#0d9488", "#3cc7b7"),
-    ("#8b5cf6", "#b197fc"),
-    ("#db4b8a", "#f27db0"),
-    ("#7a8b00", "#b5c334"),
-    ("#9a6a3a", "#cfa27a"),
-];
-
 /// Where values lie in the picture.
 struct Scale {
     left: f64,
@@ -76,25 +72,30 @@ struct Scale {
 }
 
 impl Chart {
-    /// The picture.
-    pub fn svg(&self) -> String {
+    /// The picture in this form: PNG, or SVG.
+    pub fn file(&self, form: Form) -> Vec<u8> {
+        match form {
+            Form::Png => self.drawing().png(),
+            _ => self.drawing().svg().into_bytes(),
+        }
+    }
+
+    fn drawing(&self) -> Drawing {
         let title = wrapped(&self.title, room(LEFT, TITLE_LETTER), TITLE_LINES);
         let top = TOP + TITLE_LINE * title.len().saturating_sub(1) as f64;
         let legend = top - TOP + LINE * self.series.len() as f64;
         let scale = self.scale(TOP + legend);
         let height = HEIGHT + legend;
-        let mut svg = head(height);
-        let _ = writeln!(svg, "<title>{}</title>", escaped(&self.title));
-        let _ = writeln!(svg, "<rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
-        for (nth, line) in title.iter().enumerate() {
-            let y = 26.0 + TITLE_LINE * nth as f64;
-            let _ = writeln!(svg, "<text class=\"title\" x=\"{LEFT}\" y=\"{y}\">{}</text>", escaped(line));
+        let mut drawing = Drawing { title: self.title.clone(), width: WIDTH, height, marks: Vec::new() };
+        for (nth, line) in title.into_iter().enumerate() {
+            let at = (LEFT, 26.0 + TITLE_LINE * nth as f64);
+            drawing.marks.push(Mark::Text { at, text: line, anchor: Anchor::Start, title: true, up: false });
         }
-        self.axes(&scale, height, &mut svg);
+        self.axes(&scale, height, &mut drawing);
         for (number, series) in self.series.iter().enumerate() {
-            series.draw(number, top, &scale, height, &mut svg);
+            series.draw(number, top, &scale, height, &mut drawing);
         }
-        svg + "</svg>\n"
+        drawing
     }
 
     fn scale(&self, top: f64) -> Scale {
@@ -109,7 +110,7 @@ impl Chart {
         Scale { left, right, most: (most * 1.02 / step).ceil().max(1.0) * step, step, top }
     }
 
-    fn axes(&self, scale: &Scale, height: f64, svg: &mut String) {
+    fn axes(&self, scale: &Scale, height: f64, drawing: &mut Drawing) {
         let bottom = height - BOTTOM;
         for nth in 0.. {
             let value = f64::from(nth) * scale.step;
@@ -117,28 +118,18 @@ impl Chart {
                 break;
             }
             let y = scale.y(value, height);
-            let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
-            let _ =
-                writeln!(svg, "<text class=\"y\" x=\"{}\" y=\"{:.1}\">{}</text>", LEFT - 8.0, y + 4.0, number(value));
+            drawing.marks.push(Mark::Grid((LEFT, y), (WIDTH - RIGHT, y)));
+            drawing.text((LEFT - 8.0, y + 4.0), number(value), Anchor::End);
         }
         for (x, name) in self.ticks() {
             let x = scale.x(x);
-            let _ = writeln!(svg, "<path class=\"grid\" d=\"M{x:.1} {bottom:.1}v5\"/>");
-            let _ =
-                writeln!(svg, "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>", bottom + 18.0, escaped(&name));
+            drawing.marks.push(Mark::Grid((x, bottom), (x, bottom + 5.0)));
+            drawing.text((x, bottom + 18.0), name, Anchor::Middle);
         }
         let (middle, up) = ((LEFT + WIDTH - RIGHT) / 2.0, f64::midpoint(scale.top, bottom));
-        let _ = writeln!(
-            svg,
-            "<text class=\"x\" x=\"{middle}\" y=\"{:.1}\">{}</text>",
-            height - 10.0,
-            escaped(&self.across)
-        );
-        let _ = writeln!(
-            svg,
-            "<text class=\"x\" transform=\"translate(16 {up:.1}) rotate(-90)\">{}</text>",
-            escaped(&self.up)
-        );
+        drawing.text((middle, height - 10.0), self.across.clone(), Anchor::Middle);
+        let (at, text) = ((16.0, up), self.up.clone());
+        drawing.marks.push(Mark::Text { at, text, anchor: Anchor::Middle, title: false, up: true });
     }
 
     /// The places that were measured, as many as there is room for.
@@ -155,31 +146,21 @@ impl Chart {
 }
 
 impl Series {
-    fn draw(&self, nth: usize, top: f64, scale: &Scale, height: f64, svg: &mut String) {
-        let colour = nth % COLOURS.len();
+    fn draw(&self, nth: usize, top: f64, scale: &Scale, height: f64, drawing: &mut Drawing) {
         let y = top + LINE * nth as f64;
-        let _ = writeln!(svg, "<g class=\"c{colour}\">");
-        let _ = writeln!(svg, "<path class=\"line\" d=\"M{LEFT} {y:.1}h24\"/>");
+        drawing.marks.push(Mark::Line(nth, vec![(LEFT, y), (LEFT + 24.0, y)]));
         let left = LEFT + 32.0;
-        let name = wrapped(&self.name, room(left, LETTER), 1).concat();
-        let _ = writeln!(svg, "<text x=\"{left}\" y=\"{:.1}\">{}</text>", y + 4.0, escaped(&name));
-        let at = |x: f64, y: f64| format!("{:.1} {:.1}", scale.x(x), scale.y(y, height));
+        drawing.text((left, y + 4.0), wrapped(&self.name, room(left, LETTER), 1).concat(), Anchor::Start);
+        let at = |x: f64, y: f64| (scale.x(x), scale.y(y, height));
         let upper = self.points.iter().map(|point| at(point.x, point.all.iter().copied().fold(point.middle, f64::max)));
         let lower = self.points.iter().rev();
         let lower = lower.map(|point| at(point.x, point.all.iter().copied().fold(point.middle, f64::min)));
-        let band: Vec<String> = upper.chain(lower).collect();
-        let line: Vec<String> = self.points.iter().map(|point| at(point.x, point.middle)).collect();
-        if !line.is_empty() {
-            let _ = writeln!(svg, "<path class=\"band\" d=\"M{}z\"/>", band.join("L"));
-            let _ = writeln!(svg, "<path class=\"line\" d=\"M{}\"/>", line.join("L"));
+        if !self.points.is_empty() {
+            drawing.marks.push(Mark::Band(nth, upper.chain(lower).collect()));
+            drawing.marks.push(Mark::Line(nth, self.points.iter().map(|point| at(point.x, point.middle)).collect()));
         }
-        for point in &self.points {
-            for &value in &point.all {
-                let (x, y) = (scale.x(point.x), scale.y(value, height));
-                let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
-            }
-        }
-        svg.push_str("</g>\n");
+        let dots = self.points.iter().flat_map(|point| point.all.iter().map(|&value| at(point.x, value)));
+        drawing.marks.extend(dots.map(|place| Mark::Dot(nth, place)));
     }
 }
 
@@ -191,24 +172,6 @@ impl Scale {
     fn y(&self, value: f64, height: f64) -> f64 {
         height - BOTTOM - value / self.most * (height - BOTTOM - self.top)
     }
-}
-
-fn head(height: f64) -> String {
-    let mut head = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<style>\n\
-         .page {{ fill: #fbfbfa }} text {{ fill: #1d1f22 }} .grid {{ stroke: #d5d8dc; fill: none }}\n\
-         .title {{ font-size: 15px; font-weight: 600 }} .x {{ text-anchor: middle }} .y {{ text-anchor: end }}\n\
-         .line {{ fill: none; stroke-width: 2 }} .band {{ stroke: none; opacity: 0.15 }} circle {{ opacity: 0.6 }}\n"
-    );
-    let rule = |nth: usize, colour: &str| {
-        format!(".c{nth} .line {{ stroke: {colour} }} .c{nth} .band, .c{nth} circle {{ fill: {colour} }}\n")
-    };
-    head.extend(COLOURS.iter().enumerate().map(|(nth, colours)| rule(nth, colours.0)));
-    head += "@media (prefers-color-scheme: dark) {\n\
-             .page { fill: #16181b } text { fill: #e7e9ec } .grid { stroke: #3a3f46 }\n";
-    head.extend(COLOURS.iter().enumerate().map(|(nth, colours)| rule(nth, colours.1)));
-    head + "}\n</style>\n"
 }
 
 /// How many letters of this width fit between here and the right edge.
@@ -272,12 +235,6 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn escaped(text: &str) -> String {
-    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let text: String = text.chars().map(plain).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,7 +256,7 @@ mod tests {
     fn each_value_is_a_dot_within_the_picture() {
         let one = Series { name: "one".into(), points: vec![point(1.0, &[9.0, 10.0, 12.0]), point(2.0, &[5.0])] };
         let two = Series { name: "two".into(), points: vec![point(4.0, &[3.0])] };
-        let svg = chart(vec![one, two]).svg();
+        let svg = chart(vec![one, two]).drawing().svg();
         let (across, down) = (after(&svg, "<circle cx=\""), after(&svg, "cy=\""));
         assert_eq!((across.len(), down.len()), (5, 5));
         assert!(
@@ -315,7 +272,7 @@ mod tests {
     fn a_long_title_and_a_long_name_stay_within_the_picture() {
         let command = "make -s CC=gcc CFLAGS=-O0 ".repeat(9) + &"x".repeat(200);
         let series = vec![Series { name: command.clone(), points: vec![point(1.0, &[1.0])] }];
-        let svg = Chart { title: command.clone(), ..chart(series) }.svg();
+        let svg = Chart { title: command.clone(), ..chart(series) }.drawing().svg();
         let texts = |start: &str| -> Vec<String> {
             let after = svg.split(start).skip(1);
             after.filter_map(|rest| Some(rest.split_once('>')?.1.split("</text>").next()?.to_owned())).collect()
@@ -327,13 +284,25 @@ mod tests {
             "{title:?}"
         );
         assert!(title.concat().ends_with('…') && svg.contains(&format!("<title>{command}</title>")), "{svg}");
-        let name = texts("<text x=\"96\"").concat();
+        let name = texts("<text x=\"96.0\"").concat();
         assert!(name.ends_with('…') && name.chars().count() as f64 * LETTER <= WIDTH - RIGHT - 96.0, "{name}");
         // The legend begins below the title's last line, and the curves below the legend.
-        let lines = after(&svg, "<text class=\"title\" x=\"64\" y=\"");
-        let legend = after(&svg, "<text x=\"96\" y=\"");
+        let lines = after(&svg, "<text class=\"title\" x=\"64.0\" y=\"");
+        let legend = after(&svg, "<text x=\"96.0\" y=\"");
         let dots = after(&svg, "cy=\"");
         assert!(lines.last() < legend.first() && legend.last() < dots.first(), "{lines:?} {legend:?} {dots:?}");
+    }
+
+    #[test]
+    fn a_png_shows_every_series_in_its_colour() {
+        let one = Series { name: "one".into(), points: vec![point(1.0, &[9.0, 10.0, 12.0]), point(2.0, &[5.0])] };
+        let two = Series { name: "two".into(), points: vec![point(1.0, &[3.0]), point(2.0, &[2.0])] };
+        let canvas = chart(vec![one, two]).drawing().canvas();
+        let (_, height) = canvas.size();
+        let has = |colour: [u8; 3]| (0..height).any(|y| canvas.row(y).contains(&colour));
+        assert!(has([0x2a, 0x6f, 0xdb]) && has([0xd9, 0x73, 0x0d]) && !has([0x0d, 0x94, 0x88]));
+        assert!(chart(Vec::new()).file(Form::Png).starts_with(b"\x89PNG"));
+        assert!(chart(Vec::new()).file(Form::Svg).starts_with(b"<svg"));
     }
 
     #[test]
@@ -348,7 +317,7 @@ mod tests {
     #[test]
     fn nothing_and_a_single_point_can_be_drawn() {
         for series in [vec![], vec![Series { name: "x".into(), points: vec![point(3.0, &[0.0])] }]] {
-            let svg = chart(series).svg();
+            let svg = chart(series).drawing().svg();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

@@ -71,7 +71,7 @@ impl Grid {
                 Form::Text => output.write(text)?,
                 Form::Json => output.write(format!("{:#}\n", self.json()).as_bytes())?,
                 Form::Csv => output.write(self.csv().as_bytes())?,
-                Form::Svg => output.write(self.chart().svg().as_bytes())?,
+                Form::Svg | Form::Png => output.write(&self.chart().file(output.form))?,
             }
             let _ = writeln!(said, "Written: {}", output.path.display());
         }

@@ -29,6 +29,8 @@ pub enum Form {
     Csv,
     /// A picture.
     Svg,
+    /// The same picture in pixels.
+    Png,
 }
 
 /// A file for a result.
@@ -75,6 +77,7 @@ impl Form {
             Form::Json => "json",
             Form::Csv => "csv",
             Form::Svg => "svg",
+            Form::Png => "png",
         }
     }
 }

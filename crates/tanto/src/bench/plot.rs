@@ -39,7 +39,7 @@ fn asked(words: &[Vec<u8>]) -> Result<Option<Asked>, Vec<u8>> {
     loop {
         let take = |flag: &'static Flag, value: &[u8]| {
             match flag {
-                flag if *flag == OUTPUT => asked.outputs.push(Output::new(value, &[Form::Svg])?),
+                flag if *flag == OUTPUT => asked.outputs.push(Output::new(value, &[Form::Svg, Form::Png])?),
                 _ => asked.title = Some(String::from_utf8_lossy(value).into_owned()),
             }
             Ok(())
@@ -74,10 +74,10 @@ fn drawn(asked: &Asked) -> Result<Vec<u8>, Vec<u8>> {
         true => timings.series(name),
         false => timings.series(&format!("{name}: {}", timings.title)),
     });
-    let svg = file::chart(&title, series.collect());
+    let chart = file::chart(&title, series.collect());
     let mut out = Vec::new();
     for output in &asked.outputs {
-        output.write(svg.as_bytes())?;
+        output.write(&chart.file(output.form))?;
         out.extend(format!("Written: {}\n", output.path.display()).bytes());
     }
     Ok(out)
@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 4);
         assert!(svg.contains(">make</text>") && svg.contains(">all</text>") && svg.contains(">one</text>"), "{svg}");
         dir.write("other.txt", "# Timings of ninja\n1 9\n");
-        assert_eq!(plot(&dir, &["@/all.txt", "@/other.txt", "-o@/out.svg", "--title", "Two"]).code, 0);
+        assert_eq!(plot(&dir, &["@/all.txt", "@/other.txt", "-o@/out.svg", "-o@/out.png", "--title", "Two"]).code, 0);
+        assert!(std::fs::read(dir.at("out.png")).expect("pixels").starts_with(b"\x89PNG"));
         let svg = std::fs::read_to_string(dir.at("out.svg")).expect("a picture");
         assert!(svg.contains(">Two</text>") && svg.contains(">other: ninja</text>"), "{svg}");
     }
@@ -128,7 +129,7 @@ mod tests {
         };
         assert!(complaint(&["-o", "x.svg"]).starts_with("tanto: error: plot what?"));
         assert!(complaint(&["@/good.txt"]).starts_with("tanto: error: plot where?"));
-        assert!(complaint(&["@/good.txt", "-o", "x.png"]).contains("has to end with .svg"));
+        assert!(complaint(&["@/good.txt", "-o", "x.pdf"]).contains("has to end with .svg or .png"));
         assert_eq!(
             complaint(&["@/bad.txt", "-o@/x.svg"]),
             "tanto: error: reading @/bad.txt: line 1: expected a number of jobs and seconds, not 'x'\n"

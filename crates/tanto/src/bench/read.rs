@@ -49,7 +49,7 @@ struct Row {
 
 /// What `tanto bench read` prints for these words.
 pub fn run(words: &[Vec<u8>]) -> Stop {
-    let forms = &[Form::Text, Form::Json, Form::Csv, Form::Svg];
+    let forms = &[Form::Text, Form::Json, Form::Csv, Form::Svg, Form::Png];
     let printed = match grid::asked(words, forms, "one file or directory at a time") {
         Ok(Some((path, outputs))) => answer(&path, &outputs),
         Ok(None) => return super::helped("read"),

@@ -130,7 +130,7 @@ impl Args {
             flag if *flag == SAME => self.same.push(PathBuf::from(OsStr::from_bytes(value))),
             flag if *flag == CONTROL => self.control = true,
             flag if *flag == OUTPUT => {
-                self.outputs.push(Output::new(value, &[Form::Text, Form::Json, Form::Csv, Form::Svg])?)
+                self.outputs.push(Output::new(value, &[Form::Text, Form::Json, Form::Csv, Form::Svg, Form::Png])?)
             }
             flag => _ = self.controls.take(flag, value)?,
         }
@@ -206,7 +206,7 @@ mod tests {
             (&["--runs", "0", "a", "b"], "invalid --runs parameter: expected a number from 1 on"),
             (&["--for", "0", "a", "b"], "invalid --for parameter: expected a time such as 90s or 5h"),
             (&["--until", "-1%", "a", "b"], "invalid --until parameter: expected a percentage such as 1%"),
-            (&["-o", "x.png", "a", "b"], "--output x.png: the form is not known"),
+            (&["-o", "x.pdf", "a", "b"], "--output x.pdf: the form is not known"),
             (&["--what", "a", "b"], "unrecognized option '--what'"),
         ] {
             let error = Args::read(&words(line)).expect_err("it makes none");

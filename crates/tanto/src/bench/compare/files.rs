@@ -132,7 +132,7 @@ pub fn table(record: &Record) -> Vec<u8> {
 }
 
 /// Each run by its round: what drifts and what lies far off is seen.
-pub fn picture(record: &Record) -> Vec<u8> {
+pub fn chart(record: &Record) -> Chart {
     let series = record.sides.iter().enumerate().map(|(nth, side)| {
         let line = if side.control { String::new() } else { format!(": {}", text(&side.line)) };
         let runs = record.runs.iter().filter(|run| run.side == nth);
@@ -142,12 +142,11 @@ pub fn picture(record: &Record) -> Vec<u8> {
         });
         Series { name: format!("{}{line}", side.name), points: points.collect() }
     });
-    let chart = Chart {
+    Chart {
         title: "Runs by turns".into(),
         across: "pair".into(),
         up: "seconds".into(),
         places: Vec::new(),
         series: series.collect(),
-    };
-    chart.svg().into_bytes()
+    }
 }

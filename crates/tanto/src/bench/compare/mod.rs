@@ -144,7 +144,7 @@ impl<'a> Shown<'a> {
                 Form::Text => self.report(record),
                 Form::Json => files::json(self.args, self.machine.as_ref(), record, &notes),
                 Form::Csv => files::table(record),
-                Form::Svg => files::picture(record),
+                Form::Svg | Form::Png => files::chart(record).file(output.form),
             })?;
         }
         Ok(())

@@ -128,7 +128,7 @@ impl Args {
             }
             flag if *flag == SEED => self.seed = Some(number(value).ok_or_else(|| wrong(flag, "a number"))?),
             flag if *flag == OUTPUT => {
-                self.outputs.push(Output::new(value, &[Form::Text, Form::Json, Form::Csv, Form::Svg])?);
+                self.outputs.push(Output::new(value, &[Form::Text, Form::Json, Form::Csv, Form::Svg, Form::Png])?);
             }
             flag if *flag == APPEND => self.append = Some(PathBuf::from(OsStr::from_bytes(value))),
             flag if *flag == RESUME => self.resume = true,
@@ -231,7 +231,7 @@ mod tests {
             ("--seed -1 x", "invalid --seed parameter: expected a number"),
             (
                 "-o x.pdf x",
-                "--output x.pdf: the form is not known; its name has to end with .txt or .json or .csv or .svg",
+                "--output x.pdf: the form is not known; its name has to end with .txt or .json or .csv or .svg or .png",
             ),
         ];
         for (line, message) in table {

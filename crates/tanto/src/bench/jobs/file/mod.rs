@@ -47,14 +47,17 @@ pub fn content(experiment: &Experiment, output: &Output) -> Vec<u8> {
         Form::Json => json::write(experiment),
         Form::Csv => csv::write(experiment).into(),
         Form::Text => text::write(experiment, &output.path).into(),
-        Form::Svg => chart(&experiment.setup.command, vec![Timings::of(experiment).series(&place(experiment))]).into(),
+        Form::Svg | Form::Png => {
+            let series = Timings::of(experiment).series(&place(experiment));
+            chart(&experiment.setup.command, vec![series]).file(output.form)
+        }
     }
 }
 
 /// The chart of these lines.
-pub fn chart(title: &str, series: Vec<Series>) -> String {
+pub fn chart(title: &str, series: Vec<Series>) -> Chart {
     let (across, up) = ("jobs at a time".to_owned(), "seconds".to_owned());
-    Chart { title: title.to_owned(), across, up, places: Vec::new(), series }.svg()
+    Chart { title: title.to_owned(), across, up, places: Vec::new(), series }
 }
 
 /// Where it was measured.
