@@ -62,6 +62,8 @@ fn a_difference_is_told_in_a_table_and_in_words() {
     assert!(text.starts_with("A: a\nB: b\n"), "{text}");
     assert!(has_row(&text, "Total iterations 20 20"), "{text}");
     assert!(text.contains("\nUser+system\n"), "{text}");
+    let median = text.lines().find(|line| line.starts_with("Median")).expect("it has one");
+    assert!(median.contains("  +0.5") && median.ends_with(" s (+5.09 %)"), "{text}");
     assert!(
         text.contains("\nB is slower by 5.3 % (4.3 to 6.1 %, 95 % confidence).\n")
             && text.contains("\nUser+system: B uses 5.3 % more processor time (4.3 to 6.1 %, 95 % confidence).\n"),

@@ -70,11 +70,18 @@ fn measured(record: &Record, values: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<Stri
         for (side, summary) in summaries.iter().enumerate() {
             let (first, own) = (pick(&summaries[0]), pick(summary));
             row.push(show::seconds(own));
-            row.extend((side > 0).then(|| if first > 0.0 { signed(own / first - 1.0) } else { "-".into() }));
+            row.extend((side > 0).then(|| difference(own, first)));
         }
         row
     };
     rows.into_iter().map(row).collect()
+}
+
+/// `+0.123 s (+1.30 %)`
+fn difference(own: f64, first: f64) -> String {
+    let sign = if own < first { '-' } else { '+' };
+    let share = if first > 0.0 { format!(" ({})", signed(own / first - 1.0)) } else { String::new() };
+    format!("{sign}{}{share}", show::seconds((own - first).abs()))
 }
 
 /// `+1.3 %`
