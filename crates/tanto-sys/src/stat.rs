@@ -1,5 +1,6 @@
 //! What the file system says of a path: is it there, what it is, how large, since when. Does not know what is in it.
 
+mod accessor;
 mod many;
 mod subtree;
 
@@ -12,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::file::{path, with_c_path};
 
+pub use accessor::Accessor;
 pub use many::{mtimes_by, mtimes_of};
 
 /// What a path leads to; links are followed.

@@ -3,7 +3,9 @@
 /// Lines of cells, with the columns to the right.
 pub fn aligned(table: &[Vec<String>]) -> String {
     let columns = table.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| table.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        table.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |cells: &Vec<String>| {
         let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();

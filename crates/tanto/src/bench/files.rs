@@ -16,12 +16,14 @@ pub const FILES: usize = 4096;
 pub struct Found {
     pub files: Vec<Vec<u8>>,
     pub directories: Vec<Vec<u8>>,
+    /// Symbolic links that lead to something.
+    pub links: Vec<Vec<u8>>,
 }
 
 /// Files and directories, those near the top first. What cannot be read but the top itself is passed over.
 pub fn search(dir: &[u8]) -> io::Result<Found> {
     let begun = Instant::now();
-    let mut found = Found { files: Vec::new(), directories: Vec::new() };
+    let mut found = Found { files: Vec::new(), directories: Vec::new(), links: Vec::new() };
     let mut ahead = VecDeque::from([PathBuf::from(OsStr::from_bytes(dir))]);
     while let Some(path) = ahead.pop_front() {
         let entries = match fs::read_dir(&path) {
@@ -32,6 +34,9 @@ pub fn search(dir: &[u8]) -> io::Result<Found> {
         for entry in entries {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => ahead.push_back(entry.path()),
+                Ok(kind) if kind.is_symlink() && fs::metadata(entry.path()).is_ok() => {
+                    found.links.push(entry.path().into_os_string().into_vec());
+                }
                 Ok(kind) if kind.is_file() => found.files.push(entry.path().into_os_string().into_vec()),
                 _ => {}
             }
@@ -58,13 +63,15 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn files_and_directories_are_found_and_nothing_else() {
+    fn files_directories_and_links_are_found() {
         let dir = Scratch::new("bench");
         dir.write("a/b/c", "");
         dir.write("d", "");
         std::os::unix::fs::symlink("d", dir.at("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.at("dangling")).unwrap();
         let found = search(&dir.bytes("")).unwrap();
         assert_eq!(found.files, [dir.bytes("d"), dir.bytes("a/b/c")]);
+        assert_eq!(found.links, [dir.bytes("link")]);
         assert_eq!(found.directories, [dir.bytes(""), dir.bytes("a"), dir.bytes("a/b")]);
     }
 

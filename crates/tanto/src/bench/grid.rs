@@ -33,6 +33,8 @@ pub struct Row {
     pub way: &'static str,
     /// One for each column; none where it could not be measured.
     pub cells: Vec<Option<f64>>,
+    /// The standard error of each; empty if they are no means.
+    pub errors: Vec<Option<f64>>,
 }
 
 /// A command line: where to measure, and the files for the result. None if help is wanted.
@@ -81,18 +83,27 @@ impl Grid {
     fn json(&self) -> Value {
         let row = |row: &Row| {
             let cells = self.columns.iter().cloned().zip(row.cells.iter().map(|&cell| json!(cell)));
-            json!({"threads": row.threads, "way": row.way, "cells": cells.collect::<serde_json::Map<_, _>>()})
+            let mut object =
+                json!({"threads": row.threads, "way": row.way, "cells": cells.collect::<serde_json::Map<_, _>>()});
+            if !row.errors.is_empty() {
+                let errors = self.columns.iter().cloned().zip(row.errors.iter().map(|&error| json!(error)));
+                object["standard_errors"] = Value::Object(errors.collect());
+            }
+            object
         };
         json!({"title": self.title, "unit": self.unit, "rows": self.rows.iter().map(row).collect::<Vec<_>>()})
     }
 
     fn csv(&self) -> String {
-        let heads: Vec<String> =
+        let mut heads: Vec<String> =
             ["threads", "way"].map(csv).into_iter().chain(self.columns.iter().map(|it| csv(it))).collect();
+        if self.rows.iter().any(|row| !row.errors.is_empty()) {
+            heads.extend(self.columns.iter().map(|it| csv(&format!("{it} standard error"))));
+        }
         let mut text = heads.join(",") + "\n";
         for row in &self.rows {
             let _ = write!(text, "{},{}", row.threads, csv(row.way));
-            for cell in &row.cells {
+            for cell in row.cells.iter().chain(&row.errors) {
                 let _ = write!(text, ",{}", cell.map(|cell| format!("{cell:.1}")).unwrap_or_default());
             }
             text.push('\n');
@@ -103,9 +114,11 @@ impl Grid {
     fn chart(&self) -> Chart {
         let places = self.columns.iter().enumerate().map(|(at, name)| (at as f64, name.clone()));
         let series = self.rows.iter().map(|row| {
-            let points = row.cells.iter().enumerate();
-            let points =
-                points.filter_map(|(at, cell)| Some(Point { x: at as f64, middle: (*cell)?, all: vec![(*cell)?] }));
+            let points = row.cells.iter().enumerate().filter_map(|(at, cell)| {
+                let (middle, error) = ((*cell)?, row.errors.get(at).copied().flatten());
+                let all = error.map_or(vec![middle], |error| vec![(middle - error).max(0.0), middle + error]);
+                Some(Point { x: at as f64, middle, all })
+            });
             let plural = if row.threads == 1 { "" } else { "s" };
             Series { name: format!("{} on {} thread{plural}", row.way, row.threads), points: points.collect() }
         });
@@ -125,7 +138,8 @@ mod tests {
     use tanto_testing::Scratch;
 
     fn grid() -> Grid {
-        let row = |threads, cells: [Option<f64>; 2]| Row { threads, way: "read", cells: cells.to_vec() };
+        let row =
+            |threads, cells: [Option<f64>; 2]| Row { threads, way: "read", cells: cells.to_vec(), errors: Vec::new() };
         Grid {
             title: "Reading".into(),
             unit: "ms a GB",
@@ -156,6 +170,18 @@ mod tests {
         );
         assert_eq!(read("x.svg").matches("<circle").count(), 3);
         assert_eq!(read("x.txt"), "the text");
+    }
+
+    #[test]
+    fn means_have_their_standard_errors() {
+        let row = Row { threads: 1, way: "ask", cells: vec![Some(10.0), None], errors: vec![Some(0.5), None] };
+        let grid = Grid { rows: vec![row], ..grid() };
+        assert!(
+            grid.csv()
+                .starts_with("threads,way,16 KiB,1 MiB,16 KiB standard error,1 MiB standard error\n1,ask,10.0,,0.5,\n")
+        );
+        assert_eq!(grid.json()["rows"][0]["standard_errors"]["16 KiB"], json!(0.5));
+        assert_eq!(grid.chart().series[0].points[0].all, [9.5, 10.5]);
     }
 
     #[test]

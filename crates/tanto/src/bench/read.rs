@@ -77,7 +77,12 @@ fn answer(path: &[u8], outputs: &[Output]) -> Result<Vec<u8>, Vec<u8>> {
 }
 
 fn grid(title: String, rows: &[Row], classes: &[Class]) -> Grid {
-    let row = |row: &Row| grid::Row { threads: row.threads, way: row.way.name(), cells: row.cells.clone() };
+    let row = |row: &Row| grid::Row {
+        threads: row.threads,
+        way: row.way.name(),
+        cells: row.cells.clone(),
+        errors: Vec::new(),
+    };
     let columns = classes.iter().map(|class| class.name.to_owned()).collect();
     Grid { title, unit: "milliseconds a GB", columns, rows: rows.iter().map(row).collect() }
 }

@@ -1,14 +1,16 @@
-//! `tanto bench stat`: what it costs to ask for a file's time, by way of asking and number of threads. Writes nothing.
+//! `tanto bench stat`: what it costs to ask for a file's time, by way of asking and number of threads, and what combinations
+//! of calls cost. Writes nothing.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use tanto_sys::cpu;
-use tanto_sys::stat::{Way, mtimes_by};
+use tanto_sys::stat::{Accessor, Way, mtimes_by};
 
 use super::files::{FILES, Found, search, thread_counts};
 use super::grid::{self, Grid};
 use super::output::{Form, Output};
+use crate::columns::aligned;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -24,22 +26,51 @@ struct Paths {
     files: Vec<Vec<u8>>,
     missing: Vec<Vec<u8>>,
     directories: Vec<Vec<u8>>,
+    links: Vec<Vec<u8>>,
 }
 
-/// Nanoseconds of a call, the best of all rounds; `None` where the way is refused, or time was up.
-type Cell = Option<f64>;
+const COLUMNS: [&str; 4] = ["file", "missing", "directory", "symlink"];
+
+/// What is done for each path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    /// One way to ask for its time.
+    Way(Way),
+    /// A combination of calls for its existence and its attributes.
+    Accessor(Accessor),
+}
+
+/// Nanoseconds of a call in each round; empty where the call is refused or there is nothing to ask for.
+type Cell = Vec<f64>;
 
 /// What was measured with some threads.
 struct Row {
     threads: usize,
-    way: Way,
-    /// For files, missing files, directories.
-    cells: [Cell; 3],
+    call: Call,
+    /// As `COLUMNS`.
+    cells: [Cell; 4],
+}
+
+/// The mean of all rounds, and its standard error; `None` of nothing.
+fn mean(cell: &Cell) -> Option<(f64, f64)> {
+    let count = cell.len() as f64;
+    let mean = cell.iter().sum::<f64>() / count;
+    let squares: f64 = cell.iter().map(|value| (value - mean).powi(2)).sum();
+    (!cell.is_empty()).then(|| (mean, (squares / (count - 1.0).max(1.0) / count).sqrt()))
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Way(way) => way.name(),
+            Call::Accessor(accessor) => accessor.name(),
+        }
+    }
 }
 
 /// What `tanto bench stat` prints for these words.
 pub fn run(words: &[Vec<u8>]) -> Stop {
-    let forms = &[Form::Text, Form::Json, Form::Csv];
+    let forms = &[Form::Text, Form::Json, Form::Csv, Form::Svg, Form::Png];
     let printed = match grid::asked(words, forms, "one directory at a time") {
         Ok(Some((path, outputs))) => answer(&path, &outputs),
         Ok(None) => return super::helped("stat"),
@@ -61,7 +92,10 @@ fn answer(dir: &[u8], outputs: &[Output]) -> Result<Vec<u8>, Vec<u8>> {
     let head = format!(", all in memory: {files} files and {directories} directories.");
     let mut text = [b"Files in ", dir, head.as_bytes(), b"\n"].concat();
     let rows = measure(&paths, cores);
-    text.extend(table(&rows, cores).bytes());
+    text.extend(tables(&rows, cores).bytes());
+    if paths.links.is_empty() {
+        text.extend([b"No symbolic links in ", dir, b", so that none were measured.\n"].concat());
+    }
     let title = format!("Asking for times in {}{head}", String::from_utf8_lossy(dir));
     let written = grid(title, &rows).write(outputs, &text)?;
     text.extend(written.bytes());
@@ -69,32 +103,35 @@ fn answer(dir: &[u8], outputs: &[Output]) -> Result<Vec<u8>, Vec<u8>> {
 }
 
 fn grid(title: String, rows: &[Row]) -> Grid {
-    let row = |row: &Row| grid::Row { threads: row.threads, way: row.way.name(), cells: row.cells.to_vec() };
-    let columns = ["file", "missing", "directory"].map(str::to_owned).to_vec();
+    let row = |row: &Row| {
+        let (cells, errors) = row.cells.iter().map(|cell| mean(cell).unzip()).unzip();
+        grid::Row { threads: row.threads, way: row.call.name(), cells, errors }
+    };
+    let columns = COLUMNS.map(str::to_owned).to_vec();
     Grid { title, unit: "nanoseconds a call", columns, rows: rows.iter().map(row).collect() }
 }
 
 impl From<Found> for Paths {
     fn from(found: Found) -> Paths {
         let missing = found.files.iter().map(|path| [path, &b".missing"[..]].concat()).collect();
-        Paths { files: found.files, missing, directories: found.directories }
+        Paths { files: found.files, missing, directories: found.directories, links: found.links }
     }
 }
 
-/// A row for each number of threads and each way. All are measured in turn, so that a busy moment hits all alike.
+/// A row for each number of threads and each way, and one for each combination. All are measured in turn, so that a busy
+/// moment hits all alike.
 fn measure(paths: &Paths, cores: usize) -> Vec<Row> {
+    let row = |threads, call| Row { threads, call, cells: Default::default() };
+    let ways = thread_counts(cores, &[1, 4]).into_iter();
+    let ways = ways.flat_map(|threads| Way::ALL.map(|way| row(threads, Call::Way(way))));
+    let mut rows: Vec<Row> = ways.chain(Accessor::ALL.map(|accessor| row(1, Call::Accessor(accessor)))).collect();
+    let samples = [&paths.files, &paths.missing, &paths.directories, &paths.links].map(|paths| sample(paths));
     let begun = Instant::now();
-    let mut rows: Vec<Row> = thread_counts(cores, &[1, 4])
-        .into_iter()
-        .flat_map(|threads| Way::ALL.map(|way| Row { threads, way, cells: [None; 3] }))
-        .collect();
-    let samples = [&paths.files, &paths.missing, &paths.directories].map(|paths| sample(paths));
     while begun.elapsed() < MEASURING {
         for row in &mut rows {
             for (cell, sample) in row.cells.iter_mut().zip(&samples) {
                 if begun.elapsed() < 2 * MEASURING {
-                    let spent = time(row.way, sample, row.threads);
-                    *cell = [*cell, spent].into_iter().flatten().reduce(f64::min);
+                    cell.extend(time(row.call, sample, row.threads));
                 }
             }
         }
@@ -107,48 +144,79 @@ fn sample(paths: &[Vec<u8>]) -> Vec<&[u8]> {
     let all = || paths.iter().map(Vec::as_slice).cycle();
     let first: Vec<&[u8]> = all().take(FEWEST_CALLS).collect();
     // Twice: the first time may have to wait for the disk.
-    time(Way::BEST, &first, 1);
-    let cost = time(Way::BEST, &first, 1).unwrap_or(0.0).max(1.0);
+    time(Call::Way(Way::BEST), &first, 1);
+    let cost = time(Call::Way(Way::BEST), &first, 1).unwrap_or(0.0).max(1.0);
     let fitting = (CELL.as_nanos() as f64 / cost) as usize;
     all().take(fitting.clamp(FEWEST_CALLS, FILES)).collect()
 }
 
-/// Nanoseconds of a call; `None` if the way is refused.
-fn time(way: Way, paths: &[&[u8]], threads: usize) -> Cell {
+/// Nanoseconds of a call; `None` if it is refused, or there is nothing to ask for.
+fn time(call: Call, paths: &[&[u8]], threads: usize) -> Option<f64> {
     let begun = Instant::now();
-    let found = mtimes_by(way, paths, threads);
+    let answers = match call {
+        Call::Way(way) => mtimes_by(way, paths, threads).iter().flatten().count(),
+        Call::Accessor(accessor) => accessor.ask(paths),
+    };
     let spent = begun.elapsed();
-    found.iter().any(Option::is_some).then(|| spent.as_nanos() as f64 / paths.len() as f64)
+    (answers > 0).then(|| spent.as_nanos() as f64 / paths.len() as f64)
 }
 
-fn table(rows: &[Row], cores: usize) -> String {
-    let mut text = "Nanoseconds a call, the best of all rounds:\n\n\
-                    threads  call      file  missing  directory\n"
-        .to_owned();
-    for row in rows {
-        let [file, missing, directory] = row.cells.map(|cell| cell.map_or("-".into(), |cell| format!("{cell:.0}")));
-        let (threads, way) = (row.threads, row.way.name());
-        let _ = writeln!(text, "{threads:>7}  {way:<7}  {file:>5}  {missing:>7}  {directory:>9}");
+/// A table of the ways, and one of the combinations, each with its verdict.
+fn tables(rows: &[Row], cores: usize) -> String {
+    let (ways, combinations): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| matches!(row.call, Call::Way(_)));
+    let rounds = rows.iter().flat_map(|row| &row.cells).map(Vec::len).max().unwrap_or(0);
+    let mut text = format!("Nanoseconds a call, the mean of {rounds} rounds and its standard error:\n\n");
+    text += &table(&ways, true);
+    text = text + "\n" + &verdict(&ways, cores);
+    text += "\nFor a file's existence and its attributes, on one thread:\n\n";
+    text += &table(&combinations, false);
+    text + "\n" + &cheapest(&combinations)
+}
+
+fn table(rows: &[&Row], threads: bool) -> String {
+    let width = rows.iter().map(|row| row.call.name().len()).max().unwrap_or(0);
+    let line = |count: String, call: &str, cells: [String; 4]| {
+        let count = threads.then_some(count);
+        count.into_iter().chain([format!("{call:<width$}")]).chain(cells).collect::<Vec<String>>()
+    };
+    let mut lines = vec![line("threads".into(), "call", COLUMNS.map(str::to_owned))];
+    lines.extend(rows.iter().map(|row| {
+        let cell = |cell| mean(cell).map_or("-".into(), |(mean, error)| format!("{mean:.0} ± {error:.0}"));
+        line(row.threads.to_string(), row.call.name(), row.cells.each_ref().map(cell))
+    }));
+    aligned(&lines)
+}
+
+/// The combination that costs least for each kind of path.
+fn cheapest(rows: &[&Row]) -> String {
+    let mut text = String::new();
+    for (at, column) in COLUMNS.iter().enumerate() {
+        let costs = rows.iter().filter_map(|row| Some((row.call.name(), mean(&row.cells[at])?.0)));
+        if let Some((name, _)) = costs.min_by(|one, other| one.1.total_cmp(&other.1)) {
+            let _ = writeln!(text, "The cheapest for a {column}: {name}.");
+        }
     }
-    text + "\n" + &verdict(rows, cores)
+    text
 }
 
 /// The winner by what files cost, and how far Tanto's own choice is from it.
-fn verdict(rows: &[Row], cores: usize) -> String {
-    let cost = |row: &&Row| row.cells[0].unwrap_or(f64::INFINITY);
-    let Some(best) = rows.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))) else { return String::new() };
+fn verdict(rows: &[&Row], cores: usize) -> String {
+    let cost = |row: &Row| mean(&row.cells[0]).map_or(f64::INFINITY, |(mean, _)| mean);
+    let Some(best) = rows.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other))) else {
+        return String::new();
+    };
     let with = |row: &Row| {
         let plural = if row.threads == 1 { "" } else { "s" };
-        format!("{} on {} thread{plural}", row.way.name(), row.threads)
+        format!("{} on {} thread{plural}", row.call.name(), row.threads)
     };
-    let ours =
-        rows.iter().find(|row| row.way == Way::BEST && row.threads == cores).filter(|ours| ours.cells[0].is_some());
+    let ours = rows.iter().copied().find(|row| row.call == Call::Way(Way::BEST) && row.threads == cores);
+    let ours = ours.filter(|ours| !ours.cells[0].is_empty());
     match ours {
-        Some(ours) if ours.way == best.way && ours.threads == best.threads => {
+        Some(ours) if ours.call == best.call && ours.threads == best.threads => {
             format!("The fastest for files is {}, and Tanto's choice.\n", with(best))
         }
         Some(ours) => {
-            let factor = cost(&ours) / cost(&best);
+            let factor = cost(ours) / cost(best);
             format!(
                 "The fastest for files is {}. Tanto's choice, {}, takes {factor:.2} times as long.\n",
                 with(best),
@@ -164,13 +232,13 @@ mod tests {
     use super::*;
     use tanto_testing::Scratch;
 
-    fn row(threads: usize, way: Way, file: Cell) -> Row {
-        Row { threads, way, cells: [file, Some(1.0), None] }
+    fn row(threads: usize, way: Way, file: f64) -> Row {
+        Row { threads, call: Call::Way(way), cells: [vec![file, file + 2.0], vec![1.0], vec![], vec![]] }
     }
 
     #[test]
     fn a_missing_file_stands_beside_each_file() {
-        let found = Found { files: vec![b"a/b".to_vec()], directories: vec![b"a".to_vec()] };
+        let found = Found { files: vec![b"a/b".to_vec()], directories: vec![b"a".to_vec()], links: vec![] };
         assert_eq!(Paths::from(found).missing, [b"a/b.missing"]);
     }
 
@@ -182,15 +250,46 @@ mod tests {
 
     #[test]
     fn the_winner_is_named() {
-        let rows = [row(1, Way::Fstatat, Some(30.0)), row(2, Way::Fstatat, Some(20.0)), row(2, Way::Statx, Some(10.0))];
-        let text = table(&rows, 2);
-        assert!(text.contains("\n      2  statx       10        1          -\n"), "{text}");
+        let rows = [row(1, Way::Fstatat, 29.0), row(2, Way::Fstatat, 21.0), row(2, Way::Statx, 10.0)];
+        let text = tables(&rows, 2);
+        assert!(text.contains("\n      2  statx    11 ± 1    1 ± 0          -        -\n"), "{text}");
         let words =
             "The fastest for files is statx on 2 threads. Tanto's choice, fstatat on 2 threads, takes 2.00 times";
+        let rows: Vec<&Row> = rows.iter().collect();
         assert!(text.contains(words), "{text}");
         assert_eq!(verdict(&rows[..2], 2), "The fastest for files is fstatat on 2 threads, and Tanto's choice.\n");
         assert_eq!(verdict(&rows[..1], 2), "The fastest for files is fstatat on 1 thread.\n");
-        assert_eq!(time(Way::BEST, &[b"a\0b"], 1), None);
+        assert_eq!((time(Call::Way(Way::BEST), &[b"a\0b"], 1), time(Call::Way(Way::BEST), &[], 1)), (None, None));
+    }
+
+    #[test]
+    fn combinations_are_measured_for_all_kinds_of_paths() {
+        let dir = Scratch::new("bench-stat-kinds");
+        dir.write("a/x", "1");
+        std::os::unix::fs::symlink("a/x", dir.at("link")).expect("made");
+        let paths = Paths::from(search(&dir.bytes("")).expect("it is there"));
+        let rows: Vec<Row> = Accessor::ALL
+            .map(|accessor| {
+                let cells = [&paths.files, &paths.missing, &paths.directories, &paths.links];
+                let cells = cells.map(|paths| time(Call::Accessor(accessor), &sample(paths), 1).into_iter().collect());
+                Row { threads: 1, call: Call::Accessor(accessor), cells }
+            })
+            .into();
+        assert!(rows.iter().all(|row| row.cells.iter().all(|cell| cell.len() == 1)));
+        let text = tables(&rows, 1);
+        for accessor in Accessor::ALL {
+            assert!(text.contains(accessor.name()), "{text}");
+        }
+        assert_eq!(text.matches("\nThe cheapest for a ").count(), 4, "{text}");
+        let chart = grid("stat".into(), &rows);
+        assert_eq!((chart.columns.len(), chart.rows.len(), chart.rows[0].errors.len()), (4, 4, 4));
+    }
+
+    #[test]
+    fn a_mean_has_a_standard_error() {
+        let (mean, error) = super::mean(&vec![1.0, 2.0, 3.0, 4.0]).expect("of four");
+        assert!((mean - 2.5).abs() < 1e-12 && (error - (5.0_f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);
+        assert_eq!((super::mean(&vec![7.0]), super::mean(&Vec::new())), (Some((7.0, 0.0)), None));
     }
 
     #[test]
