@@ -4,6 +4,7 @@ set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 
 lab=$(mktemp -d)
+export XDG_CACHE_HOME=$lab/cache
 trap 'rm -rf "$lab"' EXIT
 prefix="$lab/a prefix"
 failed=0

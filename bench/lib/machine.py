@@ -2,6 +2,7 @@
 what is measured."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,23 @@ BENCH = Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 PLACE = ROOT / "target/bench"
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+CACHE = PLACE / "cache"
+# Tanto under the name ninja keeps its state there, and not in the user's own cache.
+CACHE.mkdir(parents=True, exist_ok=True)
+os.environ["XDG_CACHE_HOME"] = str(CACHE)
+
+
+def states(directory):
+    """The directories with Tanto's own state of this one: as `tanto build` and as ninja."""
+    name = f"{directory.resolve()}\n"
+    cached = [dir.parent for dir in CACHE.glob("tanto/builds/*/dir") if dir.read_text() == name]
+    return [directory / ".tanto", *cached]
+
+
+def forget(directory):
+    """Removes Tanto's own state of the directory."""
+    for state in states(directory):
+        shutil.rmtree(state, ignore_errors=True)
 
 
 def need(what):

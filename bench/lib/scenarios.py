@@ -3,7 +3,6 @@ which of the figures matters."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ class Start:
         """What it costs where no build was before, or the manifests have changed."""
 
         def forget():
-            shutil.rmtree(self.directory / ".tanto", ignore_errors=True)
+            machine.forget(self.directory)
 
         return Entrant(Row(FIRST), self.command, self.directory, ENVIRONMENT, before=forget)
 
@@ -80,7 +79,7 @@ class Bench:
             floors, floor_rows = [whole, by_path], [stats, whole.row, stats_by_path]
         take_turns(self.timed, self.runs, start.peers, [*ours, *floors, first], self.tanto_runs)
         size = snapshot_size(start.directory)
-        snapshot = f"{size / 1e6:.1f} MB in .tanto" if size else "this Tanto has no snapshot, and loads text each time"
+        snapshot = f"{size / 1e6:.1f} MB of state" if size else "this Tanto has no snapshot, and loads text each time"
         rows = [entrant.row for entrant in [*ours, first, *start.peers]] + floor_rows
         self.report(f"{kind} {target}", f"nothing to do, {start.files()}; {snapshot}", rows)
 
@@ -182,4 +181,5 @@ def check_count(reference, stats):
 
 
 def snapshot_size(directory):
-    return sum(path.stat().st_size for path in (directory / ".tanto").glob("**/*") if path.is_file())
+    paths = (path for state in machine.states(directory) for path in state.glob("**/*"))
+    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -13,6 +13,7 @@ use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Snapshot;
+use tanto_sys::state::State;
 use tanto_sys::threads::Threads;
 
 const MANIFEST: &str = "ninja_required_version = 1.1
@@ -72,7 +73,7 @@ impl Sound {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.dir.as_os_str().as_bytes(), &self.manifest(), LoadOptions::default())
+        Snapshot::new(State::in_tree(&self.dir), &self.manifest(), LoadOptions::default())
     }
 
     /// Made once, beside the scratch file.

@@ -49,6 +49,7 @@ class Tree:
         """Runs the client. `rebuilt`: a word for each step that must be run, and no other may. `says`: must be in
         its output."""
         env = {**os.environ, "NINJA_STATUS": "STEP %f/%t ", "NINJA": str(self.ninja), "LC_ALL": "C"}
+        env["XDG_CACHE_HOME"] = f"{self.root}.cache"
         for name in ("MAKEFLAGS", "TANTO_FLAGS", "CMAKE_GENERATOR", "CMAKE_BUILD_PARALLEL_LEVEL"):
             env.pop(name, None)
         try:
@@ -74,9 +75,8 @@ class Tree:
         self.complaints.append(f"{what}: {why}\n{textwrap.indent(output[-3000:], '      ')}")
 
     def files(self):
-        """The names of all files that are there now, without Tanto's own directory."""
-        paths = (path.relative_to(self.root) for path in self.root.rglob("*"))
-        return {str(path) for path in paths if ".tanto" not in path.parts}
+        """The names of all files that are there now."""
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
 
 
 def matches(steps, words):

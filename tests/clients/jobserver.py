@@ -97,7 +97,7 @@ class Build:
     def start(self):
         drop = ("MAKEFLAGS", "MFLAGS", "CARGO_MAKEFLAGS", "TANTO_FLAGS", "TANTO_ANCESTORS")
         env = {name: value for name, value in os.environ.items() if name not in drop}
-        env["CARGO_TARGET_DIR"] = str(self.place / "target")
+        env |= {"CARGO_TARGET_DIR": str(self.place / "target"), "XDG_CACHE_HOME": f"{self.place}.cache"}
         with open(self.place / "output", "w") as output:
             self.process = subprocess.Popen(
                 self.command, cwd=self.place, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output

@@ -1,5 +1,5 @@
-//! What jobs of a tree cost when they last ran: one flat file, `.tanto/history`, mapped to be asked and rewritten by
-//! rename. Does not know who asks.
+//! What jobs of a tree cost when they last ran: one flat file, `history` in the state of its directory, mapped to be asked
+//! and rewritten by rename. Does not know who asks.
 //!
 //! A row is found by a hash of the job's first output. Nothing but the order of commands depends on it: a file that is
 //! damaged is as good as none.
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytemuck::bytes_of;
 use tanto_exec::cost::Cost;
 use tanto_sys::map::Map;
+use tanto_sys::state::State;
 use tanto_sys::{file, own, plain};
 
 /// The first bytes of the file: what it is, and its version.
@@ -57,30 +58,35 @@ plain! {
 /// What is known of a tree's jobs.
 #[derive(Debug, Default)]
 pub struct History {
-    map: Option<Map>,
+    /// The sound files, one for each place of state.
+    maps: Vec<Map>,
 }
 
 impl History {
-    /// That of builds in `dir`; empty if there is none that is sound.
-    pub fn open(dir: &Path) -> History {
-        History { map: open(&path(dir)) }
+    /// The history of builds in the directory to which `state` belongs; empty if there is none that is sound.
+    pub fn open(state: &State) -> History {
+        History { maps: state.verified().filter_map(|top| open(&path(top))).collect() }
     }
 
-    /// What the job that makes `output` first of all took when it last ran.
+    /// What the job whose first output is `output` took when it last ran.
     pub fn cost(&self, output: &[u8]) -> Option<Cost> {
-        let (rows, output) = (self.rows(), hash(output));
-        let row = rows[rows.binary_search_by_key(&output, |row| row.output).ok()?];
+        let output = hash(output);
+        let found = self.maps.iter().filter_map(|map| find(rows(map), output));
+        let row = found.max_by_key(|row| row.seen)?;
         Some(Cost { wall_ms: row.wall_ms, cpu_ms: row.cpu_ms, memory_kib: row.memory_kib })
-    }
-
-    fn rows(&self) -> &[Row] {
-        let rows = self.map.as_ref().and_then(|map| map.get(size_of::<Header>()..));
-        rows.and_then(|rows| bytemuck::try_cast_slice(rows).ok()).unwrap_or_default()
     }
 }
 
-fn path(dir: &Path) -> PathBuf {
-    dir.join(".tanto/history")
+fn rows(map: &Map) -> &[Row] {
+    map.get(size_of::<Header>()..).and_then(|rows| bytemuck::try_cast_slice(rows).ok()).unwrap_or_default()
+}
+
+fn find(rows: &[Row], output: u64) -> Option<&Row> {
+    Some(&rows[rows.binary_search_by_key(&output, |row| row.output).ok()?])
+}
+
+fn path(top: &Path) -> PathBuf {
+    top.join("history")
 }
 
 fn open(path: &Path) -> Option<Map> {
@@ -128,30 +134,31 @@ impl Learned {
         self.rows.push(Row { output: hash(output), wall_ms, cpu_ms, memory_kib, seen: 0 });
     }
 
-    /// Adds it to the history of builds in `dir`, if that lacks much of it.
-    pub fn keep(mut self, dir: &Path, now: SystemTime) -> io::Result<()> {
+    /// Adds it to the history of builds in the directory to which `state` belongs, if that lacks much of it.
+    pub fn keep(mut self, state: &State, now: SystemTime) -> io::Result<()> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let seen = u32::try_from(seconds).unwrap_or(u32::MAX);
         self.rows.iter_mut().for_each(|row| row.seen = seen);
-        let path = path(dir);
+        let top = state.make()?;
+        let path = path(top);
         // Of two with the same output the last counts, as the sort keeps their order.
         self.rows.sort_by_key(|row| row.output);
         self.rows.reverse();
         self.rows.dedup_by_key(|row| row.output);
         self.rows.reverse();
-        let old = History { map: open(&path) };
-        if self.rows.iter().all(|row| is_known(old.rows(), row)) {
+        let old = open(&path);
+        let old = old.as_ref().map(rows).unwrap_or_default();
+        if self.rows.iter().all(|row| is_known(old, row)) {
             return Ok(());
         }
-        let mut rows = merge(old.rows(), &self.rows);
+        let mut rows = merge(old, &self.rows);
         drop_oldest(&mut rows);
-        replace(dir, &path, &rows)
+        replace(top, &path, &rows)
     }
 }
 
 fn is_known(rows: &[Row], new: &Row) -> bool {
-    let Ok(at) = rows.binary_search_by_key(&new.output, |row| row.output) else { return false };
-    let old = rows[at];
+    let Some(old) = find(rows, new.output) else { return false };
     let is_alike = |old: u32, new: u32, close: u32| new.abs_diff(old) <= (old / ALIKE).max(close);
     is_alike(old.wall_ms, new.wall_ms, CLOSE_MS)
         && is_alike(old.cpu_ms, new.cpu_ms, CLOSE_MS)
@@ -187,13 +194,11 @@ fn drop_oldest(rows: &mut Vec<Row>) {
     rows.truncate(MOST);
 }
 
-fn replace(dir: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
-    let top = dir.join(".tanto");
-    own::make_top(&top)?;
-    if !own::is_safe(dir, &top) {
+fn replace(top: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
+    if !own::is_safe(top.parent().unwrap_or(top), top) {
         return Err(io::Error::other("others may write there"));
     }
-    remove_left(&top);
+    remove_left(top);
     let name = top.join(format!("history.{}.new", std::process::id()));
     let written = own::create(&name).and_then(|file| write(file, rows)).and_then(|()| fs::rename(&name, path));
     if written.is_err() {

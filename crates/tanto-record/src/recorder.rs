@@ -11,6 +11,7 @@ use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Usage};
 use tanto_exec::writer::{Stream, Writer};
+use tanto_sys::state::State;
 
 use crate::history::Learned;
 use crate::jsonl::{Encoder, Head};
@@ -38,7 +39,8 @@ pub struct Recorder {
     /// There is no thread to write it: nothing of this build is kept.
     is_lost: bool,
     learned: Learned,
-    dir: PathBuf,
+    /// To which the session and the history belong, from `begin` on.
+    state: Option<State>,
     /// The last session's file, from the writer.
     path: Arc<OnceLock<PathBuf>>,
 }
@@ -55,7 +57,7 @@ impl Recorder {
             file: None,
             is_lost: false,
             learned: Learned::default(),
-            dir: PathBuf::new(),
+            state: None,
             path: Arc::default(),
         }
     }
@@ -65,18 +67,19 @@ impl Recorder {
         self.wanted
     }
 
-    /// Commands are about to run in `dir`: from now on events are written, those first that came before.
-    pub fn begin(&mut self, dir: &Path, head: &Head) {
+    /// Commands are about to run in the directory to which `state` belongs: from now on events are written, those first that
+    /// came before.
+    pub fn begin(&mut self, state: &State, head: &Head) {
         if !self.wanted {
             return;
         }
         self.encoder.brief = false;
         self.length = 0;
-        self.dir = dir.into();
+        self.state = Some(state.clone());
         let before = std::mem::take(&mut self.lines);
         self.encoder.head(&mut self.lines, head);
         self.lines.extend_from_slice(&before);
-        let sessions = Sessions::of(dir);
+        let sessions = Sessions::of(state);
         // Where no thread can be started, the build has worse to say of that.
         self.path = Arc::default();
         let path = Arc::clone(&self.path);
@@ -102,9 +105,8 @@ impl Recorder {
             self.lines = Vec::new();
         }
         let learned = std::mem::take(&mut self.learned);
-        let Some(file) = self.file.take() else { return Ok(()) };
-        let dir = std::mem::take(&mut self.dir);
-        file.end(vec![Box::new(move || learned.keep(&dir, SystemTime::now()))])
+        let (Some(file), Some(state)) = (self.file.take(), self.state.take()) else { return Ok(()) };
+        file.end(vec![Box::new(move || learned.keep(&state, SystemTime::now()))])
     }
 
     fn hand_over(&mut self) {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     fn last(dir: &Path) -> Session {
-        let sessions = Sessions::of(dir);
+        let sessions = Sessions::of(&State::in_tree(dir));
         let list = sessions.list();
         Session::read(&sessions.path(&list[list.len() - 1].name)).unwrap()
     }
@@ -204,27 +206,27 @@ mod tests {
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
         recorder.event(Event::Planned { job: JobId(0), expected_ms: Some(3) });
-        recorder.begin(&dir, &head());
+        recorder.begin(&State::in_tree(&dir), &head());
         build(&mut recorder, 2, b"said\xff");
         recorder.end().unwrap();
         let session = last(&dir);
         assert_eq!((session.jobs.len(), session.finished_ms), (2, Some(50)));
         assert_eq!((session.jobs[0].expected_ms, session.jobs[0].wall_ms()), (Some(3), 40));
         assert_eq!(session.jobs[1].end.as_ref().unwrap().output, b"said\xff");
-        let history = History::open(&dir);
+        let history = History::open(&State::in_tree(&dir));
         let cost = Cost { wall_ms: 40, cpu_ms: 5, memory_kib: 7 };
         assert_eq!((history.cost(b"o0"), history.cost(b"o1")), (Some(cost), None), "what fails tells nothing");
         build(&mut recorder, 1, b"");
-        recorder.begin(&dir, &head());
+        recorder.begin(&State::in_tree(&dir), &head());
         recorder.end().unwrap();
-        assert_eq!(Sessions::of(&dir).list().len(), 2);
+        assert_eq!(Sessions::of(&State::in_tree(&dir)).list().len(), 2);
     }
 
     #[test]
     fn nothing_is_kept_that_is_not_wanted() {
         let place = Scratch::new("recorder-off");
         let mut recorder = Recorder::new(false, Rc::default());
-        recorder.begin(&place.at(""), &head());
+        recorder.begin(&State::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
         recorder.end().unwrap();
         assert!(!place.at(".tanto").exists());
@@ -234,7 +236,7 @@ mod tests {
     fn long_output_loses_its_middle() {
         let place = Scratch::new("recorder-long");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&place.at(""), &head());
+        recorder.begin(&State::in_tree(place.path()), &head());
         let output = [&[b'a'; MOST_OUTPUT][..], &[b'z'; MOST_OUTPUT]].concat();
         build(&mut recorder, 1, &output);
         recorder.end().unwrap();
@@ -247,7 +249,7 @@ mod tests {
     fn a_session_has_its_limits() {
         let place = Scratch::new("recorder-limits");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&place.at(""), &head());
+        recorder.begin(&State::in_tree(place.path()), &head());
         recorder.length = LONG;
         build(&mut recorder, 3, b"said");
         let long = recorder.length;
@@ -269,7 +271,7 @@ mod tests {
         let place = Scratch::new("recorder-way");
         place.write(".tanto", "a file");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&place.at(""), &head());
+        recorder.begin(&State::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
         assert!(recorder.end().is_err());
     }

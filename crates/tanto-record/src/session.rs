@@ -1,5 +1,5 @@
-//! Where the records of builds lie: `.tanto/sessions/` in the directory of the build, a file for each. Does not know what
-//! a build is.
+//! The records of builds: a file for each, in `sessions/` of each place where state of the build's directory lies. Does not
+//! know what a build is.
 //!
 //! A name is the time at which the build began, in UTC, and the process that did it: names sort by time.
 
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tanto_sys::file::Limited;
 use tanto_sys::own;
+use tanto_sys::state::State;
 
 pub use self::read::{Bad, Job, Left, Pause, Session};
 
@@ -29,13 +30,13 @@ const MOST_FILES: usize = 500;
 /// The end of a session's name.
 const ENDING: &str = ".jsonl";
 
+/// The directory of sessions.
+const SESSIONS: &str = "sessions";
+
 /// The sessions of one directory.
 #[derive(Clone, Debug)]
 pub struct Sessions {
-    /// `.tanto`
-    top: PathBuf,
-    /// `.tanto/sessions`
-    dir: PathBuf,
+    state: State,
 }
 
 /// One that is there.
@@ -48,26 +49,25 @@ pub struct Entry {
 }
 
 impl Sessions {
-    /// Those of builds in `dir`.
-    pub fn of(dir: &Path) -> Sessions {
-        let top = dir.join(".tanto");
-        Sessions { dir: top.join("sessions"), top }
+    /// The sessions of builds in the directory to which `state` belongs.
+    pub fn of(state: &State) -> Sessions {
+        Sessions { state: state.clone() }
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = PathBuf> {
+        self.state.verified().map(|top| top.join(SESSIONS))
     }
 
     /// Where one of them lies.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(format!("{name}{ENDING}"))
+        let mut paths = self.dirs().map(|dir| path(&dir, name));
+        let first = paths.next().unwrap_or_default();
+        if first.exists() { first } else { paths.find(|path| path.exists()).unwrap_or(first) }
     }
 
     /// All that are there, the oldest first.
     pub fn list(&self) -> Vec<Entry> {
-        let entry = |entry: fs::DirEntry| {
-            let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
-            let data = entry.metadata().ok()?;
-            (data.is_file() && is_name(&name)).then_some(Entry { name, length: data.len() })
-        };
-        let mut entries: Vec<Entry> =
-            fs::read_dir(&self.dir).into_iter().flatten().flatten().filter_map(entry).collect();
+        let mut entries: Vec<Entry> = self.dirs().flat_map(|dir| list(&dir)).collect();
         entries.sort();
         entries
     }
@@ -96,17 +96,18 @@ impl Sessions {
 
     /// Makes the file of a session that begins now, and removes those that are too many.
     pub fn create(&self, now: SystemTime) -> io::Result<SessionFile> {
-        own::make_top(&self.top)?;
-        own::make(&self.dir)?;
-        if !own::is_safe(&self.top, &self.dir) {
+        let top = self.state.make()?;
+        let dir = top.join(SESSIONS);
+        own::make(&dir)?;
+        if !own::is_safe(top, &dir) {
             return Err(io::Error::other("others may write there"));
         }
-        self.tidy(now);
+        tidy(&dir, now);
         let pid = std::process::id();
         // A process may begin two in one millisecond, but not many.
         let times = (0..10).map(|more| now + Duration::from_millis(more));
         let tried = times.map(|time| {
-            let path = self.path(&name(time, pid));
+            let path = path(&dir, &name(time, pid));
             own::create(&path).map(|file| (path, file))
         });
         let is_taken = |made: &io::Result<(PathBuf, File)>| {
@@ -116,18 +117,32 @@ impl Sessions {
         let (path, file) = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
         Ok(SessionFile { path, file: Limited::new(file) })
     }
+}
 
-    /// Removes what is too old, or too much with one more. That it cannot be removed is no reason not to build.
-    fn tidy(&self, now: SystemTime) {
-        let oldest = name(now.checked_sub(OLDEST).unwrap_or(UNIX_EPOCH), 0);
-        let mut entries = self.list();
-        entries.reverse();
-        let mut bytes = 0_u64;
-        for (at, entry) in entries.iter().enumerate() {
-            bytes = bytes.saturating_add(entry.length);
-            if at + 1 >= MOST_FILES || bytes > MOST_BYTES || entry.name < oldest {
-                let _ = fs::remove_file(self.path(&entry.name));
-            }
+fn path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{ENDING}"))
+}
+
+/// The sessions in one directory, in no order.
+fn list(dir: &Path) -> Vec<Entry> {
+    let entry = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
+        let data = entry.metadata().ok()?;
+        (data.is_file() && is_name(&name)).then_some(Entry { name, length: data.len() })
+    };
+    fs::read_dir(dir).into_iter().flatten().flatten().filter_map(entry).collect()
+}
+
+/// Removes sessions that are too old, or too many with one more. That one cannot be removed is no reason not to build.
+fn tidy(dir: &Path, now: SystemTime) {
+    let oldest = name(now.checked_sub(OLDEST).unwrap_or(UNIX_EPOCH), 0);
+    let mut entries = list(dir);
+    entries.sort_by(|a, b| b.cmp(a));
+    let mut bytes = 0_u64;
+    for (at, entry) in entries.iter().enumerate() {
+        bytes = bytes.saturating_add(entry.length);
+        if at + 1 >= MOST_FILES || bytes > MOST_BYTES || entry.name < oldest {
+            let _ = fs::remove_file(path(dir, &entry.name));
         }
     }
 }

@@ -31,6 +31,11 @@ impl Process {
         self.started
     }
 
+    /// The process that has this number now; `None` if there is none, or `/proc` cannot be read.
+    pub fn of(pid: u32) -> Option<Process> {
+        look(pid).map(|look| look.process)
+    }
+
     /// This process; an error where `/proc` is not to be read.
     pub fn own() -> io::Result<Process> {
         const STAT: &str = "/proc/self/stat";

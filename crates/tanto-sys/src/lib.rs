@@ -35,6 +35,7 @@ pub mod reaper;
 pub mod signals;
 pub mod spaces;
 pub mod stat;
+pub mod state;
 pub mod sum;
 pub mod terminal;
 pub mod threads;

@@ -4,10 +4,10 @@
 //! the file afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor. Those
 //! on bytes belong to the open file as well; the bytes need not be there.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,26 @@ pub fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+/// Opens a directory, to lock it as a whole. Nothing has to be written for that.
+pub fn open_dir(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+}
+
+/// The numbers of the processes that took a lock on this whole file, as far as the kernel tells: none where `/proc/locks`
+/// cannot be read, and none of another PID namespace.
+pub fn holders(file: &File) -> io::Result<Vec<u32>> {
+    let inode = file.metadata()?.ino();
+    let locks = fs::read_to_string("/proc/locks")?;
+    Ok(locks.lines().filter_map(|line| holder(line, inode)).collect())
+}
+
+/// Of a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`. The device there is not always the one that
+/// `stat` shows (btrfs).
+fn holder(line: &str, inode: u64) -> Option<u32> {
+    let [_, "FLOCK", _, "WRITE", pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+    (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse().ok())?.filter(|pid| *pid != 0)
 }
 
 /// Takes the lock if nobody has it; says whether it did.
@@ -94,6 +114,35 @@ mod tests {
         assert!(try_exclusive(&second).unwrap());
         drop(second);
         exclusive(&first, Duration::ZERO, || panic!("it was free")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_locked_and_its_holder_is_known() {
+        let dir = Scratch::new("lock-dir");
+        let [first, second] = [(); 2].map(|()| open_dir(dir.path()).unwrap());
+        assert_eq!(holders(&first).unwrap(), []);
+        assert!(try_exclusive(&first).unwrap() && !try_exclusive(&second).unwrap());
+        assert_eq!(holders(&second).unwrap(), [std::process::id()]);
+        drop(first);
+        assert!(try_exclusive(&second).unwrap());
+        dir.write("file", "");
+        assert!(open_dir(&dir.at("file")).is_err() && open_dir(&dir.at("none")).is_err());
+    }
+
+    #[test]
+    fn lines_of_other_locks_name_no_holder() {
+        assert_eq!(holder("1: FLOCK  ADVISORY  WRITE 14702 fe:00:77 0 EOF", 77), Some(14702));
+        for line in [
+            "",
+            "1: FLOCK  ADVISORY  WRITE 14702 fe:00:78 0 EOF",
+            "1: -> FLOCK  ADVISORY  WRITE 14702 fe:00:77 0 EOF",
+            "1: FLOCK  ADVISORY  READ 14702 fe:00:77 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 14702 fe:00:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 0 fe:00:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE x fe:00:77 0 EOF",
+        ] {
+            assert_eq!(holder(line, 77), None, "{line}");
+        }
     }
 
     #[test]

@@ -1,17 +1,14 @@
 //! `tanto clang`: what is kept of compiles in the background, and its end. Does not know how it is kept.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
 use tanto_exec::runner::clang::{self, Held, Without};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter};
 
-use crate::build::worker::KEPT;
+use crate::build::worker::{self, KEPT};
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
+use crate::settings::Surroundings;
 use crate::{commands, help};
 
 /// What may be asked.
@@ -31,25 +28,16 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
-    let place = place(given.value("C"));
+    let state = Surroundings::of_process().state(given.value("C"));
+    let stop = || state.verified().filter(|top| clang::stop(&top.join(KEPT))).count() > 0;
     match given.operands.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
-        [b"status"] => Ok(clang::held(&place).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
-        [b"stop"] if clang::stop(&place) => Ok(Vec::new()),
+        [b"status"] => Ok(worker::held(&state).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
+        [b"stop"] if stop() => Ok(Vec::new()),
         [b"stop"] => Ok(b"no checkpoints are kept here\n".into()),
         [] => Err(b"clang what? 'tanto help clang' tells more".into()),
         [other] => Err(modes::unknown("question", other, QUESTIONS)),
         _ => Err(b"one question at a time".into()),
     }
-}
-
-/// Where they are kept for a build in this directory.
-pub fn place(dir: Option<&[u8]>) -> PathBuf {
-    own_state(dir).join(KEPT)
-}
-
-/// Where builds in this directory keep what is Tanto's own.
-pub fn own_state(dir: Option<&[u8]>) -> PathBuf {
-    Path::new(OsStr::from_bytes(dir.unwrap_or(b"."))).join(".tanto")
 }
 
 fn status(held: Held) -> Vec<u8> {

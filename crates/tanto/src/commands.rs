@@ -45,8 +45,8 @@ pub static COMMANDS: &[Command] = &[
         name: "report",
         args: "sessions|rebuilds|timings|trace [SESSION] [options]",
         doc: "tell what happened in a build, and where its time went",
-        more: "Reads the sessions that builds leave in .tanto/sessions of the current directory, or of the one that \
-               `-C DIR` names. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
+        more: "Reads the sessions that builds of the current directory have left, or of the one that `-C DIR` names: in \
+               .tanto/sessions, and under the name `ninja` in the user's cache. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
                if none is named), or its name or the beginning of that. \
                `rebuilds` says why each command ran, and which were ended or left processes behind. \
                `timings` says where the time went: the slowest commands, the chain of commands that no number of \

@@ -232,6 +232,8 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("its .ninja_log", log(dir)),
         row("its config", presence(Some(settings::build_file(dir)))),
         row("your config", presence(around.user_file())),
+        row("state of tanto build", presence(around.state(dir).places().next().map(Path::to_path_buf))),
+        row("state of ninja", presence(around.state(dir).places().nth(1).map(Path::to_path_buf))),
         row("commands have a shell", shell()),
         row("processors", cpu::count().to_string().into()),
         row("control groups", control_groups(&Home::find())),
@@ -241,15 +243,15 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("MAKEFLAGS' jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ];
-    if let Some(held) = tanto_exec::runner::clang::held(&crate::clang::place(dir)) {
+    if let Some(held) = worker::held(&around.state(dir)) {
         rows.push(row("checkpoints kept", crate::clang::brief(&held)));
     }
-    rows.extend(compile_worker(dir).into_iter().map(|place| row("compile worker", place)));
+    rows.extend(compile_worker(&around.state(dir)).into_iter().map(|place| row("compile worker", place)));
     rows
 }
 
 /// Where it was looked for, up to where it is; which clang it stands for; and which ones builds in this directory have used.
-fn compile_worker(dir: Option<&[u8]>) -> Vec<Vec<u8>> {
+fn compile_worker(state: &State) -> Vec<Vec<u8>> {
     let mut told = Vec::new();
     if let Some(name) = is_left_alone_because_of(&Environment::ours_and(&[])) {
         told.push([b"not used, because of ", name, b" in the environment"].concat());
@@ -267,7 +269,7 @@ fn compile_worker(dir: Option<&[u8]>) -> Vec<Vec<u8>> {
             told.push(format!("./install builds it, after: apt-get install {}", worker::PACKAGES).into());
         }
     }
-    let met = programs(&crate::clang::own_state(dir).join(worker::KNOWN));
+    let met: Vec<_> = state.verified().flat_map(|place| programs(&place.join(worker::KNOWN))).collect();
     if met.is_empty() {
         told.push(b"no build here has used a clang with it yet; gcc and other compilers are always processes".into());
     }

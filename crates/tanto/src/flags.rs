@@ -8,6 +8,8 @@ pub mod number;
 pub mod stop;
 pub mod table;
 
+use std::path::PathBuf;
+
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt;
 use tanto_ninja::snapshot::Policy;
@@ -76,6 +78,8 @@ pub struct Options {
     pub snapshots: Policy,
     /// A record of the build is kept.
     pub record: bool,
+    /// The user's cache directory, if there is a home.
+    pub cache: Option<PathBuf>,
     /// The tool to run instead of a build.
     pub tool: Option<ToolCall>,
     /// What to build; empty for the default.
@@ -93,7 +97,7 @@ pub fn options(
 ) -> Result<Options, Stop> {
     let low = all(args, around, warn).map_err(|halt| Stop::of(halt, door, program))?;
     let settings = Settings::of(low.layer.clone(), door);
-    Ok(Options::of(door, low, settings))
+    Ok(Options { cache: around.cache(), ..Options::of(door, low, settings) })
 }
 
 /// What was typed, with what the other sources say under it.
@@ -133,6 +137,7 @@ impl Options {
             threads: settings.threads.value,
             snapshots: settings.snapshots.value,
             record: settings.record.value,
+            cache: None,
             tool: low.tool,
             targets: low.targets,
         }

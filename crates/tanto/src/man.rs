@@ -71,6 +71,10 @@ const FILES: &[(&str, &str)] = &[
     ),
     (".tanto/checkpoints", "Where compiles are reached that are kept for the next build: `tanto clang status`."),
     (".tanto/snapshots", "Pictures of what build files say, which spare reading those again. They may be deleted."),
+    (
+        "$XDG_CACHE_HOME/tanto/builds, ~/.cache/tanto/builds",
+        "In place of .tanto, what is kept under the name ninja. It may be deleted.",
+    ),
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of a user."),
 ];
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
@@ -13,6 +12,7 @@ use tanto_record::session::{Session, Sessions};
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
+use crate::settings::Surroundings;
 use crate::{commands, help};
 
 /// So many sessions are listed: to say something of each, its file has to be read.
@@ -70,8 +70,7 @@ fn asked(given: &Given) -> Result<Asked<'_>, Vec<u8>> {
 }
 
 fn answer(asked: &Asked<'_>) -> Result<Vec<u8>, Vec<u8>> {
-    let dir = Path::new(OsStr::from_bytes(asked.dir));
-    let all = Sessions::of(dir);
+    let all = Sessions::of(&Surroundings::of_process().state(Some(asked.dir)));
     let is_timings = asked.what == Some(b"timings");
     if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
         return Err(b"--json, --html and --against are for timings".into());

@@ -18,6 +18,7 @@ use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
+use tanto_sys::state::{State, Written};
 use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
@@ -149,6 +150,8 @@ pub struct Surroundings {
     pub spawn_cc1: Option<OsString>,
     /// `XDG_CONFIG_HOME`
     pub config_home: Option<OsString>,
+    /// `XDG_CACHE_HOME`
+    pub cache_home: Option<OsString>,
     /// `HOME`
     pub home: Option<OsString>,
 }
@@ -164,6 +167,7 @@ impl Surroundings {
             snapshots: std::env::var_os(SNAPSHOT_VARIABLE),
             spawn_cc1: std::env::var_os(SPAWN_VARIABLE),
             config_home: std::env::var_os("XDG_CONFIG_HOME"),
+            cache_home: std::env::var_os("XDG_CACHE_HOME"),
             home: std::env::var_os("HOME"),
         }
     }
@@ -171,11 +175,22 @@ impl Surroundings {
     /// The user's config file; `None` if there is no home. A relative `XDG_CONFIG_HOME` counts as none, as its
     /// specification asks.
     pub fn user_file(&self) -> Option<PathBuf> {
-        let absolute = |path: &OsString| path.as_bytes().starts_with(b"/");
-        if let Some(base) = self.config_home.as_ref().filter(|path| absolute(path)) {
-            return Some(Path::new(base).join("tanto/config"));
-        }
-        self.home.as_ref().filter(|path| absolute(path)).map(|home| Path::new(home).join(".config/tanto/config"))
+        self.base(&self.config_home, ".config").map(|base| base.join("tanto/config"))
+    }
+
+    /// The user's cache directory, of all programs; `None` if there is no home.
+    pub fn cache(&self) -> Option<PathBuf> {
+        self.base(&self.cache_home, ".cache")
+    }
+
+    fn base(&self, named: &Option<OsString>, in_home: &str) -> Option<PathBuf> {
+        let absolute = |path: &Option<OsString>| path.as_ref().map(PathBuf::from).filter(|path| path.is_absolute());
+        absolute(named).or_else(|| absolute(&self.home).map(|home| home.join(in_home)))
+    }
+
+    /// The state of a directory (none: the current one), for the commands of `tanto`.
+    pub fn state(&self, dir: Option<&[u8]>) -> State {
+        State::of(Path::new(OsStr::from_bytes(dir.unwrap_or_default())), self.cache().as_deref(), Written::Tree)
     }
 }
 

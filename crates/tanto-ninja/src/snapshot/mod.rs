@@ -15,8 +15,11 @@ mod texts;
 mod write;
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tanto_sys::state::State;
 
 use self::key::Key;
 pub(crate) use self::logs::KeptLogs;
@@ -55,21 +58,20 @@ pub enum Policy {
 #[derive(Clone)]
 pub struct Snapshot {
     place: Place,
-    dir: Vec<u8>,
     manifest: Vec<u8>,
     options: LoadOptions,
 }
 
 impl Snapshot {
-    /// That of what `load` loads with these options in the directory `dir`.
-    pub fn new(dir: &[u8], manifest: &[u8], options: LoadOptions) -> Snapshot {
-        let place = Place::new(dir, &key::name(manifest, options));
-        Snapshot { place, dir: dir.into(), manifest: manifest.into(), options }
+    /// The snapshot of a graph that is loaded with these options in the directory to which `state` belongs.
+    pub fn new(state: State, manifest: &[u8], options: LoadOptions) -> Snapshot {
+        let place = Place::new(state, key::name(manifest, options));
+        Snapshot { place, manifest: manifest.into(), options }
     }
 
     /// Only for who has a file, or writes one: most trees have none, and are not worth one.
     fn key(&self) -> Option<Key> {
-        Key::new(&self.dir, &self.manifest, self.options).ok()
+        Key::new(self.place.dir().as_os_str().as_bytes(), &self.manifest, self.options).ok()
     }
 
     /// The graph, if there is a snapshot of what the manifests say today. As `load`, this gives warnings to `warn`, and
@@ -81,8 +83,10 @@ impl Snapshot {
     }
 
     fn read(&self) -> Option<Base> {
-        let file = self.place.open()?;
-        read::read(&file, &self.key()?, self.options.threads)
+        let mut files = self.place.files().peekable();
+        files.peek()?;
+        let key = self.key()?;
+        files.find_map(|file| read::read(&file, &key, self.options.threads))
     }
 
     /// Removes the file, in which something is wrong.
@@ -134,7 +138,7 @@ impl<'t> Saving<'t> {
         let texts = texts::sums(&base.manifests);
         let picture = Picture { base, key: &key, logs, manifests, texts, threads, given_up };
         match self.snapshot.place.write(|file| picture.write(file)) {
-            Err(error) if is_full(&error) => {
+            Err(error) if is_full(&error) && !self.snapshot.place.is_silent() => {
                 Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
             }
             _ => Ok(()),

@@ -1,94 +1,99 @@
-//! Where snapshots lie: `.tanto/snapshots/` in the directory of the build. Does not know what is in them.
+//! The files of snapshots: in `snapshots/` of each place where state of the build's directory lies. Does not know what is in
+//! them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use tanto_sys::file::open_itself;
+use tanto_sys::state::State;
 use tanto_sys::{lock, own};
 
 /// Snapshots in one directory. Fewer, and who builds with many manifests by turns loads some of them each time; more,
 /// and what nobody needs any more takes room on the disk.
 const MOST: usize = 8;
 
+/// The directory of snapshots.
+const SNAPSHOTS: &str = "snapshots";
+
 /// The end of the name of one that is being written.
 const UNFINISHED: &str = "new";
 
-/// The place of one snapshot.
+/// The places of one snapshot.
 #[derive(Clone)]
 pub(super) struct Place {
-    /// `.tanto`
-    top: PathBuf,
-    /// `.tanto/snapshots`
-    dir: PathBuf,
-    file: PathBuf,
+    state: State,
+    name: String,
 }
 
 impl Place {
-    pub(super) fn new(dir: &[u8], name: &str) -> Place {
-        let top = Path::new(OsStr::from_bytes(dir)).join(".tanto");
-        let dir = top.join("snapshots");
-        Place { file: dir.join(name), top, dir }
+    pub(super) fn new(state: State, name: String) -> Place {
+        Place { state, name }
     }
 
-    /// The file, if it is there and only we can have written it.
-    pub(super) fn open(&self) -> Option<File> {
-        own::open(&self.file).ok().filter(|_| self.is_safe())
+    /// The directory whose state the snapshot is.
+    pub(super) fn dir(&self) -> &Path {
+        self.state.dir()
     }
 
-    /// May nobody else put something into the directory?
-    fn is_safe(&self) -> bool {
-        own::is_safe(&self.top, &self.dir)
+    /// The files that are there and that only we can have written, one for each place of state.
+    pub(super) fn files(&self) -> impl Iterator<Item = File> {
+        self.state.places().filter_map(|top| {
+            let dir = top.join(SNAPSHOTS);
+            own::open(&dir.join(&self.name)).ok().filter(|_| own::is_safe(top, &dir))
+        })
     }
 
     pub(super) fn remove(&self) {
-        // One that cannot be removed is not used again by this run, and found out again by the next.
-        let _ = fs::remove_file(&self.file);
+        for top in self.state.places() {
+            // One that cannot be removed is not used again by this run, and found out again by the next.
+            let _ = fs::remove_file(top.join(SNAPSHOTS).join(&self.name));
+        }
     }
 
     /// Has `write` fill a new file, which takes the place of the old one if that says so.
     pub(super) fn write(&self, write: impl FnOnce(&File) -> io::Result<bool>) -> io::Result<()> {
-        self.make()?;
-        if !self.is_safe() {
+        let top = self.state.make()?;
+        let dir = top.join(SNAPSHOTS);
+        own::make(&dir)?;
+        if !own::is_safe(top, &dir) {
             return Ok(());
         }
-        self.tidy();
-        let name = self.file.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
+        let file = dir.join(&self.name);
+        tidy(&dir, &file);
+        let name = file.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
         let written = create(&name).and_then(|file| finish(&file, write));
         if written.as_ref().is_ok_and(|wanted| *wanted) {
-            return fs::rename(&name, &self.file);
+            return fs::rename(&name, &file);
         }
         let _ = fs::remove_file(&name);
         written.map(|_| ())
     }
 
-    fn make(&self) -> io::Result<()> {
-        own::make_top(&self.top)?;
-        own::make(&self.dir).map(|_| ())
-    }
-
-    /// Removes the oldest snapshots that are too many with one more, and what killed runs left.
-    fn tidy(&self) {
-        let mut others = Vec::new();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path == self.file {
-            } else if path.extension().is_some_and(|end| end == UNFINISHED) {
-                remove_if_left(&path);
-            } else {
-                let time = entry.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-                others.push((time, path));
-            }
-        }
-        others.sort();
-        let too_many = (others.len() + 1).saturating_sub(MOST);
-        others.iter().take(too_many).for_each(|(_, path)| drop(fs::remove_file(path)));
+    /// Is it nothing to tell the user that a snapshot cannot be written?
+    pub(super) fn is_silent(&self) -> bool {
+        self.state.is_silent()
     }
 }
 
+/// Removes the oldest snapshots that are too many with `kept`, and what killed runs left.
+fn tidy(dir: &Path, kept: &Path) {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path == kept {
+        } else if path.extension().is_some_and(|end| end == UNFINISHED) {
+            remove_if_left(&path);
+        } else {
+            let time = entry.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            others.push((time, path));
+        }
+    }
+    others.sort();
+    let too_many = (others.len() + 1).saturating_sub(MOST);
+    others.iter().take(too_many).for_each(|(_, path)| drop(fs::remove_file(path)));
+}
 fn create(path: &Path) -> io::Result<File> {
     let file = own::create(path)?;
     // Tells others that somebody is at work.

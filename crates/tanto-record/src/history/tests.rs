@@ -1,6 +1,7 @@
 //! Tests of the history: what is noted is known, and what is damaged is not.
 
 use super::*;
+use tanto_sys::state::Written;
 use tanto_testing::{Random, Scratch};
 
 fn cost(wall_ms: u32) -> Cost {
@@ -14,21 +15,21 @@ fn at(seconds: u64) -> SystemTime {
 fn learn(dir: &Path, time: u64, jobs: &[(&str, u32)]) {
     let mut learned = Learned::default();
     jobs.iter().for_each(|(output, wall)| learned.note(output.as_bytes(), cost(*wall)));
-    learned.keep(dir, at(time)).unwrap();
+    learned.keep(&State::in_tree(dir), at(time)).unwrap();
 }
 
 #[test]
 fn what_ran_last_counts() {
     let place = Scratch::new("history");
     let dir = place.at("");
-    assert_eq!(History::open(&dir).cost(b"a"), None);
+    assert_eq!(History::open(&State::in_tree(&dir)).cost(b"a"), None);
     learn(&dir, 1, &[("a", 100), ("b", 200), ("a", 300)]);
     learn(&dir, 2, &[("b", 2000), ("c", 0)]);
-    let history = History::open(&dir);
+    let history = History::open(&State::in_tree(&dir));
     let costs = ["a", "b", "c", "d"].map(|output| history.cost(output.as_bytes()));
     assert_eq!(costs, [Some(cost(300)), Some(cost(2000)), Some(cost(0)), None]);
     use std::os::unix::fs::MetadataExt;
-    assert_eq!(fs::metadata(path(&dir)).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(path(&dir.join(".tanto"))).unwrap().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -44,9 +45,9 @@ fn it_agrees_with_a_table() {
             learned.note(output.to_string().as_bytes(), cost(wall));
             table.insert(output, cost(wall));
         }
-        learned.keep(&dir, at(round)).unwrap();
+        learned.keep(&State::in_tree(&dir), at(round)).unwrap();
     }
-    let history = History::open(&dir);
+    let history = History::open(&State::in_tree(&dir));
     for output in 0..200 {
         let (known, expected) = (history.cost(output.to_string().as_bytes()), table.get(&output).copied());
         // Too small a change is not written.
@@ -59,7 +60,7 @@ fn it_agrees_with_a_table() {
 fn what_is_as_it_was_is_not_written() {
     let place = Scratch::new("history-alike");
     let dir = place.at("");
-    let written = || fs::metadata(path(&dir)).unwrap().modified().unwrap();
+    let written = || fs::metadata(path(&dir.join(".tanto"))).unwrap().modified().unwrap();
     learn(&dir, 1000, &[("a", 8000), ("b", 10)]);
     let first = written();
     learn(&dir, 2000, &[("a", 8500)]);
@@ -75,18 +76,18 @@ fn damage_is_noticed() {
     let place = Scratch::new("history-damage");
     let dir = place.at("");
     learn(&dir, 1, &[("a", 100), ("b", 200)]);
-    let sound = fs::read(path(&dir)).unwrap();
-    let is_known = || History::open(&dir).cost(b"a").is_some();
+    let sound = fs::read(path(&dir.join(".tanto"))).unwrap();
+    let is_known = || History::open(&State::in_tree(&dir)).cost(b"a").is_some();
     assert!(is_known());
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
-        fs::write(path(&dir), &bytes).unwrap();
+        fs::write(path(&dir.join(".tanto")), &bytes).unwrap();
         assert!(!is_known(), "byte {at}");
-        fs::write(path(&dir), &sound[..at]).unwrap();
+        fs::write(path(&dir.join(".tanto")), &sound[..at]).unwrap();
         assert!(!is_known(), "cut at {at}");
     }
-    fs::write(path(&dir), [&sound[..], b"x"].concat()).unwrap();
+    fs::write(path(&dir.join(".tanto")), [&sound[..], b"x"].concat()).unwrap();
     assert!(!is_known());
     learn(&dir, 1, &[("a", 100)]);
     assert!(is_known(), "a new one takes its place");
@@ -115,4 +116,21 @@ fn what_killed_builds_left_goes_when_it_is_old() {
     File::options().write(true).open(place.at(".tanto/history.1.new")).unwrap().set_modified(old).unwrap();
     learn(&place.at(""), 1, &[("a", 1)]);
     assert!(!place.at(".tanto/history.1.new").exists() && place.at(".tanto/history.2.new").exists());
+}
+
+#[test]
+fn of_two_places_the_later_counts() {
+    let (place, cache) = (Scratch::new("history-both"), Scratch::new("history-cache"));
+    let [tree, cached] = [Written::Tree, Written::Cache].map(|at| State::of(place.path(), Some(cache.path()), at));
+    for (time, wall, state) in [(1, 100, &cached), (2, 5000, &tree)] {
+        let mut learned = Learned::default();
+        learned.note(b"a", cost(wall));
+        learned.note(if time == 1 { b"old" } else { b"new" }, cost(wall));
+        learned.keep(state, at(time)).unwrap();
+    }
+    for state in [&tree, &cached] {
+        let history = History::open(state);
+        let costs = [&b"a"[..], b"old", b"new"].map(|output| history.cost(output).map(|cost| cost.wall_ms));
+        assert_eq!(costs, [Some(5000), Some(100), Some(5000)]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Tests of where sessions lie: names, and which of them go.
 
 use super::*;
+use tanto_sys::state::Written;
 use tanto_testing::Scratch;
 
 fn at(seconds: u64) -> SystemTime {
@@ -33,7 +34,7 @@ fn names_are_times() {
 fn a_file_is_for_its_owner_and_no_two_are_one() {
     use std::os::unix::fs::MetadataExt;
     let place = Scratch::new("sessions");
-    let sessions = Sessions::of(&place.at(""));
+    let sessions = Sessions::of(&State::in_tree(place.path()));
     assert_eq!(sessions.list(), []);
     sessions.create(at(1_000_000)).unwrap().write_all(b"abc").unwrap();
     sessions.create(at(1_000_000)).unwrap();
@@ -41,13 +42,13 @@ fn a_file_is_for_its_owner_and_no_two_are_one() {
     let list = sessions.list();
     assert_eq!(list.iter().map(|entry| entry.length).collect::<Vec<_>>(), [3, 0]);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-    assert_eq!((mode(&sessions.path(&list[0].name)), mode(&sessions.dir)), (0o600, 0o700));
+    assert_eq!((mode(&sessions.path(&list[0].name)), mode(&place.at(".tanto/sessions"))), (0o600, 0o700));
 }
 
 #[test]
 fn old_ones_go() {
     let place = Scratch::new("sessions-old");
-    let sessions = Sessions::of(&place.at(""));
+    let sessions = Sessions::of(&State::in_tree(place.path()));
     for day in 0..5 {
         sessions.create(at(day * 86_400)).unwrap();
     }
@@ -61,7 +62,7 @@ fn old_ones_go() {
 #[test]
 fn many_and_large_ones_go() {
     let place = Scratch::new("sessions-many");
-    let sessions = Sessions::of(&place.at(""));
+    let sessions = Sessions::of(&State::in_tree(place.path()));
     for second in 0..MOST_FILES as u64 + 20 {
         sessions.create(at(second)).unwrap();
     }
@@ -76,10 +77,28 @@ fn many_and_large_ones_go() {
 fn a_directory_that_others_may_write_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let place = Scratch::new("sessions-open");
-    let sessions = Sessions::of(&place.at(""));
+    let sessions = Sessions::of(&State::in_tree(place.path()));
     sessions.create(at(1)).unwrap();
-    fs::set_permissions(&sessions.dir, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(place.at(".tanto/sessions"), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(sessions.create(at(2)).is_err());
+}
+
+#[test]
+fn those_of_both_places_are_one_list() {
+    let (place, cache) = (Scratch::new("sessions-both"), Scratch::new("sessions-cache"));
+    let state = |written| State::of(place.path(), Some(cache.path()), written);
+    let [tree, cached] = [Written::Tree, Written::Cache].map(|written| Sessions::of(&state(written)));
+    let mut paths = Vec::new();
+    for (second, sessions) in [&cached, &tree, &cached].into_iter().enumerate() {
+        paths.push(sessions.create(at(second as u64)).unwrap().path().to_path_buf());
+    }
+    for sessions in [&tree, &cached] {
+        let found: Vec<_> = sessions.list().iter().map(|entry| sessions.path(&entry.name)).collect();
+        assert_eq!(found, paths);
+        assert!(sessions.find(b"1").unwrap().starts_with("19700101-000002"));
+    }
+    let in_tree = paths.iter().filter(|path| path.starts_with(place.at(".tanto"))).count();
+    assert_eq!(in_tree, 1);
 }
 
 const HEAD: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":2}"#;

@@ -1,7 +1,5 @@
 //! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -10,7 +8,6 @@ use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::clang;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::jobserver::{Client, Share};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
@@ -192,18 +189,17 @@ impl Invocation<'_> {
         builddir: &[u8],
     ) -> Step<SpawnRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
-        if let Some(turn) = &mut self.turn {
-            turn.sign();
-        }
-        let ancestors = turn::for_jobs().map(|value| (turn::ANCESTORS.into(), value));
-        let environment = ancestors.into_iter().chain(slots::environment(jobserver.as_ref())).collect();
+        let ancestors = (turn::ANCESTORS.into(), turn::for_jobs(self.turn.as_ref()));
+        let environment = [ancestors].into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
-        let overflow = Some(in_own_state(builddir, "output"));
-        let known = in_own_state(builddir, worker::KNOWN);
+        let own = self.own_state(builddir);
+        let overflow = own.as_ref().map(|own| own.join("output"));
+        // An empty path cannot be written: nothing is remembered.
+        let known = own.as_ref().map(|own| own.join(worker::KNOWN)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
         let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
-        let place = in_own_state(builddir, worker::KEPT);
-        let checkpoints = worker::checkpoints(checkpoints, verify_checkpoints, place);
+        let kept = own.map(|own| own.join(worker::KEPT));
+        let checkpoints = kept.and_then(|place| worker::checkpoints(checkpoints, verify_checkpoints, place));
         let worker = worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
         let options = spawn::Options {
             parallelism,
@@ -219,6 +215,14 @@ impl Invocation<'_> {
         SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
+    /// The directory for Tanto's own state of the build directory, made if that is possible. In the tree it is named though
+    /// it could not be made: what is to be written there says why it is lost.
+    pub(super) fn own_state(&self, builddir: &[u8]) -> Option<PathBuf> {
+        let state = self.state_of(builddir);
+        let made = state.make().ok();
+        if state.is_silent() { made } else { state.own() }.map(Path::to_path_buf)
+    }
+
     /// Lets commands share memory as the user wants it.
     fn ration(&self, schedule: &mut Schedule, slots: usize, builddir: &[u8]) {
         let memory_kib = match self.options.memory {
@@ -226,7 +230,7 @@ impl Invocation<'_> {
             Memory::Free => None,
             // Checkpoints are a part of what builds in this directory take. What is free is less by them anyway.
             Memory::AtMost(kib) => {
-                let held = clang::held(&in_own_state(builddir, worker::KEPT)).map_or(0, |held| held.memory_kib);
+                let held = worker::held(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
                 Some(kib.saturating_sub(held).max(1))
             }
         };
@@ -244,9 +248,4 @@ impl Invocation<'_> {
             () => parallelism,
         }
     }
-}
-
-/// The place of something of our own that belongs to a build directory.
-fn in_own_state(builddir: &[u8], name: &str) -> PathBuf {
-    Path::new(OsStr::from_bytes(builddir)).join(".tanto").join(name)
 }

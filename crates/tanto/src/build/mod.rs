@@ -14,8 +14,10 @@ pub(crate) mod view;
 pub(crate) mod worker;
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use tanto_exec::clock::RealClock;
@@ -28,7 +30,9 @@ use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
+use tanto_record::history::History;
 use tanto_record::ninja::Verbosity;
+use tanto_sys::state::{State, Written};
 
 use crate::build::logs::Logs;
 use crate::build::record::Views;
@@ -36,6 +40,7 @@ use crate::build::snapshot::Doubts;
 use crate::build::stats::Stats;
 use crate::build::turn::Turn;
 use crate::flags::Options;
+use crate::flags::door::Door;
 
 /// A manifest that is still dirty after so many rebuilds will always be.
 const MOST_ROUNDS: usize = 100;
@@ -53,6 +58,8 @@ pub struct Invocation<'o> {
     writer: Rc<Writer>,
     clock: RealClock,
     stats: Stats,
+    /// Tanto's own state of the directory in which the build runs; of no use before that is entered.
+    state: State,
     /// Held from the first round that writes.
     turn: Option<Turn>,
     /// About the snapshot that the graph was loaded from.
@@ -82,7 +89,9 @@ pub fn run(options: &Options) -> i32 {
     };
     let stats = Stats::new(options.debug.stats);
     let doubts = Doubts::default();
-    let mut invocation = Invocation { options, view, writer, clock, stats, turn: None, doubts, said_unkept: false };
+    let state = State::in_tree(Path::new("."));
+    let mut invocation =
+        Invocation { options, view, writer, clock, stats, state, turn: None, doubts, said_unkept: false };
     match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,
@@ -92,6 +101,7 @@ pub fn run(options: &Options) -> i32 {
 impl Invocation<'_> {
     fn whole(&mut self) -> Step<()> {
         self.enter_directory()?;
+        self.state = self.state_of(b"");
         let mut rounds = 0;
         while rounds < MOST_ROUNDS {
             match self.round() {
@@ -106,13 +116,22 @@ impl Invocation<'_> {
         Err(self.error(&[b"manifest '", &self.options.manifest[..], tail.as_bytes()].concat()))
     }
 
+    /// Tanto's own state of this directory (empty: the current one). Under the name `ninja` none is left in the tree.
+    fn state_of(&self, dir: &[u8]) -> State {
+        let written = match self.options.door {
+            Door::Ninja => Written::Cache,
+            Door::Tanto => Written::Tree,
+        };
+        State::of(Path::new(OsStr::from_bytes(dir)), self.options.cache.as_deref(), written)
+    }
+
     fn enter_directory(&mut self) -> Step<()> {
         let Some(dir) = &self.options.dir else { return Ok(()) };
         if self.options.tool.is_none() && self.options.verbosity != Verbosity::Quiet {
             // Emacs finds the place of later messages by these very words.
             self.info(&[b"Entering directory `", &dir[..], b"'"].concat());
         }
-        std::env::set_current_dir(std::ffi::OsStr::from_bytes(dir)).map_err(|error| {
+        std::env::set_current_dir(OsStr::from_bytes(dir)).map_err(|error| {
             let why = tanto_sys::error::text(&error);
             self.fatal(&[b"chdir to '", &dir[..], b"' - ", &why].concat())
         })
@@ -153,8 +172,9 @@ impl Invocation<'_> {
         let explanations = Explanations::new(self.reasons());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         scan.look_ahead.threads = self.options.threads;
-        let history = OnceCell::new();
-        let past = |output: &[u8]| record::history(&history).cost(output);
+        let (history, state) = (OnceCell::new(), self.state.clone());
+        // Opened for the first question: a build with nothing to run asks none.
+        let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
         let mut builder = Builder::new(scan, self.front_options());
         builder.past = if self.options.record { Some(&past) } else { None };
         if self.rebuild_manifest(&mut builder)? {

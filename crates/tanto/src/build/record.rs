@@ -1,16 +1,13 @@
 //! The record that a build leaves: when it begins and ends, who else looks on, and what is said if it could not be kept.
 //! Does not know what is in it.
 
-use std::cell::OnceCell;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::writer::Writer;
-use tanto_record::history::History;
 use tanto_record::jsonl::Head;
 use tanto_record::recorder::Recorder;
 use tanto_sys::cpu;
@@ -52,11 +49,6 @@ impl View for Views {
     }
 }
 
-/// What jobs took in past builds, from the first question on: who has nothing to run asks none.
-pub(super) fn history(opened: &OnceCell<History>) -> &History {
-    opened.get_or_init(|| History::open(Path::new(".")))
-}
-
 impl Invocation<'_> {
     /// Commands are about to run: those that bring the manifest itself up to date, or those of the targets.
     pub(super) fn begin_record(&mut self, manifest: bool) {
@@ -75,7 +67,7 @@ impl Invocation<'_> {
             parallelism: if jobs == Jobs::Unlimited { 0 } else { jobs.limit(cpu::count) as u32 },
             processors: cpu::count() as u32,
         };
-        self.view.recorder.begin(Path::new("."), &head);
+        self.view.recorder.begin(&self.state, &head);
         self.view.shown.begin(&head);
     }
 
@@ -93,10 +85,11 @@ impl Invocation<'_> {
         }
     }
 
-    /// No command runs any more. That something could not be kept is said once, however often the manifest is built.
+    /// No command runs any more. That something could not be kept is said once, however often the manifest is built; not
+    /// under the name `ninja`, where nobody has asked for a record.
     pub(super) fn end_record(&mut self) {
         let Err(error) = self.view.recorder.end() else { return };
-        if !std::mem::replace(&mut self.said_unkept, true) {
+        if !self.state.is_silent() && !std::mem::replace(&mut self.said_unkept, true) {
             let why = tanto_sys::error::text(&error);
             self.say(Level::Warning, &[b"no record of this build in .tanto: ", &why[..]].concat());
         }

@@ -1,7 +1,7 @@
 //! Whose job slots the commands of a run take: those of a `make` that runs us, or our own, which what they start takes
 //! too. Does not know how a slot is taken.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::settings::layer::Jobserver;
 const FLAGS: &str = "MAKEFLAGS";
 /// Where `cargo` looks first.
 const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
-/// A named pipe's name, in `.tanto/`.
+/// A named pipe's name.
 const FIFO: &str = "jobserver";
 
 /// Our part.
@@ -102,13 +102,13 @@ impl Invocation<'_> {
         Err(refusal.unwrap_or_else(|| b"there is no place for a fifo without blanks in its path".to_vec()))
     }
 
-    /// `.tanto/`, where nobody else is while we have our turn; then the system's place for such things.
+    /// The place of our own state, where nobody else is while we have our turn; then the system's place for such things.
     fn fifo_places(&self, builddir: &[u8]) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if self.turn.as_ref().is_some_and(|turn| turn.is_mine())
-            && let Ok(directory) = std::env::current_dir()
+            && let (Some(own), Ok(directory)) = (self.own_state(builddir), std::env::current_dir())
         {
-            let path = directory.join(OsStr::from_bytes(builddir)).join(".tanto").join(FIFO);
+            let path = directory.join(own).join(FIFO);
             // One that was killed has left it there.
             let _ = fs::remove_file(&path);
             places.push(path);

@@ -80,7 +80,7 @@ impl Invocation<'_> {
 
     fn snapshot(&self) -> Option<Snapshot> {
         let wanted = self.options.snapshots != Policy::Off && !self.doubts.given_up;
-        wanted.then(|| Snapshot::new(b".", &self.options.manifest, self.load_options()))
+        wanted.then(|| Snapshot::new(self.state.clone(), &self.options.manifest, self.load_options()))
     }
 
     fn open_snapshot<'t>(&mut self, arena: &'t Arena) -> Step<Option<Graph<'t>>> {

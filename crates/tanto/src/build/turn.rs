@@ -1,28 +1,26 @@
 //! One build at a time in a build directory: a second one waits for its turn, unless a job of the first started it.
 //! Does not know what is built.
 //!
-//! The holder locks `.tanto/lock` below the build directory and writes its identity there. Each job finds the
-//! identities of all Tantos above it in its environment; where something has emptied that, the chain of parent
-//! processes tells the same.
+//! The holder has a lock on the directory itself, so that nothing is written for it. Each job finds in its environment all
+//! Tantos above it, with the directories that they have locked; where something has emptied that, the kernel's list of
+//! locks and the chain of parent processes tell the same.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use tanto_sys::identity::Process;
-use tanto_sys::{lock, own};
+use tanto_sys::lock;
 
-/// The environment variable that names the Tantos above a job: identities with blanks between.
+/// The environment variable that names the Tantos above a job, with blanks between: `PROCESS@DIRECTORY`, without the
+/// second part where the directory is not locked.
 pub const ANCESTORS: &str = "TANTO_ANCESTORS";
 
 /// How long one waits before one says so.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Longest content of a lock file that is taken for an identity.
-const LONGEST_IDENTITY: u64 = 64;
 
 /// A build's right to its directory; given back when dropped.
 pub enum Turn {
@@ -30,7 +28,7 @@ pub enum Turn {
     Mine(File),
     /// A build above this one has it, and waits for this one.
     Ancestors,
-    /// The directory cannot be locked: it is read-only or full, or its file system has no locks.
+    /// The directory cannot be locked: it cannot be read, or its file system has no locks for directories.
     Nobodys,
 }
 
@@ -38,15 +36,17 @@ impl Turn {
     /// Waits for the turn in `builddir` (empty: the current directory). `waiting` is called once, with the holder's
     /// process number where it is known, if that takes over a second. The second value says that it had to wait:
     /// what was read before may have changed.
-    pub fn take(builddir: &[u8], waiting: impl FnOnce(Option<&str>)) -> (Turn, bool) {
-        let Ok(mut file) = open(builddir) else { return (Turn::Nobodys, false) };
+    pub fn take(builddir: &[u8], waiting: impl FnOnce(Option<u32>)) -> (Turn, bool) {
+        let dir = if builddir.is_empty() { b"." } else { builddir };
+        let Ok(file) = lock::open_dir(Path::new(OsStr::from_bytes(dir))) else { return (Turn::Nobodys, false) };
         match lock::try_exclusive(&file) {
             Ok(true) => {}
-            Ok(false) if holder(&mut file).is_some_and(|holder| is_above(&holder)) => return (Turn::Ancestors, false),
+            Ok(false) if is_held_above(&file, &std::env::var_os(ANCESTORS).unwrap_or_default()) => {
+                return (Turn::Ancestors, false);
+            }
             Ok(false) => {
-                let who = holder(&mut file);
-                let pid = who.as_deref().and_then(|who| who.split('.').next());
-                return match lock::exclusive(&file, PATIENCE, || waiting(pid)) {
+                let holder = || lock::holders(&file).ok()?.first().copied();
+                return match lock::exclusive(&file, PATIENCE, || waiting(holder())) {
                     Ok(()) => (Turn::Mine(file), true),
                     Err(_) => (Turn::Nobodys, true),
                 };
@@ -60,60 +60,91 @@ impl Turn {
     pub fn is_mine(&self) -> bool {
         matches!(self, Turn::Mine(_))
     }
-
-    /// Writes this process's identity into the lock file; to be called before the first job starts. Where that
-    /// cannot be done the lock is given up: a build that a job starts would wait for it for ever.
-    pub fn sign(&mut self) {
-        if let Turn::Mine(file) = self
-            && write_own_identity(file).is_err()
-        {
-            *self = Turn::Nobodys;
-        }
-    }
-}
-
-fn write_own_identity(file: &mut File) -> io::Result<()> {
-    let own = Process::own()?;
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(format!("{own}\n").as_bytes())
 }
 
 /// The value of `ANCESTORS` for the jobs of this process.
-pub fn for_jobs() -> Option<OsString> {
-    let own = Process::own().ok()?.to_string();
-    Some(match std::env::var_os(ANCESTORS) {
-        Some(mut above) if !above.is_empty() => {
-            above.push(" ");
-            above.push(own);
-            above
-        }
-        _ => own.into(),
-    })
+pub fn for_jobs(turn: Option<&Turn>) -> OsString {
+    let mut value = std::env::var_os(ANCESTORS).unwrap_or_default();
+    if !value.is_empty() {
+        value.push(" ");
+    }
+    // Without `/proc` there is no more to say of a process; nor can a job ask.
+    value.push(Process::own().map_or_else(|_| "?".to_owned(), |own| own.to_string()));
+    if let Some(Turn::Mine(file)) = turn {
+        value.push(OsString::from_vec([b"@", &directory(file)[..]].concat()));
+    }
+    value
 }
 
-fn open(builddir: &[u8]) -> io::Result<File> {
-    let dir: PathBuf = Path::new(OsStr::from_bytes(builddir)).join(".tanto");
-    let path = dir.join("lock");
-    match lock::open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            own::make_top(&dir)?;
-            lock::open(&path)
+/// What tells this directory from others while it is open.
+fn directory(file: &File) -> Vec<u8> {
+    let numbers = file.metadata().map(|data| format!("{:x}:{}", data.dev(), data.ino()));
+    numbers.unwrap_or_default().into_bytes()
+}
+
+/// Is the lock held by a Tanto that waits for this process? `above` is the value of `ANCESTORS`.
+fn is_held_above(file: &File, above: &OsStr) -> bool {
+    let entries = || above.as_bytes().split(|&byte| byte == b' ').map(parts);
+    let is_above = |pid: u32| match Process::of(pid) {
+        Some(process) => {
+            let name = process.to_string();
+            entries().any(|(one, _)| one == name.as_bytes()) || process.is_ancestor()
         }
-        done => done,
+        // Nothing is to be seen of a process of another user where `/proc` is mounted so.
+        None => entries().any(|(one, _)| one.starts_with(format!("{pid}.").as_bytes())),
+    };
+    match lock::holders(file).unwrap_or_default().as_slice() {
+        // It belongs to another PID namespace, or nothing tells.
+        [] => entries().any(|(_, held)| held == Some(&directory(file)[..])),
+        holders => holders.iter().copied().any(is_above),
     }
 }
 
-/// Who has signed the lock file.
-fn holder(file: &mut File) -> Option<String> {
-    let mut text = String::new();
-    file.rewind().ok()?;
-    Read::by_ref(file).take(LONGEST_IDENTITY).read_to_string(&mut text).ok()?;
-    Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
+/// The process and the directory of an entry.
+fn parts(entry: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match entry.iter().position(|&byte| byte == b'@') {
+        Some(at) => (&entry[..at], Some(&entry[at + 1..])),
+        None => (entry, None),
+    }
 }
 
-fn is_above(holder: &str) -> bool {
-    let above = std::env::var_os(ANCESTORS).unwrap_or_default();
-    above.as_bytes().split(|&byte| byte == b' ').any(|one| one == holder.as_bytes())
-        || Process::parse(holder.as_bytes()).is_some_and(Process::is_ancestor)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    fn locked(dir: &Path) -> File {
+        let file = lock::open_dir(dir).unwrap();
+        assert!(lock::try_exclusive(&file).unwrap());
+        file
+    }
+
+    #[test]
+    fn the_holder_is_found_by_its_process_and_no_other_is() {
+        let dir = Scratch::new("turn");
+        let _held = locked(dir.path());
+        let file = lock::open_dir(dir.path()).unwrap();
+        let own = Process::own().unwrap().to_string();
+        let elsewhere = format!("{own}@1:2");
+        for (above, expected) in
+            [(own.as_str(), true), (&format!("1.2 {elsewhere} 3.4@x"), true), ("", false), ("1.2@1:2", false)]
+        {
+            assert_eq!(is_held_above(&file, OsStr::new(above)), expected, "{above}");
+        }
+        // A process that has ended had the lock; now it is another's.
+        let ended = format!("1.2@{}", String::from_utf8(directory(&file)).unwrap());
+        assert!(!is_held_above(&file, OsStr::new(&ended)));
+    }
+
+    #[test]
+    fn a_holder_that_cannot_be_seen_is_found_by_its_directory() {
+        let dir = Scratch::new("turn-unseen");
+        // Nobody holds it now: nor does a list of locks show the holder in another PID namespace.
+        let turn = Turn::take(&dir.bytes(""), |_| {}).0;
+        assert!(turn.is_mine());
+        let value = for_jobs(Some(&turn));
+        drop(turn);
+        let file = lock::open_dir(dir.path()).unwrap();
+        assert!(is_held_above(&file, &value) && !is_held_above(&file, &for_jobs(None)));
+    }
 }

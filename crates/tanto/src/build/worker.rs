@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::runner::clang;
 use tanto_sys::process::Environment;
+use tanto_sys::state::State;
 
 use crate::settings::layer::{ClangWorker, Kept};
 
@@ -49,6 +50,11 @@ pub fn most_kept(kept: Kept) -> u32 {
         Kept::Auto => 8,
         Kept::AtMost(most) => most,
     }
+}
+
+/// The checkpoints that are kept for builds in the directory to which `state` belongs.
+pub fn held(state: &State) -> Option<clang::Held> {
+    state.verified().find_map(|top| clang::held(&top.join(KEPT)))
 }
 
 /// The checkpoints as the user wants them, kept by somebody in this directory; none if they are off.

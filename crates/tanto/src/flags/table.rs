@@ -522,10 +522,10 @@ pub static FLAGS: &[Flag] = &[
         value: Some(Value { name: "WHETHER", shape: Shape::OneOf(&["on", "off"]), expected: "'on' or 'off'" }),
         reach: Reach::Setting("record"),
         group: Group::Own,
-        doc: "keep a record of builds in .tanto/sessions: on or off",
+        doc: "keep a record of builds: on or off",
         note: " [default=on]",
-        more: "A build that runs commands leaves its events there, and in .tanto/history what its commands took, with \
-               which the next one is planned. Only you can read them: they hold commands, and what those printed. Old \
+        more: "A build that runs commands leaves its events in .tanto/sessions, and in .tanto/history what its commands \
+               took, with which the next one is planned; under the name `ninja` both lie in the user's cache. Only you can read them: they hold commands, and what those printed. Old \
                ones go by themselves.",
     },
     JOBSERVER,

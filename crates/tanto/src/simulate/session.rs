@@ -1,7 +1,6 @@
 //! A build that was recorded: what ran in it, and what waited for what. Does not know what is made of it.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
@@ -9,10 +8,11 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_record::session::{Bad, Job, Session, Sessions};
 
 use super::Build;
+use crate::settings::Surroundings;
 
 /// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
 pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
-    let all = Sessions::of(Path::new("."));
+    let all = Sessions::of(&Surroundings::of_process().state(None));
     let name = all.find(wanted)?;
     let session = Session::read(&all.path(&name)).map_err(|Bad(why)| why)?;
     let build = build(&session);

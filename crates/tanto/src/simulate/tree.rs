@@ -1,7 +1,5 @@
 //! The build of a manifest, with the times of its log and of its history. Does not know what is made of them.
 
-use std::path::Path;
-
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::{Error, Result};
@@ -17,6 +15,7 @@ use tanto_sys::threads::Threads;
 
 use super::Build;
 use super::args::Args;
+use crate::settings::Surroundings;
 
 /// Of a log that is not there, the version does not matter.
 const ANY_VERSION: u32 = 7;
@@ -42,7 +41,7 @@ fn replay(args: &Args) -> Result<Replay> {
     let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
     let hints = Hints { builddir, deps_log: Some(scan.deps_log) };
     let targets = collect_targets(scan.graph, hints, &args.targets)?;
-    let history = History::open(Path::new("."));
+    let history = History::open(&Surroundings::of_process().state(None));
     let past = |output: &[u8]| history.cost(output);
     Replay::of(&scan, &targets, Some(&past))
 }

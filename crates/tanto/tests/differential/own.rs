@@ -1,7 +1,7 @@
 //! What the referee lacks or does worse: Tanto alone, or beside an older ninja. Skipped where something else stands
 //! in for Tanto, unless `TANTO_OWN` is set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::harness::{Ended, NinjaLog, Program, Run, Running, Side, fresh_dir, remove_dir, tanto};
 
@@ -14,6 +14,7 @@ mod run;
 mod sessions;
 mod shortages;
 mod snapshots;
+mod state;
 mod terminal;
 mod threads;
 mod turns;
@@ -49,6 +50,11 @@ fn good(side: &mut Side, args: &str) -> Ended {
 fn idle(side: &mut Side, args: &str) {
     let ended = good(side, args);
     assert!(ended.text().contains("no work to do"), "ninja {args}: {}", ended.text());
+}
+
+/// Runs `tanto` with these words, in the surroundings that `ninja` has.
+fn tanto_does(side: &Side, words: &str) -> Ended {
+    Running::start(&mut side.command_of(Path::new(env!("CARGO_BIN_EXE_tanto")), &Run::new(words).plain())).end()
 }
 
 /// Runs another program in the same tree.

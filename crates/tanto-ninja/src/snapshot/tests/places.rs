@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
+use tanto_sys::state::{State, Written};
 use tanto_testing::Scratch;
 
 use crate::snapshot::place::Place;
 
 fn place(scratch: &Scratch, name: &str) -> Place {
-    Place::new(&scratch.bytes(""), name)
+    Place::new(State::in_tree(scratch.path()), name.to_owned())
 }
 
 fn put(scratch: &Scratch, name: &str) {
@@ -19,16 +20,16 @@ fn put(scratch: &Scratch, name: &str) {
 #[test]
 fn files_are_ours_alone_and_not_for_version_control() {
     let scratch = Scratch::new("place");
-    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").files().next().is_none());
     put(&scratch, "a");
     let mode = |name: &str| fs::metadata(scratch.at(name)).unwrap().mode() & 0o777;
     let modes = [".tanto", ".tanto/snapshots", ".tanto/snapshots/a"].map(mode);
     assert_eq!(modes, [0o700, 0o700, 0o600]);
     assert_eq!(fs::read(scratch.at(".tanto/.gitignore")).unwrap(), b"*\n");
-    assert_eq!(place(&scratch, "a").open().unwrap().metadata().unwrap().len(), 4);
-    assert!(place(&scratch, "b").open().is_none());
+    assert_eq!(place(&scratch, "a").files().next().unwrap().metadata().unwrap().len(), 4);
+    assert!(place(&scratch, "b").files().next().is_none());
     place(&scratch, "a").remove();
-    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").files().next().is_none());
 }
 
 #[test]
@@ -39,16 +40,16 @@ fn what_others_could_write_is_not_read() {
         let mode = fs::metadata(scratch.at(name)).unwrap().permissions();
         for more in [0o020, 0o002] {
             fs::set_permissions(scratch.at(name), fs::Permissions::from_mode(mode.mode() | more)).unwrap();
-            assert!(place(&scratch, "a").open().is_none(), "{name} {more:o}");
+            assert!(place(&scratch, "a").files().next().is_none(), "{name} {more:o}");
         }
         fs::set_permissions(scratch.at(name), mode).unwrap();
-        assert!(place(&scratch, "a").open().is_some());
+        assert!(place(&scratch, "a").files().next().is_some());
     }
     // Only root may give files away.
     for name in [".tanto", ".tanto/snapshots", ".tanto/snapshots/a"] {
         let own = fs::metadata(scratch.at(name)).unwrap().uid();
         if chown(scratch.at(name), Some(own + 12_345), None).is_ok() {
-            assert!(place(&scratch, "a").open().is_none(), "{name}");
+            assert!(place(&scratch, "a").files().next().is_none(), "{name}");
             chown(scratch.at(name), Some(own), None).unwrap();
         }
     }
@@ -70,17 +71,17 @@ fn links_are_not_followed() {
     scratch.write("elsewhere/a", "text");
     fs::remove_file(scratch.at(".tanto/snapshots/a")).unwrap();
     symlink("../../elsewhere/a", scratch.at(".tanto/snapshots/a")).unwrap();
-    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").files().next().is_none());
     fs::remove_dir_all(scratch.at(".tanto/snapshots")).unwrap();
     symlink("../elsewhere", scratch.at(".tanto/snapshots")).unwrap();
-    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").files().next().is_none());
 }
 
 #[test]
 fn a_place_that_cannot_be_made_is_an_error_and_nothing_else() {
     let scratch = Scratch::new("place-file");
     scratch.write(".tanto", "a file");
-    assert!(place(&scratch, "a").open().is_none());
+    assert!(place(&scratch, "a").files().next().is_none());
     assert!(place(&scratch, "a").write(|_| Ok(true)).is_err());
     assert_eq!(fs::read(scratch.at(".tanto")).unwrap(), b"a file");
 }
@@ -126,4 +127,22 @@ fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
     at_work.lock().unwrap();
     put(&scratch, "a");
     assert_eq!(names(&scratch), ["a", "c.2.new"]);
+}
+
+#[test]
+fn one_that_lies_in_the_other_place_is_found_too() {
+    let (scratch, cache) = (Scratch::new("place-both"), Scratch::new("place-cache"));
+    let [tree, cached] = [Written::Tree, Written::Cache]
+        .map(|written| Place::new(State::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));
+    let put = |place: &Place, text: &[u8]| {
+        place.write(|file| io::Write::write_all(&mut &*file, text).map(|()| true)).unwrap();
+    };
+    let lengths = |place: &Place| place.files().map(|file| file.metadata().unwrap().len()).collect::<Vec<_>>();
+    put(&cached, b"12");
+    assert!(!scratch.at(".tanto").exists());
+    assert_eq!((lengths(&tree), lengths(&cached)), (vec![2], vec![2]));
+    put(&tree, b"123");
+    assert_eq!((lengths(&tree), lengths(&cached)), (vec![3, 2], vec![2, 3]));
+    cached.remove();
+    assert!(lengths(&tree).is_empty());
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use tanto_sys::state::State;
 use tanto_sys::threads::Threads;
 use tanto_sys::version::Version;
 use tanto_testing::Scratch;
@@ -31,12 +32,8 @@ impl Tree {
         tree
     }
 
-    fn dir(&self) -> Vec<u8> {
-        self.0.bytes("")
-    }
-
     fn snapshot_with(&self, options: LoadOptions) -> Snapshot {
-        Snapshot::new(&self.dir(), &self.0.bytes("input"), options)
+        Snapshot::new(State::in_tree(self.0.path()), &self.0.bytes("input"), options)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -235,7 +232,7 @@ fn other_circumstances_need_another_snapshot() {
 fn a_snapshot_of_another_directory_is_none() {
     let (tree, other) = (Tree::new(), Scratch::new("validity-other"));
     tree.save();
-    let elsewhere = || Snapshot::new(&other.bytes(""), &tree.0.bytes("input"), LoadOptions::default());
+    let elsewhere = || Snapshot::new(State::in_tree(other.path()), &tree.0.bytes("input"), LoadOptions::default());
     assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());
     fs::rename(tree.0.at(".tanto"), other.at(".tanto")).unwrap();
     assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());

@@ -72,6 +72,15 @@ impl Side {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
 
+    /// Where Tanto's own state of the tree lies under the name `ninja`: in the cache of the user that the side has.
+    pub fn state(&self, name: &str) -> PathBuf {
+        let builds = self.base.join("home/.cache/tanto/builds");
+        let tree = format!("{}\n", self.root.display());
+        let mut tops = fs::read_dir(&builds).into_iter().flatten().flatten().map(|entry| entry.path());
+        let own = tops.find(|top| fs::read_to_string(top.join("dir")).is_ok_and(|dir| dir == tree));
+        own.unwrap_or_else(|| builds.join("none")).join(name)
+    }
+
     /// The directory above the tree.
     pub fn base(&self) -> &Path {
         &self.base

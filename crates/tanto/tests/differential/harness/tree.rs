@@ -13,13 +13,13 @@ use super::logs::{DepsLog, NinjaLog, Times};
 pub struct Tree(pub BTreeMap<String, String>);
 
 impl Tree {
-    /// What two programs have to leave alike: each one's lock files are left out, logs are shown without times.
+    /// What two programs have to leave alike: lock files are left out, logs are shown without times.
     pub fn of(root: &Path, times: Times) -> Tree {
         let mut tree = Tree::default();
         walk(root, "", &mut |name, path, meta| {
             let base = name.rsplit('/').next();
-            // Tanto's own; and what the referee leaves behind where it ends in a hurry.
-            if matches!(base, Some(".tanto" | ".ninja_lock")) {
+            // The referee leaves it behind where it ends in a hurry.
+            if base == Some(".ninja_lock") {
                 return false;
             }
             tree.0.insert(name.to_owned(), describe(root, name, path, meta, times));

@@ -1,9 +1,7 @@
 //! `--format`: events for programs, and that nothing else stands between them.
 
-use std::process::Command;
-
-use super::{alone, files};
-use crate::harness::{Run, Running, Side};
+use super::{alone, files, tanto_does};
+use crate::harness::{Run, Side};
 
 const TEXT: &str = "rule cp\n  command = echo said; cp $in $out\nrule bad\n  command = false\nbuild a: cp in\nbuild b: bad a\n\
                     build c: cp b\n";
@@ -21,7 +19,7 @@ fn events_are_lines_for_programs() {
         assert!(out.contains(r#""output":"said\n""#) && out.contains(r#""why":["output a doesn't exist"]"#), "{out}");
         assert!(out.lines().all(|line| line.starts_with(r#"{"event":""#) && line.ends_with('}')), "{out}");
         assert_eq!(ended.code, 1);
-        assert!(!side.root.join(".tanto/sessions").exists());
+        assert!(!side.state("sessions").exists());
 
         let idle = side.run(&Run::new("--format=jsonl a"));
         assert_eq!(idle.out, b"{\"event\":\"notice\",\"level\":\"info\",\"text\":\"no work to do.\"}\n");
@@ -44,22 +42,19 @@ fn what_holds_commands_back_is_told() {
     alone(|side| {
         let text = "rule touch\n  command = touch $out\nbuild a: touch\nbuild b: touch\nbuild c: touch\n";
         files(side, &[("build.ninja", text)]);
-        let tanto = |side: &Side, args: &[&str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
-            Running::start(command.args(args).current_dir(&side.root)).end().text()
-        };
+        let tanto = |side: &Side, words| tanto_does(side, words).text();
         let again = |side: &Side| ["a", "b", "c"].into_iter().for_each(|path| side.delete(path));
         const LINE: &str = "waiting: the load average is too high\n";
-        let limited = tanto(side, &["build", "-j3", "-l0.5"]);
+        let limited = tanto(side, "build -j3 -l0.5");
         assert_eq!(limited.matches(&format!("tanto: {LINE}")).count(), 1, "{limited}");
         again(side);
-        let events = tanto(side, &["build", "-j3", "-l0.5", "--format=jsonl"]);
+        let events = tanto(side, "build -j3 -l0.5 --format=jsonl");
         assert!(events.contains(r#""why":"load"}"#) && !events.contains(LINE), "{events}");
-        assert!(tanto(side, &["report", "rebuilds"]).contains("the load average was too high\n"));
+        assert!(tanto(side, "report rebuilds").contains("the load average was too high\n"));
         again(side);
         let ninja = side.run(&Run::new("-j3 -l0.5")).text();
         assert!(!ninja.contains("waiting"), "{ninja}");
         again(side);
-        assert!(!tanto(side, &["build", "-j1", "--memory=off"]).contains("waiting"));
+        assert!(!tanto(side, "build -j1 --memory=off").contains("waiting"));
     });
 }

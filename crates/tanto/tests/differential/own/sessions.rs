@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{alone, files, good, idle};
+use super::{alone, files, good, idle, tanto_does};
 use crate::harness::{Run, Running, Side, send_signal};
 
 const TEXT: &str =
@@ -14,7 +14,7 @@ fn start(side: &Side) {
 }
 
 fn paths(side: &Side) -> Vec<PathBuf> {
-    let entries = fs::read_dir(side.root.join(".tanto/sessions")).into_iter().flatten();
+    let entries = fs::read_dir(side.state("sessions")).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     paths
@@ -115,15 +115,15 @@ fn a_killed_build_leaves_what_had_happened() {
     });
 }
 
-/// Builds though this lies in the way; what is said of it, as often as it is said.
+/// Builds though this lies in the way of `tanto build`; how often that is said.
 fn warned(way: &str) -> usize {
     let mut count = 0;
     alone(|side| {
         start(side);
         files(side, &[(way, "a file")]);
-        let ended = good(side, "");
-        assert!(ended.text().contains("[2/2]"), "{}", ended.text());
-        count = ended.text().matches("ninja: warning: no record of this build in .tanto: ").count();
+        let ended = tanto_does(side, "build");
+        assert!(ended.code == 0 && ended.text().contains("[2/2]"), "{}", ended.text());
+        count = ended.text().matches("tanto: warning: no record of this build in .tanto: ").count();
         idle(side, "");
     });
     count
@@ -138,12 +138,17 @@ fn what_is_in_the_way_is_said_once() {
 
 /// Without room for the session; the logs have enough. Of who writes more, a signal would make an end.
 #[test]
-fn a_lack_of_room_is_said_once() {
+fn a_lack_of_room_is_said_once_and_not_as_ninja() {
     alone(|side| {
         start(side);
-        let ended = side.run(&Run::new("c").shell("ulimit -f 1;"));
-        assert_eq!((ended.code, ended.text().matches("File too large").count()), (0, 1), "{}", ended.text());
-        assert!(ended.text().contains("[2/2]"), "{}", ended.text());
-        idle(side, "c");
+        let program = env!("CARGO_BIN_EXE_tanto");
+        for (command, count) in [(format!("exec {program} build"), 1), ("exec ninja".to_owned(), 0)] {
+            let line = format!("ulimit -f 1; {command}");
+            let ended = Running::start(side.command_of("sh".as_ref(), &Run::new("-c").plain()).arg(line)).end();
+            assert_eq!((ended.code, ended.text().matches("File too large").count()), (0, count), "{}", ended.text());
+            assert!(ended.text().contains("[2/2]"), "{}", ended.text());
+            idle(side, "c");
+            side.touch("in", None);
+        }
     });
 }

@@ -26,7 +26,7 @@ fn parses(side: &mut Side, args: &str) -> bool {
 
 /// All snapshots.
 fn all(side: &Side) -> Vec<PathBuf> {
-    let entries = fs::read_dir(side.root.join(".tanto/snapshots")).into_iter().flatten();
+    let entries = fs::read_dir(side.state("snapshots")).into_iter().flatten();
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
@@ -42,7 +42,7 @@ fn the_second_run_loads_no_text() {
         assert!(ended.text().contains("[4/4]"), "{}", ended.text());
         side.touch("build.ninja", None);
         assert!(parses(side, "") && !parses(side, ""));
-        side.delete(".tanto/snapshots");
+        fs::remove_dir_all(side.state("snapshots")).expect("snapshots");
         assert!(parses(side, "") && !parses(side, ""));
     });
 }

@@ -1,5 +1,6 @@
 //! One build at a time in a build directory, and what is left of one that was killed.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{alone, files, good, idle};
@@ -126,6 +127,43 @@ fn a_job_far_below_does_not_wait() {
         files(side, &[("build.ninja", text)]);
         good(side, "a");
         idle(side, "a x");
+    });
+}
+
+/// Whatever has emptied the environment.
+#[test]
+fn a_job_that_knows_nothing_of_its_ancestors_does_not_wait() {
+    alone(|side| {
+        let nest = "env -i PATH=$$PATH ninja -j1 x > log";
+        let text = format!(
+            "rule nest\n  command = {nest} && touch $out\nrule t\n  command = touch $out\nbuild a: nest\nbuild x: t\n"
+        );
+        files(side, &[("build.ninja", &text)]);
+        good(side, "a");
+        idle(side, "a x");
+    });
+}
+
+#[test]
+fn builds_by_both_names_exclude_each_other() {
+    alone(|side| {
+        let mut second = second_while_first(side, "d");
+        side.open("b");
+        ends_well(&side.end());
+        ends_well(&second.end());
+        side.reset_barriers();
+        side.delete("b");
+        side.delete("d");
+        side.start(&Run::new("b"));
+        side.wait_for("b");
+        let program = Path::new(env!("CARGO_BIN_EXE_tanto"));
+        second = Running::start(&mut side.command_of(program, &Run::new("build d").plain()));
+        side.pause();
+        assert!(second.runs() && !side.root.join("d").exists(), "it did not wait");
+        side.open("b");
+        ends_well(&side.end());
+        let said = second.end().text();
+        assert!(side.root.join("d").exists(), "{said}");
     });
 }
 

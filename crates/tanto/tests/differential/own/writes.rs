@@ -1,9 +1,8 @@
 //! Who writes what: answers write nothing, and Tanto's own directory is never in the way.
 
 use std::path::Path;
-use std::process::Command;
 
-use super::{alone, files, good, idle, log};
+use super::{alone, files, good, idle, log, tanto_does};
 use crate::harness::{Run, Side, Tree, ask};
 
 const TEXT: &str = "rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
@@ -29,12 +28,13 @@ fn answers_write_nothing_though_much_is_to_do() {
         start(side);
         good(side, "");
         // It must not come back; another ninja has none.
-        let _ = std::fs::remove_dir_all(side.root.join(".tanto"));
+        let _ = std::fs::remove_dir_all(side.state(""));
         harm_logs(side);
         side.touch("in", None);
         for answer in ask(side, &[]) {
             assert_eq!(answer.ended.code, 0, "{:?}: {}", answer.run.args, answer.ended.text());
             assert_eq!(answer.changed, None, "{:?}", answer.run.args);
+            assert!(!side.state("").exists(), "{:?}", answer.run.args);
         }
         good(side, "");
         assert!(log(side).records.len() < 10, "a build writes the log anew");
@@ -75,24 +75,31 @@ fn its_own_directory_may_be_deleted() {
     alone(|side| {
         start(side);
         good(side, "");
-        side.delete(".tanto");
+        std::fs::remove_dir_all(side.state("")).expect("state");
         idle(side, "");
         assert!(good(side, "-t deps").text().contains("a: #deps 1"));
+        side.touch("in", None);
+        assert_eq!(tanto_does(side, "build").code, 0);
+        side.delete(".tanto");
+        assert!(tanto_does(side, "build").text().contains("no work to do"));
     });
 }
 
 /// What a run has to do though this lies in the place of `.tanto`, which `make` is given.
-fn builds_though(make: impl FnOnce(&Path)) {
-    alone(|side| {
-        start(side);
-        files(side, &[("precious", "1")]);
-        make(&side.root.join(".tanto"));
-        assert!(good(side, "").text().contains("[2/2]"));
-        side.touch("in", None);
-        assert!(good(side, "").text().contains("[2/2]"));
-        idle(side, "");
-        assert_eq!(std::fs::read_to_string(side.root.join("precious")).expect("a file"), "1");
-    });
+fn builds_though(make: impl Fn(&Path)) {
+    for words in ["", "build"] {
+        alone(|side| {
+            start(side);
+            files(side, &[("precious", "1")]);
+            make(&side.root.join(".tanto"));
+            let run = |side: &mut Side| if words.is_empty() { good(side, "") } else { tanto_does(side, words) };
+            assert!(run(side).text().contains("[2/2]"));
+            side.touch("in", None);
+            assert!(run(side).text().contains("[2/2]"));
+            idle(side, "");
+            assert_eq!(std::fs::read_to_string(side.root.join("precious")).expect("a file"), "1");
+        });
+    }
 }
 
 fn link(to: &str, path: &Path) {
@@ -104,20 +111,6 @@ fn what_lies_in_its_place_is_no_obstacle() {
     builds_though(|place| std::fs::write(place, "a file").expect("a file"));
     builds_though(|place| link("nowhere", place));
     builds_though(|place| link("precious", place));
-}
-
-#[test]
-fn what_lies_in_the_lock_s_place_is_no_obstacle() {
-    let in_it = |make: &dyn Fn(&Path)| {
-        builds_though(|place| {
-            std::fs::create_dir(place).expect("a directory");
-            make(&place.join("lock"));
-        });
-    };
-    in_it(&|lock| std::fs::create_dir(lock).expect("a directory"));
-    in_it(&|lock| link("../precious", lock));
-    in_it(&|lock| link("nowhere", lock));
-    in_it(&|lock| assert!(Command::new("mkfifo").arg(lock).status().expect("mkfifo").success()));
 }
 
 #[test]
