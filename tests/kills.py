@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(self, path, tanto, referee, rand):
         self.path, self.tanto, self.referee, self.rand = path, tanto, referee, rand
-        self.environment = dict(os.environ, TANTO_SNAPSHOT="always", XDG_CACHE_HOME=f"{path}.cache")
+        self.environment = dict(os.environ, TANTO_SNAPSHOT="always", TANTO_LOG_VERSION="7", XDG_CACHE_HOME=f"{path}.cache")
         (path / "build.ninja").write_text(manifest())
         self.write("common.h", "common\n")
         self.sources = []

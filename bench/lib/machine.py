@@ -15,6 +15,8 @@ CACHE = PLACE / "cache"
 # Tanto under the name ninja keeps its state there, and not in the user's own cache.
 CACHE.mkdir(parents=True, exist_ok=True)
 os.environ["XDG_CACHE_HOME"] = str(CACHE)
+# Whatever ninja is in PATH.
+os.environ["TANTO_LOG_VERSION"] = "7"
 
 
 def states(directory):

@@ -314,6 +314,10 @@ impl<'a, 't> Builder<'a, 't> {
     fn succeeded(&mut self, job: JobId, times: (i64, i64), schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         let edge = self.plan.edge(job);
         let active = self.active.remove(&job).expect("a job that ran was started");
+        if !self.options.dry_run {
+            // A nested build may have begun one of another version.
+            self.scan.log.join_new(self.scan.graph)?;
+        }
         let mtime = match self.options.dry_run {
             true => 0,
             false => self.restat(edge, active.start, schedule, view)?,

@@ -47,7 +47,19 @@ pub struct Scan<'a, 't> {
     files: Files,
     edges: Edges<'t>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
+    older_ninja: OlderNinja,
 }
+
+/// What is known of a ninja up to 1.11 that has added to a log of version 7.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OlderNinja {
+    /// As many commands were compared, which were all other ones.
+    NotFound(u32),
+    Found,
+}
+
+/// So many commands are compared with what an older ninja would have logged: a change of flags changes all of them.
+const MOST_COMPARED: u32 = 64;
 
 /// An edge whose inputs are being visited.
 struct Frame {
@@ -84,7 +96,13 @@ impl<'a, 't> Scan<'a, 't> {
             files,
             edges,
             dyndep_users: None,
+            older_ninja: OlderNinja::NotFound(0),
         }
+    }
+
+    /// Did a command seem to be another one because a ninja up to 1.11 had added to a log of version 7?
+    pub fn found_older_ninja(&self) -> bool {
+        self.older_ninja == OlderNinja::Found
     }
 
     /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
@@ -333,8 +351,20 @@ impl<'a, 't> Scan<'a, 't> {
             Err(error) => Some(Err(error)),
         });
         let Some((out, reason)) = found.transpose()? else { return Ok(false) };
+        if reason == Reason::OtherCommand {
+            self.look_for_older_ninja(edge, out)?;
+        }
         self.note_reason(out, reason, newest_input);
         Ok(true)
+    }
+
+    fn look_for_older_ninja(&mut self, edge: EdgeId, out: NodeId) -> Result<()> {
+        let OlderNinja::NotFound(compared) = self.older_ninja else { return Ok(()) };
+        if compared < MOST_COMPARED {
+            let is_of = self.log.is_of_older_ninja(self.graph, out, &self.graph.command_for_hash(edge)?);
+            self.older_ninja = if is_of { OlderNinja::Found } else { OlderNinja::NotFound(compared + 1) };
+        }
+        Ok(())
     }
 
     fn facts(&self) -> Facts<'_, 't> {

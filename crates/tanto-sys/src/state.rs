@@ -145,10 +145,7 @@ impl Cache {
     }
 
     fn make(&self, now: SystemTime) -> io::Result<()> {
-        make_base(&self.base)?;
-        let tanto = self.base.join("tanto");
-        let builds = tanto.join("builds");
-        make_private(&tanto)?;
+        let builds = make_cache(&self.base)?.join("builds");
         make_private(&builds)?;
         make_private(&self.top)?;
         if !self.is_named() {
@@ -170,6 +167,19 @@ impl Cache {
             made => made?.write_all(&text),
         }
     }
+}
+
+/// Makes the directory for Tanto alone in the user's cache, and returns its path. The cache itself is made too if only its last
+/// part is missing.
+///
+/// # Errors
+///
+/// It cannot be made, belongs to another user, or may be written by others.
+pub fn make_cache(base: &Path) -> io::Result<PathBuf> {
+    make_base(base)?;
+    let tanto = base.join("tanto");
+    make_private(&tanto)?;
+    Ok(tanto)
 }
 
 /// Makes the user's cache directory if it is missing. It has to be the user's own: root may act with the environment of

@@ -20,7 +20,7 @@ use tanto_sys::process::Environment;
 use tanto_sys::procs;
 use tanto_sys::threads::Threads;
 
-use crate::build::worker;
+use crate::build::{other_ninja, worker};
 use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
@@ -81,7 +81,7 @@ fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) 
         Row("verbosity", verbosity(settings.verbosity.value).into(), from(settings.verbosity.origin)),
         Row("status", status(&settings.status), from(settings.status.origin)),
         Row("format", shown(settings.format.value).into(), from(settings.format.origin)),
-        Row("log-version", settings.log_version.value.to_string().into(), from(settings.log_version.origin)),
+        Row("log-version", log_version(settings.log_version.value), from(settings.log_version.origin)),
         Row("hang-timeout", time(settings.hang_timeout.value), from(settings.hang_timeout.origin)),
         Row("timeout", time(settings.timeout.value), from(settings.timeout.origin)),
         Row("leftovers", leftovers(settings.leftovers.value).into(), from(settings.leftovers.origin)),
@@ -223,6 +223,10 @@ fn shown(shown: Shown) -> &'static str {
 fn status(status: &Said<StatusFormat>) -> Vec<u8> {
     let (StatusFormat::Percent(format) | StatusFormat::Variables(format)) = &status.value;
     [b"\"", &format[..], b"\""].concat()
+}
+
+fn log_version(version: Option<u32>) -> Vec<u8> {
+    version.map_or_else(|| "that of the other ninja in PATH, else 7".into(), |version| version.to_string()).into()
 }
 
 fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
@@ -378,19 +382,11 @@ fn jobserver(makeflags: Option<&OsStr>) -> Vec<u8> {
 }
 
 fn ninja_in_path(path: Option<&OsStr>) -> Vec<u8> {
-    let dirs = path.map(std::env::split_paths).into_iter().flatten();
-    let Some(found) = dirs.map(|dir| dir.join("ninja")).find(|file| is_program(file)) else {
+    let Some(found) = other_ninja::all_in(path).next() else {
         return "none".into();
     };
-    let real = |path: &Path| path.canonicalize().ok();
-    let ours = std::env::current_exe().ok().and_then(|path| real(&path));
-    let which: &[u8] = if ours.is_some() && real(&found) == ours { b"this program" } else { b"another program" };
+    let which: &[u8] = if other_ninja::is_this_program(&found) { b"this program" } else { b"another program" };
     [found.as_os_str().as_bytes(), b" (", which, b")"].concat()
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -444,7 +440,7 @@ mod tests {
             "verbosity|quiet|TANTO_FLAGS",
             "status|\"%p \"|NINJA_STATUS",
             "format|live on a terminal (under the name ninja: plain)|default",
-            "log-version|7|default",
+            "log-version|that of the other ninja in PATH, else 7|default",
             "hang-timeout|1m30s|command line",
             "timeout|no limit|default",
             "leftovers|report|default",

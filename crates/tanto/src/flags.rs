@@ -56,8 +56,8 @@ pub struct Options {
     pub debug: Debug,
     /// `-w phonycycle=err`
     pub phony_cycle_is_error: bool,
-    /// The version of a new `.ninja_log`: 5, 6 or 7.
-    pub log_version: u32,
+    /// The version of a new `.ninja_log`: 5, 6 or 7; `None` for that of the other ninja in `PATH`.
+    pub log_version: Option<u32>,
     /// After how many milliseconds without a sign of life a command is ended.
     pub hang_timeout: Option<i64>,
     /// After how many milliseconds a command is ended.

@@ -64,8 +64,8 @@ pub struct Settings {
     pub verbosity: Said<Verbosity>,
     /// What stands before each description.
     pub status: Said<StatusFormat>,
-    /// The version of a new `.ninja_log`.
-    pub log_version: Said<u32>,
+    /// The version of a new `.ninja_log`; `None` for that of the other ninja in `PATH`.
+    pub log_version: Said<Option<u32>>,
     /// What a build shows.
     pub format: Said<Shown>,
     /// After how many milliseconds without a sign of life a command is ended, if at all.
@@ -108,7 +108,7 @@ impl Settings {
                 value: StatusFormat::Percent(b"[%f/%t] ".to_vec()),
                 origin: Origin::Default,
             }),
-            log_version: or(layer.log_version, 7),
+            log_version: or(layer.log_version.map(|said| Said { value: Some(said.value), origin: said.origin }), None),
             format: or(layer.format, Shown::Auto),
             hang_timeout: or(layer.hang_timeout, None),
             timeout: or(layer.timeout, None),

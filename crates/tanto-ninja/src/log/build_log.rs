@@ -116,6 +116,20 @@ impl BuildLog {
         })
     }
 
+    /// Gives a log that is yet to be made another version. Does nothing to one that was found.
+    pub fn begin_as(&mut self, version: u32, graph: &Known<'_>) {
+        if !self.was_found() && self.entries.len() == 0 {
+            self.entries = Entries::new(version, graph.steady_count());
+        }
+    }
+
+    /// Did a ninja up to 1.11 log this output, which was made by this command? It takes a log of version 7 for one of its
+    /// own, and adds hashes of version 5.
+    pub fn is_of_older_ninja(&self, graph: &Known<'_>, output: NodeId, command: &[u8]) -> bool {
+        let logged = || self.made(graph, output).map(|made| made.command_hash);
+        self.hash_kind() == 7 && logged() == Some(hash::murmur(command))
+    }
+
     /// Is there a file, of ours or not?
     pub fn has_file(&self) -> bool {
         self.status != Status::Missing
@@ -190,6 +204,15 @@ impl BuildLog {
     /// Notes for each of the outputs that a command has made it. The log does not know it before the next `flush`.
     pub fn note<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) {
         self.notes.extend(outputs.into_iter().map(|output| (output.to_vec(), entry)));
+    }
+
+    /// Takes in a log that another process has made where there was none, so that what is noted next fits its version.
+    pub fn join_new(&mut self, graph: &Known<'_>) -> Result<()> {
+        let BuildLog { entries, file: Some(file), writes: true, .. } = self else { return Ok(()) };
+        if entries.len() == 0 && file.is_there() {
+            catch_up(entries, &mut file.lock()?, graph)?;
+        }
+        Ok(())
     }
 
     /// Writes what was noted. Where that cannot be, all of it stays noted.

@@ -80,6 +80,11 @@ impl LogFile {
         read(file, file.metadata()?.len())
     }
 
+    /// Is there a file at the path now?
+    pub(super) fn is_there(&self) -> bool {
+        self.path.exists()
+    }
+
     /// Waits for the lock on the file that is at the path now; makes one if there is none.
     pub(super) fn lock(&mut self) -> io::Result<Locked<'_>> {
         let mut replaced = false;

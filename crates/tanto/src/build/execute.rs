@@ -46,6 +46,8 @@ impl Invocation<'_> {
             Err(error) => return Err(self.cannot_rebuild(&error.text)),
             Ok(()) => {}
         }
+        let builddir = builddir::of(builder.scan.graph).to_vec();
+        self.warn_of_older_ninja(builder.scan.found_older_ninja(), &builddir);
         if !schedule.more_to_do() {
             builder.new_plan();
             return Ok(false);
@@ -86,6 +88,7 @@ impl Invocation<'_> {
         let adding = || builder.add_targets(&mut schedule, view, &targets);
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         self.check()?;
+        self.warn_of_older_ninja(builder.scan.found_older_ninja(), builddir);
         if !schedule.more_to_do() {
             if self.options.verbosity != Verbosity::Quiet {
                 self.info(b"no work to do.");

@@ -9,7 +9,7 @@ use tanto_ninja::graph::Graph;
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::targets::{Hints, collect_targets, need_commands};
 
-use super::{Invocation, Step};
+use super::{Invocation, Step, other_ninja};
 use tanto_exec::event::Level;
 
 /// What a build directory remembers.
@@ -27,7 +27,7 @@ impl Invocation<'_> {
         if self.wants_logs(graph, builddir) {
             return self.load_logs(graph, builddir);
         }
-        Ok(Logs { build: BuildLog::in_memory(self.options.log_version), deps: DepsLog::in_memory() })
+        Ok(Logs { build: BuildLog::in_memory(self.options.log_version.unwrap_or(NEWEST)), deps: DepsLog::in_memory() })
     }
 
     fn wants_logs(&self, graph: &Graph<'_>, builddir: &[u8]) -> bool {
@@ -45,7 +45,7 @@ impl Invocation<'_> {
     /// Reads both logs; writes nothing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
-        let (new_version, threads) = (self.options.log_version, self.options.threads);
+        let (new_version, threads) = (self.options.log_version.unwrap_or(NEWEST), self.options.threads);
         let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_parts()?, graph, threads);
         let loaded = self.stats.time(".ninja_log load", || match resume(graph) {
             Some(log) => Ok((log, None)),
@@ -73,8 +73,22 @@ impl Invocation<'_> {
         }
     }
 
+    /// Says once that an older ninja has added to the log, if that is why commands run again.
+    pub(super) fn warn_of_older_ninja(&mut self, found: bool, builddir: &[u8]) {
+        if found && !std::mem::replace(&mut self.said_older, true) {
+            let path = builddir::join(builddir, ".ninja_log");
+            let why =
+                b": a ninja older than 1.12 has added to this log of version 7: what it built is built again. To use \
+                        both, remove the log and build with TANTO_LOG_VERSION=5";
+            self.say(Level::Warning, &[&path[..], why].concat());
+        }
+    }
+
     /// From now on the logs are written; either is rewritten first if most of it is void.
     pub(super) fn open_logs(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<()> {
+        if !logs.build.was_found() && self.options.log_version.is_none() {
+            logs.build.begin_as(other_ninja::log_version(self.options.cache.as_deref()).unwrap_or(NEWEST), graph);
+        }
         let mut errors = Vec::new();
         let opened = logs.build.open(graph, &mut |output| builddir::is_dead(graph, &mut RealDisk, output, &mut errors));
         for error in &errors {
@@ -84,6 +98,9 @@ impl Invocation<'_> {
         logs.deps.open(graph).map_err(|error| self.failed(&error))
     }
 }
+
+/// The version of a new log where nothing else is known.
+const NEWEST: u32 = 7;
 
 /// Would ninja have no warning about either?
 fn begin_well(builddir: &[u8]) -> bool {

@@ -4,6 +4,7 @@
 mod execute;
 mod held;
 mod logs;
+pub(crate) mod other_ninja;
 mod record;
 mod slots;
 mod snapshot;
@@ -66,6 +67,8 @@ pub struct Invocation<'o> {
     doubts: Doubts,
     /// It was said that no record of the build can be kept.
     said_unkept: bool,
+    /// It was said that an older ninja has added to the log.
+    said_older: bool,
 }
 
 /// Whether the manifest has to be loaded again.
@@ -90,8 +93,18 @@ pub fn run(options: &Options) -> i32 {
     let stats = Stats::new(options.debug.stats);
     let doubts = Doubts::default();
     let state = State::in_tree(Path::new("."));
-    let mut invocation =
-        Invocation { options, view, writer, clock, stats, state, turn: None, doubts, said_unkept: false };
+    let mut invocation = Invocation {
+        options,
+        view,
+        writer,
+        clock,
+        stats,
+        state,
+        turn: None,
+        doubts,
+        said_unkept: false,
+        said_older: false,
+    };
     match invocation.whole() {
         Ok(()) => 0,
         Err(End(code)) => code,

@@ -479,9 +479,10 @@ pub static FLAGS: &[Flag] = &[
         reach: Reach::Setting("log-version"),
         group: Group::Own,
         doc: "version of a new .ninja_log: 5, 6 or 7",
-        note: " [default=7]",
+        note: " [default: as the other ninja in PATH, else 7]",
         more: "For a build directory that an older ninja goes on with: ninja up to 1.11 reads version 5, 1.12 reads \
-               6. A log that is there keeps its version. `TANTO_LOG_VERSION` says the same.",
+               6. The default is the version of the first other program named `ninja` in PATH, which is asked for its \
+               version once. A log that is there keeps its version. `TANTO_LOG_VERSION` says the same.",
     },
     Flag {
         id: Id::Format,

@@ -78,7 +78,7 @@ fn nothing_typed_is_the_default() {
     assert_eq!((options.keep_going, options.max_load), (1, None));
     assert_eq!(options.verbosity, Verbosity::Normal);
     assert_eq!(options.status, StatusFormat::Percent(b"[%f/%t] ".to_vec()));
-    assert_eq!(options.log_version, 7);
+    assert_eq!(options.log_version, None);
     assert!(options.targets.is_empty() && options.tool.is_none() && options.dir.is_none());
 }
 
@@ -138,7 +138,7 @@ fn numbers_are_ninjas() {
     assert_eq!(fatal(&["-kx"]), "-k parameter not numeric; did you mean -k 0?");
     assert_eq!(fatal(&["-l", ""]), "-l parameter not numeric: did you mean -l 0.0?");
     assert_eq!(fatal(&["--log-version", "4"]), "invalid --log-version parameter: expected 5, 6 or 7");
-    assert_eq!(meant(&["--log-version", "5"]).log_version, 5);
+    assert_eq!(meant(&["--log-version", "5"]).log_version, Some(5));
     let wrong = "invalid --memory parameter: expected 'auto', 'off' or a size such as 8G";
     for size in ["", "8", "G", "8X", "0G", "-1G", "1.5G", "8Gx", "99999999999T"] {
         assert_eq!(fatal(&["--memory", size]), wrong, "{size}");

@@ -82,7 +82,7 @@ fn a_build_in_a_generator() {
 
 #[test]
 fn with_nothing_in_the_environment() {
-    let text = "rule nest\n  command = env -i PATH=\"$$PATH\" ninja -j1 b && touch $out\nrule cp\n  command = cp $in $out\n\
+    let text = "rule nest\n  command = env -i TANTO_LOG_VERSION=7 PATH=\"$$PATH\" ninja -j1 b && touch $out\nrule cp\n  command = cp $in $out\n\
                 build a: nest\nbuild b: cp i\n";
     Case::manifest(text).file("i", "").run("a").run("-d explain a b").check();
 }

@@ -39,6 +39,8 @@ pub struct Side {
     pub astray: bool,
     /// `TANTO_THREADS`, where a run does not say otherwise.
     pub threads: Option<&'static str>,
+    /// `TANTO_LOG_VERSION`, where a run does not say otherwise: the machine may have an older ninja in its `PATH`.
+    pub log_version: Option<&'static str>,
     running: Option<Running>,
     kept: Vec<fs::File>,
 }
@@ -53,6 +55,7 @@ impl Side {
             base,
             astray: false,
             threads: None,
+            log_version: Some("7"),
             running: None,
             kept: Vec::new(),
         };
@@ -148,6 +151,7 @@ impl Side {
         // The whole suite may be run with snapshots, however small its trees are.
         command.envs(std::env::var_os("TANTO_SNAPSHOT").map(|policy| ("TANTO_SNAPSHOT", policy)));
         command.envs(self.threads.map(|threads| ("TANTO_THREADS", threads)));
+        command.envs(self.log_version.map(|version| ("TANTO_LOG_VERSION", version)));
         command.env("LC_ALL", "C").env("TERM", "xterm").env("SHELL", "/bin/sh").envs(run.env.iter().cloned());
         command
     }

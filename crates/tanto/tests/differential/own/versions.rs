@@ -1,5 +1,8 @@
 //! Logs of older versions: read, kept in their own version, and handed back and forth with nothing rebuilt.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use super::{alone, beside_ninja_1_11, files, good, idle, log, other};
 use crate::harness::{Program, Run, Side, programs};
 
@@ -131,5 +134,70 @@ fn a_log_that_is_there_keeps_its_version_whatever_is_asked_for() {
         assert_eq!(side.run(&Run::new("").env("TANTO_LOG_VERSION", "5")).code, 0);
         assert_eq!(log(side).head, "# ninja log v7\n");
         idle(side, "-d explain");
+    });
+}
+
+/// A program in a directory of its own that says that it is this version of ninja, and notes that it was asked.
+fn pretend(side: &Side, version: &str) -> String {
+    let dir = side.base().join("other");
+    fs::create_dir_all(&dir).expect("a directory");
+    let (new, asked) = (dir.join("new"), side.base().join("asked"));
+    fs::write(&new, format!("#!/bin/sh\necho >> {}\necho {version}\n", asked.display())).expect("a script");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::rename(&new, dir.join("ninja")).expect("a rename");
+    format!("{}:{}:/usr/bin:/bin", side.base().join("bin").display(), dir.display())
+}
+
+/// The head of the log of a build in an empty tree.
+fn new_log(side: &mut Side, run: Run) -> String {
+    let _ = fs::remove_file(side.root.join(".ninja_log"));
+    let ended = side.run(&run);
+    assert_eq!((ended.code, ended.err.as_slice()), (0, &b""[..]), "{}", ended.text());
+    log(side).head
+}
+
+#[test]
+fn a_new_log_has_the_version_of_the_other_ninja() {
+    alone(|side| {
+        side.log_version = None;
+        files(side, &[("build.ninja", "rule t\n  command = touch $out\nbuild a: t\n")]);
+        let asked = |side: &Side| fs::read(side.base().join("asked")).unwrap_or_default().len();
+        for (version, count, head) in
+            [("1.11.1", 1, "5"), ("1.11.1", 2, "5"), ("1.12.0", 3, "6"), ("1.13.2", 4, "7"), ("", 7, "7")]
+        {
+            let path = pretend(side, version);
+            // Asked again only where the program is another one, or has no answer.
+            for _ in 0..2 {
+                assert_eq!(new_log(side, Run::new("").env("PATH", &path)), format!("# ninja log v{head}\n"));
+            }
+            let times = if version.is_empty() { count - 1 } else { count };
+            assert_eq!(asked(side), times, "{version}");
+        }
+        let path = pretend(side, "1.11.1");
+        let before = asked(side);
+        assert_eq!(new_log(side, Run::new("").env("PATH", &path).env("TANTO_LOG_VERSION", "6")), "# ninja log v6\n");
+        for args in ["-n", "-t targets", "-t restat", ""] {
+            side.run(&Run::new(args).env("PATH", &path));
+        }
+        assert_eq!(asked(side), before, "who makes no log does not ask");
+    });
+}
+
+#[test]
+fn who_added_hashes_of_version_5_is_told_of() {
+    beside_ninja_1_11(|side, ninja| {
+        const TOLD: &str = "ninja: warning: .ninja_log: a ninja older than 1.12 has added to this log of version 7";
+        start(side);
+        assert!(!good(side, "").text().contains("warning"));
+        // It builds all of it again, which Tanto cannot prevent.
+        builds_in(side, ninja);
+        assert_eq!(log(side).head, "# ninja log v7\n");
+        let ended = good(side, "");
+        assert_eq!(ended.text().matches(TOLD).count(), 1, "{}", ended.text());
+        idle(side, "");
+        assert!(!good(side, "").text().contains("warning"));
+        // Another command is no sign of another ninja.
+        side.write("build.ninja", ALL.replace("cp $in $out", "cp  $in $out").as_bytes(), None);
+        assert!(!good(side, "").text().contains("warning"));
     });
 }
