@@ -104,26 +104,17 @@ pub struct Builder<'a, 't> {
     plan: Plan<'a>,
     options: Options,
     active: Map<JobId, Active>,
-    /// A file that is touched at each start, to read the file system's clock.
-    clock_file: Vec<u8>,
+    /// A file without a name, from the first start on, that is touched at each start to read the file system's clock.
     clock: Option<File>,
-    clock_used: bool,
+    /// The name under which it is made.
+    clock_file: Vec<u8>,
 }
 
 impl<'a, 't> Builder<'a, 't> {
     /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
         let clock_file = builddir::join(builddir::of(scan.graph), ".ninja_lock");
-        Builder {
-            scan,
-            past: None,
-            plan: Plan::default(),
-            options,
-            active: Map::default(),
-            clock_file,
-            clock: None,
-            clock_used: false,
-        }
+        Builder { scan, past: None, plan: Plan::default(), options, active: Map::default(), clock: None, clock_file }
     }
 
     /// Forgets the plan, for another build over the same scan.
@@ -166,15 +157,6 @@ impl<'a, 't> Builder<'a, 't> {
     /// Lets the schedule begin, for so many commands at a time, when all targets have been added.
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
         self.plan.begin(&self.scan, schedule, slots, self.past);
-    }
-
-    /// Removes what a build leaves behind for itself. To be called when it has ended, however it did.
-    pub fn tidy(&mut self) {
-        self.clock = None;
-        if std::mem::take(&mut self.clock_used) {
-            // Should it stay behind, nothing is lost: it is empty, and the next build's again.
-            let _ = self.scan.disk.remove(&self.clock_file);
-        }
     }
 
     fn start_edge(&mut self, job: JobId) -> Result<Start> {
@@ -268,7 +250,6 @@ impl<'a, 't> Builder<'a, 't> {
 
     /// The file system's clock; 0 if that cannot be had.
     fn file_system_now(&mut self) -> Mtime {
-        self.clock_used = true;
         self.scan.disk.now(&self.clock_file, &mut self.clock).unwrap_or(0)
     }
 

@@ -40,11 +40,13 @@ pub trait Disk: Sync {
     /// Creates or replaces the file.
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
     /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
-    /// server's). The file at `path` shows it, and is made if need be; `open` keeps what makes the next call cheaper.
+    /// server's). A file that is made at `path` and removed at once shows it; `open` keeps that file for the next call.
     fn now(&mut self, path: &[u8], open: &mut Option<File>) -> io::Result<Mtime> {
         *open = None;
         self.write(path, b"")?;
-        self.mtime(path)
+        let now = self.mtime(path);
+        self.remove(path)?;
+        now
     }
     /// Makes the directories above `path`.
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()>;

@@ -38,7 +38,11 @@ impl Disk for RealDisk {
             return Ok(now);
         }
         let file = open.insert(File::create(file::path(path))?);
-        stat::touch(file)
+        let now = stat::touch(file);
+        // However the build ends, by a signal too, no file stays behind. Where it cannot be removed, it is empty, and the next
+        // build's again.
+        let _ = file::remove(path);
+        now
     }
 
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()> {

@@ -194,7 +194,6 @@ impl World {
             }
             .to_end(),
         };
-        builder.tidy();
         let commands = runner.started().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
         Ok(Built { verdict, commands, total: view.total, why: view.why, skipped: view.skipped, known })
     }

@@ -161,7 +161,6 @@ impl Invocation<'_> {
         };
         let verdict = self.stats.time("run", || run.to_end());
         drop(runner);
-        builder.tidy();
         self.end_record();
         Ok((verdict, signals_wait))
     }

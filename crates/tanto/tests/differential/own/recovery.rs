@@ -243,3 +243,40 @@ fn few_descriptors_are_enough_for_many_commands() {
         assert_eq!(DepsLog::parse(&std::fs::read(side.root.join(".ninja_deps")).expect("a log")).deps.len(), 60);
     });
 }
+
+/// `ninja | head -1`: what reads the output has gone when the second line is written.
+#[test]
+fn a_build_that_nobody_reads_leaves_no_file_behind() {
+    alone(|side| {
+        let rule = "rule wait\n  command = until [ -e gone ]; do sleep 0.01; done; touch $out\nrule t\n  command = touch $out\n";
+        files(side, &[("build.ninja", &format!("{rule}build a: t\nbuild b: wait a\n"))]);
+        let line = "mkfifo ../pipe; (read -r line; exec <&-; : > gone) < ../pipe & exec > ../pipe;";
+        let ended = side.run(&Run::new("b").shell(line));
+        assert_eq!(ended.code, 1013, "it did not end by SIGPIPE: {}", ended.text());
+        assert!(side.root.join("b").exists());
+        let names =
+            std::fs::read_dir(&side.root).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        let expected = [".ninja_log", "a", "b", "build.ninja", "gone"];
+        assert!(names.iter().all(|name| expected.contains(&name.as_str())), "{names:?}");
+    });
+}
+
+/// Nor does one that is killed, while a command runs.
+#[test]
+fn a_killed_build_leaves_no_clock_behind() {
+    alone(|side| {
+        files(side, &[("build.ninja", "rule w\n  command = barrier $out; touch $out\nbuild a: w\n")]);
+        side.start(&Run::new("a"));
+        side.wait_for("a");
+        assert!(!side.root.join(".ninja_lock").exists());
+        side.signal("KILL", false);
+        assert_eq!(side.end().code, 1009);
+        side.open("a");
+        side.appears("a");
+        assert!(!side.root.join(".ninja_lock").exists());
+        good(side, "");
+        assert!(!side.root.join(".ninja_lock").exists());
+    });
+}
