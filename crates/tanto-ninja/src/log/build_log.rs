@@ -11,7 +11,7 @@ use crate::graph::{Known, NodeId};
 use tanto_sys::threads::Threads;
 
 use super::entries::{Entries, Index};
-use super::file::{Locked, LogFile, beginning, prefixed, torn};
+use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
 use super::hash;
 use super::image::Content;
 use super::line::{Entry, Header, NEWEST, OLDEST, read_header};
@@ -60,7 +60,7 @@ impl BuildLog {
     /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
     /// or none that can be read, a new one is to have `new_version`. The second value is a warning.
     pub fn load(path: &[u8], new_version: u32, graph: &Known<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
-        let failed = |e| Error::of(&[b"loading build log ", path, b": ", &Error::from(e).text]);
+        let failed = |e| cannot_load(b"loading build log ", path, e);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut entries = Entries::new(new_version, graph.steady_count());
         let read = |entries: &mut Entries, content: Content| {

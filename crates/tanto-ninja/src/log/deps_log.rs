@@ -7,7 +7,7 @@ use crate::disk::Mtime;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Known, NodeId};
 
-use super::file::{Locked, LogFile, beginning, prefixed, torn};
+use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
 use super::image::Content;
 use super::parts::DepsParts;
 use super::pieces::Shares;
@@ -60,7 +60,7 @@ impl DepsLog {
 
     /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
     pub fn load(path: &[u8], graph: &mut Graph<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
-        let failed = |e| Error::of(&[b"loading deps log ", path, b": ", &Error::from(e).text]);
+        let failed = |e| cannot_load(b"loading deps log ", path, e);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut records = Records::default();
         let mut read = |records: &mut Records, content: Content| {

@@ -301,3 +301,13 @@ fn a_build_directory_that_cannot_be_made() {
     let case = Case::manifest(text).file("file", "").run("").run("-t recompact").run("-t cleandead");
     case.without_answers().check();
 }
+
+/// With `-n` as without.
+#[test]
+fn a_depfile_that_cannot_be_read() {
+    let text = "rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\nbuild a: cc in\nbuild b: cc a\n";
+    for content in ["malformed\n", "a b c\n", "other: h\n", ""] {
+        let case = Case::manifest(text).file("in", "").file("h", "").run("").file("a.d", content);
+        case.run("-n").run("-n -k0 -d explain").run("").check();
+    }
+}

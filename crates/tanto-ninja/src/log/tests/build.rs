@@ -484,6 +484,6 @@ fn what_cannot_be_read_is_an_error() {
     let space = Space::new();
     std::fs::create_dir(space.0.at("log")).expect("mkdir");
     let error = BuildLog::load(&space.log(), 7, &graph_with(&[]), Threads::ONE).map(|_| ()).expect_err("a directory");
-    let expected = [b"loading build log ".as_slice(), &space.log(), b": Is a directory"].concat();
+    let expected = [b"loading build log ".as_slice(), &space.log(), b": Is a directory; remove or rename it"].concat();
     assert_eq!(error.text, expected);
 }

@@ -1,7 +1,7 @@
 //! Torn and hostile logs, and input beyond all limits: a clear error or a warning, and nothing sound is lost.
 
 use super::{alone, files, good, idle, log};
-use crate::harness::{DepsLog, Ended, Run, Side};
+use crate::harness::{DepsLog, Ended, Run, Side, Tree};
 
 const CHAIN: &str = "rule cp\n  command = cp $in $out\nbuild a: cp in\nbuild b: cp a\nbuild c: cp b\n";
 
@@ -32,6 +32,40 @@ fn a_build_log_that_is_a_directory() {
         files(side, &[("build.ninja", CHAIN), ("in", ""), (".ninja_log/x", "")]);
         let ended = side.run(&Run::new(""));
         assert_eq!((ended.code, ended.text().contains(".ninja_log")), (1, true), "{}", ended.text());
+    });
+}
+
+/// The user hears how to go on, and nothing is lost.
+#[test]
+fn a_deps_log_that_is_a_directory() {
+    alone(|side| {
+        files(side, &[("build.ninja", DEPS), ("in", ""), ("h1", ""), ("h2", ""), (".ninja_deps/x", "")]);
+        let before = Tree::raw(&side.root);
+        let told = "ninja: error: loading deps log .ninja_deps: Is a directory; remove or rename it\n";
+        for args in ["", "-n", "-t deps", "-t recompact"] {
+            let ended = side.run(&Run::new(args));
+            assert_eq!((ended.code, ended.text().as_str()), (1, told), "{args}");
+            assert_eq!(Tree::raw(&side.root), before, "{args}");
+        }
+        side.delete(".ninja_deps");
+        assert!(good(side, "").text().contains("[2/2]"));
+    });
+}
+
+/// Whatever was left of a depfile, the command writes another one.
+#[test]
+fn a_dry_run_looks_at_no_depfile_that_a_command_will_write() {
+    alone(|side| {
+        files(side, &[("build.ninja", DEPS), ("in", ""), ("h1", ""), ("h2", "")]);
+        for text in ["malformed", "o1: h1\n", ""] {
+            files(side, &[("o1.d", text)]);
+            let before = Tree::raw(&side.root);
+            let told = good(side, "-n").text();
+            assert!(told.contains("[2/2]") && !told.contains("FAILED"), "{told}");
+            assert_eq!(Tree::raw(&side.root), before, "{text}");
+        }
+        assert!(good(side, "").text().contains("[2/2]"));
+        idle(side, "");
     });
 }
 
