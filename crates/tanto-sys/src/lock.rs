@@ -32,11 +32,25 @@ pub fn holders(file: &File) -> io::Result<Vec<u32>> {
     Ok(locks.lines().filter_map(|line| holder(line, inode)).collect())
 }
 
+/// Has this process inherited an open file with a lock on this one? So it is if a shell has locked it for its commands
+/// (`exec 9<.; flock 9`): the process that took the lock has ended then.
+pub fn is_inherited(file: &File) -> bool {
+    let Ok(inode) = file.metadata().map(|data| data.ino()) else { return false };
+    let is_lock = |line: &str| line.strip_prefix("lock:").is_some_and(|line| locker(line, inode).is_some());
+    let open = fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
+    open.filter_map(|entry| fs::read_to_string(entry.path()).ok()).any(|text| text.lines().any(is_lock))
+}
+
 /// Of a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`. The device there is not always the one that
 /// `stat` shows (btrfs).
 fn holder(line: &str, inode: u64) -> Option<u32> {
+    locker(line, inode).filter(|pid| *pid != 0)
+}
+
+/// As `holder`, with 0 for a process that cannot be seen.
+fn locker(line: &str, inode: u64) -> Option<u32> {
     let [_, "FLOCK", _, "WRITE", pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
-    (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse().ok())?.filter(|pid| *pid != 0)
+    (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse().ok())?
 }
 
 /// Takes the lock if nobody has it; says whether it did.
@@ -123,7 +137,9 @@ mod tests {
         assert_eq!(holders(&first).unwrap(), []);
         assert!(try_exclusive(&first).unwrap() && !try_exclusive(&second).unwrap());
         assert_eq!(holders(&second).unwrap(), [std::process::id()]);
+        assert!(is_inherited(&second), "this process has the lock open");
         drop(first);
+        assert!(!is_inherited(&second));
         assert!(try_exclusive(&second).unwrap());
         dir.write("file", "");
         assert!(open_dir(&dir.at("file")).is_err() && open_dir(&dir.at("none")).is_err());

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub enum Turn {
     /// It has the lock.
     Mine(File),
-    /// A build above this one has it, and waits for this one.
+    /// A build above this one has it, or whatever has started this one, and waits for this one.
     Ancestors,
     /// The directory cannot be locked: it cannot be read, or its file system has no locks for directories.
     Nobodys,
@@ -41,7 +41,10 @@ impl Turn {
         let Ok(file) = lock::open_dir(Path::new(OsStr::from_bytes(dir))) else { return (Turn::Nobodys, false) };
         match lock::try_exclusive(&file) {
             Ok(true) => {}
-            Ok(false) if is_held_above(&file, &std::env::var_os(ANCESTORS).unwrap_or_default()) => {
+            Ok(false)
+                if lock::is_inherited(&file)
+                    || is_held_above(&file, &std::env::var_os(ANCESTORS).unwrap_or_default()) =>
+            {
                 return (Turn::Ancestors, false);
             }
             Ok(false) => {

@@ -144,6 +144,18 @@ fn a_job_that_knows_nothing_of_its_ancestors_does_not_wait() {
     });
 }
 
+/// Scripts lock directories too.
+#[test]
+fn a_build_whose_script_has_locked_the_directory_does_not_wait() {
+    alone(|side| {
+        files(side, &[("build.ninja", "rule t\n  command = touch $out\nbuild a: t\nbuild b: t\n")]);
+        let ended = side.run(&Run::new("a").shell("exec 9<.; flock 9;"));
+        assert!(ended.code == 0 && !ended.text().contains("waiting"), "{}", ended.text());
+        let ended = side.run(&Run::new("b").shell("flock . ninja -j1 b && "));
+        assert!(ended.code == 0 && !ended.text().contains("waiting"), "{}", ended.text());
+    });
+}
+
 #[test]
 fn builds_by_both_names_exclude_each_other() {
     alone(|side| {
