@@ -54,7 +54,8 @@ class Tree:
         (self.place / f"{name}.c").write_text(f"{HEAD}{text}\n")
 
     def environment(self, **variables):
-        return {name: value for name, value in os.environ.items() if name != "CI"} | variables
+        own = {name: value for name, value in os.environ.items() if name != "CI"}
+        return own | {"XDG_CACHE_HOME": f"{self.place}.cache"} | variables
 
     def start(self, *flags, terminal=True, line=None, **variables):
         """A build, with a terminal or without."""

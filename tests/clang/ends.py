@@ -34,7 +34,7 @@ class Build:
         (place / "build.ninja").write_text("".join(rules))
 
     def start(self, *flags):
-        environment = dict(os.environ, **self.variables)
+        environment = dict(os.environ, XDG_CACHE_HOME=f"{self.place}.cache", **self.variables)
         command = [self.tanto, "build", "--format=jsonl", *flags]
         self.process = subprocess.Popen(
             command, cwd=self.place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -124,7 +124,7 @@ class World:
         line = command.replace("$", "$$")
         (self.place / "build.ninja").write_text(f"rule r\n  command = {line}\nbuild never: r\n")
         events = self.place.parent / "events"
-        environment = dict(os.environ, TANTO_RECORD="1", **(more or {}))
+        environment = dict(os.environ, TANTO_RECORD="1", XDG_CACHE_HOME=f"{self.place}.cache", **(more or {}))
         flags = ["--clang-worker=auto" if worker else "--clang-worker=off", "--format=jsonl", "-j1"]
         done = subprocess.run([self.tanto, "build", *flags], cwd=self.place, env=environment, capture_output=True)
         ended = None

@@ -9,7 +9,9 @@ use tanto_testing::Scratch;
 use crate::harness::{Ended, Running, send_signal};
 
 fn bench(dir: &Path, words: &[&str]) -> Running {
-    Running::start(Command::new(env!("CARGO_BIN_EXE_tanto")).current_dir(dir).arg("bench").args(words))
+    Running::start(
+        Command::new(env!("CARGO_BIN_EXE_tanto")).current_dir(dir).arg("bench").args(words).env("XDG_CACHE_HOME", dir),
+    )
 }
 
 fn ended(dir: &Path, words: &[&str]) -> Ended {

@@ -15,7 +15,7 @@ fn manifest(edges: &[(&str, &str)]) -> String {
 
 fn tanto_build(side: &Side, args: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
-    Running::start(command.arg("build").args(args).current_dir(&side.root)).end()
+    Running::start(command.arg("build").args(args).current_dir(&side.root).env("XDG_CACHE_HOME", side.base())).end()
 }
 
 fn says(ended: &Ended, parts: &[&str]) {

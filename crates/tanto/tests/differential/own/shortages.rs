@@ -29,6 +29,8 @@ fn manifest() -> String {
 fn build(root: &Path, tanto: &Path, limit: &str, user: Option<u32>) -> Ended {
     let mut command = Command::new("prlimit");
     command.arg(limit).arg(tanto).args(["build", "-j20"]).current_dir(root);
+    // The user's own cache is not for tests.
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
     if let Some(user) = user {
         command.uid(user).gid(user);
     }
