@@ -35,14 +35,19 @@ impl View for Story {
 
 /// Runs jobs that need so many KiB each, at most three at a time.
 fn story(memory: &[u32], limit: Option<u64>, gauge: &mut dyn FnMut() -> Reading) -> Vec<String> {
+    story_of(3, memory, Limits { memory_kib: limit, slots: 3 }, gauge)
+}
+
+/// The same with other limits, and at most so many at a time.
+fn story_of(most: usize, memory: &[u32], limits: Limits, gauge: &mut dyn FnMut() -> Reading) -> Vec<String> {
     let mut schedule = Schedule::new();
     for (order, &memory_kib) in (0..).zip(memory) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         schedule.expect(job, Cost { memory_kib, ..Cost::default() });
     }
-    schedule.ration(Limits { memory_kib: limit, slots: 3 });
+    schedule.ration(limits);
     schedule.begin();
-    let (mut runner, mut story) = (FakeRunner::new(3, |_: &Command| Effect::success()), Story::default());
+    let (mut runner, mut story) = (FakeRunner::new(most, |_: &Command| Effect::success()), Story::default());
     let run = Run {
         front: &mut Commands,
         schedule: &mut schedule,
@@ -83,4 +88,14 @@ fn under_pressure_they_run_one_by_one() {
     let told = story(&[0, 0, 0], None, &mut gauge);
     let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn pressure_on_the_processors_halves_the_slots_unless_they_are_to_be_kept() {
+    let mut gauge = || Reading { cpu_some: 99.0, ..Reading::default() };
+    let mut starts = |slots| {
+        let told = story_of(4, &[0; 4], Limits { memory_kib: None, slots }, &mut gauge);
+        told.iter().take_while(|line| line.starts_with("start")).count()
+    };
+    assert_eq!([starts(4), starts(usize::MAX)], [2, 4]);
 }

@@ -36,6 +36,8 @@ pub struct Options {
     pub jobs: Jobs,
     /// `-j` was typed, which makes us independent of a `make` that runs us.
     pub typed_jobs: bool,
+    /// The user has set the number of commands, wherever.
+    pub own_jobs: bool,
     /// Whether the right to run commands is shared.
     pub jobserver: Jobserver,
     /// Failures until the build stops, 1 or more; `u32::MAX` for no limit.
@@ -115,6 +117,7 @@ impl Options {
             manifest: low.manifest.unwrap_or_else(|| b"build.ninja".to_vec()),
             jobs: settings.jobs.value,
             typed_jobs: settings.jobs.origin == Origin::Flag,
+            own_jobs: settings.jobs.origin != Origin::Default,
             jobserver: settings.jobserver.value,
             keep_going: settings.keep_going.value,
             // Infinity and what is no number limit nothing.

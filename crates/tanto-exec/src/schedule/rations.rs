@@ -10,7 +10,8 @@ use crate::job::JobId;
 pub struct Limits {
     /// Memory for all jobs, in KiB; none: what the machine has free.
     pub memory_kib: Option<u64>,
-    /// How many jobs there may be at a time.
+    /// How many jobs there may be at a time, of which half may run under pressure on the processors; `usize::MAX` for no
+    /// such limit.
     pub slots: usize,
 }
 

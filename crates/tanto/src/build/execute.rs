@@ -226,7 +226,7 @@ impl Invocation<'_> {
     }
 
     /// Lets commands share memory as the user wants it.
-    fn ration(&self, schedule: &mut Schedule, slots: usize, builddir: &[u8]) {
+    fn ration(&self, schedule: &mut Schedule, parallelism: usize, builddir: &[u8]) {
         let memory_kib = match self.options.memory {
             Memory::Off => return,
             Memory::Free => None,
@@ -237,7 +237,7 @@ impl Invocation<'_> {
             }
         };
         if !self.options.dry_run {
-            schedule.ration(schedule::Limits { memory_kib, slots });
+            schedule.ration(schedule::Limits { memory_kib, slots: slots::yielding(self.options, parallelism) });
         }
     }
 

@@ -119,6 +119,12 @@ impl Invocation<'_> {
     }
 }
 
+/// Of how many commands half may run while the processors have too much to do. A number that the user chose is not lowered,
+/// whatever else runs on the machine.
+pub(super) fn yielding(options: &Options, parallelism: usize) -> usize {
+    if options.own_jobs { usize::MAX } else { parallelism }
+}
+
 /// It can be named in `MAKEFLAGS`: absolute, and without a byte that make, or a shell that makes a command of it, takes
 /// for something else.
 fn is_plain(path: &Path) -> bool {
@@ -141,10 +147,22 @@ mod tests {
 
     const SERVER: &str = " -j4 --jobserver-auth=3,4";
 
-    fn part_of(door: Door, args: &str, makeflags: &str) -> Part {
+    fn options(door: Door, args: &str, around: &Surroundings) -> Options {
         let args: Vec<Vec<u8>> = args.split_whitespace().map(Vec::from).collect();
-        let options = crate::flags::options(door, b"x", &args, &Surroundings::default(), &mut |_| {}).unwrap();
-        part(&options, makeflags.as_bytes())
+        crate::flags::options(door, b"x", &args, around, &mut |_| {}).unwrap()
+    }
+
+    fn part_of(door: Door, args: &str, makeflags: &str) -> Part {
+        part(&options(door, args, &Surroundings::default()), makeflags.as_bytes())
+    }
+
+    #[test]
+    fn only_a_number_that_nobody_chose_yields_to_other_processes() {
+        let none = Surroundings::default();
+        let variable = Surroundings { flags: Some("-j 4".into()), ..Surroundings::default() };
+        assert_eq!(yielding(&options(Door::Tanto, "", &none), 4), 4);
+        assert_eq!(yielding(&options(Door::Tanto, "-j4", &none), 4), usize::MAX);
+        assert_eq!(yielding(&options(Door::Tanto, "", &variable), 4), usize::MAX);
     }
 
     #[test]
