@@ -24,7 +24,9 @@ pub enum Result {
     Done,
     /// So many commands failed.
     Failed(usize),
-    /// It was stopped while commands ran, or before all had run.
+    /// It was interrupted while commands ran, after so many had failed.
+    Interrupted(usize),
+    /// It ended before all commands had run, though none failed.
     Stopped,
     /// It has no end: it was killed, or is still under way.
     Open,
@@ -33,10 +35,12 @@ pub enum Result {
 /// How a build went.
 pub fn result(session: &Session) -> Result {
     let failed = session.commands().filter(|job| job.has_failed()).count();
-    let is_cut = !session.plan.is_empty() || session.commands().any(|job| job.end.is_none());
+    // After a failure the commands that run are waited for.
+    let is_interrupted = session.commands().any(|job| job.end.is_none());
     match (failed, session.finished_ms) {
         (_, None) => Result::Open,
-        (0, Some(_)) if is_cut => Result::Stopped,
+        (failed, Some(_)) if is_interrupted => Result::Interrupted(failed),
+        (0, Some(_)) if !session.plan.is_empty() => Result::Stopped,
         (0, Some(_)) => Result::Done,
         (failed, Some(_)) => Result::Failed(failed),
     }
@@ -49,6 +53,8 @@ impl Result {
             Result::Done => "done".into(),
             Result::Failed(1) => "1 failed".into(),
             Result::Failed(count) => format!("{count} failed"),
+            Result::Interrupted(0) => "interrupted".into(),
+            Result::Interrupted(failed) => format!("interrupted, {failed} failed"),
             Result::Stopped => "stopped".into(),
             Result::Open => "no end".into(),
         }

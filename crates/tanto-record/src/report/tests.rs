@@ -66,8 +66,16 @@ fn results_have_words() {
     assert_eq!(result_of(LINES.into()), "1 failed");
     assert_eq!(result_of(LINES.replace("\"signal\":9", "\"exit\":0")), "done");
     assert_eq!(result_of(LINES.lines().take(3).map(|line| format!("{line}\n")).collect()), "no end");
-    let is_stop = |line: &&str| !line.contains("\"finished\",\"job\":4");
-    assert_eq!(result_of(LINES.lines().filter(is_stop).map(|line| format!("{line}\n")).collect()), "stopped");
+    let without = |lines: &str, event: &str| -> String {
+        lines.lines().filter(|line| !line.contains(event)).map(|line| format!("{line}\n")).collect()
+    };
+    let running = without(LINES, "\"finished\",\"job\":4");
+    assert_eq!(result_of(running.clone()), "interrupted");
+    let failed = running.replacen("\"exit\":0", "\"exit\":1", 1);
+    assert_eq!(result_of(failed), "interrupted, 1 failed");
+    let planned = "{\"event\":\"planned\",\"job\":4}\n{\"event\":\"build_started\"";
+    let waiting = without(&running, "\"started\",\"job\":4").replacen("{\"event\":\"build_started\"", planned, 1);
+    assert_eq!(result_of(waiting), "stopped");
 }
 
 #[test]
