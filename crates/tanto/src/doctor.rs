@@ -18,6 +18,7 @@ use tanto_sys::cpu;
 use tanto_sys::headroom::Headroom;
 use tanto_sys::process::Environment;
 use tanto_sys::procs;
+use tanto_sys::state::State;
 use tanto_sys::threads::Threads;
 
 use crate::build::{other_ninja, worker};
