@@ -34,12 +34,19 @@ FATES = {
 
 def place_of(tanto, directory, categories, settings, user):
     place = Place(tanto, directory, categories, settings)
-    if user is not None:
-        shutil.copy(tanto, directory / "tanto")
-        place.tanto = str(directory / "tanto")
-        place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
+    owned_by(place, user)
     return place
+
+
+def owned_by(place, user):
+    """The place is this user's from now on, who also runs Tanto."""
+    if user is None:
+        return
+    copy = place.directory / "tanto"
+    shutil.copy(place.tanto, copy)
+    place.tanto = str(copy)
+    place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    subprocess.run(["chown", "-R", f"{user}:{user}", place.directory], check=True)
 
 
 def small_system(directory):
@@ -157,6 +164,28 @@ def unprivileged(place, user):
     assert place.state("users-1")[0] == "done" and place.state("owner-1") == ("failed", "build exited with 1")
 
 
+def prepared(tanto, directory, kind, user):
+    """client_prepare_chroot prepares the sandboxes of scans and of packages; what it mounts and writes is seen in both."""
+    hook = 'mkdir "$1/extra" && mount --bind extra "$1/extra" && echo hook >"$1/prepared" && (sleep 0.01; id -u) >hooked'
+    settings = f'sandbox = "{kind}"\nlimited_list = "wanted"\nclient_prepare_chroot = \'{hook}\'\n{BOUNDS}'
+    place = place_of(tanto, directory, (), settings, None)
+    (directory / "wanted").write_text("base/kit\ndevel/libone\n")
+    (directory / "extra").mkdir()
+    (directory / "extra/file").write_text("mounted\n")
+    makefile = directory / "tree/devel/libone/Makefile"
+    asked = "WORDS!= cat /prepared /extra/file\n.if ${WORDS} != \"hook mounted\"\n.error ${WORDS}\n.endif\n"
+    makefile.write_text(asked + makefile.read_text())
+    owned_by(place, user)
+    place.run("build")
+    assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
+    assert (directory / "hooked").read_text() == "0\n", "the hook was not run as root of the sandbox"
+    toml = directory / "bulk.toml"
+    toml.write_text(toml.read_text().replace(hook, "echo no camera >&2; exit 3"))
+    makefile.write_text(makefile.read_text() + "# again\n")
+    told = place.error("scan")
+    assert "no camera" in told and "client_prepare_chroot: exit status: 3" in told, told
+
+
 def without_layers(tanto, directory):
     """Where overlays cannot be mounted: what all sandboxes share is made once for all that."""
     place = Place(tanto, directory, ("base",), 'sandbox = "bind"\n')
@@ -201,6 +230,9 @@ def main():
         for one, more in (("overlay", IN_MEMORY), ("bind", ON_DISK), ("tmpfs", IN_MEMORY)):
             with tempfile.TemporaryDirectory() as directory:
                 kind(tanto, Path(directory), one, more, user)
+        for one in ("bind", "overlay"):
+            with tempfile.TemporaryDirectory() as directory:
+                prepared(tanto, Path(directory), one, user)
         with tempfile.TemporaryDirectory() as directory:
             trouble(tanto, Path(directory), user)
         if user is not None or os.geteuid() != 0:

@@ -11,7 +11,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 pub use self::entering::{Entry, begin, enter, fault, leave, pass};
-pub use self::mounting::{cover, mount, unmount};
+pub use self::mounting::{close, cover, mount, unmount};
 pub use self::room::{Guest, Room, Rooms, keep};
 
 /// Something that is seen at a place of the sandbox.

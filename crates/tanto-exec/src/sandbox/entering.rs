@@ -17,7 +17,7 @@ use tanto_sys::process::Status;
 use tanto_sys::spaces::{self, Space};
 use tanto_sys::{disk, error, procs, tree};
 
-use super::{Place, Report, mount, text, unmount};
+use super::{Place, Report, close, mount, text, unmount};
 
 /// How a command enters.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -109,9 +109,12 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
     }
 }
 
-fn make(place: &Place, entry: &Entry) -> io::Result<()> {
-    mount(place, &place.read_plan()?)?;
-    hook(place, entry)
+/// Mounts the sandbox and runs the user's hook. The hook may write in the root even if the plan is read-only for commands.
+pub(super) fn make(place: &Place, entry: &Entry) -> io::Result<()> {
+    let plan = place.read_plan()?;
+    mount(place, &plan)?;
+    hook(place, entry)?;
+    close(place, &plan)
 }
 
 /// How much lies in a directory.
@@ -121,8 +124,8 @@ fn written_kib(dir: &File) -> io::Result<u64> {
     Ok(disk::in_memory_kib(here).unwrap_or_else(|| tree::kib(here)))
 }
 
-/// What the user wants to be done outside. It may mount more.
-pub(super) fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
+/// Runs `client_prepare_chroot` outside of the sandbox. It may mount more there.
+fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
     let Some(line) = &entry.hook else { return Ok(()) };
     let mut shell = Command::new(SHELL);
     shell.args(["-c", line, "client_prepare_chroot"]).arg(place.root());

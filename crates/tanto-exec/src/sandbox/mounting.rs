@@ -17,7 +17,7 @@ const HIDDEN: &str = "size=1m,mode=755";
 /// Messages and shared memory that programs keep as files.
 const SHARED: &str = "mode=1777";
 
-/// Mounts all that the plan says, in place of what was there.
+/// Mounts everything in the plan, in place of earlier mounts. Everything stays writable as mounted until `close`.
 pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
     unmount(place)?;
     for dir in [place.root(), place.scratch()] {
@@ -30,12 +30,14 @@ pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
     for (number, mount) in plan.mounts.iter().enumerate() {
         Mounting { place, plan, scratch: place.scratch().join(number.to_string()), mount }.act()?;
     }
-    fs::create_dir_all(place.root().join("proc"))?;
-    if plan.read_only { close(place, plan) } else { Ok(()) }
+    fs::create_dir_all(place.root().join("proc"))
 }
 
-/// All can only be read from now on, but for what is the sandbox's own or shared with it.
-fn close(place: &Place, plan: &Plan) -> io::Result<()> {
+/// Makes a mounted sandbox read-only if its plan asks for that, except the mounts that are its own or shared with it.
+pub fn close(place: &Place, plan: &Plan) -> io::Result<()> {
+    if !plan.read_only {
+        return Ok(());
+    }
     mounts::set_read_only(&place.root())?;
     let is_open = |mount: &&Mount| matches!(mount.what, What::Own(_) | What::Share(_));
     plan.mounts.iter().filter(is_open).try_for_each(|mount| mounts::set_writable(&place.root(), &mount.at))

@@ -13,8 +13,7 @@ use tanto_sys::process::Status;
 use tanto_sys::spaces::{self, Entrance, Space};
 use tanto_sys::{error, mounts, tree};
 
-use super::entering::hook;
-use super::{Entry, Place, entering, mount};
+use super::{Entry, Place, entering};
 use crate::job::JobId;
 
 /// A sandbox that is open.
@@ -116,11 +115,11 @@ pub fn keep(place: &Place, entry: &Entry) -> i32 {
 
 fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
     spaces::end_with_parent()?;
-    let plan = place.read_plan()?;
-    spaces::leave(&[Space::Mounts, Space::Processes, Space::Ipc, Space::Names, Space::Network])?;
+    spaces::leave(&[Space::Mounts])?;
     mounts::close_off()?;
-    mount(place, &plan)?;
-    hook(place, entry)?;
+    entering::make(place, entry)?;
+    // Not before the hook: its shell would be process 1 of the new namespace, which ends with it.
+    spaces::leave(&[Space::Processes, Space::Ipc, Space::Names, Space::Network])?;
     spaces::hear_endings(false);
     let (mut ready, mut is_ready) = io::pipe()?;
     let Some(first) = spaces::fork()? else {
