@@ -120,13 +120,19 @@ pub struct Retry {
     pub why: String,
 }
 
+/// What was tried in vain, whoever is to blame.
+const FAILED: [State; 2] = [State::Failed, State::MachineFailed];
+
 impl<'r> Report<'r> {
     /// What these rows tell. `log` gives the end of a file, at least what `errors::LOOKED_AT` wants; `records` tells who
     /// looks after packages.
     pub fn new(rows: &'r Rows, records: &[Record<'_>], log: impl Fn(&str) -> Option<Vec<u8>>) -> Report<'r> {
         let blocks = reach::dependents(rows.packages.len(), &rows.edges);
-        let mut failures: Vec<Failure> =
-            in_state(rows, State::Failed).map(|it| failure(rows, it.package, &blocks, &log)).collect();
+        let mut failures: Vec<Failure> = FAILED
+            .iter()
+            .flat_map(|&it| in_state(rows, it))
+            .map(|it| failure(rows, it.package, &blocks, &log))
+            .collect();
         let masked = |it: &Package| Masked { package: it.package, blocks: blocked(&blocks, it.package) };
         let mut masked: Vec<Masked> =
             [State::Prefailed, State::NeedsRoot].iter().flat_map(|&it| in_state(rows, it)).map(masked).collect();
@@ -194,9 +200,14 @@ fn maintainers(rows: &Rows, records: &[Record<'_>]) -> Vec<String> {
 }
 
 fn retries(rows: &Rows) -> Vec<Retry> {
-    let packages: HashMap<u32, u32> = rows.packages.iter().map(|it| (it.job, it.package)).collect();
+    let packages: HashMap<u32, &Package> = rows.packages.iter().map(|it| (it.job, it)).collect();
+    let is_last = |it: &Attempt| !rows.attempts.iter().any(|other| other.job == it.job && other.attempt > it.attempt);
     let retry = |it: &Attempt| {
         let package = *packages.get(&it.job)?;
+        if package.state == State::MachineFailed.name() && is_last(it) {
+            return None;
+        }
+        let package = package.package;
         Some(Retry { package, attempt: it.attempt, client: it.client.clone(), why: it.why.clone() })
     };
     rows.attempts.iter().filter(|it| it.outcome == MACHINE).filter_map(retry).collect()

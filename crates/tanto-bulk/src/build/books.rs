@@ -25,7 +25,7 @@ use super::plan::Plan;
 use super::site::Site;
 use super::sources::Sources;
 use super::stages::Stage;
-use super::state::State;
+use super::state::{MACHINE, State};
 use crate::door::Desk;
 use crate::resolve::Package;
 
@@ -134,8 +134,8 @@ struct Progress {
 struct Failure {
     exit: Exit,
     why: String,
-    /// There is but one user, and it wants another.
-    needs_root: bool,
+    /// The package's state from then on.
+    state: State,
     /// For the user: the end of what was printed, why, and where the rest is.
     told: Vec<u8>,
     /// How it was ended, if it was.
@@ -231,8 +231,8 @@ impl<'a> Books<'a> {
         }
         self.clients.release(progress.client);
         self.again.extend(progress.again.then_some(package));
-        let needs_root = progress.failed.as_ref().is_some_and(|failed| failed.needs_root);
-        if exit.success() && !needs_root {
+        let state = progress.failed.as_ref().map_or(State::Failed, |failed| failed.state);
+        if exit.success() && state != State::NeedsRoot {
             self.clients.praise(progress.client);
             let left = progress.left.join("; ");
             self.note_attempt(package, &progress, "done", &left);
@@ -246,8 +246,11 @@ impl<'a> Books<'a> {
         self.keep_out(package, progress.client);
         let why: Vec<String> = progress.failed.iter().map(|it| it.why.clone()).chain(progress.left.clone()).collect();
         let why = why.join("; ");
-        let state = if needs_root { State::NeedsRoot } else { State::Failed };
-        self.note_attempt(package, &progress, state.name(), &why);
+        if state == State::MachineFailed {
+            self.blame(progress.client, package);
+        }
+        let outcome = if state == State::MachineFailed { MACHINE } else { state.name() };
+        self.note_attempt(package, &progress, outcome, &why);
         self.set(package, state, why);
         self.fell(package)
     }
@@ -336,9 +339,10 @@ impl<'a> Books<'a> {
     ) -> Option<Command> {
         let progress = self.running.get_mut(&package).expect("it runs");
         let why = if progress.killed { KILLED.to_owned() } else { why(progress.stage, completion) };
-        if let Some(fault) = fault.or_else(|| machines_fault(progress.stage, completion).map(str::to_owned))
+        let fault = fault.or_else(|| machines_fault(progress.stage, completion).map(str::to_owned));
+        let fault = fault.filter(|_| !progress.killed);
+        if let Some(fault) = &fault
             && progress.tries + 1 < MOST_ATTEMPTS
-            && !progress.killed
         {
             (progress.retries, progress.crowded) = (true, was_killed(completion));
             let had = progress.had();
@@ -353,9 +357,14 @@ impl<'a> Books<'a> {
         }
         let told = told(&completion.output, &why, log);
         let needs_root = self.site.one_user && !progress.killed && wants_root(progress.stage, completion);
-        let why = if needs_root { format!("{why}: {WANTS_ROOT}") } else { why };
+        let (state, why) = match fault {
+            _ if needs_root => (State::NeedsRoot, format!("{why}: {WANTS_ROOT}")),
+            // What is killed each time may need more memory than the machine has.
+            Some(fault) if !was_killed(completion) => (State::MachineFailed, format!("{why}: {fault}")),
+            _ => (State::Failed, why),
+        };
         let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.clone());
-        progress.failed = Some(Failure { exit: completion.exit, why, needs_root, told, stopped });
+        progress.failed = Some(Failure { exit: completion.exit, why, state, told, stopped });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
         Some(self.enter(package, next))
     }
@@ -445,10 +454,10 @@ impl Books<'_> {
                 let name = &self.plan.package(package).name;
                 self.notices.push(format!("{name}: {}; {log}", why(stage, completion)));
             }
-            (completion.exit, completion.output) = match failure.needs_root {
+            (completion.exit, completion.output) = match failure.state {
                 // It is no failure, so nobody is told of one.
-                true => (Exit::Code(0), Vec::new()),
-                false => (failure.exit, failure.told),
+                State::NeedsRoot => (Exit::Code(0), Vec::new()),
+                _ => (failure.exit, failure.told),
             };
             if let Some(stopped) = failure.stopped {
                 completion.findings = Some(Box::new(Findings { stopped: Some(stopped), ..Findings::default() }));

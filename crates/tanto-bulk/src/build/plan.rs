@@ -224,13 +224,14 @@ impl Plan {
         let (state, verb) = match self.package(package).state {
             State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
             State::NeedsRoot => (State::IndirectPrefailed, "needs root"),
+            State::MachineFailed => (State::IndirectFailed, "failed for no fault of its own"),
             _ => (State::IndirectFailed, "failed"),
         };
         (state, format!("it needs {}, which {verb}", self.package(package).name))
     }
 
-    /// What became of packages in a run that was not finished, by name: what is done stays so, and what failed is not
-    /// tried again.
+    /// Takes over the states that packages have in a run that was not finished, by name: what is done stays so, and what
+    /// failed is not tried again, unless the machine was at fault.
     pub fn recall(&mut self, state: impl Fn(&str) -> Option<(State, String)>) {
         for package in self.all() {
             let Some((state, why)) = state(&self.package(package).name) else { continue };
@@ -391,7 +392,7 @@ mod tests {
         assert_eq!(states, [Prefailed, IndirectPrefailed, IndirectPrefailed, Open]);
         assert_eq!(plan.package(0).why, "\"not here\"");
         assert_eq!(plan.package(2).why, "it needs skip-1, which cannot be built");
-        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 0, 1, 2]);
+        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 0, 0, 1, 2]);
     }
 
     #[test]
@@ -418,6 +419,23 @@ mod tests {
         assert_eq!(plan.package(2).state, State::IndirectFailed);
         assert_eq!(plan.package(2).why, "it needs base-1, which failed");
         assert_eq!(plan.package(3).state, State::Done);
+    }
+
+    #[test]
+    fn a_run_that_goes_on_tries_again_what_failed_by_the_machines_fault() {
+        let packages: [(&str, &str, &[Package]); 3] = [("full-1", "", &[]), ("user-1", "", &[0]), ("bad-1", "", &[])];
+        let mut before = plan(&packages).unwrap();
+        before.set(0, State::MachineFailed, "build exited with 1: the disk is full".into());
+        before.set(2, State::Failed, "build exited with 1".into());
+        assert_eq!(before.fell(0), [1]);
+        assert_eq!(before.package(1).why, "it needs full-1, which failed for no fault of its own");
+        let mut now = plan(&packages).unwrap();
+        now.recall(|name| {
+            let it = before.packages.iter().find(|it| it.name == name)?;
+            Some((it.state, it.why.clone()))
+        });
+        let states: Vec<State> = now.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [State::Open, State::Open, State::Failed]);
     }
 
     #[test]

@@ -45,6 +45,7 @@ fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) ->
     let why = if it.why.is_empty() { String::new() } else { format!(": {}", it.why) };
     let verb = match it.state {
         State::Failed => "failed",
+        State::MachineFailed => "failed for no fault of its own",
         State::NeedsRoot => "needs root",
         _ => "cannot be built",
     };

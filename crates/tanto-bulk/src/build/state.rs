@@ -14,6 +14,8 @@ pub enum State {
     Done,
     /// It was built, and that failed.
     Failed,
+    /// It was tried as often as may be, and each time the machine was at fault. The next build tries it again.
+    MachineFailed,
     /// It says itself that it cannot be built, or something it needs does not exist.
     Prefailed,
     /// Something that it needs has failed.
@@ -32,11 +34,12 @@ impl State {
     pub const OTHER_USERS: &str = "it wants users of its own (USERGROUP_PHASE), and there is but one here";
 
     /// All of them, in the order in which they are counted.
-    pub const ALL: [State; 8] = [
+    pub const ALL: [State; 9] = [
         State::Done,
         State::Running,
         State::Open,
         State::Failed,
+        State::MachineFailed,
         State::IndirectFailed,
         State::NeedsRoot,
         State::Prefailed,
@@ -50,6 +53,7 @@ impl State {
             State::Running => "running",
             State::Done => "done",
             State::Failed => "failed",
+            State::MachineFailed => "machine-failed",
             State::Prefailed => "prefailed",
             State::IndirectFailed => "indirect-failed",
             State::IndirectPrefailed => "indirect-prefailed",
@@ -59,7 +63,7 @@ impl State {
 
     /// It is not there, and will not be in this run, for a reason of its own.
     pub fn is_lost(self) -> bool {
-        matches!(self, State::Failed | State::Prefailed | State::NeedsRoot)
+        matches!(self, State::Failed | State::MachineFailed | State::Prefailed | State::NeedsRoot)
     }
 
     /// The state of this name.

@@ -11,6 +11,7 @@ use crate::records::Record;
 fn status(state: &str) -> &str {
     match State::named(state) {
         Some(State::Running) => "in_processing",
+        Some(State::MachineFailed) => State::Failed.name(),
         Some(State::NeedsRoot) => State::Prefailed.name(),
         _ => state,
     }

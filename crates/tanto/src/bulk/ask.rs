@@ -172,8 +172,10 @@ pub(super) fn summary(store: &Store, run: i64) -> Result<String, Vec<u8>> {
         }
     }
     text.push('\n');
-    for package in packages.iter().filter(|package| package.state == State::Failed.name()) {
-        let _ = writeln!(text, "failed: {}{}", package.name, because(&package.why));
+    for state in [State::Failed.name(), State::MachineFailed.name()] {
+        for package in packages.iter().filter(|package| package.state == state) {
+            let _ = writeln!(text, "{state}: {}{}", package.name, because(&package.why));
+        }
     }
     Ok(text)
 }

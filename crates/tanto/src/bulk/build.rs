@@ -101,7 +101,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
-    let failed = plan.packages.iter().any(|package| package.state == State::Failed);
+    let failed = plan.packages.iter().any(|it| matches!(it.state, State::Failed | State::MachineFailed));
     let code = match verdict {
         Verdict::Interrupted => INTERRUPTED,
         Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed || plan.has_open() => return Err(why.into()),

@@ -61,7 +61,8 @@ impl Books<'_> {
         if let Some(hold) = schedule.hold() {
             let _ = writeln!(text, "{}", self.held(hold));
         }
-        let failed: Vec<_> = self.plan.packages.iter().filter(|it| it.state == State::Failed).collect();
+        let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
+        let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state)).collect();
         for it in failed.iter().take(MOST_FAILURES) {
             let why = if it.why.is_empty() { String::new() } else { format!(" ({})", it.why) };
             let _ = writeln!(text, "failed: {}{why}", it.name);

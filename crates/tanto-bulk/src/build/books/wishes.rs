@@ -223,7 +223,9 @@ impl Wishes<'_, '_> {
         for user in self.books.plan.all_users(packages) {
             match self.books.plan.package(user).state {
                 // What failed may have failed because of it.
-                State::Done | State::Failed => self.books.plan.set(user, State::Open, String::new()),
+                State::Done | State::Failed | State::MachineFailed => {
+                    self.books.plan.set(user, State::Open, String::new())
+                }
                 State::Running => self.once_more(user),
                 _ => {}
             }
@@ -323,7 +325,7 @@ impl Wishes<'_, '_> {
         let mut rewired = Vec::new();
         for package in self.books.plan.all() {
             let it = self.books.plan.package(package);
-            let is_open = !matches!(it.state, State::Done | State::Running | State::Failed);
+            let is_open = !matches!(it.state, State::Done | State::Running | State::Failed | State::MachineFailed);
             let depends = &anew.depends[package as usize];
             let is_it = is_open && !anew.lacks.contains_key(&package) || changed.contains(&package);
             if is_it && it.depends != *depends {

@@ -84,8 +84,7 @@ impl Plan {
             let roots = it.depends.iter().filter_map(|&needed| because[needed as usize]);
             let root = roots.min_by_key(|&root| self.package(root).state != State::Failed);
             match (it.state, root) {
-                (State::Failed | State::Prefailed | State::NeedsRoot, _) => because[package as usize] = Some(package),
-                (State::Done | State::Running, _) | (State::Open, None) => {}
+                (state, _) if state.is_lost() => because[package as usize] = Some(package),
                 (State::IndirectFailed | State::IndirectPrefailed, None) => {
                     self.set(package, State::Open, String::new())
                 }
@@ -94,6 +93,7 @@ impl Plan {
                     let (state, why) = self.lost(root);
                     self.set(package, state, why);
                 }
+                _ => {}
             }
         }
     }
