@@ -186,6 +186,59 @@ def prepared(tanto, directory, kind, user):
     assert "no camera" in told and "client_prepare_chroot: exit status: 3" in told, told
 
 
+def other_system(tanto, directory, categories, settings, user):
+    """A place whose packages see a small system of their own, with their prefix below its /usr."""
+    (directory / "system").mkdir()
+    small_system(directory / "system")
+    place = place_of(tanto, directory, categories, f'sandbox_root = "system"\n{settings}', None)
+    for file, before, after in (("bulk.toml", 'prefix = "prefix"', 'prefix = "/usr/pkg"'),
+                                ("bulk.toml", "prefix/pkgdb", "/usr/pkg/pkgdb"),
+                                ("mk.conf", f"{directory}/prefix", "/usr/pkg")):
+        path = directory / file
+        path.write_text(path.read_text().replace(before, after))
+    owned_by(place, user)
+    return place
+
+
+def prefix_of_the_machine(tanto, directory, user):
+    """The machine has a prefix of its own, which others remove while packages are scanned and built: nobody notices."""
+    hook = "rm -rf system/usr/pkg; echo >>hooked"
+    settings = f'sandbox = "bind"\nlimited_list = "wanted"\nclient_prepare_chroot = "{hook}"\n{BOUNDS}'
+    place = other_system(tanto, directory, (), settings, None)
+    (directory / "wanted").write_text("base/kit\ndevel/libone\n")
+    (directory / "system/usr/pkg/bin").mkdir(parents=True)
+    look = "LOOK!= cat ${LOCALBASE}/from-the-kit\ndo-build= test -e ${LOCALBASE}/from-the-kit -a ! -e ${LOCALBASE}/bin\n"
+    makefile = directory / "tree/devel/libone/Makefile"
+    makefile.write_text(makefile.read_text().replace("PKGNAME", f".include \"../../mk/prefs.mk\"\n{look}PKGNAME"))
+    owned_by(place, user)
+    place.run("build")
+    assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
+    assert (directory / "hooked").exists() and not (directory / "system/usr/pkg").exists()
+
+
+def secrets(tanto, directory, kind, user):
+    """What not every user of the machine may read, no package can."""
+    place = other_system(tanto, directory, ("base",), f'sandbox = "{kind}"\n{BOUNDS}', None)
+    etc = directory / "system/etc"
+    for file, mode in (("etc/shadow", 0o640), ("etc/ssh/ssh_host_key", 0o600), ("etc/ssl/private/k.pem", 0o600),
+                       ("etc/site.key", 0o644), ("etc/plain", 0o644), ("var/backups/shadow.bak", 0o600)):
+        path = directory / "system" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("root:SECRET:1:0:99999:7:::\n")
+        path.chmod(mode)
+    (etc / "ssl/private").chmod(0o710)
+    makefile = directory / "tree/base/kit/Makefile"
+    look = (
+        "do-build= ! grep -rs SECRET /etc/s* /var && grep -q 'root:.:1' /etc/shadow && grep -q SECRET /etc/plain"
+        " && test ! -s /etc/site.key && echo more >>/etc/shadow\n"
+    )
+    makefile.write_text(makefile.read_text().replace("PKGNAME", look + "PKGNAME"))
+    owned_by(place, user)
+    place.run("build", "--resolved", "presolve")
+    assert "kit-1.0" in place.packages(), place.packages()
+    assert "more" not in (etc / "shadow").read_text()
+
+
 def without_layers(tanto, directory):
     """Where overlays cannot be mounted: what all sandboxes share is made once for all that."""
     place = Place(tanto, directory, ("base",), 'sandbox = "bind"\n')
@@ -231,8 +284,11 @@ def main():
             with tempfile.TemporaryDirectory() as directory:
                 kind(tanto, Path(directory), one, more, user)
         for one in ("bind", "overlay"):
-            with tempfile.TemporaryDirectory() as directory:
-                prepared(tanto, Path(directory), one, user)
+            for test in (prepared, secrets):
+                with tempfile.TemporaryDirectory() as directory:
+                    test(tanto, Path(directory), one, user)
+        with tempfile.TemporaryDirectory() as directory:
+            prefix_of_the_machine(tanto, Path(directory), user)
         with tempfile.TemporaryDirectory() as directory:
             trouble(tanto, Path(directory), user)
         if user is not None or os.geteuid() != 0:

@@ -1,6 +1,7 @@
 //! Sandboxes of packages: what is seen in each, and how a stage's command comes into one. Does not know how anything is
 //! mounted.
 
+mod masks;
 mod template;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use std::process::Command;
 use tanto_exec::sandbox::{Mount, Place, Plan, Room, What};
 use tanto_sys::{error, tree};
 
+use self::masks::Masks;
 use self::template::Manner;
 use crate::config::Config;
 use crate::layers::{self, Needs, Order, Store};
@@ -101,12 +103,14 @@ impl Sandbox {
     }
 
     fn on(shared: &Shared, config: &Config, door: &str, hidden: &[String], overlays: bool) -> Result<Sandbox, String> {
-        let Shared { dir, kind, as_user, template, kit: (above, kit) } = shared;
+        let Shared { dir, kind, as_user, template, masks, kit: (above, kit) } = shared;
         let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKES));
         let looks = looks(config, hidden, makes);
         let mut points: Vec<PathBuf> =
             kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
         // In that of logs, each package has one that is not there yet.
+        let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
+        private.push(PathBuf::from(&config.wrkobjdir));
         points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
         let manner = Manner {
             root: template,
@@ -115,6 +119,8 @@ impl Sandbox {
             kind: *kind,
             as_user: *as_user,
             points: &points,
+            private: &private,
+            masks,
             written: true,
             overlays,
         };
@@ -294,6 +300,7 @@ struct Shared {
     kind: Kind,
     as_user: bool,
     template: PathBuf,
+    masks: Masks,
     kit: Kit,
 }
 
@@ -308,12 +315,13 @@ impl Shared {
             Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
             Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
         };
+        let masks = Masks::make(&template, &dir.join("masks"), kind == Kind::Overlay).map_err(failed)?;
         let kit = kit(config, &dir, as_user)?;
         let makes = Path::new(&config.state).join(MAKES);
         for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
             fs::create_dir_all(path).map_err(failed)?;
         }
-        Ok(Shared { dir, kind, as_user, template, kit })
+        Ok(Shared { dir, kind, as_user, template, masks, kit })
     }
 }
 
@@ -374,7 +382,14 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     if as_user {
         tar.arg("--no-same-owner");
     }
-    said(tar)?;
+    let unusable = |why: &str| {
+        let kit = kit.display();
+        format!("the bootstrap kit {kit} cannot be unpacked: {why}; 'bootstrapkit' in the configuration names it")
+    };
+    if !kit.exists() {
+        return Err(unusable("there is no such file"));
+    }
+    said(tar).map_err(|why| unusable(why.lines().find(|line| !line.is_empty()).unwrap_or("tar failed")))?;
     let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));
     let of = |place: PathBuf| {
         let from = inside(&place);

@@ -28,6 +28,8 @@ pub struct Mount {
 pub enum What {
     /// A file or directory of the machine, to be read.
     Look(PathBuf),
+    /// The same, of an entry of a directory that is shown in parts: nothing if it has been removed.
+    Part(PathBuf),
     /// One that may be written too.
     Share(PathBuf),
     /// An empty directory of the sandbox's own, with these permissions.

@@ -48,8 +48,12 @@ pub static KEYS: &[Key] = &[
         Path(|it| &mut it.bootstrapkit),
         "What an empty prefix is made from: an archive, or a directory.",
     ),
-    key("pkg_add", Program(|it| &mut it.pkg_add), "Installs packages. Not one in prefix: that is emptied."),
-    key("pkg_delete", Program(|it| &mut it.pkg_delete), "Removes packages."),
+    key(
+        "pkg_add",
+        Program(|it| &mut it.pkg_add),
+        "Installs packages: a program of the system, or one that the bootstrap kit brings into prefix.",
+    ),
+    key("pkg_delete", Program(|it| &mut it.pkg_delete), "Removes packages; the same holds for it."),
     key("pkg_sufx", Text(|it| &mut it.pkg_sufx), "Ends the names of binary packages (PKG_SUFX)."),
     key(
         "limited_list",

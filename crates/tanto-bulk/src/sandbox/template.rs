@@ -10,6 +10,7 @@ use tanto_exec::sandbox::{Mount, What};
 use tanto_sys::tree;
 
 use super::Kind;
+use super::masks::Masks;
 
 /// What of the machine itself is a system to build on. What else it has is its user's.
 const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
@@ -19,10 +20,14 @@ const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 const ETC: &str = "etc";
 /// What programs write down: each sandbox begins with empty directories, or has a layer above.
 const VAR: &str = "var";
+/// Each sandbox has a directory of its own here.
+const VAR_TMP: &str = "var/tmp";
 const IN_VAR: [&str; 8] = ["cache", "db", "lib", "log", "mail", "run", "spool", "tmp"];
 /// Where it is told where mail, printers and the like are kept: a link that may lead to another of those directories.
 const SPOOL: &str = "spool";
 const SHARED: u32 = 0o1777;
+/// A directory with more entries than this is shown as a whole.
+const MOST_PARTS: usize = 256;
 
 /// How a template is looked at.
 #[derive(Clone, Copy)]
@@ -31,6 +36,8 @@ pub(super) struct Manner<'a> {
     pub(super) root: &'a Path,
     /// Directories that lie above its own.
     pub(super) kit: Option<&'a Path>,
+    /// Hides its secrets.
+    pub(super) masks: &'a Masks,
     /// A `/var` to begin with.
     pub(super) var: &'a Path,
     pub(super) kind: Kind,
@@ -39,6 +46,8 @@ pub(super) struct Manner<'a> {
     /// These places must be there for what is mounted. A directory that has them, and nothing of the kit's besides, is only
     /// looked at, if it may be: that is cheaper for whoever uses it.
     pub(super) points: &'a [PathBuf],
+    /// Those of them at which something of the sandbox's own is mounted. They do not need a place in the template.
+    pub(super) private: &'a [PathBuf],
     /// Something may be written.
     pub(super) written: bool,
     /// Layers can be mounted here.
@@ -59,9 +68,14 @@ impl Manner<'_> {
                 let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
                 // Nobody but root may take a directory apart from what is mounted in it.
                 let may_be_layer = self.overlays && (!self.as_user || inner.is_empty());
-                let what = self.directory(&name, &at, from, may_be_layer);
+                let parts = self.parts(&at, &from);
+                let what = self.directory(&name, &at, from, (may_be_layer, parts.is_some()));
                 let is_layer = matches!(what, What::Over(_));
-                mounts.push(Mount { at, what });
+                mounts.extend(self.hidden(&at));
+                match (what, parts) {
+                    (What::Look(_), Some(parts)) => mounts.extend(parts),
+                    (what, _) => mounts.push(Mount { at, what }),
+                }
                 if is_layer {
                     mounts.extend(inner.into_iter().filter_map(|path| self.inner(path)));
                 }
@@ -71,12 +85,48 @@ impl Manner<'_> {
         Ok(mounts)
     }
 
-    fn directory(&self, name: &str, at: &Path, from: PathBuf, may_be_layer: bool) -> What {
+    /// Shows a directory of the template entry by entry, if something private is mounted in it: a mount point in the
+    /// template itself could be removed outside, and the mount would go with it. None if it is to be shown as a whole.
+    fn parts(&self, at: &Path, from: &Path) -> Option<Vec<Mount>> {
+        let mut parts = Vec::new();
+        let is_in_parts = self.private.iter().any(|it| it.starts_with(at));
+        (is_in_parts && self.add_parts(at, from, &mut parts).is_some()).then_some(parts)
+    }
+
+    fn add_parts(&self, at: &Path, from: &Path, parts: &mut Vec<Mount>) -> Option<()> {
+        if self.private.iter().any(|it| it == at) {
+            // Nothing of it is seen.
+            return Some(());
+        }
+        if parts.len() == MOST_PARTS || at.to_str().is_none_or(|text| text.contains(['\t', '\n'])) {
+            return None;
+        }
+        let link = fs::read_link(from);
+        if !self.private.iter().any(|it| it.starts_with(at)) {
+            let what = link.map_or_else(|_| What::Part(from.to_owned()), What::Link);
+            parts.push(Mount { at: at.to_owned(), what });
+            return Some(());
+        }
+        if link.is_ok() && !from.canonicalize().is_ok_and(|real| real.starts_with(self.root)) {
+            return None;
+        }
+        for entry in fs::read_dir(from).ok()? {
+            let name = entry.ok()?.file_name();
+            self.add_parts(&at.join(&name), &from.join(&name), parts)?;
+        }
+        Some(())
+    }
+
+    fn directory(&self, name: &str, at: &Path, from: PathBuf, (may_be_layer, has_parts): (bool, bool)) -> What {
         let kit = self.kit.map(|kit| kit.join(name)).filter(|dir| dir.is_dir());
-        let layers = || kit.into_iter().chain([from.clone()]).collect();
-        let is_enough = self.is_enough(name, at);
+        let mask = Some(self.masks.layer.join(name)).filter(|dir| dir.is_dir());
+        let has_secrets = mask.is_some();
+        // Only with layers is anything of the template's seen there.
+        let is_own_var = name == VAR && self.kind != Kind::Overlay;
+        let layers = || mask.into_iter().chain(kit).chain([from.clone()]).collect();
+        let is_enough = self.is_enough(name, at, has_parts);
         match name {
-            _ if is_enough && !self.written => What::Look(from),
+            _ if is_enough && !self.written && !has_secrets && !is_own_var => What::Look(from),
             _ if self.kind == Kind::Overlay && may_be_layer => What::Over(layers()),
             // To copy it takes longer than to mount all the rest.
             ETC if may_be_layer => What::Over(layers()),
@@ -87,11 +137,19 @@ impl Manner<'_> {
         }
     }
 
-    /// Is all that is to be seen in this directory there?
-    fn is_enough(&self, name: &str, at: &Path) -> bool {
-        let is_there = |point: &PathBuf| inside(self.root, point).exists();
+    /// Is all that is to be seen in this directory there? Private places can be made if it is shown in parts.
+    fn is_enough(&self, name: &str, at: &Path, has_parts: bool) -> bool {
+        let is_there = |point: &PathBuf| inside(self.root, point).exists() || has_parts && self.private.contains(point);
         let leads_on = |kit: &Path| leads_only_to(&kit.join(name), kit, self.points);
-        self.points.iter().filter(|point| point.starts_with(at)).all(is_there) && self.kit.is_none_or(leads_on)
+        let has_tmp = name != VAR || self.root.join(VAR_TMP).is_dir();
+        let mut points = self.points.iter().filter(|point| point.starts_with(at));
+        has_tmp && points.all(is_there) && self.kit.is_none_or(leads_on)
+    }
+
+    /// What hides the secret directories in a directory of the template.
+    fn hidden(&self, at: &Path) -> impl Iterator<Item = Mount> {
+        let inside = self.masks.hidden.iter().filter(move |it| it.starts_with(at));
+        inside.map(|it| Mount { at: it.clone(), what: What::Nothing })
     }
 
     /// What is mounted in a directory of the template.
@@ -228,6 +286,53 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_with_something_private_is_shown_in_parts() {
+        let place = Scratch::new("sandbox-parts");
+        for file in ["system/usr/bin/x", "system/usr/pkg/old", "system/usr/local/y", "system/opt/x", "system/usr/file"]
+        {
+            place.write(file, "");
+        }
+        symlink("bin", place.at("system/usr/sbin")).unwrap();
+        let private = ["/usr/pkg", "/usr/local/work/deep", "/opt"].map(PathBuf::from);
+        let (root, var) = (place.at("system"), place.at("var"));
+        let manner = Manner {
+            root: &root,
+            kit: None,
+            var: &var,
+            kind: Kind::Bind,
+            as_user: false,
+            points: &private,
+            private: &private,
+            masks: &Masks::default(),
+            written: true,
+            overlays: true,
+        };
+        let shown = |manner: &Manner<'_>| {
+            let mounts = manner.mounts().unwrap();
+            let of_template = mounts.iter().filter(|it| it.at.starts_with("/usr") || it.at.starts_with("/opt"));
+            let mut shown: Vec<String> =
+                of_template.map(|it| format!("{} {:?}", it.at.display(), it.what).replace(place.text(), "")).collect();
+            shown.sort_unstable();
+            shown
+        };
+        let parts = [
+            r#"/usr/bin Part("/system/usr/bin")"#,
+            r#"/usr/file Part("/system/usr/file")"#,
+            r#"/usr/local/y Part("/system/usr/local/y")"#,
+            r#"/usr/sbin Link("bin")"#,
+        ];
+        assert_eq!(shown(&manner), parts);
+        assert_eq!(shown(&Manner { overlays: false, ..manner }), parts);
+        assert_eq!(shown(&Manner { kind: Kind::Overlay, written: false, ..manner }), parts);
+        let layered = [r#"/opt Over(["/system/opt"])"#, r#"/usr Over(["/system/usr"])"#];
+        assert_eq!(shown(&Manner { kind: Kind::Overlay, ..manner }), layered);
+        for number in 0..MOST_PARTS {
+            place.write(&format!("system/usr/local/{number}"), "");
+        }
+        assert_eq!(shown(&manner), [r#"/usr Over(["/system/usr"])"#], "so many are shown as a whole");
+    }
+
+    #[test]
     fn the_template_itself_is_seen_where_that_is_enough() {
         let place = Scratch::new("sandbox-looks");
         for file in ["root/usr/pkg/x", "root/etc/x", "root/opt/x", "kit/usr/pkg/bin/x", "kit/etc/y"] {
@@ -242,6 +347,8 @@ mod tests {
             kind: Kind::Overlay,
             as_user: false,
             points: &points,
+            private: &[],
+            masks: &Masks::default(),
             written: true,
             overlays: true,
         };

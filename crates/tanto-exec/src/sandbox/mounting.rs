@@ -83,7 +83,8 @@ impl Mounting<'_> {
     fn act(&self) -> io::Result<()> {
         let at = self.at();
         match &self.mount.what {
-            What::Look(from) => {
+            What::Part(from) if fs::symlink_metadata(from).is_err() => Ok(()),
+            What::Look(from) | What::Part(from) => {
                 make_point(from, &at)?;
                 mounts::bind(from, &at)?;
                 mounts::set_read_only(&at)

@@ -33,6 +33,7 @@ pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
         });
         let (name, more): (&[u8], Vec<&Path>) = match what {
             What::Look(from) => (b"look", vec![from]),
+            What::Part(from) => (b"part", vec![from]),
             What::Share(from) => (b"share", vec![from]),
             What::Own(_) => (b"own", vec![&mode]),
             What::Over(lowers) => (b"over", lowers.iter().map(PathBuf::as_path).collect()),
@@ -87,6 +88,7 @@ fn what(name: &[u8], mut more: Vec<PathBuf>) -> Option<What> {
         b"over" if !more.is_empty() => What::Over(more),
         b"copy" if !more.is_empty() => What::Copy(more),
         b"look" => What::Look(more.pop()?),
+        b"part" => What::Part(more.pop()?),
         b"share" => What::Share(more.pop()?),
         b"link" => What::Link(more.pop()?),
         b"nothing" => What::Nothing,
@@ -137,6 +139,7 @@ mod tests {
         plan.add("/etc", What::Copy(vec!["/etc".into()]));
         plan.add("/bin", What::Link("usr/bin".into()));
         plan.add("/a place", What::Look("/another".into()));
+        plan.add("/usr/bin", What::Part("/usr/bin".into()));
         plan.add("/log", What::Share("/clients/1/out".into()));
         plan.add("/tmp", What::Own(0o1777));
         plan.add("/state", What::Nothing);

@@ -70,9 +70,10 @@ impl Writer<'_> {
         let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
         let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
         let logs = quoted(&self.logs());
-        // The prefix itself may be a mount point; and whoever configures and builds writes to the work log too.
+        // The directories themselves stay: locks are held on them, and they may be mount points. The unprivileged user
+        // writes to the work log too.
         format!(
-            "{{ rm -rf {prefix} {pkgdb} 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
+            "{{ find -H {prefix} {pkgdb} -mindepth 1 -delete 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
              chmod 666 {logs}/work.log && \
              if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
         )
