@@ -73,7 +73,9 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> Result<Stop, Told> {
     site::refuse(config)?;
     let mut state = take(config)?;
+    let _prefix = site::keep_prefix(config)?;
     let spaces = prepare(config, &mut state)?;
+    site::check_user(config, spaces.as_ref().is_some_and(|spaces| spaces.have_one_user()))?;
     let begun = begin(config, &mut state.store, again)?;
     // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };
@@ -103,7 +105,10 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let text = ask::summary(&store, run)?;
     let failed = plan.packages.iter().any(|it| matches!(it.state, State::Failed | State::MachineFailed));
     let code = match verdict {
-        Verdict::Interrupted => INTERRUPTED,
+        Verdict::Interrupted => {
+            let err = [&err[..], b"tanto: error: interrupted; 'tanto bulk build' goes on where it was\n"].concat();
+            return Ok(Stop { out: text.into_bytes(), err, code: INTERRUPTED });
+        }
         Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed || plan.has_open() => return Err(why.into()),
         _ => u8::from(failed),
     };

@@ -2,8 +2,10 @@
 //! what is built.
 
 use std::cell::OnceCell;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 
 use tanto_bulk::build::site::{Fetching, Site};
@@ -13,7 +15,7 @@ use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::facts;
 use tanto_bulk::sandbox::{Kind, Sandbox};
 use tanto_sys::spaces::{self, Space};
-use tanto_sys::{error, mounts, user};
+use tanto_sys::{error, lock, mounts, user};
 
 use super::jobs;
 
@@ -39,6 +41,76 @@ pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
         return Err(b"each package begins with an empty prefix: say with 'bootstrapkit' what comes into it".to_vec());
     }
     Ok(())
+}
+
+/// Looks whether the unprivileged user exists where packages are built, and has a shell, before anything takes long. What
+/// the user's own hooks prepare may make it later.
+pub(super) fn check_user(config: &Config, as_user: bool) -> Result<(), Vec<u8>> {
+    let name = &config.unprivileged_user;
+    let hooks = [&config.client_prepare_chroot, &config.client_prepare_action];
+    if name.is_empty() || user::own() != ROOT || as_user || hooks.iter().any(|hook| !hook.is_empty()) {
+        return Ok(());
+    }
+    let (root, options) = match config.sandbox_root.as_str() {
+        root if config.sandbox != NO_SANDBOX && root != "/" => (root, format!("-R {root} ")),
+        _ => ("/", String::new()),
+    };
+    let passwd = Path::new(root).join("etc/passwd");
+    let mut text = fs::read_to_string(&passwd).unwrap_or_default();
+    if config.sandbox == NO_SANDBOX {
+        // Users may also come from a service, which no sandbox reaches.
+        let asked = Command::new("getent").args(["passwd", name]).output();
+        text += &asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
+    }
+    let shell = text.lines().find_map(|line| line.strip_prefix(name.as_str())?.strip_prefix(':')?.rsplit(':').next());
+    let said = |what: &str, mend: &str| {
+        format!("unprivileged_user = \"{name}\": {what}; as root, '{mend}' mends that, and \"\" lets root build")
+            .into_bytes()
+    };
+    match shell {
+        None => {
+            let what = format!("there is no such user in {}", passwd.display());
+            Err(said(&what, &format!("useradd {options}-m -s /bin/sh {name}")))
+        }
+        Some(shell) if is_usable(Path::new(root), shell) => Ok(()),
+        Some(shell) => {
+            let what = format!("nothing can be run with the user's shell {shell}");
+            Err(said(&what, &format!("usermod {options}-s /bin/sh {name}")))
+        }
+    }
+}
+
+/// Runs this shell commands? Those of users who may not log in end at once.
+fn is_usable(root: &Path, shell: &str) -> bool {
+    let shell = if shell.is_empty() { "/bin/sh" } else { shell };
+    let refuses = ["nologin", "false", "true", "sync", "halt", "shutdown"];
+    let path = Path::new(shell);
+    let is_there = || fs::symlink_metadata(root.join(path.strip_prefix("/").unwrap_or(path))).is_ok();
+    path.is_absolute() && path.file_name().is_some_and(|name| !refuses.iter().any(|it| name == *it)) && is_there()
+}
+
+/// Keeps other builds without a sandbox away from the prefix and its database, which each package begins by emptying.
+/// The locks are on the directories themselves, and go with the files that are returned.
+pub(super) fn keep_prefix(config: &Config) -> Result<Vec<File>, Vec<u8>> {
+    if config.sandbox != NO_SANDBOX {
+        return Ok(Vec::new());
+    }
+    let mut kept = Vec::new();
+    let is_apart = !Path::new(&config.pkgdb).starts_with(&config.prefix);
+    for (key, dir) in [("prefix", &config.prefix)].into_iter().chain(is_apart.then_some(("pkgdb", &config.pkgdb))) {
+        let failed = |error| super::files::failed("opening ", dir.as_bytes(), &error);
+        fs::create_dir_all(dir).map_err(failed)?;
+        let file = File::open(dir).map_err(failed)?;
+        if !lock::try_exclusive(&file).map_err(|error| super::files::failed("locking ", dir.as_bytes(), &error))? {
+            return Err(format!(
+                "another build without a sandbox is using {dir}, which each package begins by emptying: wait for it, or \
+                 give this build a '{key}' of its own"
+            )
+            .into_bytes());
+        }
+        kept.push(file);
+    }
+    Ok(kept)
 }
 
 /// The machine as this process sees it, and sandboxes in it.
