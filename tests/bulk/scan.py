@@ -72,8 +72,11 @@ def again(tree):
     for args in ((), ("--config", "bulk.toml")):
         assert tree.scan(*args)[0] == (0, 0, scanned, 0), "something was run though nothing has changed"
     assert (tree.directory / "pscan").read_bytes() == first
-    tree.environment["TERM"] = "other"
-    assert tree.scan()[0] == (0, 0, scanned, 0), "another terminal makes no difference"
+    for name in ("TERM", "TMUX", "LANG", "LC_CTYPE", "LS_COLORS", "SHELL", "INVOCATION_ID", "HOME", "ANYTHING"):
+        tree.environment[name] = "/other"
+    told, ran = tree.scan()
+    assert told == (0, 0, scanned, 0), "another terminal, language, home or timer makes no difference"
+    assert "scanning" not in ran.stdout + ran.stderr, ran
     assert tree.scan("--verify-scan", "100%")[1].stdout.endswith(f"{scanned} were scanned to compare; 0 differ\n")
     print("ok a second scan runs nothing")
     return scanned
@@ -90,19 +93,30 @@ def changes(tree, count):
         ("mk/python.mk", None),
     ):
         tree.touch(name)
-        scanned = tree.scan()[0][1]
+        (_, scanned, *_), ran = tree.scan()
+        missing = "the names of the makefiles in devel/libone" if name.endswith("hacks.mk") else name
+        subject = "1 directory" if scanned == 1 else f"{scanned} directories"
+        said = f"scanning {subject} again; changed since the last scan: {missing}"
+        assert said in ran.stdout + ran.stderr, f"{said}: {ran}"
         # What lies in mk is looked for by all.
         assert expected is None or scanned == expected, f"{name}: {scanned} directories were scanned"
         assert scanned > 0 and tree.scan()[0] == (0, 0, count, 0), name
     (tree.tree / "devel/libone/DESCR").write_text("nobody reads this for a scan\n")
     assert tree.scan()[0] == (0, 0, count, 0)
     print("ok a changed makefile is scanned again, and little else")
-    for what in ("mk.conf", "environment"):
+    for what in ("mk.conf", "PATH", "[environment]"):
         if what == "mk.conf":
             (tree.directory / "mk.conf").open("a").write("PYTHON_VERSIONS=\t312 313\n")
+        elif what == "PATH":
+            tree.environment["PATH"] += ":/elsewhere"
         else:
-            tree.environment["SOMETHING"] = "else"
-        assert tree.scan()[0][1:3] == (count, 0), f"{what}: not all was scanned again"
+            with (tree.directory / "bulk.toml").open("a") as file:
+                file.write('[environment]\nANYTHING = "other"\n')
+        told, ran = tree.scan()
+        assert told[1:3] == (count, 0), f"{what}: not all was scanned again"
+        named = {"mk.conf": f"{tree.directory}/mk.conf", "PATH": "the environment variable PATH"}
+        said = f"scanning everything again; changed since the last scan: {named.get(what, 'the environment variable ANYTHING')}"
+        assert said in ran.stdout + ran.stderr, f"{said}: {ran}"
         assert tree.scan()[0] == (0, 0, count, 0), what
     assert "py313-thing-1.0" in tree.names()
     print("ok mk.conf and the environment count for all")

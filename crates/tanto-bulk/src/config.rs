@@ -6,7 +6,7 @@ mod read;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tanto_exec::monitor;
 
@@ -15,6 +15,9 @@ pub use self::read::{Why, Wrong};
 
 /// What `sandbox` says if there is to be none.
 pub const NO_SANDBOX: &str = "none";
+
+/// The variable that names a file with settings of the tree.
+const MAKECONF: &str = "MAKECONF";
 
 /// All settings. Paths are absolute once the file was read from a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,6 +136,8 @@ pub struct Config {
     pub limits: Limits,
     /// All those of single stages, of which something is said.
     pub stages: BTreeMap<String, Limits>,
+    /// Environment variables of scans and builds, besides those that they have anyway.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Whoever still holds the output of a command that has ended may say so much longer what there is to say.
@@ -243,6 +248,7 @@ impl Default for Config {
             signed: "signed".into(),
             limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
             stages: BTreeMap::new(),
+            environment: BTreeMap::new(),
         }
     }
 }
@@ -263,6 +269,12 @@ impl Config {
     /// When a command of this stage (or of `scan`) is ended.
     pub fn limits(&self, stage: &str) -> Limits {
         self.stages.get(stage).copied().unwrap_or(self.limits)
+    }
+
+    /// The file with the settings of the tree that MAKECONF names.
+    pub fn makeconf(&self) -> Option<PathBuf> {
+        let inherited = || std::env::var_os(MAKECONF).map(PathBuf::from);
+        self.environment.get(MAKECONF).map(PathBuf::from).or_else(inherited)
     }
 
     fn settle(&mut self, dir: &Path) {
@@ -325,6 +337,14 @@ mod tests {
     }
 
     #[test]
+    fn variables_are_read_and_written() {
+        let config = read("[environment]\nhttp_proxy = \"http://p:1/\"\n_A1 = \"x \\\"y\\\"\"\n").unwrap();
+        let all: Vec<(&str, &str)> = config.environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(all, [("_A1", "x \"y\""), ("http_proxy", "http://p:1/")]);
+        assert_eq!(read(&config.text()).unwrap().environment, config.environment);
+    }
+
+    #[test]
     fn what_a_stage_may_take_is_told_to_the_monitor() {
         let limits =
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;
@@ -355,6 +375,9 @@ mod tests {
             ("[stage.clean]\ndisk_limit = \"1G\"", 14, "unknown key 'disk_limit'"),
             ("[stage.scan]\ndisk_limit = \"1G\"", 13, "unknown key 'disk_limit'"),
             ("stage = 1", 8, "expected a table [stage.NAME]"),
+            ("environment = 1", 14, "expected a table [environment]"),
+            ("[environment]\nA = 1", 18, "expected a text in quotes"),
+            ("[environment]\n\"A-B\" = \"1\"", 14, "a variable's name has letters, digits and '_' only"),
         ] {
             assert_eq!(read(text), Err((at, why.to_owned())), "{text}");
         }

@@ -354,8 +354,8 @@ fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
     mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
     mounts.push(Mount { at: makes.clone(), what: What::Look(makes) });
     // Settings for all packages, which can be anywhere.
-    let settings = std::env::var("MAKECONF").ok().filter(|path| Path::new(path).is_file());
-    mounts.extend(settings.map(|path| look(&path)));
+    let settings = config.makeconf().filter(|path| path.is_file());
+    mounts.extend(settings.map(|path| look(&path.to_string_lossy())));
     mounts
 }
 

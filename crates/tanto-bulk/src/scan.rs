@@ -3,6 +3,7 @@
 
 mod ask;
 mod base;
+mod environment;
 mod files;
 mod import;
 mod inputs;

@@ -39,6 +39,8 @@ pub struct Site {
     pub suffix: String,
     /// Who configures and builds, where we may become somebody else.
     pub user: Option<String>,
+    /// Environment variables that the configuration sets.
+    pub environment: BTreeMap<String, String>,
     /// What makefiles need not ask the system (`facts`).
     pub facts: Vec<String>,
     /// There is but one user, whom packages take for root.

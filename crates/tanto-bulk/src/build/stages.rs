@@ -290,6 +290,16 @@ mod tests {
     }
 
     #[test]
+    fn makes_have_the_environment_of_the_configuration() {
+        let environment = [("A".to_owned(), "b c".to_owned())].into();
+        let site = Site { environment, user: Some("pbulk".into()), ..nowhere() };
+        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "package").unwrap();
+        assert!(line.contains(" && A='b c' bmake stage-package-create "), "{line}");
+        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
+        assert!(line.contains(r"su pbulk -c 'A='\''b c'\'' bmake all "), "{line}");
+    }
+
+    #[test]
     fn make_is_told_what_it_would_ask_the_system() {
         let site = Site { facts: vec!["OPSYS=Linux".into()], ..nowhere() };
         let all = lines(&site, 0);

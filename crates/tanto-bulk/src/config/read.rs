@@ -45,6 +45,7 @@ impl Why {
 
 const MOST: usize = 4096;
 const STAGE: &str = "stage";
+const ENVIRONMENT: &str = "environment";
 /// Each of these has limits too, though no package goes through it.
 const SCAN: &str = "scan";
 
@@ -59,6 +60,7 @@ pub(super) fn read(text: &str) -> Result<Config, Wrong> {
         match KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) {
             Some(key) => take(&mut config, key, value)?,
             None if name.get_ref() == STAGE => own = Some(value),
+            None if name.get_ref() == ENVIRONMENT => environment(&mut config, value)?,
             None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
         }
     }
@@ -181,6 +183,20 @@ fn milliseconds(text: &str) -> Option<i64> {
         rest = &rest[digits + 1..];
     }
     (!text.is_empty()).then_some(sum)
+}
+
+fn environment(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
+    let table = value.get_ref().as_table().ok_or_else(|| wrong(value, "expected a table [environment]"))?;
+    for (name, value) in sorted(table) {
+        let is_name = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+        let text_of = name.get_ref().as_ref();
+        if !is_name(text_of) || text_of.is_empty() || text_of.starts_with(|it: char| it.is_ascii_digit()) {
+            let why = "a variable's name has letters, digits and '_' only".to_owned();
+            return Err(Wrong { at: name.span().start, why: Why::Told(why) });
+        }
+        config.environment.insert(text_of.to_owned(), text(value)?);
+    }
+    Ok(())
 }
 
 fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {

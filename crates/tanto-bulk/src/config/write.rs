@@ -12,6 +12,11 @@ const HEAD: &str =
 #     memory_limit = \"8G\"
 #     [stage.scan]
 #     timeout = \"10m\"
+#
+# Scans see a fixed environment: HOME, LC_ALL, MAKECONF, PATH and SHELL. More, for scans and for builds, at the end too:
+#
+#     [environment]
+#     VARIABLE = \"value\"
 ";
 
 pub(super) fn text(config: &Config) -> String {
@@ -29,6 +34,10 @@ pub(super) fn text(config: &Config) -> String {
             Field::Scratch(field) => scratch(*field(&mut config)),
         };
         text += &format!("\n# {}\n{} = {value}\n", key.doc, key.name);
+    }
+    if !config.environment.is_empty() {
+        text += "\n[environment]\n";
+        text.extend(config.environment.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))));
     }
     text
 }

@@ -1,40 +1,23 @@
 //! What all answers of a scan have in common: the system below, the environment, `mk.conf`. Does not know who asks for
 //! it, nor which of it makes a difference to whom.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use tanto_sys::file;
 
+use super::environment;
 use super::files::{Files, Print, stamp};
-use super::sight::{self, Sight};
+use super::sight::Sight;
 use crate::config::Config;
 
 /// Raised when what goes into a key changes.
-const VERSION: &[u8] = b"tanto scan 1";
-/// What a terminal or a shell changes from one call to the next. Scans do without, and so need not be made again.
-pub(super) const VOLATILE: [&str; 15] = [
-    "SHLVL",
-    "OLDPWD",
-    "TERM",
-    "COLUMNS",
-    "LINES",
-    "WINDOWID",
-    "COLORTERM",
-    "TMUX",
-    "TMUX_PANE",
-    "STY",
-    "DISPLAY",
-    "SSH_CLIENT",
-    "SSH_CONNECTION",
-    "SSH_TTY",
-    "XDG_SESSION_ID",
-];
-/// The shell sets these itself.
-const SHELLS: [&str; 2] = ["_", "PWD"];
+const VERSION: &[u8] = b"tanto scan 2";
 /// How the kernel calls itself.
 const KERNEL: [&[u8]; 2] = [b"/proc/sys/kernel/ostype", b"/proc/sys/kernel/osrelease"];
 /// `builtin.mk` files look for headers in here, at any depth.
@@ -57,32 +40,74 @@ const OTHERS: [&str; 12] = [
 /// Deeper there is nothing but accidents.
 const DEEPEST: usize = 12;
 
-/// The digest of all of it.
-pub(super) fn print(config: &Config, sight: &Sight, files: &mut Files) -> Print {
-    let mut hash = Sha256::new_with_prefix(VERSION);
-    add_environment(&mut hash, std::env::vars_os().collect());
-    for path in KERNEL {
-        hash.update(fs::read(file::path(path)).unwrap_or_default());
+/// What answers have in common, by parts that a user knows.
+pub(super) struct Base(Vec<(String, Print)>);
+
+impl Base {
+    /// As it is now.
+    pub(super) fn of(config: &Config, sight: &Sight, files: &mut Files) -> Base {
+        let mut parts = Vec::new();
+        let mut add_part = |name: String, hash: Sha256| parts.push((name, hash.finalize().into()));
+        for (name, value) in environment::variables(config) {
+            add_part(format!("the environment variable {name}"), Sha256::new_with_prefix(value));
+        }
+        let kernel = KERNEL.map(|path| fs::read(file::path(path)).unwrap_or_default()).concat();
+        add_part("the kernel".into(), Sha256::new_with_prefix(kernel).chain_update(std::env::consts::ARCH));
+        if let Some((root, kit)) = sight.sandbox() {
+            add_part("sandbox_root".into(), Sha256::new_with_prefix(root));
+            let mut hash = Sha256::new();
+            kit.iter().for_each(|kit| add_kit(&mut hash, kit));
+            add_part("the bootstrap kit".into(), hash);
+        }
+        for path in settings(config).iter().filter_map(|path| sight.real(path)) {
+            let id = files.file(path.as_os_str().as_bytes());
+            add_part(path.display().to_string(), Sha256::new_with_prefix(files.seen(id).print));
+            // Our own state may be made beside it. Whoever looks at that directory only later cannot tell what was changed.
+            path.parent().map(|dir| files.listing(dir.as_os_str().as_bytes()));
+        }
+        let mut make = Sha256::new_with_prefix(&config.make);
+        if config.make.contains('/') {
+            sight.real(Path::new(&config.make)).iter().for_each(|path| add(&mut make, path));
+        }
+        add_part("the make program".into(), make);
+        let deep = HEADERS.map(|dir| (PathBuf::from(dir), DEEPEST));
+        for (dir, levels) in deep.into_iter().chain(libraries().into_iter().map(|dir| (dir, 1))) {
+            let mut hash = Sha256::new();
+            add_tree(&mut hash, &sight.real(&dir).unwrap_or_default(), levels);
+            add_part(dir.display().to_string(), hash);
+        }
+        Base(parts)
     }
-    hash.update(std::env::consts::ARCH);
-    if let Some((root, kit)) = sight.sandbox() {
-        hash.update([b"in a sandbox\0", root, b"\0"].concat());
-        kit.iter().for_each(|kit| add_kit(&mut hash, kit));
+
+    /// The digest of all of it.
+    pub(super) fn print(&self) -> Print {
+        let mut hash = Sha256::new_with_prefix(VERSION);
+        for (name, print) in &self.0 {
+            hash.update([name.as_bytes(), b"\0", print].concat());
+        }
+        hash.finalize().into()
     }
-    for path in settings(config).iter().filter_map(|path| sight.real(path)) {
-        let id = files.file(path.as_os_str().as_bytes());
-        hash.update(files.seen(id).print);
-        // Our own state may be made beside it. Whoever looks at that directory only later cannot tell what was changed.
-        path.parent().map(|dir| files.listing(dir.as_os_str().as_bytes()));
+
+    /// Keeps it in a file, for the next scan to compare.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let line = |(name, print): &(String, Print)| format!("{} {name}\n", hex(print));
+        fs::write(path, self.0.iter().map(line).collect::<String>())
     }
-    hash.update(config.make.as_bytes());
-    if config.make.contains('/') {
-        sight.real(Path::new(&config.make)).iter().for_each(|make| add(&mut hash, make));
+
+    /// The parts that are not as that file has them; none if there is no such file.
+    pub(super) fn changed(&self, path: &Path) -> Vec<String> {
+        let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
+        let old: BTreeMap<&str, &str> =
+            text.lines().filter_map(|line| line.split_once(' ')).map(|(print, name)| (name, print)).collect();
+        let is_other = |(name, print): &&(String, Print)| old.get(name.as_str()).is_none_or(|old| *old != hex(print));
+        let gone = |name: &&&str| !self.0.iter().any(|(own, _)| own == **name);
+        let changed = self.0.iter().filter(is_other).map(|(name, _)| name.clone());
+        changed.chain(old.keys().filter(gone).map(|name| (*name).to_owned())).collect()
     }
-    let real = |dir: &Path| sight.real(dir).unwrap_or_default();
-    HEADERS.iter().for_each(|dir| add_tree(&mut hash, &real(Path::new(dir)), DEEPEST));
-    libraries().iter().for_each(|dir| add_tree(&mut hash, &real(dir), 1));
-    hash.finalize().into()
+}
+
+fn hex(print: &Print) -> String {
+    print.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What an empty prefix is made from: an archive, or a directory.
@@ -91,18 +116,10 @@ fn add_kit(hash: &mut Sha256, kit: &Path) {
     add_tree(hash, kit, DEEPEST);
 }
 
-fn add_environment(hash: &mut Sha256, mut environment: Vec<(OsString, OsString)>) {
-    environment.retain(|(name, _)| !SHELLS.iter().chain(&VOLATILE).any(|it| name == it));
-    environment.sort_unstable();
-    for (name, value) in environment {
-        hash.update([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
-    }
-}
-
 /// Where `mk.conf` may be.
 fn settings(config: &Config) -> Vec<PathBuf> {
     let usual = [PathBuf::from("/etc/mk.conf"), Path::new(&config.prefix).join("etc/mk.conf")];
-    sight::settings().into_iter().chain(usual).collect()
+    config.makeconf().into_iter().chain(usual).collect()
 }
 
 /// Debian's libraries are a directory deeper, by the kind of machine.
@@ -146,15 +163,17 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn the_environment_counts_but_for_what_terminals_change() {
-        let print = |pairs: &[(&str, &str)]| {
-            let mut hash = Sha256::new();
-            add_environment(&mut hash, pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect());
-            hash.finalize()
-        };
-        let first = print(&[("A", "1"), ("B", "2"), ("TERM", "x"), ("PWD", "/a")]);
-        assert_eq!(first, print(&[("PWD", "/b"), ("B", "2"), ("A", "1")]));
-        assert_ne!(first, print(&[("A", "1"), ("B", "3")]));
+    fn a_changed_part_is_named() {
+        let place = Scratch::new("scan-parts");
+        let base =
+            |parts: &[(&str, u8)]| Base(parts.iter().map(|&(name, byte)| (name.to_owned(), [byte; 32])).collect());
+        let first = base(&[("the kernel", 1), ("/etc/mk.conf", 2), ("/lib", 3)]);
+        assert!(first.changed(&place.at("parts")).is_empty(), "there was no scan before");
+        first.write(&place.at("parts")).unwrap();
+        assert!(first.changed(&place.at("parts")).is_empty());
+        let second = base(&[("the kernel", 1), ("/etc/mk.conf", 7), ("/usr/lib", 3)]);
+        assert_eq!(second.changed(&place.at("parts")), ["/etc/mk.conf", "/usr/lib", "/lib"]);
+        assert_ne!(first.print(), second.print());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) struct Files {
     known: HashMap<Vec<u8>, Digested, RandomState>,
     /// What this one has read, and may be trusted.
     fresh: Vec<Digested>,
+    /// Those that are not as earlier runs have read them; directories end with `/`.
+    changed: Vec<Vec<u8>>,
 }
 
 /// What one look has shown.
@@ -60,6 +62,11 @@ impl Files {
     /// What was read and not handed out yet.
     pub fn take_fresh(&mut self) -> Vec<Digested> {
         std::mem::take(&mut self.fresh)
+    }
+
+    /// Those that are not as earlier runs have read them, in the order in which they were looked at.
+    pub fn changed(&self) -> &[Vec<u8>] {
+        &self.changed
     }
 
     /// What a look has shown.
@@ -95,6 +102,7 @@ impl Files {
     fn see(&mut self, path: &[u8], read: impl FnOnce(&Path, &mut Vec<u8>) -> bool) -> Seen {
         let looked_ns = now_ns();
         let Some(stamp) = fs::metadata(file::path(path)).ok().map(|data| stamp(&data)) else {
+            self.changed.extend(self.known.contains_key(path).then(|| path.to_vec()));
             return Seen { print: print(path, b"missing"), changed_ns: None, looked_ns, asks: false };
         };
         let changed_ns = Some(stamp.ctime_ns.max(stamp.mtime_ns));
@@ -106,6 +114,8 @@ impl Files {
             return Seen { print: print(path, b"unreadable"), changed_ns, looked_ns, asks: false };
         }
         let digest = Sha256::digest(&content).to_vec();
+        let is_other = self.known.get(path).is_some_and(|known| known.digest != digest);
+        self.changed.extend(is_other.then(|| path.to_vec()));
         let asks = path.ends_with(ASKING) && memchr::memmem::find(&content, ASKS).is_some();
         let seen = Seen { print: print(path, &digest), changed_ns, looked_ns, asks };
         if seen.is_settled(looked_ns) {

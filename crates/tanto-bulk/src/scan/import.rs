@@ -40,7 +40,7 @@ pub fn import(config: &Config, store: &mut Store, records: &[Record<'_>], made_n
     let known = Rows::of(store)?;
     let mut files = Files::knowing(store.digests()?);
     let sight = Sight::of(config);
-    let base = base::print(config, &sight, &mut files);
+    let base = base::Base::of(config, &sight, &mut files).print();
     let mut inputs = Inputs::new(files, &config.pkgsrc, sight, base);
     let mut imported = Imported { directories: order.len(), stand: 0 };
     let mut changes: Vec<Change> = Vec::new();

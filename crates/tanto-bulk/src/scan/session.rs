@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
-use tanto_exec::event::Event;
+use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{Completion, Exit, JobId};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::schedule::Reading;
@@ -15,11 +15,12 @@ use tanto_record::store::journal::Journal;
 use tanto_record::store::{Change, Scanned, Store};
 
 use super::ask::{self, Answer, Ask, Asks};
+use super::base::Base;
 use super::files::Files;
 use super::inputs::Inputs;
 use super::rows::{Rows, TOP};
 use super::sight::Sight;
-use super::{Bad, Report, Scan, base, list, output};
+use super::{Bad, Report, Scan, environment, list, output};
 use crate::config::Config;
 use crate::shell::quoted;
 
@@ -33,7 +34,18 @@ pub(super) struct Session<'a> {
     place: Place,
     /// Words for make, once they are known.
     facts: Option<String>,
+    /// What all answers have in common.
+    base: Base,
+    /// That has changed since the last scan, which the user was told, or is not known.
+    all_again: bool,
+    /// The words for the environment of commands.
+    environment: String,
 }
+
+/// What the answers of the last scan had in common, below the state.
+const PARTS: &str = "scan-inputs";
+/// At most so many changed inputs are named.
+const MOST_NAMED: usize = 5;
 
 /// From so many directories on it pays to learn first what they all would ask.
 const MANY: usize = 16;
@@ -69,9 +81,18 @@ impl<'a> Session<'a> {
         place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", scan.config.state)))?;
         let mut files = Files::knowing(store.digests()?);
         let sight = Sight::of(scan.config);
-        let base = base::print(scan.config, &sight, &mut files);
-        let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base);
-        Ok(Session { scan, inputs, rows: Rows::of(store)?, report: Report::default(), place, facts: None })
+        let base = Base::of(scan.config, &sight, &mut files);
+        let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base.print());
+        let rows = Rows::of(store)?;
+        let parts = Path::new(&scan.config.state).join(PARTS);
+        let changed = base.changed(&parts);
+        if scan.config.reuse_scan_results && !changed.is_empty() && rows.all().next().is_some() {
+            notice(&mut *scan.view, "everything", &changed);
+        }
+        // An earlier version of Tanto kept no parts: then it is not known what has changed.
+        let all_again = !changed.is_empty() || !parts.exists();
+        let environment = environment::words(scan.config);
+        Ok(Session { scan, inputs, rows, report: Report::default(), place, facts: None, base, all_again, environment })
     }
 
     /// All directories of the tree.
@@ -102,6 +123,8 @@ impl<'a> Session<'a> {
     pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
         let joined = output::joined(self.rows.answers(locations), self.rows.answers(wanted).count());
         (self.report.records, self.report.wanted, self.report.duplicates) = joined;
+        // The next scan can do without.
+        let _ = self.base.write(&Path::new(&self.scan.config.state).join(PARTS));
         // Nobody needs them any more.
         let _ = fs::remove_dir_all(&self.place.cache);
         let _ = fs::remove_dir_all(&self.place.logs);
@@ -139,6 +162,9 @@ impl<'a> Session<'a> {
             }
             asked.push(location);
         }
+        let known = |location: &&&String| self.rows.get(location).is_some_and(|row| row.failed.is_none());
+        let again = asked.iter().filter(known).count() - verified.len();
+        self.tell_changed(what, again);
         if what == What::Packages && asked.len() >= MANY {
             self.learn_facts();
         }
@@ -164,6 +190,22 @@ impl<'a> Session<'a> {
         Ok(store)
     }
 
+    /// Says why directories are scanned again that have an answer.
+    fn tell_changed(&mut self, what: What, again: usize) {
+        if again == 0 || self.all_again || what != What::Packages || !self.scan.config.reuse_scan_results {
+            return;
+        }
+        let tree = format!("{}/", self.scan.config.pkgsrc);
+        let name = |path: &Vec<u8>| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let path = path.strip_prefix(&tree).unwrap_or(&path);
+            path.strip_suffix('/').map_or(path.to_owned(), |dir| format!("the names of the makefiles in {dir}"))
+        };
+        let changed: Vec<String> = self.inputs.files.changed().iter().map(name).collect();
+        let subject = if again == 1 { "1 directory".to_owned() } else { format!("{again} directories") };
+        notice(&mut *self.scan.view, &subject, &changed);
+    }
+
     /// What it said last time is what it would say.
     fn holds(&mut self, location: &str) -> bool {
         let Some(row) = self.rows.get(location).filter(|row| row.failed.is_none()) else { return false };
@@ -184,7 +226,11 @@ impl<'a> Session<'a> {
     fn question(&self, what: What, location: &str) -> Ask {
         let wall_ms = self.rows.get(location).map_or(0, |row| row.wall_ms);
         let facts = self.facts.as_deref().unwrap_or_default();
-        Ask { location: location.to_owned(), line: self.place.line(what, location, self.scan.config, facts), wall_ms }
+        Ask {
+            location: location.to_owned(),
+            line: self.place.line(what, location, self.scan.config, (&self.environment, facts)),
+            wall_ms,
+        }
     }
 
     /// What takes long and is needed by many goes first: others then find the options that it was built with.
@@ -199,6 +245,18 @@ impl<'a> Session<'a> {
         };
         asks.sort_by_cached_key(|ask| std::cmp::Reverse(weight(ask)));
     }
+}
+
+/// Tells the user what has to be scanned again, and why.
+fn notice(view: &mut dyn View, subject: &str, changed: &[String]) {
+    let named = changed.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let why = match changed.len() {
+        0 => "what its answer depends on was changed during the last scan".to_owned(),
+        count if count > MOST_NAMED => format!("changed since the last scan: {named} and {} more", count - MOST_NAMED),
+        _ => format!("changed since the last scan: {named}"),
+    };
+    let text = format!("scanning {subject} again; {why}");
+    view.event(Event::Notice { level: Level::Info, text: text.as_bytes() });
 }
 
 /// The directories that ALL_DEPENDS of these records names.
@@ -332,16 +390,18 @@ impl Place {
         said
     }
 
-    fn line(&self, what: What, location: &str, config: &Config, facts: &str) -> String {
+    fn line(&self, what: What, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
         let make = quoted(&config.make);
         let dir = quoted(&format!("{}/{location}", config.pkgsrc));
         let log = quoted(&self.log(location).to_string_lossy());
         let cache = quoted(&self.cache.to_string_lossy());
-        let begin = format!("unset {}; cd {dir} && exec 2>{log} &&", base::VOLATILE.join(" "));
+        let begin = format!("cd {dir} && exec 2>{log} &&");
         match what {
-            What::Packages => format!("{begin} PBULK_CACHE_DIRECTORY={cache} exec {make} pbulk-index{facts}"),
+            What::Packages => {
+                format!("{begin} exec {environment} PBULK_CACHE_DIRECTORY={cache} {make} pbulk-index{facts}")
+            }
             What::Subdirs => {
-                let show = |variable| format!("{make} show-subdir-var VARNAME={variable}");
+                let show = |variable| format!("{environment} {make} show-subdir-var VARNAME={variable}");
                 format!("{begin} {} && exec {}", show("SUBDIR"), show(".MAKE.MAKEFILES"))
             }
         }

@@ -29,7 +29,7 @@ impl Sight {
         let same = [&config.pkgsrc, &config.state, &config.packages, &config.distdir].map(PathBuf::from);
         Sight {
             root: Some(PathBuf::from(&config.sandbox_root)),
-            same: same.into_iter().chain(settings()).collect(),
+            same: same.into_iter().chain(config.makeconf()).collect(),
             kept: [&config.prefix, &config.pkgdb].map(PathBuf::from).to_vec(),
             kit: Some(PathBuf::from(&config.bootstrapkit)).filter(|kit| !kit.as_os_str().is_empty()),
         }
@@ -59,11 +59,6 @@ impl Sight {
         let root = self.root.as_ref()?;
         Some((root.as_os_str().as_bytes(), self.kit.as_deref()))
     }
-}
-
-/// The settings that the user names, wherever they are.
-pub(super) fn settings() -> Option<PathBuf> {
-    std::env::var_os("MAKECONF").map(PathBuf::from)
 }
 
 #[cfg(test)]

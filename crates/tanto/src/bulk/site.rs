@@ -185,6 +185,7 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
         user: unprivileged.filter(|_| is_root).cloned(),
         one_user: as_user,
         unprivileged_checksum: config.use_unprivileged_checksum,
+        environment: config.environment.clone(),
         facts,
         sandbox,
         memory: jobs::memory(config, clients(config), as_user).filter(|_| spaces.is_some()),

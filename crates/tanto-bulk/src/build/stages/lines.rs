@@ -22,6 +22,9 @@ impl Writer<'_> {
     pub fn make_with(&self, distdir: &str, targets: &[&str], unprivileged: bool) -> String {
         let Site { pkgsrc, make, makes, .. } = self.site;
         let mut line = String::new();
+        for (name, value) in &self.site.environment {
+            let _ = write!(line, "{name}={} ", quoted(value));
+        }
         // A package that wants GNU make says so on its own; for all others this is a default.
         if let Some(makes) = makes {
             let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
