@@ -9,7 +9,8 @@ mod schema;
 mod tests;
 mod write;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -28,6 +29,8 @@ pub enum StoreError {
     Version(i64),
     /// The disk is full: nothing was changed.
     Full,
+    /// The file does not hold what was written: what SQLite finds.
+    Damaged(String),
     /// What SQLite says.
     Other(rusqlite::Error),
 }
@@ -36,9 +39,25 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full,
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                StoreError::Damaged(error.to_string())
+            }
+            _ if is_foreign(&error) => StoreError::Damaged(error.to_string()),
             _ => StoreError::Other(error),
         }
     }
+}
+
+/// Is there something in a column that its table does not allow?
+fn is_foreign(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    matches!(
+        error,
+        Error::InvalidColumnType(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::FromSqlConversionFailure(..)
+            | Error::Utf8Error(..)
+    )
 }
 
 impl std::fmt::Display for StoreError {
@@ -46,6 +65,12 @@ impl std::fmt::Display for StoreError {
         match self {
             StoreError::Version(version) => write!(f, "another Tanto wrote it, in version {version} of its format"),
             StoreError::Full => f.write_str("the disk is full"),
+            StoreError::Damaged(what) => write!(
+                f,
+                "it is damaged ({what}); delete the files 'db', 'db-wal' and 'db-shm' in the directory 'state': 'tanto bulk \
+                 build' then makes a new one, scans again and keeps the packages that are up to date, but knows no earlier \
+                 builds"
+            ),
             StoreError::Other(error) => error.fmt(f),
         }
     }
@@ -58,6 +83,13 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// that stays whole.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
 
+/// A file beside the database that belongs to it.
+fn sibling(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
 impl Store {
     /// Opens the database to read it, while somebody else may be writing.
     pub fn look(path: &Path) -> Result<Store> {
@@ -68,7 +100,8 @@ impl Store {
     }
 
     /// Opens the database for writing. Makes it, for its owner alone, if it is not there, and brings an older one up
-    /// to date. Whoever calls holds the lock that makes it the only writer.
+    /// to date. Whoever calls holds the lock that makes it the only writer. If the last writer did not close it, it is
+    /// checked: one that was killed, or a machine that lost its power, may have left it damaged.
     pub fn open(path: &Path) -> Result<Store> {
         if let Err(error) = tanto_sys::own::create(path)
             && error.kind() != std::io::ErrorKind::AlreadyExists
@@ -79,7 +112,12 @@ impl Store {
             )));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        // Whoever closes the database takes this away.
+        let was_left = fs::metadata(sibling(path, "-wal")).is_ok_and(|data| data.len() > 0);
         let mut db = Connection::open_with_flags(path, flags)?;
+        if was_left {
+            schema::quick_check(&db)?;
+        }
         db.set_prepared_statement_cache_capacity(64);
         db.execute_batch(SETTINGS)?;
         schema::bring_up_to_date(&mut db)?;

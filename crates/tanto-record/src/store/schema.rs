@@ -87,6 +87,12 @@ pub(super) fn check(db: &Connection) -> Result<()> {
     if version == MIGRATIONS.len() as i64 { Ok(()) } else { Err(StoreError::Version(version)) }
 }
 
+/// Looks whether the file is whole, as far as that can be told without comparing indices with their tables.
+pub(super) fn quick_check(db: &Connection) -> Result<()> {
+    let found: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(StoreError::Damaged(found)) }
+}
+
 /// Takes the steps that are missing, all or none.
 pub(super) fn bring_up_to_date(db: &mut Connection) -> Result<()> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;

@@ -155,7 +155,7 @@ fn what_is_no_database_is_refused() {
     let place = Scratch::new("store-other");
     let path = place.at("db");
     std::fs::write(&path, "x".repeat(5000)).unwrap();
-    assert!(matches!(Store::open(&path), Err(StoreError::Other(_))));
+    assert!(matches!(Store::open(&path), Err(StoreError::Damaged(_))));
     assert_eq!(std::fs::read(&path).unwrap().len(), 5000, "it is left alone");
     assert!(Store::open(&place.at("no/db")).is_err());
 }
@@ -173,4 +173,47 @@ fn a_full_disk_is_told_and_changes_nothing() {
     store.db.pragma_update(None, "max_page_count", 1 << 30).unwrap();
     store.apply(run, &many).unwrap();
     assert_eq!(store.packages(run).unwrap().len(), many.len());
+}
+
+/// A database as a kill leaves it, with something in its journal, and with these bytes in its middle.
+fn killed(place: &Scratch, damage: &[u8]) -> std::path::PathBuf {
+    let mut store = Store::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let packages: Vec<Change> = (0..2000).map(|number| Change::Package(package(number, "open"))).collect();
+    store.apply(run, &packages).unwrap();
+    store.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    store.apply(run, &[Change::Ended { at_ms: 7 }]).unwrap();
+    for name in ["db", "db-wal"] {
+        std::fs::copy(place.at(name), place.at(&format!("killed-{name}"))).unwrap();
+    }
+    let killed = place.at("killed-db");
+    let mut content = std::fs::read(&killed).unwrap();
+    let middle = content.len() / 2;
+    content[middle..middle + damage.len()].copy_from_slice(damage);
+    std::fs::write(&killed, content).unwrap();
+    killed
+}
+
+#[test]
+fn a_database_that_was_not_closed_is_checked() {
+    let place = Scratch::new("store-killed");
+    assert!(Store::open(&killed(&place, b"")).unwrap().last_run().unwrap().unwrap().1.is_some());
+    let place = Scratch::new("store-damaged");
+    let damaged = killed(&place, &[0xa5; 16384]);
+    let found = Store::open(&damaged).map(drop).unwrap_err();
+    assert!(matches!(found, StoreError::Damaged(_)), "{found:?}");
+    let told = found.to_string();
+    assert!(told.starts_with("it is damaged (") && told.contains("delete the files 'db', 'db-wal'"), "{told}");
+}
+
+#[test]
+fn what_is_no_database_is_damaged() {
+    let place = Scratch::new("store-nonsense");
+    drop(Store::open(&place.at("db")).unwrap());
+    let mut content = std::fs::read(place.at("db")).unwrap();
+    content[..64].fill(b'x');
+    std::fs::write(place.at("db"), &content).unwrap();
+    for found in [Store::open(&place.at("db")).map(drop), Store::look(&place.at("db")).map(drop)] {
+        assert!(matches!(found, Err(StoreError::Damaged(_))), "{found:?}");
+    }
 }
