@@ -18,6 +18,7 @@ use tanto_record::store::{Package, Store};
 use tanto_sys::terminal;
 
 use super::place::{config, look, unusable};
+use super::progress;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -34,10 +35,10 @@ pub(super) fn status(args: &[Vec<u8>]) -> Stop {
             return Err([b"unexpected '", &operand[..], b"'"].concat());
         }
         let config = config(given.value("config"))?;
-        let store = look(&config)?;
         if let Some(text) = running(&config, given.has("watch"))? {
             return Ok(text);
         }
+        let store = look(&config)?;
         let (run, _) = store.last_run().map_err(|error| unusable(&error))?.ok_or(b"nothing was built yet")?;
         summary(&store, run)
     };
@@ -50,18 +51,21 @@ pub(super) fn status(args: &[Vec<u8>]) -> Stop {
 /// How often a watcher looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the build says that runs; none if none runs, or, for a watcher, not any more.
+/// How the build stands that runs, or in which phase it is; none if none runs, or, for a watcher, not any more.
 fn running(config: &Config, watches: bool) -> Result<Option<String>, Vec<u8>> {
     let mut screen = Screen::default();
     loop {
-        match door::ask(Path::new(&config.state), &Request::Status) {
-            Err(Unheard::Nobody) => {
-                screen.clear();
-                return Ok(None);
-            }
+        let told = match door::ask(Path::new(&config.state), &Request::Status) {
+            Ok(answer) => Some(String::from_utf8_lossy(&answer.out).into_owned()),
+            Err(Unheard::Nobody) => progress::told(config),
             Err(unheard) => return Err(unheard.told().into_bytes()),
-            Ok(answer) if !watches => return Ok(Some(String::from_utf8_lossy(&answer.out).into_owned())),
-            Ok(answer) => screen.show(&String::from_utf8_lossy(&answer.out)),
+        };
+        match told {
+            Some(text) if watches => screen.show(&text),
+            told => {
+                screen.clear();
+                return Ok(told);
+            }
         }
         std::thread::sleep(LOOK_EVERY);
     }

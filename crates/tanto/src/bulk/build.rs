@@ -30,6 +30,7 @@ use tanto_record::store::{Cost, Store};
 use self::recall::{begin, recall};
 use super::place::{config as read, take, unusable};
 use super::prepare::prepare;
+use super::progress::{self, Phase};
 use super::scan::{Told, interrupted, shown};
 use super::{ask, jobs, meta, phases, site};
 use crate::flags::door::Door;
@@ -80,9 +81,11 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     // What was asked since the beginning of a build that goes on is not asked again, whatever the configuration says.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };
     let (source, mut store) = phases::source(&reusing, spaces.as_ref(), resolved, state.store, &mut shown()?)?;
+    progress::begin(config, Phase::Resolve);
     let packages = source.packages(config)?;
     let one_user = spaces.as_ref().is_some_and(|spaces| spaces.have_one_user());
     let (run, mut plan) = recall(config, &mut store, begun, packages.plan()?, (again, one_user))?;
+    progress::begin(config, Phase::Check);
     phases::check(config, &store, &mut plan, cutoff)?;
     let costs = store.costs().map_err(|error| unusable(&error))?;
     let estimates = estimates(config, &costs, &packages.records, &packages.depends);
@@ -128,6 +131,7 @@ fn build(
     let mut view = shown()?;
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
     let mut door = Server::open(Path::new(&config.state)).map_err(failed)?;
+    progress::end(config);
     let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
     let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();

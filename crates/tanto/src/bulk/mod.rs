@@ -16,6 +16,7 @@ mod meta;
 mod phases;
 mod place;
 mod prepare;
+mod progress;
 mod publish;
 mod report;
 mod resolve;

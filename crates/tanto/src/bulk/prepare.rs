@@ -16,11 +16,13 @@ use tanto_sys::{error, tree};
 
 use super::files::failed;
 use super::place::State;
+use super::progress::{self, Phase};
 use super::site::{self, Spaces};
 
 /// With the state to ourselves, before anything is started. From then on this process is the one that could leave something;
 /// if there are to be sandboxes, it is in namespaces of its own.
 pub(super) fn prepare(config: &Config, state: &mut State) -> Result<Option<Rc<Spaces>>, Vec<u8>> {
+    progress::begin(config, Phase::Prepare);
     if let Some(killed) = state.lock.owner() {
         let (ended, remain) = remains::end(killed).map_err(|error| failed("looking for ", b"processes", &error))?;
         if !remain.is_empty() {

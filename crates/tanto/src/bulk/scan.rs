@@ -20,6 +20,7 @@ use tanto_sys::{clock, file};
 use super::files::failed;
 use super::place::{config, take};
 use super::prepare::prepare;
+use super::progress::Progress;
 use super::site::{self, Spaces};
 use crate::build::view::{self, Shown};
 use crate::flags::door::Door;
@@ -101,6 +102,7 @@ pub(super) fn scan(
     verify: f64,
     view: &mut dyn View,
 ) -> Result<(Report, Store), Told> {
+    let view: &mut dyn View = &mut Progress::of(config, view);
     let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
     let facts = || of_the_system(config, spaces);
