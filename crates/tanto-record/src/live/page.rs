@@ -191,7 +191,7 @@ pub(super) fn standing(sheet: Sheet, counts: &[(&str, usize)]) -> String {
         if row.columns() + text::columns(&piece) > sheet.width() {
             break;
         }
-        row.push(if *state == "failed" { Look::Bad } else { Look::Faint }, &piece);
+        row.push(if matches!(*state, "failed" | "machine-failed") { Look::Bad } else { Look::Faint }, &piece);
     }
     row.into_bytes()
 }
