@@ -125,6 +125,7 @@ def again(place, directory, server):
     package.write_bytes(content + b"x")
     assert "libone-1.2nb3.tgz is another file than was built: 'tanto bulk retry" in place.error("publish")
     assert (directory / "packages/All/pkg_summary.gz").read_bytes() == summary
+    foreign(place, directory, package, content)
     package.write_bytes(content)
     os.utime(package, ns=(before[server / "All" / package.name],) * 2)
     place.run("publish")
@@ -140,6 +141,23 @@ def again(place, directory, server):
     assert not (directory / "letter").exists(), "nobody hears of what was not published"
     (directory / "packages/All/libone-1.2nb3.tgz").unlink()
     assert "libone-1.2nb3.tgz: No such file or directory" in place.error("publish")
+
+
+def foreign(place, directory, package, content):
+    """Of a package that Tanto did not build no digest is noted: its own digests are compared."""
+    with sqlite3.connect(directory / "state/db") as db:
+        db.execute("DELETE FROM file WHERE name = 'libone-1.2nb3'")
+    archive = bytearray(gzip.decompress(content))
+    at = archive.rindex(b"\nlibone") if b"\nlibone" in archive else len(archive.rstrip(b"\0")) - 2
+    archive[at] ^= 1
+    for damaged, why in (
+        (content[:-6] + bytes([content[-6] ^ 1]) + content[-5:], "corrupt gzip stream does not have a matching checksum"),
+        (gzip.compress(bytes(archive)), "the package is damaged: "),
+        (content[: len(content) // 2], "the package is not whole"),
+    ):
+        package.write_bytes(damaged)
+        told = place.error("publish")
+        assert f"{package}: " in told and why in told and "'tanto bulk retry libone-1.2nb3'" in told, told
 
 
 def summary(server, names):
@@ -216,6 +234,8 @@ def sign(tanto, directory):
             signed(directory, path)
         assert not (directory / "signed/All/restricted-1.tgz").exists()
         assert "were signed" not in place.run("publish"), "what is signed is signed"
+        unsigned(place, directory, environment)
+        certified(place, directory)
         refused(place, directory)
     finally:
         subprocess.run(["gpgconf", "--kill", "gpg-agent"], env=environment, check=False)
@@ -240,6 +260,57 @@ def signed(directory, path):
         (directory / "pkg_install.conf").write_text(f"GPG_KEYRING_VERIFY={directory}/public.gpg\n")
         check = [PKG_ADMIN, "-C", directory / "pkg_install.conf", "check-signature", path]
         subprocess.run(check, capture_output=True, check=True)
+
+
+def signing(directory, command, more=""):
+    """Another sign_command, and nothing that is signed already."""
+    toml = directory / "bulk.toml"
+    kept = [line for line in toml.read_text().splitlines(keepends=True) if not line.startswith(("sign_command", "sign_public"))]
+    toml.write_text("".join(kept) + f'sign_command = "{command}"\n{more}')
+    shutil.rmtree(directory / "signed", ignore_errors=True)
+
+
+def unsigned(place, directory, environment):
+    """What sign_command prints has to be a signature, of this package, with a key that is known."""
+    before = (directory / "bulk.toml").read_text()
+    pgp = f"{GPG} --batch --quiet --detach-sign"
+    for command, more, why in (
+        ("echo notasig", "", "the sign_command printed no signature: it should print what 'gpg --detach-sign"),
+        (f"{pgp} --output - -", "", "the sign_command printed no signature"),
+        (f"{GPG} --batch --quiet --clearsign --output - -", "", "the sign_command printed no signature"),
+        (f"echo other | {pgp} --armor --output - -", "", "a signature that gpgv does not accept for this package: "),
+        ("printf '%s\\\\n' '-----BEGIN PGP SIGNATURE-----' '' notasig", "", "that gpgv does not accept"),
+        (f"{pgp} --armor --output - -", 'sign_public_key = "pscan"\n', "that gpgv does not accept for this package: "),
+    ):
+        signing(directory, command, more)
+        told = place.error("publish")
+        assert " is not signed: " in told and why in told, told
+        assert not list((directory / "signed/All").iterdir()), "nothing is kept of it"
+    # The keys may lie elsewhere.
+    signing(directory, f"GNUPGHOME={environment['GNUPGHOME']} {pgp} --armor --output - -", 'sign_public_key = "public.gpg"\n')
+    assert "5 packages were signed\n" in place.run("publish")
+    (directory / "bulk.toml").write_text(before)
+
+
+def certified(place, directory):
+    """X.509 signatures are verified too."""
+    before = (directory / "bulk.toml").read_text()
+    for name in ("own", "other"):
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
+        subprocess.run([*make, "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.pem"], capture_output=True, check=True)
+        (directory / f"{name}.key").chmod(0o644)
+    sign = f"openssl smime -sign -signer {directory}/own.pem -inkey {directory}/own.key -outform PEM"
+    for command, more in ((f"echo other | {sign} -binary", ""), (f"{sign} -binary", 'sign_public_key = "other.pem"\n')):
+        signing(directory, command, more)
+        assert "a signature that openssl does not accept for this package: " in place.error("publish"), command
+    for more in ("", 'sign_public_key = "own.pem"\n'):
+        signing(directory, f"{sign} -binary", more)
+        assert "5 packages were signed\n" in place.run("publish")
+    (_, _), (form, signature), _ = members(directory / "signed/All/app-0.9.tgz")
+    assert form == "+PKG_SIGNATURE" and signature.startswith(b"-----BEGIN PKCS7-----")
+    (directory / "bulk.toml").write_text(before)
+    shutil.rmtree(directory / "signed")
+    place.run("publish")
 
 
 def shut_in(tanto, directory):

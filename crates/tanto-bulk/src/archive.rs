@@ -6,6 +6,7 @@
 pub mod plist;
 mod signed;
 mod tar;
+mod verify;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,6 +17,7 @@ use flate2::bufread::MultiGzDecoder;
 use self::plist::Plist;
 pub use self::signed::Signed;
 pub use self::tar::{Kind, Member};
+pub use self::verify::verify;
 
 /// A package that is being read, from its first file on.
 pub struct Package<'r> {
@@ -53,6 +55,8 @@ pub enum Bad {
     NoContents,
     /// What was signed is something else; says what differs.
     Signature(&'static str),
+    /// A file is not what `+CONTENTS` records; says which and how.
+    Damaged(String),
 }
 
 /// All that a package says of itself, in bytes. A list of a million files is shorter.
@@ -89,6 +93,7 @@ impl Bad {
             Bad::Twice(name) => format!("the package has two {name}"),
             Bad::NoContents => "the package has no +CONTENTS with a @name".into(),
             Bad::Signature(what) => format!("the package is not what was signed: {what}"),
+            Bad::Damaged(what) => format!("the package is damaged: {what}"),
         }
     }
 }

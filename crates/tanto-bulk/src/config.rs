@@ -130,6 +130,8 @@ pub struct Config {
     pub sign_user: String,
     /// The directory with the key.
     pub sign_keys: String,
+    /// A file with the public keys or certificates that signatures are verified with; empty: those of `sign_keys`.
+    pub sign_public_key: String,
     /// Signed packages are in `All` below it.
     pub signed: String,
     /// For stages that have none of their own.
@@ -245,6 +247,7 @@ impl Default for Config {
             sign_command: String::new(),
             sign_user: String::new(),
             sign_keys: String::new(),
+            sign_public_key: String::new(),
             signed: "signed".into(),
             limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
             stages: BTreeMap::new(),

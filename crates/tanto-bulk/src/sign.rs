@@ -13,4 +13,4 @@ pub mod signer;
 mod tests;
 
 pub use client::Client;
-pub use seal::seal;
+pub use seal::{Form, seal};

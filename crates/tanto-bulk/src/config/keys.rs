@@ -137,6 +137,11 @@ pub static KEYS: &[Key] = &[
         Path(|it| &mut it.sign_keys),
         "The directory with the key: GNUPGHOME of that line, which no build sees.",
     ),
+    key(
+        "sign_public_key",
+        Path(|it| &mut it.sign_public_key),
+        "A file with the public keys (gpg --export) or certificates (PEM) that each signature is verified with. Empty: the PGP keys in sign_keys, or any certificate.",
+    ),
     key("signed", Path(|it| &mut it.signed), "Signed packages are in All below it."),
     key(
         "build_clients",

@@ -1,9 +1,9 @@
-//! What is told of the files of packages: a digest of each, and what each says of itself. What was found out before stands
-//! as long as a file is as it was. Does not know which packages they are, nor where the list goes.
+//! The list of published package files: a digest and a summary entry for each. Entries are kept and reused as long as a
+//! file's stamp is unchanged.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
@@ -11,7 +11,17 @@ use std::thread;
 use sha2::{Digest, Sha512};
 
 use super::summary;
-use crate::archive::{Bad, Metadata};
+use crate::archive::{self, Bad, Metadata};
+
+/// A file to be listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Its name, without its directory.
+    pub file: String,
+    /// Whether its content is compared with the digests that the package carries. For packages of which no other digest
+    /// is known.
+    pub verify: bool,
+}
 
 /// A package's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,12 +63,12 @@ impl Stamp {
 /// Fewer files are not worth a thread.
 const FEWEST: usize = 16;
 
-/// Lists these files of a directory, in their order, with what is known of them already. An error names the file.
-pub fn list(dir: &Path, files: &[String], known: &[Listed], threads: usize) -> Result<Vec<Listed>, (String, Bad)> {
+/// Lists these files of a directory, in their order; `known` holds earlier entries. An error names the file.
+pub fn list(dir: &Path, files: &[Wanted], known: &[Listed], threads: usize) -> Result<Vec<Listed>, (String, Bad)> {
     let known: HashMap<&str, &Listed> = known.iter().map(|it| (it.file.as_str(), it)).collect();
     let slice = files.len().div_ceil(threads.max(1)).max(FEWEST);
-    let one = |file: &String| look(dir, file, known.get(file.as_str()).copied()).map_err(|bad| (file.clone(), bad));
-    let some = |files: &[String]| files.iter().map(one).collect::<Result<Vec<Listed>, _>>();
+    let one = |it: &Wanted| look(dir, it, known.get(it.file.as_str()).copied()).map_err(|bad| (it.file.clone(), bad));
+    let some = |files: &[Wanted]| files.iter().map(one).collect::<Result<Vec<Listed>, _>>();
     let mut parts = thread::scope(|scope| {
         let begun: Vec<_> = files.chunks(slice).map(|files| scope.spawn(move || some(files))).collect();
         begun.into_iter().map(|it| it.join().expect("it does not panic")).collect::<Vec<_>>()
@@ -70,7 +80,8 @@ pub fn list(dir: &Path, files: &[String], known: &[Listed], threads: usize) -> R
     Ok(listed)
 }
 
-fn look(dir: &Path, name: &str, known: Option<&Listed>) -> Result<Listed, Bad> {
+fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, Bad> {
+    let name = wanted.file.as_str();
     let path = dir.join(name);
     let mut file = File::open(&path)?;
     let stamp = Stamp::of(&file)?;
@@ -78,6 +89,10 @@ fn look(dir: &Path, name: &str, known: Option<&Listed>) -> Result<Listed, Bad> {
         return Ok(known.clone());
     }
     let summary = summary::entry(&Metadata::of(&path)?, name, stamp.bytes);
+    if wanted.verify {
+        archive::verify(&file)?;
+        file.rewind()?;
+    }
     let digest = digest(&mut file)?;
     if Stamp::of(&file)? != stamp {
         return Err(Bad::Io(io::Error::other("it was changed while it was read")));
@@ -106,7 +121,8 @@ pub fn hex(bytes: &[u8]) -> String {
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-const HEAD: &[u8] = b"tanto list 1\n";
+/// Version 1 has entries of packages that were never verified.
+const HEAD: &[u8] = b"tanto list 2\n";
 
 /// What is known, to be kept in a file.
 pub fn kept(listed: &[Listed]) -> Vec<u8> {
@@ -160,7 +176,7 @@ mod tests {
         assert_eq!(known(&text), all);
         assert_eq!(known(&text[..text.len() - 1]), all[..1]);
         for other in
-            [&b""[..], b"tanto list 2\n", b"tanto list 1\nx\n", b"tanto list 1\n1 1 1 1 f 99999999999999999999 x\n"]
+            [&b""[..], b"tanto list 1\n", b"tanto list 2\nx\n", b"tanto list 2\n1 1 1 1 f 99999999999999999999 x\n"]
         {
             assert!(known(other).is_empty());
         }
@@ -170,7 +186,7 @@ mod tests {
     fn what_is_as_it_was_is_not_read_again() {
         let place = Scratch::new("publish-list");
         place.write("p-1.tgz", "no package");
-        let files = ["p-1.tgz".to_owned()];
+        let files = [Wanted { file: "p-1.tgz".into(), verify: true }];
         assert!(matches!(list(&place.at(""), &files, &[], 2), Err((file, _)) if file == "p-1.tgz"));
         let stamp = Stamp::of(&File::open(place.at("p-1.tgz")).unwrap()).unwrap();
         let known = Listed { file: "p-1.tgz".into(), stamp, digest: "ff".into(), summary: Vec::new() };

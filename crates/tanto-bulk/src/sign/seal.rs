@@ -1,5 +1,5 @@
-//! Puts a package together with its signature: an `ar` archive of what was signed, the signature, and the package. Does
-//! not know whether the signature is good.
+//! Puts a package together with its signature: an `ar` archive of what was signed, the signature, and the package. The
+//! signer has verified the signature before.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -11,8 +11,34 @@ use super::client::Hashing;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HASH: &str = "+PKG_HASH";
-const GPG: &str = "+PKG_GPG_SIGNATURE";
-const X509: &str = "+PKG_SIGNATURE";
+/// The two forms of signatures that pkg_install reads. Both are text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A detached, armored PGP signature.
+    Pgp,
+    /// A detached PKCS#7 signature in PEM, made with an X.509 certificate.
+    X509,
+}
+
+impl Form {
+    /// The form of a signature; `None` if it has neither.
+    pub fn of(signature: &[u8]) -> Option<Form> {
+        match signature {
+            _ if signature.starts_with(b"-----BEGIN PGP SIGNATURE-----") => Some(Form::Pgp),
+            _ if signature.starts_with(b"-----BEGIN PKCS7-----") => Some(Form::X509),
+            _ => None,
+        }
+    }
+
+    /// The name of the archive member that holds it.
+    fn member(self) -> &'static str {
+        match self {
+            Form::Pgp => "+PKG_GPG_SIGNATURE",
+            Form::X509 => "+PKG_SIGNATURE",
+        }
+    }
+}
+
 /// Longer names stand before the content.
 const NAME: usize = 16;
 /// An `ar` archive has ten digits for a length.
@@ -27,10 +53,9 @@ pub fn seal(
 ) -> io::Result<()> {
     let modified = package.metadata()?.modified()?;
     let bytes = package.metadata()?.len();
-    // What is no text is X.509's.
-    let form = if signature.starts_with(b"-----BEGIN PGP") { GPG } else { X509 };
+    let form = Form::of(signature).ok_or_else(|| io::Error::other("its signature has no form that pkg_add reads"))?;
     to.write_all(MAGIC)?;
-    for (name, content) in [(HASH, text), (form, signature)] {
+    for (name, content) in [(HASH, text), (form.member(), signature)] {
         head(to, name, content.len() as u64, modified)?;
         to.write_all(content)?;
         pad(to, name, content.len() as u64)?;

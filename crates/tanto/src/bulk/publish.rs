@@ -8,15 +8,15 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use tanto_bulk::archive::Metadata;
+use tanto_bulk::archive::{Bad, Metadata};
 use tanto_bulk::build::state::State;
 use tanto_bulk::config::Config;
 use tanto_bulk::publish::choice::{Choice, choose};
-use tanto_bulk::publish::list::{self, Listed};
+use tanto_bulk::publish::list::{self, Listed, Wanted};
 use tanto_bulk::publish::{self as made, ALL, DIGESTS, SUMMARY};
 use tanto_bulk::records::Record;
 use tanto_bulk::report::{Report, Rows, machine};
-use tanto_ninja::getopt::Bad;
+use tanto_ninja::getopt;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::{cpu, file};
 
@@ -42,7 +42,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 fn obey(args: &[Vec<u8>], told: &mut String) -> Result<(), Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    let given = Given::read(&FLAGS, args).map_err(|getopt::Bad(message)| message)?;
     if let Some(operand) = given.operands.first() {
         return Err([b"unexpected '", &operand[..], b"'"].concat());
     }
@@ -90,14 +90,20 @@ impl Publishing<'_> {
     /// What clients of the packages want to know of them all.
     fn list(&self, dir: &Path, names: &[&str], built: &Digests) -> Result<Vec<Listed>, Vec<u8>> {
         let all = dir.join(ALL);
-        let files: Vec<String> = names.iter().map(|name| format!("{name}{}", self.config.pkg_sufx)).collect();
+        let is_signed = !self.config.sign_command.is_empty();
+        // What was signed has been verified before.
+        let wanted = |name: &&str| Wanted {
+            file: format!("{name}{}", self.config.pkg_sufx),
+            verify: !is_signed && !built.contains_key(*name),
+        };
+        let files: Vec<Wanted> = names.iter().map(wanted).collect();
         let kept = Path::new(&self.config.state).join("published");
         // What cannot be read is found out again.
         let known = list::known(&fs::read(&kept).unwrap_or_default());
-        let bad = |(file, bad): (String, _)| format!("{}/{file}: {bad}", all.display()).into_bytes();
+        let bad = |(file, bad): (String, _)| unusable_package(&all.join(&file), &bad, &self.name(&file));
         let listed = list::list(&all, &files, &known, cpu::count()).map_err(bad)?;
         replace(&kept, &list::kept(&listed))?;
-        if self.config.sign_command.is_empty() {
+        if !is_signed {
             let mut each = names.iter().zip(&listed);
             each.try_for_each(|(name, it)| as_built(name, &all.join(&it.file), &it.digest, built))?;
         }
@@ -106,6 +112,11 @@ impl Publishing<'_> {
         replace(&all.join(SUMMARY), &summary)?;
         replace(&dir.join(DIGESTS), &made::digests(&listed, &summary).map_err(packing)?)?;
         Ok(listed)
+    }
+
+    /// The package of a file.
+    fn name(&self, file: &str) -> String {
+        file.strip_suffix(&self.config.pkg_sufx).unwrap_or(file).to_owned()
     }
 
     /// As a package says.
@@ -165,7 +176,16 @@ fn digests(config: &Config) -> Result<Digests, Vec<u8>> {
     Ok(files.into_iter().map(|file| (file.name, file.digest)).collect())
 }
 
-/// Is it the file that was built, as far as that was noted?
+/// The error for a package file that cannot be read or is damaged.
+pub(super) fn unusable_package(path: &Path, bad: &Bad, name: &str) -> Vec<u8> {
+    let mend = match bad {
+        Bad::Io(error) if error.raw_os_error().is_some() => String::new(),
+        _ => format!(": 'tanto bulk retry {name}' and a build make it again"),
+    };
+    format!("{}: {bad}{mend}", path.display()).into_bytes()
+}
+
+/// Fails if the file has another digest than was noted when the package was built.
 pub(super) fn as_built(name: &str, path: &Path, digest: &str, built: &Digests) -> Result<(), Vec<u8>> {
     match built.get(name) {
         Some(noted) if noted != digest.as_bytes() => {

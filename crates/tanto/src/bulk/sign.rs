@@ -1,5 +1,6 @@
-//! Signs packages: who publishes on one side, the signer, a process of its own, on the other. Does not know what a
-//! signature looks like.
+//! Signs packages: `publish` on one side, the signer, a process of its own, on the other.
+
+mod verify;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -10,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use tanto_bulk::archive;
 use tanto_bulk::config::Config;
 use tanto_bulk::publish::ALL;
 use tanto_bulk::publish::list::hex;
@@ -17,8 +19,9 @@ use tanto_bulk::sign::client::{Client, digest};
 use tanto_bulk::sign::{seal, signer};
 use tanto_sys::user;
 
+use self::verify::Verifier;
 use super::files::failed;
-use super::publish::{Digests, as_built};
+use super::publish::{Digests, as_built, unusable_package};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -56,12 +59,17 @@ fn is_of(from: &Path, signed: &Path) -> bool {
     modified(from).is_some_and(|time| modified(signed) == Some(time))
 }
 
-/// Only what was built is signed, as far as it was noted what that was.
+/// Signs a package if it is the file that was built. Of one that Tanto did not build no digest is noted: its content is
+/// compared with the digests that it carries.
 fn one(client: &mut Client<UnixStream>, built: &Digests, name: &str, from: &Path, to: &Path) -> Result<(), Vec<u8>> {
     let bad = |error: io::Error| failed("signing ", from.as_os_str().as_encoded_bytes(), &error);
     let mut package = File::open(from).map_err(bad)?;
     let digest = digest(&mut package).map_err(bad)?;
     as_built(name, from, &hex(&digest), built)?;
+    if !built.contains_key(name) {
+        package.rewind().map_err(bad)?;
+        archive::verify(&package).map_err(|bad| unusable_package(from, &bad, name))?;
+    }
     let (text, signature) = client
         .sign(name, digest, &mut package)
         .map_err(|why| format!("{} is not signed: {why}", from.display()).into_bytes())?;
@@ -80,7 +88,7 @@ fn start(config: &Config) -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new("/proc/self/exe");
     command
-        .args(["bulk", "signer", &config.sign_command])
+        .args(["bulk", "signer", &config.sign_command, &config.sign_public_key])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
@@ -95,12 +103,16 @@ fn start(config: &Config) -> io::Result<(Child, UnixStream)> {
     Ok((command.spawn()?, ours))
 }
 
-/// The signer: its questions come from where others have their input. Its argument makes signatures.
+/// The signer: its questions come from standard input. Its arguments are `sign_command` and `sign_public_key`.
 pub(super) fn serve(args: &[Vec<u8>]) -> Stop {
     let served = || {
-        let [line] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let [line, keys] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        signer::serve(stream, |text| signature(line, text))
+        let mut verifier = Verifier::new(tanto_sys::file::path(keys)).map_err(io::Error::other)?;
+        signer::serve(stream, |text| {
+            let signature = signature(line, text)?;
+            verifier.verify(text, &signature).map(|()| signature)
+        })
     };
     match served() {
         Ok(()) => Stop::printed("", 0),
