@@ -3,7 +3,7 @@
 //!
 //! What ended the stage stands near the first line in which make, ninja or the like say that a command has failed. Before
 //! that line a compiler, a linker or a script has said why; lines that say it for certain go before those that may be
-//! harmless, such as a file that was looked for in vain.
+//! harmless, such as a file that was looked for in vain, and those before warnings.
 
 mod signs;
 #[cfg(test)]
@@ -49,8 +49,10 @@ pub fn find(log: &[u8]) -> Option<Found> {
     let behind = &lines[end..lines.len().min(end.saturating_add(AROUND))];
     certain(before)
         .or_else(|| certain(behind))
-        .or_else(|| likely(before))
-        .or_else(|| likely(behind))
+        .or_else(|| last(before, likely))
+        .or_else(|| last(behind, likely))
+        .or_else(|| last(before, warning))
+        .or_else(|| last(behind, warning))
         .or_else(|| unknown(before))
         .or_else(|| unknown(lines))
 }
@@ -87,12 +89,17 @@ fn certain(lines: &[Cow<'_, [u8]>]) -> Option<Found> {
     Some(Found { kind, lines: told })
 }
 
-/// The last line that may say it.
-fn likely(lines: &[Cow<'_, [u8]>]) -> Option<Found> {
-    lines.iter().rev().find_map(|line| match sign(line)? {
-        Sign::Likely(kind) => Some(Found { kind, lines: vec![shown(line)] }),
-        _ => None,
-    })
+/// The last line with a sign that counts.
+fn last(lines: &[Cow<'_, [u8]>], counts: fn(Sign) -> Option<Kind>) -> Option<Found> {
+    lines.iter().rev().find_map(|line| Some(Found { kind: counts(sign(line)?)?, lines: vec![shown(line)] }))
+}
+
+fn likely(sign: Sign) -> Option<Kind> {
+    if let Sign::Likely(kind) = sign { Some(kind) } else { None }
+}
+
+fn warning(sign: Sign) -> Option<Kind> {
+    if let Sign::Warning(kind) = sign { Some(kind) } else { None }
 }
 
 fn unknown(lines: &[Cow<'_, [u8]>]) -> Option<Found> {

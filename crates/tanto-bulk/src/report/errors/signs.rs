@@ -62,6 +62,8 @@ pub(super) enum Sign {
     Certain(Kind),
     /// That may be why.
     Likely(Kind),
+    /// A warning that has the words of an error.
+    Warning(Kind),
 }
 
 use Kind::{Checksum, Compiler, Configure, Crash, Fetch, Linker, Make, Missing, Package, Patch, Pkgsrc, Script};
@@ -72,6 +74,8 @@ use Sign::{Certain, Failure, Likely};
 static SIGNS: &[(Option<Sign>, &[&str])] = &[
     // What only looks like an error.
     (None, &["rror", "(ignored)"]),
+    // A check that ends the script has no result: the error stands in its line.
+    (Some(Certain(Configure)), &["^checking ", "configure: error: "]),
     (None, &["^checking "]),
     (None, &["^pkg_add: Warning: "]),
     (None, &["^ERROR: ***"]),
@@ -182,7 +186,18 @@ pub(super) fn sign(line: &[u8]) -> Option<Sign> {
     if is_go(line) {
         return Some(Certain(Compiler));
     }
-    SIGNS.iter().find(|(_, parts)| has(line, parts)).and_then(|&(sign, _)| sign)
+    let sign = SIGNS.iter().find(|(_, parts)| has(line, parts)).and_then(|&(sign, _)| sign)?;
+    Some(match sign {
+        Certain(kind) | Likely(kind) if is_warning(line) => Sign::Warning(kind),
+        sign => sign,
+    })
+}
+
+/// Is the line marked as a warning, and not as an error before that?
+fn is_warning(line: &[u8]) -> bool {
+    let marks = ["warning: ", "Warning: ", "WARNING: ", "CMake Warning"];
+    let first = marks.iter().filter_map(|mark| memchr::memmem::find(line, mark.as_bytes())).min();
+    first.is_some_and(|at| memchr::memmem::find(&line[..at], b"rror: ").is_none())
 }
 
 /// Are these parts in the line, in this order?

@@ -92,6 +92,42 @@ fn configure_scripts_are_understood() {
 }
 
 #[test]
+fn a_check_that_ends_the_script_has_its_error_behind_it() {
+    let size = "checking size of short... configure: error: cannot compute sizeof (short), 77";
+    is(
+        &format!(
+            "checking for error... no\nconfigure: WARNING: png.h: not found\n{size}\nSee `config.log' for more details.\n\
+             *** Error code 77\n\nStop.\n"
+        ),
+        Kind::Configure,
+        &[size],
+    );
+    let within = "checking size of short... configure: error: in `/scratch/x':";
+    is(
+        &format!("{within}\nconfigure: error: cannot compute sizeof (short)\nSee `config.log'\n*** Error code 77\n"),
+        Kind::Configure,
+        &[within, "configure: error: cannot compute sizeof (short)", "See `config.log'"],
+    );
+}
+
+#[test]
+fn errors_go_before_warnings() {
+    for warning in [
+        "x.c:3:2: warning: 'error: ' looks like a syntax error [-Wformat]",
+        "configure: WARNING: png.h: not found",
+        "bmake: \"/usr/pkgsrc/mk/bsd.pkg.mk\" line 3: warning: duplicate script",
+        "pkg_create: Warning: no symlink",
+        "/usr/bin/ld: warning: cannot find -lpng; undefined symbol",
+    ] {
+        let missing = "install: bin/x: Permission denied";
+        is(&format!("{warning}\n{missing}\n{warning}\n*** Error code 1\n"), Kind::Missing, &[missing]);
+        let error = "x.c:4:1: error: no such thing; warning: none";
+        is(&format!("{warning}\n{error}\n{warning}\n*** Error code 1\n"), Kind::Compiler, &[error]);
+        assert_eq!(found(&format!("{warning}\na\n*** Error code 1\n")).1, [warning], "there is nothing else");
+    }
+}
+
+#[test]
 fn pkgsrc_is_understood() {
     is(
         "=> Checksum SHA1 OK for a.tgz\n=> Checksum SHA512 mismatch for a.tgz\nERROR: Make sure the Makefile and \
