@@ -36,6 +36,17 @@ pub fn is_anothers(fd: impl AsFd) -> bool {
     owner != -1 && owner != own
 }
 
+/// Puts our process group into the foreground of the terminal that is our standard input. Does nothing if that is no
+/// terminal of ours. A shell with job control that ended may have left another one there.
+pub fn take_foreground() {
+    // SAFETY: SIGTTOU would stop us, and is ignored meanwhile; the calls take and give numbers only.
+    unsafe {
+        let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+        let _ = libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpgrp());
+        libc::signal(libc::SIGTTOU, before);
+    }
+}
+
 /// How a terminal treats what is typed and shown: echo, lines, special keys.
 #[derive(Clone, Copy)]
 pub struct Settings(libc::termios);

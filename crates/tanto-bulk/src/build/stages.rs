@@ -3,6 +3,7 @@
 
 pub(super) mod files;
 mod lines;
+pub mod visit;
 
 use std::path::Path;
 

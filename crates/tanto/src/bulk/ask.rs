@@ -210,7 +210,7 @@ fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
 }
 
 /// The package of this name, or the only one with this base or directory.
-fn find<'a>(packages: &'a [Package], word: &[u8]) -> Result<&'a Package, Vec<u8>> {
+pub(super) fn find<'a>(packages: &'a [Package], word: &[u8]) -> Result<&'a Package, Vec<u8>> {
     let base = |package: &Package| tanto_bulk::name::Name::new(package.name.as_bytes()).base() == word;
     let is_it = |package: &&Package| package.location.as_bytes() == word || base(package);
     let exact = packages.iter().find(|package| package.name.as_bytes() == word);

@@ -21,6 +21,7 @@ mod publish;
 mod report;
 mod resolve;
 mod scan;
+mod shell;
 mod sign;
 mod simulate;
 mod site;
@@ -51,6 +52,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"status" => ask::status(rest),
         b"why" => ask::why(rest),
         b"log" => ask::log(rest),
+        b"shell" => shell::run(rest),
         b"retry" => change::retry(rest),
         b"skip" => change::skip(rest),
         b"kill" => change::kill(rest),

@@ -60,6 +60,13 @@ pub static TASKS: &[Task] = &[
     Task { name: "why", args: "PACKAGE", doc: "Tells where a package stands, and why." },
     Task { name: "log", args: "PACKAGE [STAGE]", doc: "Shows what it printed when it failed, or prints now." },
     Task {
+        name: "shell",
+        args: "PACKAGE [COMMAND]",
+        doc: "Opens a shell in a sandbox like the one in which the package failed: what it needs is installed, and \
+               the work directory is there if `keep_wrkdir` has kept it. `make` has the arguments and the user of \
+               the stages. With COMMAND the shell runs that line. What is changed there is lost when it ends.",
+    },
+    Task {
         name: "retry",
         args: "PACKAGE...",
         doc: "Builds packages again, when they were fixed or though they are there: their directories are \

@@ -29,10 +29,24 @@ impl Writer<'_> {
         if let Some(makes) = makes {
             let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
         }
+        for word in [make.as_str()].iter().chain(targets) {
+            line += &quoted(word);
+            line.push(' ');
+        }
+        line += &self.arguments(distdir);
+        let line = match &self.site.user {
+            Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
+            _ => line,
+        };
+        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
+    }
+
+    /// The arguments that make gets from all stages, besides the targets.
+    pub fn arguments(&self, distdir: &str) -> String {
+        let mut line = String::new();
         let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
-        let facts = self.site.facts.iter().map(String::as_str);
-        for word in [make.as_str()].iter().chain(targets).chain(&always).copied().chain(facts) {
+        for word in always.into_iter().chain(self.site.facts.iter().map(String::as_str)) {
             line += &quoted(word);
             line.push(' ');
         }
@@ -44,15 +58,11 @@ impl Writer<'_> {
             line += &quoted(argument);
             line.push(' ');
         }
-        if let Some(makes) = makes {
+        if let Some(makes) = &self.site.makes {
             let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
         }
         let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
-        let line = match &self.site.user {
-            Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
-            _ => line,
-        };
-        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
+        line
     }
 
     /// Before the phase in which the package wants its users and groups, they are made.
