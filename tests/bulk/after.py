@@ -130,6 +130,7 @@ def again(place, directory, server):
     os.utime(package, ns=(before[server / "All" / package.name],) * 2)
     place.run("publish")
     assert before == {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
+    resumed(place, directory, server)
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace(f'"{server}"', f'"{directory}/no/such/place"'))
     (directory / "letter").unlink()
@@ -141,6 +142,23 @@ def again(place, directory, server):
     assert not (directory / "letter").exists(), "nobody hears of what was not published"
     (directory / "packages/All/libone-1.2nb3.tgz").unlink()
     assert "libone-1.2nb3.tgz: No such file or directory" in place.error("publish")
+
+
+def resumed(place, directory, server):
+    """What an interrupted rsync has sent already is not sent again."""
+    toml = directory / "bulk.toml"
+    before = toml.read_text()
+    toml.write_text(before.replace("-a --delete-excluded", "-a --delete-excluded --delay-updates --no-whole-file --stats", 1))
+    package, partial = server / "All/libone-1.2nb3.tgz", server / "All/.~tmp~"
+    partial.mkdir()
+    package.rename(partial / package.name)
+    # Of another time: it is compared.
+    os.utime(partial / package.name, (5, 5))
+    told = place.run("publish")
+    matched = next(line.split()[2] for line in told.splitlines() if line.startswith("Matched data: "))
+    assert int(matched.replace(",", "").replace(".", "")) > 0, told
+    assert package.read_bytes() == (directory / "packages/All" / package.name).read_bytes() and not partial.exists()
+    toml.write_text(before)
 
 
 def foreign(place, directory, package, content):

@@ -77,6 +77,8 @@ impl Upload<'_> {
             return Ok(());
         }
         let mut command = Command::new(&config.rsync);
+        // Where rsync keeps what an interrupted transfer has sent (--delay-updates): --delete-excluded would remove it.
+        command.arg("--filter=P .~tmp~/");
         command.arg("--exclude-from=-").args(arguments.split_whitespace()).arg(".").arg(target).current_dir(dir);
         let why = format!("not all of {what} got to {target}: what rsync lists above was sent, the rest was not");
         fed(command, rules.as_bytes(), &why)?;
