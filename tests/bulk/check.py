@@ -143,11 +143,46 @@ def again(tree):
     print("ok again: all is built again where that is wanted, also after a kill")
 
 
+def options(tree):
+    """A change of mk.conf makes those packages out of date that it affects, and no others."""
+    settings, mk_conf = tree.directory / "bulk.toml", tree.directory / "mk.conf"
+    settings.write_text("rebuild_on_options = true\n" + settings.read_text())
+
+    def configure(text):
+        before = mk_conf.read_text()
+        mk_conf.write_text(f"{before}{text}\n")
+        time.sleep(SETTLE)
+        return before
+
+    assert tree.built() == [], "what they were built with before is taken to be what they would be built with now"
+    configure("UNUSED= yes")
+    assert tree.check() == {} and tree.built() == [], "no package uses that"
+    before = configure(".if ${PKGNAME:U:Mlibtwo-*} != \"\"\nPKG_OPTIONS= one two\n.endif")
+    why = 'it was built with PKG_OPTIONS "", which is "one two" now'
+    assert tree.check() == {LIBTWO: why, APP3: has_to_be_built(LIBTWO)}, tree.check()
+    assert tree.built() == [APP3, LIBTWO] and tree.check() == {}
+    assert why in tree.run("why", LIBTWO)
+    # Each version of a package has its own.
+    configure(".if ${PYTHON_VERSION_REQD:U} == 312\nPKG_OPTIONS= python\n.endif")
+    assert tree.check() == {THING: 'it was built with PKG_OPTIONS "", which is "python" now', TOOL: has_to_be_built(THING)}
+    mk_conf.write_text(before)
+    time.sleep(SETTLE)
+    assert tree.check() == {LIBTWO: 'it was built with PKG_OPTIONS "one two", which is "" now', APP3: has_to_be_built(LIBTWO)}
+    assert tree.built() == [APP3, LIBTWO]
+    # All packages name this in BUILD_DEFS.
+    configure("FETCH_SITE= http://127.0.0.1:9/")
+    why = 'it was built with FETCH_SITE "http://127.0.0.1:1/", which is "http://127.0.0.1:9/" now'
+    assert tree.check() == {name: why for name in (set(ALL) - {LIBONE}) | {"libone-1.2nb4"}}
+    settings.write_text(settings.read_text().replace("rebuild_on_options = true", ""))
+    assert tree.check() == {}, "nobody wants to know"
+    print("ok options: a change of mk.conf makes out of date what it affects, and nothing else")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as directory:
         tree = Tree(tanto, Path(directory))
-        for test in (changes, versions, ages, cutoff, again):
+        for test in (changes, versions, ages, cutoff, again, options):
             test(tree)
 
 

@@ -64,6 +64,8 @@ pub struct Config {
     pub ignore_missing_dependencies: bool,
     /// A package is up to date though another that it was built with is newer.
     pub skip_age_check: bool,
+    /// A package is out of date if it was built with other options or settings of `mk.conf`.
+    pub rebuild_on_options: bool,
     /// Run at the beginning of a bulk build; empty: nothing.
     pub script_phase_pre_build: String,
     /// The system that packages see.
@@ -214,6 +216,7 @@ impl Default for Config {
             sandbox: "bind".into(),
             ignore_missing_dependencies: false,
             skip_age_check: false,
+            rebuild_on_options: false,
             script_phase_pre_build: String::new(),
             sandbox_root: "/".into(),
             scratch_size: Scratch::Auto,

@@ -13,6 +13,7 @@ pub mod facts;
 pub mod forecast;
 pub mod layers;
 pub mod name;
+pub mod options;
 pub mod pattern;
 pub mod publish;
 pub mod records;

@@ -24,6 +24,7 @@ MASTER_SITES?=
 MASTER_SITE_OVERRIDE?=
 _ALLFILES=	${DISTFILES:@file@${DIST_SUBDIR}${DIST_SUBDIR:D/}${file}@}
 
+BUILD_DEFS+=	FETCH_SITE
 do-configure?=	:
 do-build?=	:
 

@@ -191,6 +191,7 @@ impl<'a> Books<'a> {
     pub fn begin(&mut self, package: Package) -> Option<Command> {
         let Some(why) = self.plan.due(package) else {
             self.stood = Some(package);
+            self.note_options(package, false);
             self.set(package, State::Done, State::UP_TO_DATE.into());
             return None;
         };
@@ -238,6 +239,7 @@ impl<'a> Books<'a> {
             self.note_attempt(package, &progress, "done", &left);
             self.note_cost(package, &progress);
             self.note_content(package);
+            self.note_options(package, true);
             self.set(package, State::Done, left);
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));

@@ -3,7 +3,7 @@
 
 mod again;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
@@ -15,6 +15,7 @@ use super::state::{MACHINE, State};
 use crate::check::{Content, Standing};
 use crate::estimate::Estimate;
 use crate::forecast;
+use crate::options;
 use crate::records::Record;
 use crate::resolve::Package;
 
@@ -35,6 +36,8 @@ pub struct Planned {
     pub user_destdir: bool,
     /// USERGROUP_PHASE.
     pub usergroup_phase: String,
+    /// The settings that it is built with (`options`); empty if they were not asked.
+    pub options: String,
     /// What it needs.
     pub depends: Vec<Package>,
     /// Where it stands.
@@ -134,6 +137,25 @@ impl Plan {
     /// What is known of a package's file.
     pub fn stands(&mut self, package: Package, standing: Standing) {
         self.packages[package as usize].standing = standing;
+    }
+
+    /// Packages that were built with other settings than they would be now have to be built again. `before`: the
+    /// settings by PKGNAME.
+    pub fn compare_options(&mut self, before: &HashMap<String, String>) {
+        for package in self.all() {
+            let it = self.package(package);
+            let is_open = it.state == State::Open && it.standing == Standing::Unknown && !it.options.is_empty();
+            let before = before.get(&it.name).filter(|_| is_open);
+            if let Some(why) = before.and_then(|before| options::difference(before, &it.options)) {
+                self.stands(package, Standing::Due(why));
+            }
+        }
+    }
+
+    /// The settings of packages that are done, as rows of the database, for those that have none there yet.
+    pub fn options(&self) -> impl Iterator<Item = Change> {
+        let done = self.packages.iter().filter(|it| it.state == State::Done);
+        done.filter_map(|it| it.options_row(false))
     }
 
     /// What a package's file holds.
@@ -310,6 +332,12 @@ fn row(package: Package, it: &Planned) -> Change {
 }
 
 impl Planned {
+    /// Its settings as a row of the database. `is_new`: it was built with them now.
+    pub(super) fn options_row(&self, is_new: bool) -> Option<Change> {
+        let (name, options) = (self.name.clone(), self.options.clone());
+        (!options.is_empty()).then_some(Change::Options { name, options, is_new })
+    }
+
     fn of_row(row: &store::Package) -> Planned {
         Planned {
             name: row.name.clone(),
@@ -319,6 +347,7 @@ impl Planned {
             bootstrap: false,
             user_destdir: false,
             usergroup_phase: String::new(),
+            options: String::new(),
             depends: Vec::new(),
             state: State::named(&row.state).unwrap_or(State::Open),
             why: row.why.clone(),
@@ -343,6 +372,7 @@ impl Planned {
             bootstrap: !text("BOOTSTRAP_PKG").is_empty(),
             user_destdir: text("USE_DESTDIR") == "user-destdir",
             usergroup_phase: text("USERGROUP_PHASE"),
+            options: text(options::VARIABLE),
             depends,
             state: if reason.is_some() { State::Prefailed } else { State::Open },
             why: reason.unwrap_or_default(),

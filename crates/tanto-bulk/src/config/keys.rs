@@ -101,6 +101,11 @@ pub static KEYS: &[Key] = &[
         "Whether a package stands though another that it was built with is newer.",
     ),
     key(
+        "rebuild_on_options",
+        Flag(|it| &mut it.rebuild_on_options),
+        "Whether a package is built again if its options, or other settings of mk.conf that it uses, have changed.",
+    ),
+    key(
         "script_phase_pre_build",
         Text(|it| &mut it.script_phase_pre_build),
         "A line for the shell, run at the beginning of a bulk build, but not when it goes on.",

@@ -22,6 +22,7 @@ use super::rows::{Rows, TOP};
 use super::sight::Sight;
 use super::{Bad, Report, Scan, environment, list, output};
 use crate::config::Config;
+use crate::options;
 use crate::shell::quoted;
 
 /// So much of the end of a log is kept, in bytes.
@@ -209,7 +210,9 @@ impl<'a> Session<'a> {
     /// What it said last time is what it would say.
     fn holds(&mut self, location: &str) -> bool {
         let Some(row) = self.rows.get(location).filter(|row| row.failed.is_none()) else { return false };
-        self.scan.config.reuse_scan_results && self.inputs.key(location, &row.records)[..] == row.key[..]
+        let config = self.scan.config;
+        let lacks_options = config.rebuild_on_options && location.contains('/') && !options::are_told(&row.records);
+        config.reuse_scan_results && !lacks_options && self.inputs.key(location, &row.records)[..] == row.key[..]
     }
 
     fn is_sampled(&self, location: &str) -> bool {
@@ -398,7 +401,11 @@ impl Place {
         let begin = format!("cd {dir} && exec 2>{log} &&");
         match what {
             What::Packages => {
-                format!("{begin} exec {environment} PBULK_CACHE_DIRECTORY={cache} {make} pbulk-index{facts}")
+                let make = format!("{environment} PBULK_CACHE_DIRECTORY={cache} {make}");
+                match config.rebuild_on_options {
+                    true => format!("{begin} {}", options::asking(&make, facts)),
+                    false => format!("{begin} exec {make} pbulk-index{facts}"),
+                }
             }
             What::Subdirs => {
                 let show = |variable| format!("{environment} {make} show-subdir-var VARNAME={variable}");

@@ -125,6 +125,11 @@ impl Store {
         self.all(asked, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
+    /// The settings that packages were last built with, by name.
+    pub fn options(&self) -> Result<Vec<(String, String)>> {
+        self.all("SELECT name, options FROM options ORDER BY name", [], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
     /// What scans said, by directory.
     pub fn scanned(&self) -> Result<Vec<Scanned>> {
         self.all(SCANNED, [], |row| {

@@ -48,6 +48,15 @@ pub enum Change {
         /// Since when it has been what it is.
         since_ns: i64,
     },
+    /// The settings of a package that is done.
+    Options {
+        /// PKGNAME.
+        name: String,
+        /// All of them.
+        options: String,
+        /// It was built with them now; otherwise what is known already stands.
+        is_new: bool,
+    },
     /// A package was built, and took so much.
     Cost(Cost),
     /// A package is to be built, and will take so much.

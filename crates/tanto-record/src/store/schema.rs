@@ -6,7 +6,7 @@ use super::{Result, StoreError};
 
 /// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
 /// released is never changed again.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -77,6 +77,12 @@ pub(super) const MIGRATIONS: [&str; 5] = [
     -- it is. Nanoseconds since 1970.
     CREATE TABLE content (
         name TEXT PRIMARY KEY, written_ns INTEGER NOT NULL, since_ns INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- The settings that a package was last built with.
+    CREATE TABLE options (
+        name TEXT PRIMARY KEY, options TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
 ];

@@ -116,6 +116,18 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
+fn the_options_of_the_last_build_stand() {
+    let place = Scratch::new("store-options");
+    let mut store = Store::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let options = |options: &str, is_new| Change::Options { name: "p-1".into(), options: options.into(), is_new };
+    for (change, known) in [(options("a", false), "a"), (options("b", true), "b"), (options("c", false), "b")] {
+        store.apply(run, &[change]).unwrap();
+        assert_eq!(store.options().unwrap(), [("p-1".to_owned(), known.to_owned())]);
+    }
+}
+
+#[test]
 fn changes_are_written_together_or_not_at_all() {
     let place = Scratch::new("store-whole");
     let mut store = Store::open(&place.at("db")).unwrap();

@@ -11,6 +11,8 @@ const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
 const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
 const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
 const CONTENT: &str = "INSERT OR REPLACE INTO content (name, written_ns, since_ns) VALUES (?, ?, ?)";
+const OPTIONS: &str = "INSERT OR REPLACE INTO options (name, options) VALUES (?, ?)";
+const FIRST_OPTIONS: &str = "INSERT OR IGNORE INTO options (name, options) VALUES (?, ?)";
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
@@ -58,6 +60,9 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
         Change::Due { package, why } => db.prepare_cached(DUE)?.execute(params![run, package, why])?,
         Change::Content { name, written_ns, since_ns } => {
             db.prepare_cached(CONTENT)?.execute(params![name, written_ns, since_ns])?
+        }
+        Change::Options { name, options, is_new } => {
+            db.prepare_cached(if *is_new { OPTIONS } else { FIRST_OPTIONS })?.execute(params![name, options])?
         }
         Change::Attempt(it) => write_attempt(db, run, it)?,
         Change::Stage(it) => write_stage(db, run, it)?,

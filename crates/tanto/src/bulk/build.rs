@@ -126,7 +126,7 @@ fn build(
     mut journal: Journal,
     epoch_ms: i64,
 ) -> Result<(Verdict, Plan, Store), Vec<u8>> {
-    plan.rows().chain(plan.expected(estimates)).for_each(|change| journal.note(change));
+    plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
     let mut view = shown()?;
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);

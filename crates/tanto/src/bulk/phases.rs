@@ -123,6 +123,10 @@ pub(super) fn check(config: &Config, store: &Store, plan: &mut Plan, cutoff: boo
             Ages::Contents(known.into_iter().map(|(name, written, since)| (name, (written, since))).collect())
         }
     };
+    if config.rebuild_on_options {
+        let before = store.options().map_err(|error| place::unusable(&error))?;
+        plan.compare_options(&before.into_iter().collect());
+    }
     let found = check::look(plan, check::Place { contents: cutoff, ..packages(config) });
     check::settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
 }

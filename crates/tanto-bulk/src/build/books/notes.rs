@@ -34,6 +34,13 @@ impl Books<'_> {
         self.plan.holds(package, renewed);
     }
 
+    /// The settings of a package that is done; those that it was built with stand if it was not built now.
+    pub(super) fn note_options(&mut self, package: Package, is_new: bool) {
+        if let Some(change) = self.plan.package(package).options_row(is_new) {
+            self.journal.note(change);
+        }
+    }
+
     pub(super) fn note_state(&mut self, package: Package, state: State, why: String) {
         self.has_moved = true;
         self.journal.note(Change::State { package, state: state.name(), why });
