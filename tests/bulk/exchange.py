@@ -81,13 +81,28 @@ def complaints(place):
     print("ok complaints: files that make no sense are refused, with the line")
 
 
+def configuration(place):
+    """pbulk's configuration becomes ours, unless there is one."""
+    conf, toml = place.directory / "pbulk.conf", place.directory / "new.toml"
+    conf.write_text("base=/usr/pkg\nprefix=${base}\npkg_add=${base}/sbin/pkg_add\nkeep_wrkdir=yes\nmaster_mode=yes\nsync_package() { :; }\n")
+    told = place.run("import", "pbulk.conf", "--config", "new.toml")
+    assert "not taken over: master_mode (" in told and "not taken over: sync_package (" in told, told
+    assert "new.toml: written from pbulk.conf\n" in told, told
+    lines = toml.read_text().splitlines()
+    assert {'prefix = "/usr/pkg"', 'pkg_add = "/usr/pkg/sbin/pkg_add"', "keep_wrkdir = true"} <= set(lines), lines
+    assert "new.toml is there already: move it away" in place.error("import", "pbulk.conf", "--config", "new.toml")
+    conf.write_text("prefix=\"/usr\n")
+    assert "pbulk.conf cannot be read as pbulk reads it" in place.error("import", "pbulk.conf", "--config", "other.toml")
+    print("ok configuration: what pbulk.conf says is in bulk.toml, and what it cannot say is told")
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), (), 'limited_list = "list"\n')
         (place.directory / "list").write_text(LIST)
         time.sleep(SETTLE)
-        for test in (round_trip, missing, complaints):
+        for test in (round_trip, missing, complaints, configuration):
             test(place)
 
 

@@ -20,8 +20,8 @@ use tanto_sys::file;
 
 use super::build::{no_plan, now_ms};
 use super::files::{check, failed, open};
-use super::place::{config, look, take, unusable};
-use super::{findings, meta};
+use super::place::{CONFIG, config, look, take, unusable};
+use super::{findings, meta, pbulk};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -36,8 +36,13 @@ const ERROR: &str = "error";
 /// Why a package has failed of which nothing else is known.
 const IMPORTED: &str = "it had failed when it was imported";
 
-/// Takes over what pbulk knows.
+/// Takes over what pbulk knows: its configuration if a file is named, otherwise what it has scanned and built.
 pub(super) fn import(args: &[Vec<u8>]) -> Stop {
+    match configuration(args) {
+        Some(Ok(told)) => return Stop::printed(told, 0),
+        Some(Err(message)) => return Stop::failed(Door::Tanto, "error", &message),
+        None => {}
+    }
     answer(args, |config, dir| {
         let mut state = take(config)?;
         let mut told = String::new();
@@ -52,6 +57,14 @@ pub(super) fn import(args: &[Vec<u8>]) -> Stop {
         }
         Ok(told)
     })
+}
+
+/// The import of a `pbulk.conf`; `None` if no file is named.
+fn configuration(args: &[Vec<u8>]) -> Option<Result<String, Vec<u8>>> {
+    let given = Given::read(&FLAGS, args).ok()?;
+    let [from] = &given.operands[..] else { return None };
+    let from = file::path(from);
+    from.is_file().then(|| pbulk::import(from, file::path(given.value("config").unwrap_or(CONFIG))))
 }
 
 /// Writes what pbulk would have written.

@@ -13,6 +13,7 @@ mod findings;
 mod init;
 mod jobs;
 mod meta;
+mod pbulk;
 mod phases;
 mod place;
 mod prepare;

@@ -94,8 +94,8 @@ pub static TASKS: &[Task] = &[
     },
     Task {
         name: "import",
-        args: "DIR",
-        doc: "Takes over pbulk's files of a directory such as its `meta`: the scan of `pscan` stands where \
+        args: "DIR|PBULK.CONF",
+        doc: "Writes bulk.toml from a `pbulk.conf`, if that file is named. Of a directory it takes over pbulk's files, such as those of its `meta`: the scan of `pscan` stands where \
                nothing has changed since, and `presolve` with `success` and `error` becomes a bulk build \
                that goes on.",
     },
