@@ -32,7 +32,7 @@ case $2 in
 libone-*) test -e {directory}/once || {{ touch {directory}/once; exit 5; }} ;;
 libtwo-*) test -e {directory}/may || exit 6 ;;
 esac
-cp "$1" {directory}/server/$2.tgz && echo "$2 $3" >>{directory}/told
+cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/told
 """
     buildlog = f'test -s "$1/$2/build.log" -a -e "$1/$2/work.log" && echo "$2" >>{directory}/failed; exit 7\n'
     place = Some(tanto, directory, PACKAGES, hooks(directory, package, buildlog) + settings)
@@ -41,7 +41,7 @@ cp "$1" {directory}/server/$2.tgz && echo "$2 $3" >>{directory}/told
     assert built.returncode == 1, built
     told = built.stdout + built.stderr
     seen = sorted((directory / "told").read_text().splitlines())
-    assert seen == ["kit-1.0 base", "libone-1.2nb3 devel"], f"{seen}\n{told}"
+    assert seen == ["kit-1.0.tgz base", "libone-1.2nb3.tgz devel"], f"{seen}\n{told}"
     for name in ("kit-1.0", "libone-1.2nb3"):
         file = directory / f"packages/All/{name}.tgz"
         assert file.read_bytes() == (directory / f"server/{name}.tgz").read_bytes(), f"{name} was shown otherwise"

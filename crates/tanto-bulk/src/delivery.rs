@@ -20,13 +20,15 @@ pub struct Delivery {
     pub place: PathBuf,
     /// What it is told by goes into this file: SHA512, in hex.
     pub digest: PathBuf,
-    /// Run then, with `new`, the package's name and its categories; if it fails, the file does not get its place. Empty:
+    /// Run then, with `new`, the package's name, its categories and the suffix; if it fails, the file does not get its place. Empty:
     /// nothing.
     pub hook: String,
     /// PKGNAME.
     pub name: String,
     /// CATEGORIES.
     pub categories: String,
+    /// PKG_SUFX.
+    pub suffix: String,
 }
 
 impl Delivery {
@@ -41,17 +43,18 @@ impl Delivery {
             ("hook", &self.hook),
             ("name", &self.name),
             ("categories", &self.categories),
+            ("suffix", &self.suffix),
         ])
     }
 
     /// What such words say.
     pub fn read(words: &[Vec<u8>]) -> Option<Delivery> {
-        let [from, new, place, digest, hook, name, categories] =
-            values(words, ["from", "new", "place", "digest", "hook", "name", "categories"])?;
+        let [from, new, place, digest, hook, name, categories, suffix] =
+            values(words, ["from", "new", "place", "digest", "hook", "name", "categories", "suffix"])?;
         let paths = [from, new, place, digest].map(PathBuf::from);
         let is_whole = paths.iter().all(|path| path.is_absolute());
         let [from, new, place, digest] = paths;
-        is_whole.then_some(Delivery { from, new, place, digest, hook, name, categories })
+        is_whole.then_some(Delivery { from, new, place, digest, hook, name, categories, suffix })
     }
 
     /// Brings it there. Says what the line exited with that failed, or 0.
@@ -68,7 +71,7 @@ impl Delivery {
         fs::write(&self.digest, digest)?;
         if !self.hook.is_empty() {
             let new = self.new.to_string_lossy();
-            let status = run(&self.hook, "sync_package", &[&new, &self.name, &self.categories])?;
+            let status = run(&self.hook, "sync_package", &[&new, &self.name, &self.categories, &self.suffix])?;
             if !status.success() {
                 println!("tanto: sync_package does not take {}: {status}", self.name);
                 self.forget();
@@ -101,6 +104,7 @@ mod tests {
             hook: hook.into(),
             name: "p-1".into(),
             categories: "a b".into(),
+            suffix: ".tgz".into(),
         }
     }
 
@@ -115,12 +119,13 @@ mod tests {
     #[test]
     fn a_file_gets_its_place_and_is_told_by_its_digest() {
         let place = Scratch::new("delivery");
-        let hook = format!("echo \"$2 ($3)\" $(cat \"$1\") $(test -e {0}/all/place; echo $?) >{0}/seen", place.text());
+        let hook =
+            format!("echo \"$2$4 ($3)\" $(cat \"$1\") $(test -e {0}/all/place; echo $?) >{0}/seen", place.text());
         // What a killed build has left is no hindrance.
         place.write("all/new", "older");
         assert_eq!(delivery(&place, "whole\n", &hook).run().unwrap(), 0);
         let text = |name: &str| fs::read_to_string(place.at(name)).unwrap();
-        assert_eq!((&*text("all/place"), &*text("seen")), ("whole\n", "p-1 (a b) whole 1\n"));
+        assert_eq!((&*text("all/place"), &*text("seen")), ("whole\n", "p-1.tgz (a b) whole 1\n"));
         assert_eq!(text("digest"), list::digest(&mut &b"whole\n"[..]).unwrap());
         assert!(!place.at("all/new").exists() && !place.at("made/file").exists());
     }

@@ -210,7 +210,7 @@ pub static KEYS: &[Key] = &[
     key(
         "sync_package",
         Text(|it| &mut it.sync_package),
-        "A line for the shell, run outside for each package that was built, with its file, name and categories as $1 to $3.",
+        "A line for the shell, run outside for each package that was built, with its file, name, categories and PKG_SUFX as $1 to $4.",
     ),
     key(
         "sync_buildlog",

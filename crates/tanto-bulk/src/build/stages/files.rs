@@ -63,6 +63,7 @@ impl Writer<'_> {
             hook: site.sync_package.clone(),
             name: name.clone(),
             categories: self.package.categories.clone(),
+            suffix: site.suffix.clone(),
         };
         format!("{} bulk deliver{}", quoted(&site.door), delivery.words())
     }
