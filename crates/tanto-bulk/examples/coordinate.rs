@@ -21,7 +21,7 @@ use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
 use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, View};
-use tanto_exec::job::{Command, Completion, Exit, JobId, Ran, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::runner::{Runner, Woken};
@@ -61,7 +61,15 @@ impl Runner for Builds {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
         let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
         let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
-        Ok(Woken::Completed(Completion { job, exit, output, is_whole: true, usage, ran: Ran::Program, findings: None }))
+        Ok(Woken::Completed(Completion {
+            job,
+            exit,
+            output,
+            kept: Kept::Whole,
+            usage,
+            ran: Ran::Program,
+            findings: None,
+        }))
     }
 
     fn abort(&mut self) -> Vec<JobId> {

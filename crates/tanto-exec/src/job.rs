@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::monitor::Limits;
 use crate::monitor::findings::Findings;
+use crate::spilled::Spilled;
 
 /// A job of one build: a dense number, in the order in which jobs were added to the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -120,14 +121,46 @@ pub struct Completion {
     pub job: JobId,
     /// How it ended.
     pub exit: Exit,
-    /// Its standard output and standard error, in the order of writing.
+    /// Its standard output and standard error, in the order of writing: all of it, or both ends.
     pub output: Vec<u8>,
-    /// `output` is all of it, and not just what can be shown.
-    pub is_whole: bool,
+    /// How much of it `output` has.
+    pub kept: Kept,
     /// What it used.
     pub usage: Usage,
     /// What ran it.
     pub ran: Ran,
     /// What watching its processes has brought, if there is anything to tell.
     pub findings: Option<Box<Findings>>,
+}
+
+/// How much of what a command printed is in `Completion::output`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// All of it.
+    Whole,
+    /// Its beginning and its end. The rest is lost.
+    Ends,
+    /// Its beginning and its end. All of it is in this file.
+    InFile(Spilled),
+}
+
+impl Completion {
+    /// Returns all that the command printed or, where the middle is lost, both ends.
+    pub fn printed(&self) -> &[u8] {
+        match &self.kept {
+            Kept::InFile(spilled) => spilled.bytes(),
+            Kept::Whole | Kept::Ends => &self.output,
+        }
+    }
+
+    /// Adds a line of our own behind what the command printed.
+    pub fn add_line(&mut self, text: &[u8]) {
+        let line = if self.output.is_empty() { text.to_vec() } else { [b"\n", text].concat() };
+        self.output.extend_from_slice(&line);
+        if let Kept::InFile(spilled) = &mut self.kept
+            && spilled.append(&line).is_err()
+        {
+            self.kept = Kept::Ends;
+        }
+    }
 }

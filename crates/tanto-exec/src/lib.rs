@@ -15,4 +15,5 @@ pub mod runner;
 pub mod sandbox;
 pub mod schedule;
 pub mod simulate;
+pub mod spilled;
 pub mod writer;

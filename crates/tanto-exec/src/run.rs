@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::front::{Ending, Fatal, Front, Start};
-use crate::job::{About, Completion, Exit, JobId, Ran, Usage};
+use crate::job::{About, Completion, Exit, JobId, Kept, Ran, Usage};
 use crate::monitor::findings::Findings;
 use crate::runner::{Runner, Woken};
 use crate::schedule::{Blocked, Hold, Next, Reading, Schedule};
@@ -254,7 +254,7 @@ impl Loop<'_> {
                     job,
                     exit: Exit::Code(1),
                     output: why,
-                    is_whole: true,
+                    kept: Kept::Whole,
                     usage: Usage::default(),
                     ran: Ran::Program,
                     findings: None,
@@ -290,7 +290,7 @@ impl Loop<'_> {
     /// What was started has ended, as its front has judged it.
     fn end(&mut self, Running { about, start_ms }: Running, completion: &Completion) -> Result<(), Fatal> {
         let end_ms = self.run.clock.now_ms();
-        let (job, exit, output) = (completion.job, completion.exit, completion.output.as_slice());
+        let (job, exit, output) = (completion.job, completion.exit, completion.printed());
         let (usage, ran) = (completion.usage, completion.ran);
         let about_it = &about;
         self.run.view.event(Event::Finished { job, about: about_it, start_ms, end_ms, exit, output, usage, ran });

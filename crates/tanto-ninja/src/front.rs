@@ -6,7 +6,7 @@ use std::fs::File;
 use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::job::{About, Command, Completion, Exit, JobId, Kept};
 use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
@@ -258,7 +258,7 @@ impl<'a, 't> Builder<'a, 't> {
         let Some(Active { deps, depfile, .. }) = self.active.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
-            b"msvc" if !completion.is_whole => Err("too much output to find in it what was included".into()),
+            b"msvc" if completion.kept != Kept::Whole => Err("too much output to find in it what was included".into()),
             b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
             b"gcc" => {
                 let path = depfile.clone();
@@ -466,10 +466,7 @@ impl Front for Builder<'_, '_> {
             }
             Err(error) if error.fatal => return Err(fatal(error)),
             Err(error) if completion.exit.success() => {
-                if !completion.output.is_empty() {
-                    completion.output.push(b'\n');
-                }
-                completion.output.extend_from_slice(&error.text);
+                completion.add_line(&error.text);
                 completion.exit = Exit::Code(1);
             }
             Err(_) => {}

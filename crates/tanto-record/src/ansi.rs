@@ -12,13 +12,18 @@ pub(crate) fn strip(text: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(text);
     }
     let mut plain = Vec::with_capacity(text.len());
+    strip_to(text, |piece| plain.extend_from_slice(piece));
+    Cow::Owned(plain)
+}
+
+/// As `strip`, piece by piece.
+pub(crate) fn strip_to(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| byte == ESC) {
-        plain.extend_from_slice(&rest[..at]);
+        take(&rest[..at]);
         rest = after_sequence(&rest[at + 1..]);
     }
-    plain.extend_from_slice(rest);
-    Cow::Owned(plain)
+    take(rest);
 }
 
 /// What follows the sequence whose escape character is just before `rest`.

@@ -72,6 +72,16 @@ pub enum Kept {
     Notice { level: Level, text: Vec<u8> },
 }
 
+/// A part of a session's output file: what a command printed or, if it is shorter than that, both halves of what the
+/// limit leaves of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Where it begins, in bytes.
+    pub at: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+}
+
 /// A command that ended. What it was is told by the line that said that it was started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
@@ -87,6 +97,8 @@ pub struct Finished {
     pub output: Vec<u8>,
     /// So many bytes of its output were left out.
     pub left_out: u64,
+    /// Where the session's output file has more of it.
+    pub place: Option<Place>,
     /// What it used.
     pub usage: Usage,
     /// What ran it.

@@ -1,6 +1,7 @@
 //! What a build leaves behind and shows: every view is a function of the event stream. Does not know how a job is run.
 
 mod ansi;
+pub mod cut;
 mod elide;
 mod eta;
 pub mod format;

@@ -2,11 +2,16 @@
 
 use std::io::{LineWriter, Write};
 
+use tanto_sys::spool::Spool;
+
 use crate::elide;
 use crate::terminal::Terminal;
 
 /// How much of an unfinished line is held back, as in C's standard output.
 const BUFFER: usize = 8192;
+
+/// Text of so many bytes is written at once and not copied before.
+const LONG: usize = 64 << 10;
 
 /// Writes status lines and output to standard output, in ninja's bytes. While the console is locked it keeps them,
 /// because another process owns the screen.
@@ -26,7 +31,7 @@ pub(crate) struct Line {
     is_locked: bool,
     /// The last status line that came while locked.
     held_line: Vec<u8>,
-    held_output: Vec<u8>,
+    held_output: Spool,
 }
 
 impl Line {
@@ -40,7 +45,7 @@ impl Line {
             is_blank: true,
             is_locked: false,
             held_line: Vec::new(),
-            held_output: Vec::new(),
+            held_output: Spool::default(),
         }
     }
 
@@ -74,15 +79,29 @@ impl Line {
     /// Writes `text` from the start of a line on.
     pub(crate) fn on_new_line(&mut self, text: &[u8]) {
         if self.is_locked && !self.held_line.is_empty() {
-            self.held_output.append(&mut self.held_line);
-            self.held_output.push(b'\n');
+            self.held_line.push(b'\n');
+            self.held_output.push(&self.held_line);
+            self.held_line.clear();
         }
-        let to = if self.is_locked { &mut self.held_output } else { &mut self.fresh };
         if !self.is_blank {
-            to.push(b'\n');
+            self.more(b"\n");
         }
-        to.extend_from_slice(text);
-        self.is_blank = text.last().is_none_or(|&byte| byte == b'\n');
+        self.is_blank = true;
+        self.more(text);
+    }
+
+    /// Writes `text` behind what `on_new_line` wrote.
+    pub(crate) fn more(&mut self, text: &[u8]) {
+        let Some(last) = text.last() else { return };
+        self.is_blank = *last == b'\n';
+        if self.is_locked {
+            self.held_output.push(text);
+        } else if text.len() < LONG {
+            self.fresh.extend_from_slice(text);
+        } else {
+            self.settle();
+            let _ = self.out.write_all(text);
+        }
     }
 
     /// From now on another process owns the screen.
@@ -100,7 +119,8 @@ impl Line {
         }
         self.is_locked = false;
         let output = std::mem::take(&mut self.held_output);
-        self.on_new_line(&output);
+        self.on_new_line(b"");
+        output.drain(|piece| self.more(piece));
         let line = std::mem::take(&mut self.held_line);
         if !line.is_empty() {
             self.status(&line);

@@ -7,6 +7,7 @@ use tanto_exec::job::{About, Exit, JobId, Ran};
 use tanto_exec::schedule::Hold;
 
 use crate::ansi;
+use crate::cut::{Rest, cut};
 use crate::format::Format;
 use crate::line::Line;
 use crate::progress::Progress;
@@ -41,6 +42,8 @@ pub struct Config {
     pub holds: bool,
     /// Whether whole commands say that they ran in the compile worker.
     pub notes: bool,
+    /// Long output is cut, and this has the rest; none: all of it is shown, as ninja does.
+    pub rest: Option<Rest>,
     /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
     pub parallelism: Box<dyn Fn() -> usize>,
 }
@@ -53,6 +56,7 @@ pub struct NinjaView {
     explain: bool,
     holds: bool,
     notes: bool,
+    rest: Option<Rest>,
     /// What held commands back, as far as that was said.
     held_by: Vec<Hold>,
     parallelism: Box<dyn Fn() -> usize>,
@@ -75,6 +79,7 @@ impl NinjaView {
             explain: config.explain,
             holds: config.holds && config.verbosity != Verbosity::Quiet,
             notes: config.notes && config.verbosity == Verbosity::Verbose,
+            rest: config.rest,
             held_by: Vec::new(),
             parallelism: config.parallelism,
             progress: Progress::new(),
@@ -106,7 +111,10 @@ impl NinjaView {
             self.line.on_new_line(&text);
         }
         if !output.is_empty() {
-            self.output(output);
+            match &self.rest {
+                Some(rest) => self.output(&cut(output, about, rest)),
+                None => self.output(output),
+            }
         }
     }
 
@@ -132,7 +140,8 @@ impl NinjaView {
         if self.line.terminal().color {
             self.line.on_new_line(output);
         } else {
-            self.line.on_new_line(&ansi::strip(output));
+            self.line.on_new_line(b"");
+            ansi::strip_to(output, |piece| self.line.more(piece));
         }
     }
 

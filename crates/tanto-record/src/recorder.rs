@@ -14,11 +14,17 @@ use tanto_exec::writer::{Stream, Writer};
 use tanto_sys::state::State;
 
 use crate::history::Learned;
-use crate::jsonl::{Encoder, Head};
-use crate::session::Sessions;
+use crate::jsonl::{Encoder, Head, Place};
+use crate::session::{self, Sessions};
 
-/// Of longer output of one command the middle is not kept, in bytes.
+/// Of longer output of one command, a session's lines have both ends only, in bytes; a file beside them has more.
 const MOST_OUTPUT: usize = 64 << 10;
+
+/// So long is that file, in bytes. Higher, and few sessions are kept of a tree whose commands print much.
+const MOST_LONG_OUTPUT: u64 = 64 << 20;
+
+/// The writer gets long output in pieces of so many bytes, so that it is not all in memory.
+const PIECE: usize = 1 << 20;
 
 /// A session that has grown so long, in bytes, no longer keeps commands, output and reasons.
 const LONG: u64 = 64 << 20;
@@ -36,6 +42,9 @@ pub struct Recorder {
     writer: Rc<Writer>,
     /// The session's file.
     file: Option<Stream>,
+    /// The file beside it with long output, and how much of it is written.
+    output: Option<Stream>,
+    output_length: u64,
     /// There is no thread to write it: nothing of this build is kept.
     is_lost: bool,
     learned: Learned,
@@ -55,6 +64,8 @@ impl Recorder {
             length: 0,
             writer,
             file: None,
+            output: None,
+            output_length: 0,
             is_lost: false,
             learned: Learned::default(),
             state: None,
@@ -74,7 +85,7 @@ impl Recorder {
             return;
         }
         self.encoder.brief = false;
-        self.length = 0;
+        (self.length, self.output_length) = (0, 0);
         self.state = Some(state.clone());
         let before = std::mem::take(&mut self.lines);
         self.encoder.head(&mut self.lines, head);
@@ -105,8 +116,10 @@ impl Recorder {
             self.lines = Vec::new();
         }
         let learned = std::mem::take(&mut self.learned);
+        let output = self.output.take().map_or(Ok(()), |output| output.end(Vec::new()));
         let (Some(file), Some(state)) = (self.file.take(), self.state.take()) else { return Ok(()) };
-        file.end(vec![Box::new(move || learned.keep(&state, SystemTime::now()))])
+        let ended = file.end(vec![Box::new(move || learned.keep(&state, SystemTime::now()))]);
+        ended.and(output)
     }
 
     fn hand_over(&mut self) {
@@ -126,12 +139,37 @@ impl Recorder {
         if self.is_lost || self.length > TOO_LONG {
             return;
         }
-        self.encoder.event(&mut self.lines, event);
+        match self.keep_output(event) {
+            Some(place) => self.encoder.finished(&mut self.lines, event, place),
+            None => self.encoder.event(&mut self.lines, event),
+        }
         if self.length + self.lines.len() as u64 > TOO_LONG && self.file.is_some() {
             let text = b"the record of this build ends here: it is too long";
             self.encoder.event(&mut self.lines, &Event::Notice { level: Level::Warning, text });
             self.hand_over();
         }
+    }
+
+    /// Writes long output into the file for it, or both ends of what is longer than the room there.
+    fn keep_output(&mut self, event: &Event<'_>) -> Option<Place> {
+        let Event::Finished { output, .. } = *event else { return None };
+        let room = MOST_LONG_OUTPUT - self.output_length;
+        if output.len() <= MOST_OUTPUT || room <= MOST_OUTPUT as u64 || self.file.is_none() || self.encoder.brief {
+            return None;
+        }
+        if self.output.is_none() {
+            let path = Arc::clone(&self.path);
+            let open = move || session::create_output(path.get().ok_or(io::ErrorKind::NotFound)?);
+            self.output = self.writer.begin(open).ok();
+        }
+        let stream = self.output.as_ref()?;
+        let length = output.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let (head, tail) = (length.div_ceil(2), length / 2);
+        let ends = [&output[..head], &output[output.len() - tail..]];
+        ends.into_iter().flat_map(|end| end.chunks(PIECE)).for_each(|piece| stream.append(piece));
+        let place = Place { at: self.output_length, length: length as u64 };
+        self.output_length += place.length;
+        Some(place)
     }
 
     fn learn(&mut self, about: &About, wall_ms: i64, usage: Usage) {
@@ -171,6 +209,7 @@ impl View for Recorder {
 mod tests {
     use super::*;
     use crate::history::History;
+    use crate::report::output;
     use crate::session::Session;
     use tanto_exec::job::{Exit, JobId, Ran};
     use tanto_testing::Scratch;
@@ -274,5 +313,40 @@ mod tests {
         recorder.begin(&State::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
         assert!(recorder.end().is_err());
+    }
+
+    #[test]
+    fn long_output_lies_beside_the_session() {
+        let place = Scratch::new("recorder-beside");
+        let dir = place.at("");
+        let mut recorder = Recorder::new(true, Rc::default());
+        recorder.begin(&dir, &head());
+        let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
+        build(&mut recorder, 1, &text(b'a'));
+        recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
+        let about = About::default();
+        recorder.event(Event::Started { job: JobId(1), about: &about, at_ms: 50 });
+        let (job, exit, usage, output) = (JobId(1), Exit::Code(0), Usage::default(), &text(b'x')[..]);
+        let (about, start_ms, end_ms, ran) = (&about, 50, 60, Ran::Program);
+        recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran });
+        recorder.end().unwrap();
+        let (sessions, session) = (Sessions::of(&dir), last(&dir));
+        let name = sessions.list()[0].name.clone();
+        // The second one is cut to the room that is left, and was written behind the first.
+        let read = |_: Place| sessions.read_output(&name, Place { at: text(b'a').len() as u64, length: u64::MAX });
+        let whole = output::printed(&session.jobs[0], &|place| sessions.read_output(&name, place), true);
+        assert!(whole == [&text(b'a')[..], b"\n"].concat());
+        let cut = output::printed(&session.jobs[1], &read, true);
+        let between = format!("\n[... {} bytes were not recorded ...]\n", 2 * MOST_OUTPUT + 1);
+        let half = MOST_OUTPUT;
+        let expected = [&vec![b'x'; half][..], between.as_bytes(), &vec![b'y'; half], b"\n"].concat();
+        assert!(cut == expected);
+        let gone = output::printed(&session.jobs[0], &|_| b"half\n".to_vec(), true);
+        let missing = text(b'a').len() - 5;
+        assert_eq!(gone, format!("half\n\n[... {missing} bytes were not recorded ...]\n").into_bytes());
+        assert_eq!(sessions.list()[0].length, {
+            let length = |path| std::fs::metadata(path).unwrap().len();
+            length(sessions.path(&name)) + length(sessions.output_path(&name))
+        });
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod critical;
 pub mod lanes;
+pub mod output;
 pub mod page;
 pub mod rebuilds;
 pub mod sessions;

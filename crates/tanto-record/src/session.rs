@@ -6,7 +6,7 @@
 mod read;
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +14,17 @@ use tanto_sys::file::Limited;
 use tanto_sys::own;
 use tanto_sys::state::State;
 
+use crate::json::string;
+use crate::jsonl::Place;
+
 pub use self::read::{Bad, Job, Left, Pause, Session};
 
 /// Older sessions go. Sooner, and who comes back from a holiday cannot see what was slow before it; later, and nobody
 /// knows any more what the build was about.
 const OLDEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// All sessions together take no more room, in bytes; the oldest ones go. A build of 20,000 commands takes about 15 MB.
+/// All sessions with their output take no more room, in bytes; the oldest ones go. A build of 20,000 commands takes about
+/// 15 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// There are no more of them: whoever builds every minute would otherwise wait for a large directory to be looked
@@ -33,6 +37,9 @@ const ENDING: &str = ".jsonl";
 /// The directory of sessions.
 const SESSIONS: &str = "sessions";
 
+/// The end of the name of the file with what its commands printed, if that was much.
+const OUTPUT_ENDING: &str = ".output";
+
 /// The sessions of one directory.
 #[derive(Clone, Debug)]
 pub struct Sessions {
@@ -44,7 +51,7 @@ pub struct Sessions {
 pub struct Entry {
     /// Its name, without the ending.
     pub name: String,
-    /// How long its file is, in bytes.
+    /// How long its files are, in bytes.
     pub length: u64,
 }
 
@@ -63,6 +70,34 @@ impl Sessions {
         let mut paths = self.dirs().map(|dir| path(&dir, name));
         let first = paths.next().unwrap_or_default();
         if first.exists() { first } else { paths.find(|path| path.exists()).unwrap_or(first) }
+    }
+
+    /// Where the long output of its commands lies, if there was some.
+    pub fn output_path(&self, name: &str) -> PathBuf {
+        self.path(name).with_extension(&OUTPUT_ENDING[1..])
+    }
+
+    /// Reads a part of a session's long output, as much as there is of it.
+    pub fn read_output(&self, name: &str, place: Place) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = own::open(&self.output_path(name))
+            && file.seek(SeekFrom::Start(place.at)).is_ok()
+        {
+            // An error leaves what was read before it.
+            let _ = file.take(place.length.min(MOST_BYTES)).read_to_end(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Could the session of this name tell of a command that makes `output`? Faster than to read it.
+    pub fn may_name(&self, name: &str, output: &[u8]) -> bool {
+        let mut text = Vec::new();
+        string(&mut text, output);
+        let read = own::open(&self.path(name)).and_then(|file| {
+            let mut bytes = Vec::new();
+            file.take(MOST_BYTES).read_to_end(&mut bytes).map(|_| bytes)
+        });
+        read.map_or(true, |bytes| memchr::memmem::find(&bytes, &text).is_some())
     }
 
     /// All that are there, the oldest first.
@@ -123,12 +158,17 @@ fn path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{ENDING}"))
 }
 
+fn output_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{OUTPUT_ENDING}"))
+}
+
 /// The sessions in one directory, in no order.
 fn list(dir: &Path) -> Vec<Entry> {
     let entry = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
         let data = entry.metadata().ok()?;
-        (data.is_file() && is_name(&name)).then_some(Entry { name, length: data.len() })
+        let output = fs::metadata(output_path(dir, &name)).map_or(0, |data| data.len());
+        (data.is_file() && is_name(&name)).then(|| Entry { length: data.len().saturating_add(output), name })
     };
     fs::read_dir(dir).into_iter().flatten().flatten().filter_map(entry).collect()
 }
@@ -143,6 +183,7 @@ fn tidy(dir: &Path, now: SystemTime) {
         bytes = bytes.saturating_add(entry.length);
         if at + 1 >= MOST_FILES || bytes > MOST_BYTES || entry.name < oldest {
             let _ = fs::remove_file(path(dir, &entry.name));
+            let _ = fs::remove_file(output_path(dir, &entry.name));
         }
     }
 }
@@ -158,6 +199,11 @@ impl SessionFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Makes the file for long output of the commands of the session in `path`.
+pub fn create_output(path: &Path) -> io::Result<Limited> {
+    own::create(&path.with_extension(&OUTPUT_ENDING[1..])).map(Limited::new)
 }
 
 impl Write for SessionFile {

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::refused;
 use crate::stat::mtime;
@@ -135,6 +136,29 @@ pub fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) 
         let _ = fs::remove_file(&beside);
     })
 }
+
+/// Opens a new file without a name, for writing and reading, on the file system of `dir`; in the system's directory for
+/// temporary files if that has none. It is gone when it is closed.
+pub fn unnamed(dir: &Path) -> io::Result<fs::File> {
+    let options = || {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options
+    };
+    if let Ok(file) = options().custom_flags(libc::O_TMPFILE).open(dir) {
+        return Ok(file);
+    }
+    let path = std::env::temp_dir();
+    options().custom_flags(libc::O_TMPFILE).open(&path).or_else(|_| {
+        let path = path.join(format!("tanto-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+        let file = options().create_new(true).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(file)
+    })
+}
+
+/// Tells the names of temporary files of this process apart.
+static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 /// Could `replace` write there? Asked by making the file that it would make.
 pub fn may_replace(path: &Path) -> io::Result<()> {

@@ -34,6 +34,7 @@ pub mod procs;
 pub mod reaper;
 pub mod signals;
 pub mod spaces;
+pub mod spool;
 pub mod stat;
 pub mod state;
 pub mod sum;

@@ -43,7 +43,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "report",
-        args: "sessions|rebuilds|timings|trace [SESSION] [options]",
+        args: "sessions|rebuilds|timings|trace [SESSION] [options], or output [EDGE]",
         doc: "tell what happened in a build, and where its time went",
         more: "Reads the sessions that builds of the current directory have left, or of the one that `-C DIR` names: in \
                .tanto/sessions, and under the name `ninja` in the user's cache. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
@@ -53,7 +53,10 @@ pub static COMMANDS: &[Command] = &[
                processors makes faster, why slots stood idle, and what has changed since the last build of the same commands, or the one \
                that `--against SESSION` names. `--html FILE` writes a page with pictures, which needs nothing from \
                elsewhere; `--json` prints all of it for other programs. \
-               `trace` prints a build for the trace viewers of Chrome and Perfetto.",
+               `trace` prints a build for the trace viewers of Chrome and Perfetto. \
+               `output EDGE` prints what the command that makes the file EDGE printed when it last ran, also in an earlier \
+               session: warnings of what is up to date are read again so. Without EDGE it is the output of all commands of the \
+               last build that printed something or failed.",
     },
     Command {
         name: "doctor",

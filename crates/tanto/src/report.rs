@@ -1,12 +1,14 @@
 //! `tanto report`: what sessions tell. Does not know how a report is made, nor how a session is read.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 
+use tanto_ninja::canon::canonical;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
 use tanto_record::report::timings::{Timings, are_alike};
-use tanto_record::report::{page, rebuilds, sessions, trace};
+use tanto_record::report::{output, page, rebuilds, sessions, trace};
 use tanto_record::session::{Session, Sessions};
 
 use crate::flags::door::Door;
@@ -22,7 +24,7 @@ const LISTED: usize = 30;
 const LOOKED_BACK: usize = 20;
 
 /// All reports.
-const REPORTS: [&str; 4] = ["sessions", "rebuilds", "timings", "trace"];
+const REPORTS: [&str; 5] = ["sessions", "rebuilds", "timings", "trace", "output"];
 
 static FLAGS: [Plain; 5] = [
     both(b'h', "help"),
@@ -42,12 +44,24 @@ struct Asked<'a> {
     json: bool,
 }
 
+/// What is printed, and what beside it.
+struct Answer {
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(out: Vec<u8>) -> Answer {
+        Answer { out, err: Vec::new() }
+    }
+}
+
 /// What `tanto report` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
     match Given::read(&FLAGS, args).map_err(|Bad(message)| message) {
         Ok(given) if given.has("h") => Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0),
         given => match given.and_then(|given| answer(&asked(&given)?)) {
-            Ok(out) => Stop { out, err: Vec::new(), code: 0 },
+            Ok(Answer { out, err }) => Stop { out, err, code: 0 },
             Err(why) => Stop::failed(Door::Tanto, "error", &why),
         },
     }
@@ -65,24 +79,45 @@ fn asked(given: &Given) -> Result<Asked<'_>, Vec<u8>> {
     };
     match words.next() {
         None => Ok(asked),
-        Some(more) => Err([b"one session at a time: what is '", more, b"'?"].concat()),
+        Some(more) => Err([b"one at a time: what is '", more, b"'?"].concat()),
     }
 }
 
-fn answer(asked: &Asked<'_>) -> Result<Vec<u8>, Vec<u8>> {
+fn answer(asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
     let all = Sessions::of(&Surroundings::of_process().state(Some(asked.dir)));
     let is_timings = asked.what == Some(b"timings");
     if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
         return Err(b"--json, --html and --against are for timings".into());
     }
-    match asked.what {
+    let answer = match asked.what {
+        Some(b"output") => return of_commands(&all, asked),
         None => Err(b"report what? 'tanto help report' tells more".into()),
         Some(b"sessions") => Ok(listed(&all)),
         Some(b"rebuilds") => of_session(&all, asked, |_, session| Ok(rebuilds::text(session))),
         Some(b"trace") => of_session(&all, asked, |_, session| Ok(trace::json(session))),
         Some(b"timings") => of_session(&all, asked, |name, session| timings(&all, asked, name, session)),
         Some(other) => Err(modes::unknown("report", other, REPORTS)),
+    };
+    answer.map(Answer::from)
+}
+
+/// The output of one command, with a line about it beside, or of all commands of the last build.
+fn of_commands(all: &Sessions, asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
+    let color = std::io::stdout().is_terminal();
+    let Some(edge) = asked.session else {
+        let name = all.find(b"1")?;
+        return Ok(output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color).into());
+    };
+    let path = canonical(edge);
+    // One that cannot be read keeps no other from being read.
+    for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_name(name, &path)) {
+        let Ok(session) = read(all, &name) else { continue };
+        if let Some(job) = output::of(&session, &path) {
+            let out = output::printed(job, &|place| all.read_output(&name, place), color);
+            return Ok(Answer { out, err: [name.as_bytes(), b": ", &output::head(job)].concat() });
+        }
     }
+    Err([b"no session has a command that made '", &path[..], b"': 'tanto report sessions' lists what is kept"].concat())
 }
 
 fn listed(all: &Sessions) -> Vec<u8> {

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{Completion, Exit, JobId};
+use tanto_exec::job::{Completion, Exit, JobId, Kept};
 use tanto_exec::run::{Run, Verdict};
 use tanto_exec::schedule::Reading;
 use tanto_record::store::journal::Journal;
@@ -331,9 +331,9 @@ fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Sc
     let Answer { ask, completion, began_ns, wall_ms } = answer;
     let location = ask.location.clone();
     let stderr = place.take_log(&location);
-    let said = match (completion.exit, completion.is_whole) {
-        (Exit::Code(0), true) => what.read(&location, &completion.output),
-        (Exit::Code(0), false) => Err("it printed too much".into()),
+    let said = match (completion.exit, &completion.kept) {
+        (Exit::Code(0), Kept::Whole) => what.read(&location, &completion.output),
+        (Exit::Code(0), Kept::Ends | Kept::InFile(_)) => Err("it printed too much".into()),
         (Exit::Code(code), _) => Err(format!("it exited with {code}")),
         (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
     };

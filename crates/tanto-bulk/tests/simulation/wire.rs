@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use tanto_exec::cost::Cost;
-use tanto_exec::job::{Command, Completion, Exit, JobId, Ran, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
 use tanto_exec::monitor::findings::Why;
 use tanto_exec::runner::fake::Effect;
 use tanto_exec::runner::{Runner, Woken};
@@ -69,8 +69,8 @@ impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
 
     fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Woken {
         self.told += 1;
-        let (is_whole, usage, findings) = (true, Usage::default(), None);
-        Woken::Completed(Completion { job, exit, output, is_whole, usage, findings, ran: Ran::Program })
+        let (kept, usage, findings) = (Kept::Whole, Usage::default(), None);
+        Woken::Completed(Completion { job, exit, output, kept, usage, findings, ran: Ran::Program })
     }
 }
 

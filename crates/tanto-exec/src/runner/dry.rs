@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
 
 /// For dry runs.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Runner for DryRunner {
             job,
             exit: Exit::Code(0),
             output: Vec::new(),
-            is_whole: true,
+            kept: Kept::Whole,
             usage: Usage::default(),
             ran: Ran::Program,
             findings: None,

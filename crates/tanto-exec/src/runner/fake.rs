@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
 
 /// What becomes of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
                 job,
                 exit,
                 output,
-                is_whole: true,
+                kept: Kept::Whole,
                 usage: Usage::default(),
                 ran: Ran::Program,
                 findings: None,
@@ -124,7 +124,7 @@ mod tests {
                 job: JobId(job),
                 exit: Exit::Code(code),
                 output: output.to_vec(),
-                is_whole: true,
+                kept: Kept::Whole,
                 usage,
                 ran: Ran::Program,
                 findings: None,

@@ -54,7 +54,8 @@ pub struct Options {
     pub environment: Vec<(OsString, OsString)>,
     /// How their processes are watched, if they are.
     pub watch: Option<watcher::Options>,
-    /// A directory for output that is too large for memory; made when there is some.
+    /// A directory on whose file system files without a name hold output that is too large for memory. Without one, the
+    /// middle of such output is lost.
     pub overflow: Option<PathBuf>,
     /// Who writes there.
     pub writer: Rc<Writer>,
@@ -356,13 +357,13 @@ impl SpawnRunner {
         let usage = used.map_or(usage, |used| whole(usage, used));
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.vacate(job);
-        let is_whole = output.is_whole();
         let ran = match (fork, twin) {
             (None, None) => Ran::Program,
             (Some(fork), _) if !fork.is_kept() => Ran::Worker,
             _ => Ran::Checkpoint,
         };
-        let completion = Completion { job, exit, output: output.into_shown(), is_whole, usage, ran, findings };
+        let (output, kept) = output.into_kept();
+        let completion = Completion { job, exit, output, kept, usage, ran, findings };
         self.finished.push_back((completion, slot));
     }
 

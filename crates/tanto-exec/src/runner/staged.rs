@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Runner, Woken};
 use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Ran, Usage};
+use crate::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
 use crate::monitor::findings::{Load, Seen, Why};
 
 /// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
@@ -58,7 +58,7 @@ fn refused(job: JobId, error: &io::Error) -> Completion {
         job,
         exit: Exit::Code(126),
         output,
-        is_whole: true,
+        kept: Kept::Whole,
         usage: Usage::default(),
         ran: Ran::Program,
         findings: None,

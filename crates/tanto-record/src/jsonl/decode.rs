@@ -6,7 +6,7 @@ use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
 
-use super::{FORMAT, Finished, Head, Kept, Line};
+use super::{FORMAT, Finished, Head, Kept, Line, Place};
 use crate::json;
 
 /// What is wrong with a line.
@@ -104,6 +104,10 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
         exit: exit(fields)?,
         output: text(fields, "output")?,
         left_out: count(fields, "left_out")?,
+        place: match count(fields, "output_length")? {
+            0 => None,
+            length => Some(Place { at: count(fields, "output_at")?, length }),
+        },
         usage: Usage {
             user_us: count(fields, "user_us")?,
             system_us: count(fields, "system_us")?,

@@ -5,7 +5,7 @@ use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
 
-use super::{FORMAT, Head};
+use super::{FORMAT, Head, Place};
 use crate::json::{Object, list};
 
 /// Turns events into lines.
@@ -19,8 +19,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Nothing is left out.
-    pub const WHOLE: Encoder = Encoder { most_output: usize::MAX, brief: false };
+    /// Nothing is left out but the middle of very long output: a line has to fit into a reader's memory.
+    pub const WHOLE: Encoder = Encoder { most_output: 16 << 20, brief: false };
 
     /// Adds the first line of a stream.
     pub fn head(self, out: &mut Vec<u8>, head: &Head) {
@@ -153,6 +153,14 @@ impl Encoder {
         if !about.after.is_empty() {
             object.numbers("after", about.after.iter().map(|job| job.0));
         }
+    }
+
+    /// Adds the end of a command of whose output `place` has more than the line.
+    pub fn finished(self, out: &mut Vec<u8>, event: &Event<'_>, place: Place) {
+        self.event(out, event);
+        // The line's own end comes off and goes on behind the two fields.
+        out.truncate(out.len() - b"}\n".len());
+        out.extend_from_slice(format!(",\"output_at\":{},\"output_length\":{}}}\n", place.at, place.length).as_bytes());
     }
 
     fn output(self, object: &mut Object<'_>, output: &[u8]) {

@@ -129,6 +129,7 @@ fn some_event(random: &mut Random) -> Kept {
             exit: *random.pick(&[Exit::Code(0), Exit::Code(255), Exit::Signal(9), Exit::Dumped(11)]),
             output: text(random),
             left_out: 0,
+            place: None,
             usage: Usage {
                 user_us: random.number(),
                 system_us: 0,
@@ -209,6 +210,7 @@ fn lines_are_as_they_are_documented() {
         exit: Exit::Dumped(11),
         output: b"0123456789".into(),
         left_out: 0,
+        place: None,
         usage: Usage { user_us: 900, ..Usage::default() },
         ran: Ran::Checkpoint,
     };

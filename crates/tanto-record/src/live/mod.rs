@@ -18,6 +18,7 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Exit, JobId};
 use tanto_exec::schedule::Hold;
 
+use crate::cut::{Rest, cut};
 use crate::format::Format;
 use crate::progress::Progress;
 use crate::{ansi, said};
@@ -50,6 +51,8 @@ pub struct Config {
     pub own_format: bool,
     /// Says how many commands run at a time at most, when a build begins.
     pub parallelism: Box<dyn Fn() -> usize>,
+    /// Where the rest of output is that is too long for a terminal.
+    pub rest: Rest,
     /// Colours are wanted.
     pub color: bool,
     /// The terminal shows Unicode.
@@ -246,7 +249,7 @@ impl LiveView {
             self.region.above(&said::failure(about, exit, self.config.color));
         }
         if !output.is_empty() {
-            self.output(output);
+            self.output(&cut(output, about, &self.config.rest));
         }
     }
 

@@ -70,6 +70,7 @@ impl Scene {
             format: setup.status.map_or_else(Format::default, |text| Format::ninja_status(text.as_bytes())),
             own_format: setup.status.is_some(),
             parallelism: Box::new(|| 4),
+            rest: Rest::Recorded(None),
             color: setup.color,
             unicode: setup.unicode,
             size: Box::new(move || Some(screen.0.borrow().size())),

@@ -60,6 +60,7 @@ impl Build {
             explain: true,
             holds: true,
             notes: true,
+            rest: None,
             parallelism: Box::new(|| 2),
         };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
@@ -384,6 +385,7 @@ fn only_information_goes_to_standard_output() {
         holds: false,
         notes: false,
         explain: true,
+        rest: None,
         parallelism: Box::new(|| 1),
     };
     let mut view = NinjaView::new(config, terminal, Box::new(out.clone()), Box::new(err.clone()));

@@ -195,7 +195,7 @@ impl Invocation<'_> {
         let environment = [ancestors].into_iter().chain(slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let own = self.own_state(builddir);
-        let overflow = own.as_ref().map(|own| own.join("output"));
+        let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
         // An empty path cannot be written: nothing is remembered.
         let known = own.as_ref().map(|own| own.join(worker::KNOWN)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);

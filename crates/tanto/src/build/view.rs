@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tanto_exec::event::{Event, View};
+use tanto_record::cut::Rest;
 use tanto_record::format::{BadFormat, Format};
 use tanto_record::jsonl::{Head, Stream};
 use tanto_record::live::{self, LiveView};
@@ -164,6 +165,7 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         explain: options.debug.explain,
         holds: options.door == Door::Tanto,
         notes: options.door == Door::Tanto,
+        rest: io::stdout().is_terminal().then(|| rest(options)),
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
@@ -175,12 +177,18 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         format,
         own_format: options.own_status,
         parallelism: parallelism(options),
+        rest: rest(options),
         color: terminal.color,
         unicode: terminal.unicode,
         size: Box::new(|| terminal::size(io::stdout())),
         in_background: Box::new(|| terminal::is_anothers(io::stdout())),
     };
     Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None }
+}
+
+/// Where the user finds the middle of output that is too long for a terminal.
+fn rest(options: &Options) -> Rest {
+    if options.record { Rest::Recorded(options.dir.clone()) } else { Rest::Lost }
 }
 
 /// How many commands run at a time. The processors are counted when there is something to run: that takes reading five

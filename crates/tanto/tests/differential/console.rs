@@ -186,3 +186,24 @@ fn a_signal_to_ninja_alone_while_a_console_command_runs() {
         console("trap 'echo got > got; exit 1' TERM; barrier b; touch $out").start("").wait_for("b").signal("TERM");
     case.act(|side| side.pause()).open("b").end().check();
 }
+
+/// More than memory is to hold, with colours, which are taken out where there is no terminal.
+#[test]
+fn long_output_is_printed_whole() {
+    let text = "long = yes `seq -s , 1 2000` | head -c 17000000\n\
+                rule print\n  command = printf '\\033[31mred\\033[0m\\n'; $long; printf end; touch $out\n\
+                rule ask\n  command = barrier ask; echo asked; touch $out\n  pool = console\n\
+                rule count\n  command = $long; touch $out\n\
+                build a: print\nbuild c: ask\nbuild d: count\n";
+    Case::manifest(text).run("a").check();
+    // What ends while another command has the console waits for its end.
+    let waits = Case::manifest(text).start(Run::new("-j2 c d").view(sorted)).wait_for("ask");
+    waits.act(|side| side.appears("d")).open("ask").end().check();
+}
+
+/// Which of two commands ends first is open.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('[')).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}

@@ -90,7 +90,7 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_exec::job::{JobId, Ran, Usage};
+    use tanto_exec::job::{JobId, Kept, Ran, Usage};
 
     #[test]
     fn who_wants_to_be_somebody_else_says_so() {
@@ -98,7 +98,7 @@ mod tests {
             let (exit, usage) = (Exit::Code(1), Usage::default());
             let output = text.as_bytes().to_vec();
             let it =
-                Completion { job: JobId(0), exit, output, is_whole: true, usage, findings: None, ran: Ran::Program };
+                Completion { job: JobId(0), exit, output, kept: Kept::Whole, usage, findings: None, ran: Ran::Program };
             wants_root(stage, &it)
         };
         for text in [

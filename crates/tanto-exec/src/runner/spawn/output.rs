@@ -1,31 +1,28 @@
-//! What a command printed: in memory, and past a limit in a file. Does not know what it says.
+//! What a command printed: in memory, and past a limit in a file without a name.
 
-use std::fs;
+use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
-use tanto_sys::file::Limited;
+use tanto_sys::file::{self, Limited};
 
+use crate::job;
+use crate::spilled::Spilled;
 use crate::writer::{Stream, Writer};
 
-/// So much of a command's output is held in memory and shown whole, in bytes. Higher costs memory for every command
-/// that prints as much; lower cuts what somebody may want to read on the screen.
+/// So much of a command's output is held in memory, in bytes. Higher costs memory for every command that prints as much;
+/// lower writes more output to a disk before it is shown.
 const MOST_IN_MEMORY: usize = 16 << 20;
-/// Of more than that, so much is shown of its beginning, and of its end, in bytes.
-const SHOWN: usize = 256 << 10;
-/// So many files with such output are kept in the directory.
-const FILES_KEPT: usize = 10;
+/// Of more than that, so much of its beginning and of its end stays in memory, in bytes.
+const ENDS: usize = 256 << 10;
 
 /// Where output goes that is too large for memory.
 pub(super) struct Overflow {
-    /// Made when there is some.
+    /// The files are on this directory's file system.
     pub(super) dir: PathBuf,
-    /// Who writes it there.
+    /// Writes them.
     pub(super) writer: Rc<Writer>,
 }
 
@@ -41,19 +38,19 @@ pub(super) struct Output {
 }
 
 /// A file with output, being written.
-struct Kept {
+struct Spill {
     stream: Stream,
-    /// Where it is, from the thread that has made it.
-    path: Arc<OnceLock<PathBuf>>,
+    /// The same file, from the thread that has opened it.
+    file: Arc<OnceLock<File>>,
 }
 
 /// What goes on where memory ends.
 struct Rest {
     /// The file with all of it, or why there is none; nothing where none is wanted.
-    file: Option<io::Result<Kept>>,
-    /// So many bytes are shown of its beginning, and of its end.
-    shown: usize,
-    /// Of what came after the beginning, at least the last `shown` bytes, at most twice as many.
+    file: Option<io::Result<Spill>>,
+    /// So many bytes are kept of its beginning, and of its end.
+    ends: usize,
+    /// Of what came after the beginning, at least the last `ends` bytes, at most twice as many.
     end: Vec<u8>,
     /// Bytes that are in neither beginning nor end.
     left_out: u64,
@@ -74,18 +71,13 @@ impl Output {
         }
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > self.most {
-            self.rest = Some(Rest::begin(&mut self.bytes, SHOWN.min(self.most / 2), overflow));
+            self.rest = Some(Rest::begin(&mut self.bytes, ENDS.min(self.most / 2), overflow));
         }
     }
 
     /// How many bytes were printed.
     pub(super) fn total(&self) -> u64 {
         self.total
-    }
-
-    /// Has all of it been kept for `into_shown`?
-    pub(super) fn is_whole(&self) -> bool {
-        self.rest.is_none()
     }
 
     /// What was printed until now: all of it, or its beginning and end with a line between that says how much is missing.
@@ -98,32 +90,29 @@ impl Output {
         shown
     }
 
-    /// What there is to show: all of it, or its beginning and end with a line between that says where the whole is. Waits
-    /// until that is known.
-    pub(super) fn into_shown(self) -> Vec<u8> {
-        let mut shown = self.bytes;
-        if let Some(rest) = self.rest {
-            let from = rest.end.len().saturating_sub(rest.shown);
-            let left_out = rest.left_out + from as u64;
-            let place = match rest.file.map(|file| file.and_then(Kept::end)) {
-                Some(Ok(path)) => [b"not shown; all of it is in ", path.as_os_str().as_bytes()].concat(),
-                Some(Err(why)) => [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat(),
-                None => b"left out".to_vec(),
-            };
-            shown.extend_from_slice(format!("\n[... {left_out} bytes are ").as_bytes());
-            shown.extend_from_slice(&place);
-            shown.extend_from_slice(b" ...]\n");
-            shown.extend_from_slice(&rest.end[from..]);
-        }
-        shown
+    /// What there is: all of it or its beginning and end, with a line between that says how much is missing, and how much
+    /// of it that is. Waits until the file is written.
+    pub(super) fn into_kept(self) -> (Vec<u8>, job::Kept) {
+        let Some(rest) = self.rest else { return (self.bytes, job::Kept::Whole) };
+        let from = rest.end.len().saturating_sub(rest.ends);
+        let left_out = rest.left_out + from as u64;
+        let (kept, place) = match rest.file.map(|file| file.and_then(Spill::end)) {
+            Some(Ok(spilled)) => (job::Kept::InFile(spilled), b"not shown".to_vec()),
+            Some(Err(why)) => {
+                (job::Kept::Ends, [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat())
+            }
+            None => (job::Kept::Ends, b"left out".to_vec()),
+        };
+        let between = [format!("\n[... {left_out} bytes are ").as_bytes(), &place, b" ...]\n"].concat();
+        ([&self.bytes, &between[..], &rest.end[from..]].concat(), kept)
     }
 }
 
 impl Rest {
     /// Takes all that was printed, and leaves its beginning.
-    fn begin(bytes: &mut Vec<u8>, shown: usize, overflow: Option<&Overflow>) -> Rest {
-        let end = bytes.split_off(shown);
-        let mut rest = Rest { file: overflow.map(Kept::begin), shown, end: Vec::new(), left_out: 0 };
+    fn begin(bytes: &mut Vec<u8>, ends: usize, overflow: Option<&Overflow>) -> Rest {
+        let end = bytes.split_off(ends);
+        let mut rest = Rest { file: overflow.map(Spill::begin), ends, end: Vec::new(), left_out: 0 };
         rest.write(bytes);
         rest.push(&end);
         bytes.shrink_to_fit();
@@ -133,8 +122,8 @@ impl Rest {
     fn push(&mut self, bytes: &[u8]) {
         self.write(bytes);
         self.end.extend_from_slice(bytes);
-        if self.end.len() > 2 * self.shown {
-            let surplus = self.end.len() - self.shown;
+        if self.end.len() > 2 * self.ends {
+            let surplus = self.end.len() - self.ends;
             self.end.drain(..surplus);
             self.left_out += surplus as u64;
         }
@@ -147,53 +136,24 @@ impl Rest {
     }
 }
 
-impl Kept {
-    fn begin(overflow: &Overflow) -> io::Result<Kept> {
-        let path = Arc::new(OnceLock::new());
-        let (dir, made) = (overflow.dir.clone(), Arc::clone(&path));
+impl Spill {
+    fn begin(overflow: &Overflow) -> io::Result<Spill> {
+        let file = Arc::new(OnceLock::new());
+        let (dir, opened) = (overflow.dir.clone(), Arc::clone(&file));
         let open = move || {
-            let (file, path) = create(&dir)?;
-            // Nobody else sets it.
-            let _ = made.set(path);
+            let file = file::unnamed(&dir)?;
+            // No other thread sets it.
+            let _ = opened.set(file.try_clone()?);
             Ok(Limited::new(file))
         };
-        Ok(Kept { stream: overflow.writer.begin(open)?, path })
+        Ok(Spill { stream: overflow.writer.begin(open)?, file })
     }
 
-    /// Waits until it is whole. A file that cannot be written to its end is worth nothing to a reader who takes it for
-    /// whole.
-    fn end(self) -> io::Result<PathBuf> {
-        let ended = self.stream.end(Vec::new());
-        let path = self.path.get().cloned().unwrap_or_default();
-        if ended.is_err() {
-            let _ = fs::remove_file(&path);
-        }
-        ended.map(|()| path)
-    }
-}
-
-/// A new file, which only its owner may read. The oldest of those of former builds go.
-fn create(dir: &Path) -> io::Result<(fs::File, PathBuf)> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    remove_oldest(dir);
-    let mut number = 0;
-    loop {
-        let path = dir.join(format!("{}-{number}.txt", std::process::id()));
-        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            file => return Ok((file?, path)),
-        }
-    }
-}
-
-fn remove_oldest(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
-    let age = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort_by_cached_key(age);
-    for file in files.iter().rev().skip(FILES_KEPT - 1) {
-        // One that cannot be removed is one file too many.
-        let _ = fs::remove_file(file);
+    /// Waits until all is written. Half of it would be taken for the whole.
+    fn end(self) -> io::Result<Spilled> {
+        self.stream.end(Vec::new())?;
+        let file = self.file.get().ok_or(io::ErrorKind::NotFound)?;
+        Spilled::new(file.try_clone()?)
     }
 }
 

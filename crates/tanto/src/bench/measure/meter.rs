@@ -71,7 +71,7 @@ impl Meter {
             parallelism: 1,
             environment: without_jobserver(),
             watch: Some(watcher::Options { limits, leftovers: Leftovers::Report, groups: Groups::All }),
-            overflow: Some(dir.join("output")),
+            overflow: Some(dir.into()),
             ..spawn::Options::default()
         };
         Ok(Meter {
@@ -147,8 +147,8 @@ impl Meter {
 
     fn failure(&self, line: &[u8], completion: Completion) -> Halt {
         let mut tail = Tail::default();
-        tail.push(&completion.output);
-        let log = if completion.output.is_empty() { None } else { self.keep(&completion.output) };
+        tail.push(completion.printed());
+        let log = if completion.output.is_empty() { None } else { self.keep(completion.printed()) };
         Halt::Failed(Failure { line: line.to_vec(), exit: completion.exit, last_lines: tail.lines(), log })
     }
 

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use super::{alone, files, good, idle, tanto_does};
-use crate::harness::{Run, Running, Side, send_signal};
+use crate::harness::{Ended, Run, Running, Side, send_signal};
 
 const TEXT: &str =
     "rule cp\n  command = cp $in $out\n  description = CP $out\nbuild a: cp in\nbuild b: cp a\nbuild c: phony b\n";
@@ -150,5 +151,36 @@ fn a_lack_of_room_is_said_once_and_not_as_ninja() {
             idle(side, "c");
             side.touch("in", None);
         }
+    });
+}
+
+fn tanto(side: &Side, args: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
+    Running::start(command.args(args).current_dir(&side.root).env("TERM", "dumb").stdin(Stdio::null())).end()
+}
+
+#[test]
+fn output_is_shown_again() {
+    alone(|side| {
+        let text = "rule warn\n  command = echo $warning; touch $out\nrule bad\n  command = echo no; false\n\
+                    rule long\n  command = seq 1 200000; touch $out\n  description = LONG\n\
+                    build a: warn in\n  warning = careful\nbuild sub/b: long in\nbuild c: bad in\n";
+        files(side, &[("build.ninja", text), ("in", "")]);
+        let report = |args: &[&str]| tanto(side, &[&["report", "output"], args].concat());
+        assert_eq!(tanto(side, &["build", "a", "sub/b"]).code, 0);
+        assert_eq!(tanto(side, &["build", "-k0"]).code, 1);
+        let said = |ended: &Ended| String::from_utf8_lossy(&ended.out).into_owned();
+        // Neither is up to date anew: the session is an earlier one.
+        let warning = report(&["a"]);
+        assert_eq!((said(&warning), warning.code), ("careful\n".into(), 0));
+        let about = String::from_utf8_lossy(&warning.err).into_owned();
+        assert!(about.contains(": echo careful; touch a: succeeded after "), "{about}");
+        let numbers: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+        assert!(said(&report(&["./sub/../sub/b"])) == numbers);
+        let last = said(&report(&[]));
+        assert!(last.starts_with("echo no; false: exit code 1 after ") && last.ends_with("\nno\n"), "{last}");
+        let unknown = report(&["in"]);
+        assert_eq!(unknown.code, 1);
+        assert!(unknown.text().contains("no session has a command that made 'in'"), "{}", unknown.text());
     });
 }

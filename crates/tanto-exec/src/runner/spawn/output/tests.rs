@@ -5,7 +5,7 @@ use tanto_testing::Scratch;
 use super::*;
 
 fn overflow(place: &Scratch) -> Overflow {
-    Overflow { dir: place.at("output"), writer: Rc::default() }
+    Overflow { dir: place.at(""), writer: Rc::default() }
 }
 
 /// Numbered lines of eight bytes, so many bytes of them.
@@ -20,50 +20,59 @@ fn taken(bytes: &[u8], overflow: Option<&Overflow>) -> Output {
 }
 
 #[test]
-fn what_fits_is_shown_whole_and_leaves_no_file() {
+fn what_fits_stays_in_memory() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY);
-    let output = taken(&text, Some(&overflow(&place)));
-    assert!(output.is_whole());
-    assert!(output.into_shown() == text);
-    assert!(!place.at("output").exists());
+    let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
+    assert!(output == text && kept == job::Kept::Whole);
 }
 
 #[test]
-fn of_more_both_ends_are_shown_and_the_file_has_all() {
+fn of_more_a_file_without_a_name_has_all() {
     let place = Scratch::new("output");
-    let text = lines(MOST_IN_MEMORY + 5 * SHOWN + 8);
-    let output = taken(&text, Some(&overflow(&place)));
-    assert!(!output.is_whole());
-    let shown = output.into_shown();
-    let file = fs::read_dir(place.at("output")).unwrap().next().unwrap().unwrap().path();
-    assert!(fs::read(&file).unwrap() == text);
-    let left_out = text.len() - 2 * SHOWN;
-    let between = format!("\n[... {left_out} bytes are not shown; all of it is in {} ...]\n", file.display());
-    assert!(shown == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
+    let text = lines(MOST_IN_MEMORY + 5 * ENDS + 8);
+    let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
+    let job::Kept::InFile(mut spilled) = kept else { panic!("{kept:?}") };
+    assert!(spilled.bytes() == text);
+    assert_eq!(std::fs::read_dir(place.at("")).unwrap().count(), 0);
+    let left_out = text.len() - 2 * ENDS;
+    let between = format!("\n[... {left_out} bytes are not shown ...]\n");
+    assert!(output == [&text[..ENDS], between.as_bytes(), &text[text.len() - ENDS..]].concat());
+    spilled.append(b"more").unwrap();
+    assert!(spilled.bytes() == [&text[..], b"more"].concat());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_replaced_by_the_one_for_temporary_files() {
+    let place = Scratch::new("output");
+    let overflow = Overflow { dir: place.at("none"), writer: Rc::default() };
+    let text = lines(MOST_IN_MEMORY + 8);
+    let (_, kept) = taken(&text, Some(&overflow)).into_kept();
+    assert!(matches!(kept, job::Kept::InFile(spilled) if spilled.bytes() == text));
 }
 
 #[test]
 fn a_full_disk_loses_the_middle_and_says_so() {
-    let text = lines(MOST_IN_MEMORY + SHOWN);
+    let text = lines(MOST_IN_MEMORY + ENDS);
     let mut output = taken(&text[..MOST_IN_MEMORY], None);
-    output.rest = Some(Rest::begin(&mut output.bytes, SHOWN, None));
-    let open = || fs::File::options().write(true).open("/dev/full");
+    output.rest = Some(Rest::begin(&mut output.bytes, ENDS, None));
+    let open = || File::options().write(true).open("/dev/full");
     if let Some(rest) = &mut output.rest {
-        rest.file = Some(Rc::<Writer>::default().begin(open).map(|stream| Kept { stream, path: Arc::default() }));
+        rest.file = Some(Rc::<Writer>::default().begin(open).map(|stream| Spill { stream, file: Arc::default() }));
     }
     output.push(&text[MOST_IN_MEMORY..], None);
-    let shown = output.into_shown();
-    assert!(shown.starts_with(&text[..SHOWN]) && shown.ends_with(&text[text.len() - SHOWN..]));
+    let (shown, kept) = output.into_kept();
+    assert!(kept == job::Kept::Ends);
+    assert!(shown.starts_with(&text[..ENDS]) && shown.ends_with(&text[text.len() - ENDS..]));
     assert!(String::from_utf8_lossy(&shown).contains("it is lost: No space left on device"));
 }
 
 #[test]
 fn without_a_place_the_middle_is_left_out() {
-    let text = lines(MOST_IN_MEMORY + SHOWN);
-    let shown = taken(&text, None).into_shown();
-    let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * SHOWN);
-    assert!(shown == [&text[..SHOWN], between.as_bytes(), &text[text.len() - SHOWN..]].concat());
+    let text = lines(MOST_IN_MEMORY + ENDS);
+    let shown = taken(&text, None).into_kept().0;
+    let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * ENDS);
+    assert!(shown == [&text[..ENDS], between.as_bytes(), &text[text.len() - ENDS..]].concat());
 }
 
 #[test]
@@ -75,20 +84,6 @@ fn of_a_flood_no_more_is_kept_than_is_said() {
         assert_eq!(output.total(), text.len() as u64);
         let half = most as usize / 2;
         let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * half);
-        assert!(output.into_shown() == [&text[..half], between.as_bytes(), &text[text.len() - half..]].concat());
+        assert!(output.into_kept().0 == [&text[..half], between.as_bytes(), &text[text.len() - half..]].concat());
     }
-}
-
-#[test]
-fn the_oldest_files_go() {
-    let place = Scratch::new("output");
-    let dir = place.at("output");
-    let time = |number: usize| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number as u64);
-    for number in 0..FILES_KEPT + 3 {
-        create(&dir).unwrap().0.set_modified(time(number)).unwrap();
-    }
-    let entries = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().modified().unwrap());
-    let mut times: Vec<SystemTime> = entries.collect();
-    times.sort();
-    assert_eq!(times, (3..FILES_KEPT + 3).map(time).collect::<Vec<_>>());
 }

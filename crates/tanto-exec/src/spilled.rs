@@ -1,0 +1,42 @@
+//! Output of a command that is too large for memory: a file without a name, mapped.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use tanto_sys::map::Map;
+
+/// All that a command printed. The file has no name and is gone with the last copy of this.
+#[derive(Clone, Debug)]
+pub struct Spilled {
+    file: Rc<File>,
+    map: Rc<Map>,
+}
+
+impl Spilled {
+    /// Maps a file that is written to its end.
+    pub fn new(file: File) -> io::Result<Spilled> {
+        let map = Rc::new(Map::new(&file, file.metadata()?.len())?);
+        Ok(Spilled { file: Rc::new(file), map })
+    }
+
+    /// Returns all of it.
+    pub fn bytes(&self) -> &[u8] {
+        self.map.bytes()
+    }
+
+    /// Writes more behind it.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (&*self.file).write_all(bytes)?;
+        self.map = Rc::new(Map::new(&self.file, self.file.metadata()?.len())?);
+        Ok(())
+    }
+}
+
+impl PartialEq for Spilled {
+    fn eq(&self, other: &Spilled) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Spilled {}
