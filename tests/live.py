@@ -4,6 +4,7 @@ fast the machine is. Prints a line for each test.
 usage: live.py TANTO"""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,7 +75,7 @@ class Terminal:
 
     def __init__(self, tanto, columns, rows):
         self.tanto = tanto
-        self.dir = tempfile.TemporaryDirectory(prefix="tanto-live-")
+        self.dir = tempfile.TemporaryDirectory(prefix="tanto-live-", ignore_cleanup_errors=True)
         self.path = Path(self.dir.name)
         (self.path / "build.ninja").write_text(MANIFEST)
         self.socket = str(self.path / "tmux")
@@ -115,6 +116,13 @@ class Terminal:
 
     def shown(self):
         return self.tmux("capture-pane", "-p").rstrip()
+
+    def has_cursor(self):
+        return self.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+    def everything(self):
+        """With what has scrolled off."""
+        return self.tmux("capture-pane", "-p", "-S", "-").rstrip()
 
     def resize(self, columns, rows):
         self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
@@ -165,10 +173,15 @@ def well(terminal):
     """A build from its beginning to its end, with a command that has the console."""
     terminal.type("tanto build -j8")
     terminal.until_shown("0/5", "CC a.o", "目録/b.o", "SAY said")
+    expect(not terminal.has_cursor(), "the cursor is shown", terminal)
+    # At its end there is room for a longer time.
+    width = int(terminal.tmux("display-message", "-p", "#{pane_width}"))
+    expect(len(bars(terminal.shown())[0]) > width - 32, "the first row does not fill the width", terminal)
     expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
     terminal.go(3)
     terminal.until_shown("said by said", "ASK")
     terminal.until(lambda: not bars(terminal.shown()), "the region to go")
+    expect(terminal.has_cursor(), "a command on the console has no cursor", terminal)
     terminal.type("me")
     terminal.until_shown("you said me")
     terminal.until(lambda: len(bars(terminal.shown())) == 1, "the region to come back")
@@ -197,9 +210,12 @@ def resized(terminal):
     """The window changes while the build runs."""
     terminal.type("for i in $(seq 40); do echo line $i; done; tanto build -j8")
     terminal.until_shown("CC a.o", "CC long")
-    for columns, rows in ((40, 30), (120, 12), (61, 24), (200, 40), (30, 6), (80, 24)):
+    for columns, rows in ((40, 30), (120, 12), (61, 24), (200, 40), (80, 24), (30, 6)):
         terminal.resize(columns, rows)
         terminal.until(lambda: is_drawn(terminal.shown(), columns, rows), f"a region for {columns} columns, {rows} rows")
+        # Where the rows that the terminal wraps anew are more than the window has, some scroll off before a program hears
+        # of the new size.
+        expect(rows < 12 or len(bars(terminal.everything())) == 1, "a stale row", terminal)
     interrupt(terminal)
 
 
@@ -214,6 +230,18 @@ def interrupt(terminal):
     terminal.key("C-c")
     terminal.until(lambda: terminal.shown().endswith("tanto: build stopped: interrupted by user.\n$"), "the end")
     expect(not bars(terminal.shown()) and "SAY" not in terminal.shown(), "the region is still there", terminal)
+    expect(terminal.has_cursor(), "the cursor is hidden", terminal)
+
+
+def killed(terminal):
+    """Signals that end the program leave a cursor, and no region."""
+    for name in ("TERM", "QUIT", "ABRT"):
+        # The shell becomes the program, so that its process is known.
+        terminal.type("clear; ulimit -c 0; sh -c 'echo $$ >pid; exec \"$0\" build -j8' " + terminal.tanto)
+        terminal.until_shown("0/5", "SAY said")
+        os.kill(int((terminal.path / "pid").read_text()), getattr(signal, "SIG" + name))
+        terminal.until(lambda: terminal.shown().endswith("$"), "a prompt")
+        expect(terminal.has_cursor() and not bars(terminal.shown()), f"the region or no cursor after SIG{name}", terminal)
 
 
 def halted(terminal):
@@ -223,6 +251,7 @@ def halted(terminal):
     terminal.key("C-z")
     terminal.until_shown("Stopped")
     expect(not bars(terminal.shown()) and "SAY" not in terminal.shown(), "the region is still there", terminal)
+    expect(terminal.has_cursor(), "the cursor is hidden", terminal)
     terminal.type("fg")
     terminal.until_shown("0/5", "SAY said")
     expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
@@ -263,7 +292,7 @@ def main():
     tanto = os.path.abspath(sys.argv[1])
     bad = 0
     for size in ((60, 24), (200, 50)):
-        for test in (well, fails, resized, interrupted, halted, plain, packages):
+        for test in (well, fails, resized, interrupted, killed, halted, plain, packages):
             terminal = Terminal(tanto, *size)
             name = f"{test.__name__} at {size[0]} columns"
             try:

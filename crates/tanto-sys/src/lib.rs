@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
+pub mod cursor;
 pub mod disk;
 pub mod epoll;
 pub mod error;

@@ -7,8 +7,8 @@ use super::text;
 
 /// At most so many commands are shown.
 const MOST_JOBS: usize = 12;
-/// The bar's width in columns.
-const BAR: std::ops::RangeInclusive<usize> = 10..=40;
+/// The bar's least width in columns. It takes all that the numbers beside it leave.
+const LEAST_BAR: usize = 10;
 /// The columns of a command's time, with what stands before it.
 const TIME: usize = 7;
 /// The columns of its memory, with the space before it; in narrower windows the text needs them.
@@ -74,9 +74,9 @@ pub(super) fn head(sheet: Sheet, whole: &Whole<'_>) -> String {
         None => numbers(sheet, whole),
     };
     let beside: usize = pieces.iter().map(Piece::columns).sum();
-    let bar = sheet.width().saturating_sub(beside + 1).min(*BAR.end());
+    let bar = sheet.width().saturating_sub(beside + 1);
     let mut row = sheet.row();
-    if bar >= *BAR.start() {
+    if bar >= LEAST_BAR {
         row.push(Look::Plain, " ");
         push_bar(sheet, &mut row, bar, whole.outlook.done);
     }
@@ -127,7 +127,7 @@ fn numbers(sheet: Sheet, whole: &Whole<'_>) -> Vec<Piece> {
     }
     for stays in 0..9 {
         let width: usize = pieces.iter().map(Piece::columns).sum();
-        if width + 1 + BAR.start() <= sheet.width() {
+        if width + 1 + LEAST_BAR <= sheet.width() {
             break;
         }
         pieces.retain(|piece| piece.stays != stays);

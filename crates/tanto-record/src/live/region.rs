@@ -11,6 +11,11 @@ const ERASE: &[u8] = b"\r\x1b[J";
 /// Rows are cut, not wrapped, where the terminal finds them wider than we do.
 const NO_WRAP: &[u8] = b"\x1b[?7l";
 const WRAP: &[u8] = b"\x1b[?7h";
+const HIDE_CURSOR: &[u8] = b"\x1b[?25l";
+const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
+/// A terminal that knows synchronized updates shows what is between the two at once; others ignore both.
+const BEGIN_UPDATE: &[u8] = b"\x1b[?2026h";
+const END_UPDATE: &[u8] = b"\x1b[?2026l";
 
 /// The region and what goes above it. What cannot be written is lost: a closed terminal must not end a build.
 pub(super) struct Region {
@@ -21,12 +26,14 @@ pub(super) struct Region {
     rows: Vec<String>,
     /// Others wrote: the cursor may stand anywhere in a line, which is to stay.
     is_strange: bool,
+    /// The cursor is hidden, as long as the region is there.
+    hides_cursor: bool,
 }
 
 impl Region {
     /// `out` is the terminal; it should hold nothing back.
     pub(super) fn new(out: Box<dyn Write>) -> Region {
-        Region { out, above: Vec::new(), rows: Vec::new(), is_strange: false }
+        Region { out, above: Vec::new(), rows: Vec::new(), is_strange: false, hides_cursor: false }
     }
 
     /// `text` will stand above the region, for good. A last line without an end gets one.
@@ -58,7 +65,12 @@ impl Region {
         if !anew && !self.is_pending() && rows == self.rows {
             return;
         }
-        let mut frame = self.begin(width, false);
+        let above = self.begin(width, anew);
+        let mut frame = BEGIN_UPDATE.to_vec();
+        if !std::mem::replace(&mut self.hides_cursor, true) {
+            frame.extend_from_slice(HIDE_CURSOR);
+        }
+        frame.extend(above);
         frame.extend_from_slice(NO_WRAP);
         frame.push(b'\r');
         for (at, row) in rows.iter().enumerate() {
@@ -71,6 +83,7 @@ impl Region {
             frame.extend_from_slice(format!("\x1b[{}A", rows.len() - 1).as_bytes());
         }
         frame.extend_from_slice(WRAP);
+        frame.extend_from_slice(END_UPDATE);
         self.write(&frame);
         self.rows = rows;
     }
@@ -78,8 +91,11 @@ impl Region {
     /// Takes the region off the screen, and leaves what goes above it.
     pub(super) fn clear(&mut self, width: usize) {
         if self.is_pending() || self.is_up() || self.is_strange {
-            let frame = self.begin(width, true);
+            let mut frame = self.begin(width, true);
             self.rows.clear();
+            if std::mem::take(&mut self.hides_cursor) {
+                frame = [BEGIN_UPDATE, &frame, SHOW_CURSOR, END_UPDATE].concat();
+            }
             self.write(&frame);
         }
     }
@@ -106,5 +122,13 @@ impl Region {
     fn write(&mut self, frame: &[u8]) {
         let _ = self.out.write_all(frame);
         let _ = self.out.flush();
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.hides_cursor) {
+            self.write(SHOW_CURSOR);
+        }
     }
 }

@@ -454,6 +454,27 @@ fn only_what_changes_is_written() {
 }
 
 #[test]
+fn the_cursor_is_hidden_while_the_region_is_there() {
+    let mut scene = Scene::new(Setup::default(), &JOBS);
+    let cursor = |scene: &Scene| scene.terminal.0.borrow().cursor;
+    assert!(cursor(&scene));
+    scene.start(&[0]).pass(200);
+    assert!(!cursor(&scene));
+    scene.view.hide();
+    assert!(cursor(&scene), "before a halt");
+    scene.pass(200);
+    assert!(!cursor(&scene));
+    scene.jobs[1].console = true;
+    scene.start(&[1]).wait();
+    assert!(cursor(&scene), "a command has the terminal");
+    scene.succeed(&[1]).pass(200);
+    assert!(!cursor(&scene));
+    let terminal = scene.terminal.clone();
+    drop(scene);
+    assert!(terminal.0.borrow().cursor, "a view that goes leaves it shown");
+}
+
+#[test]
 fn frames_come_however_busy_the_loop_is() {
     let names: Vec<String> = (0..200).map(|at| format!("{at}.o")).collect();
     let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();

@@ -12,6 +12,7 @@ use tanto_record::jsonl::{Head, Stream};
 use tanto_record::live::{self, LiveView};
 use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
+use tanto_sys::cursor::Rescue;
 use tanto_sys::halt::Halts;
 use tanto_sys::{cpu, terminal};
 
@@ -86,6 +87,8 @@ struct Live {
     view: LiveView,
     /// Listened to while the screen is ours (where that can be): a command that has it halts with us.
     halts: Option<Option<Halts>>,
+    /// Shows the cursor if a signal ends us in that time.
+    rescue: Option<Rescue>,
 }
 
 impl View for Live {
@@ -107,8 +110,11 @@ impl View for Live {
 impl Live {
     fn halt_if_asked(&mut self) {
         if self.view.tick().is_none() {
-            self.halts = None;
+            (self.halts, self.rescue) = (None, None);
             return;
+        }
+        if self.rescue.is_none() {
+            self.rescue = standard_output().map(Rescue::begin);
         }
         let halts = self.halts.get_or_insert_with(Halts::listen);
         if let Some(halts) = halts.as_ref().filter(|halts| halts.came()) {
@@ -183,7 +189,7 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         size: Box::new(|| terminal::size(io::stdout())),
         in_background: Box::new(|| terminal::is_anothers(io::stdout())),
     };
-    Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None }
+    Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None, rescue: None }
 }
 
 /// Where the user finds the middle of output that is too long for a terminal.

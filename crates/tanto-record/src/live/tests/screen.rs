@@ -32,6 +32,10 @@ pub struct Screen {
     line: usize,
     column: usize,
     wraps: bool,
+    /// The cursor is shown.
+    pub cursor: bool,
+    /// What is written is shown only when that ends.
+    updates: bool,
     /// How often it was written to.
     pub writes: usize,
     /// The start of an escape sequence or character whose end is still to come.
@@ -49,6 +53,8 @@ impl Screen {
             line: 0,
             column: 0,
             wraps: true,
+            cursor: true,
+            updates: false,
             writes: 0,
             torn: Vec::new(),
         }
@@ -82,7 +88,7 @@ impl Screen {
                 char => self.put(char),
             }
         }
-        assert!(self.wraps, "a frame ends with lines that wrap");
+        assert!(self.wraps && !self.updates, "a frame ends with lines that wrap, and shown");
     }
 
     fn sequence<'t>(&mut self, rest: &'t str) -> &'t str {
@@ -96,6 +102,10 @@ impl Screen {
             "[K" => self.erase_line(),
             "[?7l" => self.wraps = false,
             "[?7h" => self.wraps = true,
+            "[?25l" => self.cursor = false,
+            "[?25h" => self.cursor = true,
+            "[?2026h" => self.updates = true,
+            "[?2026l" => self.updates = false,
             up if up.ends_with('A') => {
                 let by: usize = up[1..up.len() - 1].parse().expect("a number");
                 assert!(by <= self.line - self.top, "the cursor would leave the screen");
