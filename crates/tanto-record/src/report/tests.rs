@@ -174,6 +174,20 @@ fn timings_tell_where_time_went() {
 }
 
 #[test]
+fn failed_commands_come_with_their_output_and_unfinished_ones_without_times() {
+    let mut session = session();
+    session.jobs[1].end = None;
+    let timings = Timings::new("now", &session, None);
+    let json = parsed(&timings.json());
+    let jobs = json["jobs"].as_array().expect("a list");
+    let job = |is: &str| jobs.iter().find(|job| job[is].as_bool() == Some(true)).expect("one");
+    assert_eq!((job("failed")["output"].as_str(), job("failed")["result"].as_str()), (Some("no\n"), Some("signal 9")));
+    assert!(job("unfinished")["output"].is_null() && job("unfinished")["failed"].is_null());
+    let text = text(timings.text());
+    assert!(text.lines().any(|line| line.contains(" so far") && line.contains(" ? ")), "{text}");
+}
+
+#[test]
 fn a_page_holds_its_data_and_nothing_ends_it_early() {
     let session = session();
     let page = text(page::html(&Timings::new("now", &session, None)));

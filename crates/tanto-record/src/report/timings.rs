@@ -10,12 +10,16 @@ use super::sessions::{began, what};
 use super::table::Table;
 use super::trouble::{self, Idle};
 use super::{critical, ended, kind, memory, result, time};
+use crate::ansi;
 use crate::json::{Object, integer, list, string};
 use crate::jsonl;
 use crate::session::{Job, Pause, Session};
 
 /// So many commands are shown in text, of each sort.
 const SHOWN: usize = 20;
+
+/// Of what a failed command printed, reports hold so much of its end, in bytes.
+const SHOWN_OUTPUT: usize = 8 << 10;
 
 /// The time of a build is cut into so many parts, for what changes over it.
 const PARTS: usize = 600;
@@ -137,9 +141,11 @@ impl<'s> Timings<'s> {
         for place in places {
             let job = self.places(place);
             let rss = job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib);
+            // Of a command that did not end, only its end is not known.
+            let (so_far, cpu) = if job.end.is_some() { ("", time(job.cpu_ms())) } else { (" so far", "?".into()) };
             table.row([
-                time(wall_ms(self.session, *place)).as_bytes(),
-                time(job.cpu_ms()).as_bytes(),
+                format!("{}{so_far}", time(wall_ms(self.session, *place))).as_bytes(),
+                cpu.as_bytes(),
                 memory(rss).as_bytes(),
                 job.expected_ms.map(time).unwrap_or_default().as_bytes(),
                 job.title(),
@@ -260,6 +266,13 @@ impl<'s> Timings<'s> {
         object.mark("checkpoint", job.ran() == Ran::Checkpoint);
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
+        object.mark("unfinished", job.end.is_none());
+        if let Some(end) = job.end.as_ref().filter(|_| job.has_failed()) {
+            object.mark("failed", true);
+            let from = end.output.len().saturating_sub(SHOWN_OUTPUT);
+            object.text("output", &ansi::strip(&end.output[from..]));
+            object.number("left_out", end.left_out.saturating_add(from as u64));
+        }
         if let Some(stopped) = &job.stopped {
             let mut stop = Object::new(object.field("stopped"));
             jsonl::stop(&mut stop, stopped);
@@ -346,11 +359,11 @@ fn wall_ms(session: &Session, place: usize) -> i64 {
 /// What most time went to comes first.
 fn kinds(session: &Session) -> Vec<Kind> {
     let mut kinds: HashMap<Vec<u8>, Kind> = HashMap::new();
-    for job in session.commands() {
+    for (place, job) in session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group) {
         let name = kind(job);
         let it = kinds.entry(name.clone()).or_insert(Kind { name, count: 0, wall_ms: 0, cpu_ms: 0 });
         it.count += 1;
-        it.wall_ms = it.wall_ms.saturating_add(job.wall_ms());
+        it.wall_ms = it.wall_ms.saturating_add(wall_ms(session, place));
         it.cpu_ms = it.cpu_ms.saturating_add(job.cpu_ms());
     }
     let mut kinds: Vec<Kind> = kinds.into_values().collect();

@@ -4,6 +4,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const by = (id) => document.getElementById(id);
 const MOST_ROWS = 1000;
 const COLORS = 7;
+const TIP_LINES = 12;
+const OPEN_FAILURES = 5;
 const kindColor = new Map(data.kinds.slice(0, COLORS).map((kind, at) => [kind.name, `--c${at}`]));
 const critical = new Set(data.critical_path);
 const jobsById = new Map(data.jobs.map((job) => [job.job, job]));
@@ -51,7 +53,8 @@ function summary() {
     const mean = (sum) => (sum / Math.max(data.wall_ms, 1)).toFixed(2);
     const limit = data.parallelism ? `of ${data.parallelism} allowed, on average` : "on average";
     tile("time", time(data.wall_ms));
-    tile("commands", String(data.jobs.length), `in ${data.lanes} lanes`);
+    const failed = data.jobs.filter((job) => job.failed).length;
+    tile("commands", String(data.jobs.length), `in ${data.lanes} lanes${failed ? `, ${failed} failed` : ""}`);
     tile("at a time", mean(data.busy_ms), limit);
     tile("processors at work", mean(data.cpu_ms), `of ${data.processors}, on average`);
     tile("critical path", time(data.critical_path_ms), `${percent(data.critical_path_ms, data.wall_ms)} of the time`);
@@ -154,14 +157,14 @@ function drawLanes() {
         context.fillText(String(lane + 1), MARGIN.left - 6, MARGIN.top + lane * tall + Math.min(tall, 16) - 4);
     }
     const colors = new Map([...kindColor].map(([kind, name]) => [kind, color(name)]));
-    const rest = color("--rest"), red = color("--critical");
+    const rest = color("--rest"), red = color("--critical"), bad = color("--failed");
     for (const job of inOrder) {
         const end = job.start_ms + job.wall_ms, isCritical = critical.has(job.job);
         if (end < range[0] || job.start_ms > range[1]) continue;
         const left = Math.max(x(job.start_ms), MARGIN.left), right = Math.min(x(end), width - MARGIN.right);
         const top = MARGIN.top + job.lane * tall, wide = Math.max(right - left - (right - left > 3 ? 1 : 0), 0.7);
         context.globalAlpha = only && !isCritical ? 0.12 : 0.9;
-        context.fillStyle = colors.get(job.kind) || rest;
+        context.fillStyle = job.failed ? bad : colors.get(job.kind) || rest;
         context.fillRect(left, top, wide, tall - (tall > 4 ? 2 : 0));
         if (isCritical) {
             context.globalAlpha = 1;
@@ -187,6 +190,7 @@ function legend() {
     kindColor.forEach((name, kind) => add(name, kind));
     if (data.kinds.length > COLORS) add("--rest", "others");
     add("--critical", "on the critical path");
+    if (data.jobs.some((job) => job.failed)) add("--failed", "failed");
 }
 
 // ---- What a pointer does.
@@ -214,9 +218,10 @@ function jobAt(canvas, event) {
 }
 
 function jobText(job) {
-    const lines = [job.title, `${time(job.wall_ms)} from ${time(job.start_ms)} on, ${time(job.cpu_ms)} of processors`];
+    const processors = job.unfinished ? "did not end" : `${time(job.cpu_ms)} of processors`;
+    const lines = [job.title, `${time(job.wall_ms)} from ${time(job.start_ms)} on, ${processors}`];
     if (job.max_rss_kib) lines.push(`${memory(job.max_rss_kib)} of memory`);
-    if (job.result !== "succeeded") lines.push(job.result);
+    if (job.failed) lines.push(job.result, ...job.output.trimEnd().split("\n").slice(-TIP_LINES));
     lines.push(...(job.trouble || []));
     return lines.join("\n");
 }
@@ -248,10 +253,10 @@ function listen(canvas, text) {
 
 const number = (name, value, show) => ({ name, value, show, isNumber: true });
 const NAME = { name: "command", value: (job) => job.title };
-const TIME = number("time", (job) => job.wall_ms, time);
+const TIME = number("time", (job) => job.wall_ms, (ms, job) => (job.unfinished ? `${time(ms)} so far` : time(ms)));
 const COLUMNS = [
     TIME,
-    number("processors", (job) => job.cpu_ms, time),
+    number("processors", (job) => (job.unfinished ? undefined : job.cpu_ms), time),
     number("memory", (job) => job.max_rss_kib, memory),
     number("expected", (job) => job.expected_ms, time),
     number("start", (job) => job.start_ms, time),
@@ -260,7 +265,7 @@ const COLUMNS = [
 ];
 
 function cell(column, row) {
-    const value = column.value(row), shown = value === undefined ? "" : column.show ? column.show(value) : String(value);
+    const value = column.value(row), shown = value === undefined ? "" : column.show ? column.show(value, row) : String(value);
     const it = element("td", shown, column.isNumber ? "number" : "name");
     if (column.tone && value !== undefined) it.classList.add(column.tone(value));
     return it;
@@ -277,7 +282,7 @@ function table(id, columns, rows) {
     const it = by(id), head = element("tr"), body = element("tbody");
     let shown = rows;
     const fill = () => body.replaceChildren(...shown.slice(0, MOST_ROWS).map((row) => {
-        const line = element("tr");
+        const line = element("tr", undefined, row.failed ? "failed" : undefined);
         line.append(...columns.map((column) => cell(column, row)));
         return line;
     }));
@@ -330,6 +335,18 @@ function tables() {
     });
 }
 
+function failures() {
+    const failed = inOrder.filter((job) => job.failed);
+    by("failed-section").hidden = failed.length === 0;
+    by("failed").replaceChildren(...failed.map((job) => {
+        const box = element("details"), head = element("summary", `${job.outputs[0] || job.title}: ${job.result}`);
+        box.open = failed.length <= OPEN_FAILURES;
+        const missing = job.left_out ? `[... ${job.left_out} bytes before this are not shown ...]\n` : "";
+        box.append(head, element("pre", `${job.title}\n${missing}${job.output || "It printed nothing."}`));
+        return box;
+    }));
+}
+
 function trouble() {
     const rows = data.jobs.flatMap((job) => (job.trouble || []).map((what) => ({ ...job, what })));
     by("trouble-section").hidden = rows.length === 0;
@@ -360,6 +377,7 @@ function earlier() {
 summary();
 legend();
 tables();
+failures();
 trouble();
 earlier();
 listen(by("load"), (event) => loadText(timeAt(by("load"), event)));
