@@ -216,6 +216,7 @@ def resized(terminal):
         # Where the rows that the terminal wraps anew are more than the window has, some scroll off before a program hears
         # of the new size.
         expect(rows < 12 or len(bars(terminal.everything())) == 1, "a stale row", terminal)
+    terminal.resize(80, 24)
     interrupt(terminal)
 
 

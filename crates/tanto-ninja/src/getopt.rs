@@ -3,6 +3,8 @@
 
 pub mod given;
 
+use crate::spell;
+
 /// A flag that a command line may have.
 pub trait Flag: Sized + 'static {
     /// Its letter, after one dash.
@@ -35,11 +37,22 @@ pub struct Getopt<'a, F: Flag> {
 
 /// What is wrong with a command line, as `getopt_long` words it, without the program's name in front.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bad(pub Vec<u8>);
+pub struct Bad {
+    /// The words of `getopt_long`.
+    pub message: Vec<u8>,
+    /// The option that may have been meant, for programs that go on with `, did you mean ...?`.
+    meant: Option<&'static str>,
+}
 
 impl Bad {
     fn of(parts: &[&[u8]]) -> Self {
-        Bad(parts.concat())
+        Bad { message: parts.concat(), meant: None }
+    }
+
+    /// Returns the message, with the option that may have been meant.
+    pub fn with_hint(self) -> Vec<u8> {
+        let hint = self.meant.map(|meant| format!(", did you mean '--{meant}'?")).unwrap_or_default();
+        [&self.message[..], hint.as_bytes()].concat()
     }
 }
 
@@ -157,7 +170,11 @@ fn find_long<F: Flag>(known: &'static [F], name: &[u8], text: &[u8]) -> Result<&
     let mut first_two = meant();
     match (first_two.next(), first_two.next()) {
         (Some((flag, _)), None) => Ok(flag),
-        (None, _) => Err(Bad::of(&[b"unrecognized option '--", text, b"'"])),
+        (None, _) => {
+            let near = spell::closest(name, named().map(|(_, long)| long.as_bytes()));
+            let meant = named().map(|(_, long)| long).find(|long| near == Some(long.as_bytes()));
+            Err(Bad { meant, ..Bad::of(&[b"unrecognized option '--", text, b"'"]) })
+        }
         (Some(_), Some(_)) => {
             let names: String = meant().map(|(_, long)| format!(" '--{long}'")).collect();
             Err(Bad::of(&[b"option '--", text, b"' is ambiguous; possibilities:", names.as_bytes()]))
@@ -207,7 +224,7 @@ mod tests {
         let args: Vec<Vec<u8>> = line.split(' ').filter(|arg| !arg.is_empty()).map(|arg| arg.into()).collect();
         let mut getopt = Getopt::new(known, &args, posix);
         let mut text = String::new();
-        while let Some((flag, value)) = getopt.flag().map_err(|Bad(why)| String::from_utf8(why).unwrap())? {
+        while let Some((flag, value)) = getopt.flag().map_err(|bad| String::from_utf8(bad.message).unwrap())? {
             let name = flag.name().map_or_else(|| char::from(flag.letter().unwrap()).to_string(), str::to_owned);
             text += &format!("{name}={} ", String::from_utf8_lossy(value));
         }
@@ -260,6 +277,18 @@ mod tests {
         assert_eq!(bad("---"), "unrecognized option '---'");
         assert_eq!(bad("--print0=3"), "option '--print0' doesn't allow an argument");
         assert_eq!(bad("--delim"), "option '--delimiter' requires an argument");
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_right_is_hinted_at() {
+        let hint = |arg: &str| {
+            let args = [arg.as_bytes().to_vec()];
+            let bad = Getopt::new(KNOWN, &args, false).flag().err().unwrap();
+            String::from_utf8(bad.with_hint()).unwrap()
+        };
+        assert_eq!(hint("--delimitr=3"), "unrecognized option '--delimitr=3', did you mean '--delimiter'?");
+        assert_eq!(hint("--nothing-like-it"), "unrecognized option '--nothing-like-it'");
+        assert_eq!(hint("-q"), "invalid option -- 'q'");
     }
 
     #[test]

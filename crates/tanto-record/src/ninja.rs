@@ -44,6 +44,8 @@ pub struct Config {
     pub notes: bool,
     /// Long output is cut, and this has the rest; none: all of it is shown, as ninja does.
     pub rest: Option<Rest>,
+    /// Failures and what failed commands printed go to standard error.
+    pub failures_to_err: bool,
     /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
     pub parallelism: Box<dyn Fn() -> usize>,
 }
@@ -57,6 +59,7 @@ pub struct NinjaView {
     holds: bool,
     notes: bool,
     rest: Option<Rest>,
+    failures_to_err: bool,
     /// What held commands back, as far as that was said.
     held_by: Vec<Hold>,
     parallelism: Box<dyn Fn() -> usize>,
@@ -80,6 +83,7 @@ impl NinjaView {
             holds: config.holds && config.verbosity != Verbosity::Quiet,
             notes: config.notes && config.verbosity == Verbosity::Verbose,
             rest: config.rest,
+            failures_to_err: config.failures_to_err,
             held_by: Vec::new(),
             parallelism: config.parallelism,
             progress: Progress::new(),
@@ -108,6 +112,9 @@ impl NinjaView {
         self.progress.ended();
         if !exit.success() {
             let text = said::failure(about, exit, self.line.terminal().color);
+            if self.failures_to_err {
+                return self.failure(&text, output);
+            }
             self.line.on_new_line(&text);
         }
         if !output.is_empty() {
@@ -142,6 +149,19 @@ impl NinjaView {
         } else {
             self.line.on_new_line(b"");
             ansi::strip_to(output, |piece| self.line.more(piece));
+        }
+    }
+
+    fn failure(&mut self, text: &[u8], output: &[u8]) {
+        self.line.on_new_line(b"");
+        self.line.error(text);
+        if self.line.terminal().color {
+            self.line.error(output);
+        } else {
+            ansi::strip_to(output, |piece| self.line.error(piece));
+        }
+        if output.last().is_some_and(|&last| last != b'\n') {
+            self.line.error(b"\n");
         }
     }
 

@@ -18,7 +18,7 @@ static FLAGS: [Plain; 2] = [both(b'h', "help"), letter(b'C').with_value()];
 
 /// What `tanto clang` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
-    match Given::read(&FLAGS, args).map_err(|Bad(message)| message) {
+    match Given::read(&FLAGS, args).map_err(Bad::with_hint) {
         Ok(given) if given.has("h") => Stop::printed(commands::find(b"clang").map(help::topic).unwrap_or_default(), 0),
         given => match given.and_then(|given| answer(&given)) {
             Ok(text) => Stop::printed(text, 0),

@@ -117,7 +117,12 @@ pub static COMMANDS: &[Command] = &[
                files, what memory that takes, and which files have none and why; `stop` ends them. They end by themselves when nobody has built for half an \
                hour, when memory is short, or when the build directory is removed.",
     },
-    Command { name: "help", args: "[command]", doc: "tell more of a command", more: "Without a command, lists them." },
+    Command {
+        name: "help",
+        args: "[command [subcommand]]",
+        doc: "tell more of a command",
+        more: "Without a command, lists them.",
+    },
 ];
 
 /// The flags of this command.
@@ -155,8 +160,21 @@ pub fn obey(args: &[Vec<u8>]) -> Stop {
 }
 
 fn help_on(topics: &[Vec<u8>]) -> Stop {
-    let Some(topic) = topics.first() else {
-        return Stop::printed(help::overview(), 0);
+    let topic = match topics {
+        [] => return Stop::printed(help::overview(), 0),
+        [command, name, ..] if command == b"bench" => {
+            return match bench::MEASUREMENTS.iter().find(|it| it.name.as_bytes() == name) {
+                Some(it) => Stop::printed(help::measurement(it), 0),
+                None => Stop::failed(Door::Tanto, "error", &bench::unknown(name)),
+            };
+        }
+        [command, name, ..] if command == b"bulk" => {
+            return match bulk::TASKS.iter().find(|it| it.name.as_bytes() == name) {
+                Some(task) => Stop::printed(help::task(task), 0),
+                None => Stop::failed(Door::Tanto, "error", &bulk::unknown(name)),
+            };
+        }
+        [topic, ..] => topic,
     };
     match find(topic) {
         Some(command) => Stop::printed(help::topic(command), 0),
@@ -177,5 +195,24 @@ fn generate(what: &[Vec<u8>]) -> Stop {
         Some(b"zsh") => Stop::printed(completions::zsh::script(), 0),
         Some(b"fish") => Stop::printed(completions::fish::script(), 0),
         _ => Stop::failed(Door::Tanto, "error", b"generate what: man, bash, zsh or fish?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(words: &[&str]) -> Stop {
+        help_on(&words.iter().map(|&word| word.into()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn subcommands_have_their_own_help() {
+        let out = |words: &[&str]| String::from_utf8(help(words).out).expect("text");
+        assert!(out(&["bench", "compare"]).starts_with("usage: tanto bench compare "));
+        assert!(out(&["bulk", "status"]).starts_with("usage: tanto bulk status"));
+        assert!(out(&["bulk"]).starts_with("usage: tanto bulk "));
+        let wrong = String::from_utf8(help(&["bench", "compar"]).err).expect("text");
+        assert_eq!(wrong, "tanto: error: unknown measurement 'compar', did you mean 'compare'?\n");
     }
 }

@@ -1,7 +1,7 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
 use crate::bench::{self, MEASUREMENTS, Measurement};
-use crate::bulk::TASKS;
+use crate::bulk::{TASKS, Task};
 use crate::commands::{self, COMMANDS, Command};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
@@ -56,6 +56,12 @@ pub fn topic(command: &Command) -> String {
         }));
     }
     text
+}
+
+/// `tanto help bulk NAME`: how it is called, and what it does.
+pub fn task(it: &Task) -> String {
+    let head = paragraph(&format!("usage: tanto bulk {} {}", it.name, it.args), 0);
+    format!("{head}\n{}\nAll commands of tanto bulk take --config FILE.\n", paragraph(it.doc, 0))
 }
 
 /// `tanto bench NAME --help`: how it is called, and what each flag does.

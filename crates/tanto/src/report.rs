@@ -58,7 +58,7 @@ impl From<Vec<u8>> for Answer {
 
 /// What `tanto report` prints for these arguments.
 pub fn run(args: &[Vec<u8>]) -> Stop {
-    match Given::read(&FLAGS, args).map_err(|Bad(message)| message) {
+    match Given::read(&FLAGS, args).map_err(Bad::with_hint) {
         Ok(given) if given.has("h") => Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0),
         given => match given.and_then(|given| answer(&asked(&given)?)) {
             Ok(Answer { out, err }) => Stop { out, err, code: 0 },

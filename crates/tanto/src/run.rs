@@ -11,7 +11,7 @@ use std::process::Command;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Seen};
 use tanto_exec::monitor::watcher::{Groups, Leftovers, Options, Watcher};
-use tanto_ninja::getopt::Getopt;
+use tanto_ninja::getopt::{Bad, Getopt};
 use tanto_record::processes;
 
 use crate::flags::door::Door;
@@ -51,7 +51,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
 fn read(args: &[Vec<u8>]) -> Result<(Layer, Vec<Vec<u8>>), Vec<u8>> {
     let mut layer = Layer::default();
     let mut getopt = Getopt::new(RUN_FLAGS, args, true);
-    while let Some((flag, value)) = getopt.flag().map_err(|bad| bad.0)? {
+    while let Some((flag, value)) = getopt.flag().map_err(Bad::with_hint)? {
         if !layer.say(flag.id, value, Origin::Flag) {
             return Err(low::wrong_value(flag));
         }

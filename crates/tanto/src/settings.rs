@@ -226,7 +226,7 @@ fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, 
 fn blame_flags(halt: Halt) -> Halt {
     let blame = |message: Vec<u8>| [FLAGS_VARIABLE.as_bytes(), b": ", &message].concat();
     match halt {
-        Halt::Usage(Bad(message)) | Halt::Fatal(message) => Halt::Fatal(blame(message)),
+        Halt::Usage(Bad { message, .. }) | Halt::Fatal(message) => Halt::Fatal(blame(message)),
         Halt::Error(message) => Halt::Error(blame(message)),
         Halt::Help | Halt::Version | Halt::Text { .. } => halt,
     }

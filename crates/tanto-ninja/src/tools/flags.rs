@@ -19,7 +19,7 @@ impl Flags {
         match Given::read(self.known, args) {
             Ok(given) if given.has("h") => Err(Stop::Usage(self.usage)),
             Ok(given) => Ok(given),
-            Err(Bad(text)) => {
+            Err(Bad { message: text, .. }) => {
                 context.err.write_all(&[&context.options.called, b": ".as_slice(), &text, b"\n"].concat())?;
                 Err(Stop::Usage(self.usage))
             }

@@ -61,6 +61,7 @@ impl Build {
             holds: true,
             notes: true,
             rest: None,
+            failures_to_err: false,
             parallelism: Box::new(|| 2),
         };
         let view = NinjaView::new(config, terminal, Box::new(screen.clone()), Box::new(screen.clone()));
@@ -386,6 +387,7 @@ fn only_information_goes_to_standard_output() {
         notes: false,
         explain: true,
         rest: None,
+        failures_to_err: false,
         parallelism: Box::new(|| 1),
     };
     let mut view = NinjaView::new(config, terminal, Box::new(out.clone()), Box::new(err.clone()));

@@ -54,7 +54,7 @@ pub fn read(
     mut take: impl FnMut(&'static Flag, &[u8]) -> Result<(), Vec<u8>>,
 ) -> Result<Option<Vec<Vec<u8>>>, Vec<u8>> {
     let mut getopt = Getopt::new(known, words, true);
-    while let Some((flag, value)) = getopt.flag().map_err(|Bad(message)| message)? {
+    while let Some((flag, value)) = getopt.flag().map_err(Bad::with_hint)? {
         if flag.name == HELP.name {
             return Ok(None);
         }

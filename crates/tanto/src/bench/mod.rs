@@ -84,11 +84,13 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
     }
     match MEASUREMENTS.iter().find(|it| it.name.as_bytes() == what) {
         Some(measurement) => (measurement.run)(rest),
-        None => {
-            let names = MEASUREMENTS.iter().map(|it| it.name);
-            Stop::failed(Door::Tanto, "error", &modes::unknown("measurement", what, names))
-        }
+        None => Stop::failed(Door::Tanto, "error", &unknown(what)),
     }
+}
+
+/// The error of a measurement that there is not.
+pub fn unknown(name: &[u8]) -> Vec<u8> {
+    modes::unknown("measurement", name, MEASUREMENTS.iter().map(|it| it.name))
 }
 
 /// What `tanto bench NAME --help` prints.

@@ -172,6 +172,8 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
         holds: options.door == Door::Tanto,
         notes: options.door == Door::Tanto,
         rest: io::stdout().is_terminal().then(|| rest(options)),
+        // Under the name ninja, what goes where is ninja's.
+        failures_to_err: options.format == layer::Shown::Plain && options.door == Door::Tanto,
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))

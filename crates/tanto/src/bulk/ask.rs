@@ -30,7 +30,7 @@ static WATCH: [Plain; 2] = [name("config").with_value(), name("watch")];
 /// have failed.
 pub(super) fn status(args: &[Vec<u8>]) -> Stop {
     let asked = || {
-        let given = Given::read(&WATCH, args).map_err(|Bad(message)| message)?;
+        let given = Given::read(&WATCH, args).map_err(Bad::with_hint)?;
         if let Some(operand) = given.operands.first() {
             return Err([b"unexpected '", &operand[..], b"'"].concat());
         }
@@ -193,7 +193,7 @@ type Ask = fn(&Config, &Store, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
 /// Asks the last run; `least` words are needed.
 fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
     let asked = || {
-        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
         if given.operands.len() < least {
             return Err(b"which package?".to_vec());
         }

@@ -76,7 +76,7 @@ fn stop(answer: Result<Answer, Told>) -> Stop {
 }
 
 fn obey(args: &[Vec<u8>], what: impl FnOnce(&Config, Vec<String>) -> Result<Answer, Told>) -> Result<Answer, Told> {
-    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
     if given.operands.is_empty() {
         return Err(b"which package?".to_vec().into());
     }

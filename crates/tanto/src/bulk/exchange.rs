@@ -102,7 +102,7 @@ pub(super) fn export(args: &[Vec<u8>]) -> Stop {
 
 fn answer(args: &[Vec<u8>], act: impl FnOnce(&Config, &Path) -> Result<String, Vec<u8>>) -> Stop {
     let acted = || {
-        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
         match &given.operands[..] {
             [dir] => act(&config(given.value("config"))?, file::path(dir)),
             _ => Err(b"which directory? Name one".to_vec()),

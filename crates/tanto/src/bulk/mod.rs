@@ -64,10 +64,11 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         b"import" => exchange::import(rest),
         b"export" => exchange::export(rest),
         b"simulate" => simulate::run(rest),
-        what => Stop::failed(
-            Door::Tanto,
-            "error",
-            &modes::unknown("bulk command", what, TASKS.iter().map(|task| task.name)),
-        ),
+        what => Stop::failed(Door::Tanto, "error", &unknown(what)),
     }
+}
+
+/// The error of a command that there is not.
+pub fn unknown(name: &[u8]) -> Vec<u8> {
+    modes::unknown("bulk command", name, TASKS.iter().map(|task| task.name))
 }

@@ -20,7 +20,11 @@ pub(super) const CONFIG: &[u8] = b"bulk.toml";
 pub(super) fn config(path: Option<&[u8]>) -> Result<Config, Vec<u8>> {
     let path = file::path(path.unwrap_or(CONFIG));
     let failed = |error: io::Error| super::files::failed("reading ", path.as_os_str().as_encoded_bytes(), &error);
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let missing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => [&failed(error)[..], b"; 'tanto bulk init' writes one"].concat(),
+        _ => failed(error),
+    };
+    let text = fs::read_to_string(path).map_err(missing)?;
     let dir = std::path::absolute(path).map_err(failed)?.parent().map(Path::to_owned).unwrap_or_default();
     Config::read(&text, &dir).map_err(|wrong| pointed(path, &text, &wrong))
 }
@@ -143,5 +147,11 @@ mod tests {
             place.write("lock", text);
             assert_eq!(take().owner(), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_missing_configuration_names_the_command_that_writes_one() {
+        let why = String::from_utf8(config(Some(b"/nonexistent/bulk.toml")).unwrap_err()).unwrap();
+        assert!(why.ends_with("No such file or directory; 'tanto bulk init' writes one"), "{why}");
     }
 }

@@ -31,7 +31,7 @@ static FLAGS: [Plain; 4] =
 
 impl Args {
     fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
         let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
         let scans: Vec<Vec<u8>> = given.values("scan").map(<[u8]>::to_vec).collect();
         match given.operands.first() {

@@ -37,7 +37,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
     if let Some(operand) = given.operands.first() {
         return Err([b"unexpected '", &operand[..], b"'"].concat());
     }

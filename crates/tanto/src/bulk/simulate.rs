@@ -54,7 +54,7 @@ static FLAGS: [Plain; 7] = [
 
 impl Args {
     fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
         if let Some(operand) = given.operands.first() {
             return Err([b"unexpected '", &operand[..], b"'"].concat());
         }

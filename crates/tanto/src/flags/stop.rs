@@ -58,7 +58,7 @@ impl Stop {
         match halt {
             Halt::Help => Self::help(door),
             Halt::Version => Stop::printed(format!("{}\n", door.version()), 0),
-            Halt::Usage(Bad(message)) => Self::usage(door, program, &message),
+            Halt::Usage(bad) => Self::usage(door, program, bad),
             Halt::Text { text, code } => Stop::printed(text, code),
             Halt::Fatal(message) => Stop::failed(door, "fatal", &message),
             Halt::Error(message) => Stop::failed(door, "error", &message),
@@ -72,10 +72,10 @@ impl Stop {
         }
     }
 
-    fn usage(door: Door, program: &[u8], message: &[u8]) -> Self {
+    fn usage(door: Door, program: &[u8], bad: Bad) -> Self {
         let err = match door {
-            Door::Ninja => [program, b": ", message, b"\n", help::ninja().as_bytes()].concat(),
-            Door::Tanto => [b"tanto: error: ", message, b"\nTry 'tanto build --help'.\n"].concat(),
+            Door::Ninja => [program, b": ", &bad.message[..], b"\n", help::ninja().as_bytes()].concat(),
+            Door::Tanto => [b"tanto: error: ", &bad.with_hint()[..], b"\nTry 'tanto build --help'.\n"].concat(),
         };
         Stop { out: Vec::new(), err, code: 1 }
     }

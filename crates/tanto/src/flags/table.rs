@@ -495,7 +495,8 @@ pub static FLAGS: &[Flag] = &[
         note: " [default=auto]",
         more: "`live` keeps a bar and the commands that run at the bottom of the terminal, and sums up what failed. \
                `plain` prints ninja's lines; so does `live` where the output is no terminal, and with `-v`, `--quiet`, \
-               `-n` or `-d explain`. `auto` is `live`, or under the name `ninja` `plain`. `jsonl` is for programs: \
+               `-n` or `-d explain`. Where `tanto build` is asked for `plain`, failures and what failed commands printed go to \
+               standard error; under the name `ninja` they go where ninja prints them. `auto` is `live`, or under the name `ninja` `plain`. `jsonl` is for programs: \
                all that happens, each event a line of JSON, as docs/formats.md tells.",
     },
     HANG_TIMEOUT,

@@ -5,7 +5,7 @@ use crate::flags::table::{FLAGS, Group};
 use crate::settings::layer::Jobs;
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
-use tanto_ninja::getopt::{Bad, Getopt};
+use tanto_ninja::getopt::Getopt;
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|&word| word.into()).collect()
@@ -28,7 +28,7 @@ fn targets(args: &[&str]) -> Vec<String> {
 
 fn usage_error(args: &[&str]) -> String {
     match typed(args) {
-        Err(Halt::Usage(Bad(message))) => String::from_utf8_lossy(&message).into_owned(),
+        Err(Halt::Usage(bad)) => String::from_utf8_lossy(&bad.message).into_owned(),
         other => panic!("{args:?}: {other:?}"),
     }
 }
@@ -63,8 +63,8 @@ fn our_long_flags_take_no_abbreviation_from_ninjas() {
             let found = Getopt::new(FLAGS, &args, false).flag();
             match ninjas().filter(|(_, long)| long.starts_with(begin)).count() {
                 1 if flag.value.is_some() => assert_eq!(found.map(|it| it.map(|it| it.0)), Ok(Some(flag)), "{begin}"),
-                1 => assert!(found.is_err_and(|bad| bad.0.ends_with(b"doesn't allow an argument")), "{begin}"),
-                _ => assert!(found.is_err_and(|bad| !bad.0.windows(4).any(|four| four == b"hang")), "{begin}"),
+                1 => assert!(found.is_err_and(|bad| bad.message.ends_with(b"doesn't allow an argument")), "{begin}"),
+                _ => assert!(found.is_err_and(|bad| !bad.message.windows(4).any(|four| four == b"hang")), "{begin}"),
             }
         }
     }
@@ -212,9 +212,14 @@ fn the_doors_answer_differently() {
     assert!(help.out.is_empty() && help.err.starts_with(b"usage: ninja [options]") && help.code == 1);
     let help = Stop::of(Halt::Help, Door::Tanto, b"tanto build");
     assert!(help.err.is_empty() && help.out.starts_with(b"usage: tanto build") && help.code == 0);
+    let usage = || typed(&["--recrd"]).expect_err("there is none");
     let fatal = Stop::of(Halt::Fatal(b"x".to_vec()), Door::Ninja, b"./ninja");
     assert_eq!((&fatal.err[..], fatal.code), (&b"ninja: fatal: x\n"[..], 1));
-    assert!(Stop::of(Halt::Usage(Bad(b"y".to_vec())), Door::Ninja, b"./ninja").err.starts_with(b"./ninja: y\nusage: "));
+    assert!(
+        Stop::of(usage(), Door::Ninja, b"./ninja").err.starts_with(b"./ninja: unrecognized option '--recrd'\nusage: ")
+    );
+    let hint = b"tanto: error: unrecognized option '--recrd', did you mean '--record'?\n";
+    assert!(Stop::of(usage(), Door::Tanto, b"tanto").err.starts_with(hint));
 }
 
 /// Command lines that end before a build file is read: the referee's output and exit code are ours. The usage text

@@ -50,7 +50,7 @@ const MOST_SLOTS: i64 = 1 << 20;
 impl Args {
     /// Reads the words after `simulate`; none if help is wanted. An error is a text for the user.
     pub(super) fn read(words: &[Vec<u8>]) -> Result<Option<Args>, Vec<u8>> {
-        let given = Given::read(&FLAGS, words).map_err(|Bad(message)| message)?;
+        let given = Given::read(&FLAGS, words).map_err(Bad::with_hint)?;
         if given.has("h") {
             return Ok(None);
         }

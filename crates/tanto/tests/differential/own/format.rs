@@ -58,3 +58,22 @@ fn what_holds_commands_back_is_told() {
         assert!(!tanto(side, "build -j1 --memory=off").contains("waiting"));
     });
 }
+
+#[test]
+fn failures_go_to_standard_error_where_plain_lines_are_asked_for() {
+    alone(|side| {
+        files(side, &[("build.ninja", "rule bad\n  command = echo why; false\nbuild a: bad\n")]);
+        let mut run = |args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
+            let ended = Running::start(command.args(args).current_dir(&side.root)).end();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&ended.out), text(&ended.err))
+        };
+        let failure = "FAILED: [code=1] a \necho why; false\nwhy\n";
+        let (out, err) = run(&["build", "--format=plain"]);
+        assert_eq!(err, failure);
+        assert!(out.starts_with("[1/1] echo why; false\n") && !out.contains("FAILED"), "{out}");
+        let (out, err) = run(&["build"]);
+        assert!(out.contains(failure) && err.is_empty(), "{out}{err}");
+    });
+}
