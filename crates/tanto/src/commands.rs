@@ -43,10 +43,10 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "report",
-        args: "sessions|rebuilds|timings|trace [SESSION] [options], or output [EDGE]",
+        args: "sessions|rebuilds|timings|trace|output [NAME] [options]",
         doc: "tell what happened in a build, and where its time went",
         more: "Reads the sessions that builds of the current directory have left, or of the one that `-C DIR` names: in \
-               .tanto/sessions, and under the name `ninja` in the user's cache. `sessions` lists them. A SESSION is its number there (1 is the last one, which is meant \
+               .tanto/sessions, and under the name `ninja` in the user's cache. `sessions` lists them. NAME is a session: its number there (1 is the last one, which is meant \
                if none is named), or its name or the beginning of that. \
                `rebuilds` says why each command ran, and which were ended or left processes behind. \
                `timings` says where the time went: the slowest commands, the chain of commands that no number of \
@@ -54,8 +54,8 @@ pub static COMMANDS: &[Command] = &[
                that `--against SESSION` names. `--html FILE` writes a page with pictures, which needs nothing from \
                elsewhere; `--json` prints all of it for other programs. \
                `trace` prints a build for the trace viewers of Chrome and Perfetto. \
-               `output EDGE` prints what the command that makes the file EDGE printed when it last ran, also in an earlier \
-               session: warnings of what is up to date are read again so. Without EDGE it is the output of all commands of the \
+               `output FILE` prints what the command that makes the file printed when it last ran, also in an earlier \
+               session: warnings of what is up to date are read again so. Without a file it is the output of all commands of the \
                last build that printed something or failed.",
     },
     Command {
