@@ -63,7 +63,7 @@ fn what_holds_commands_back_is_told() {
 fn failures_go_to_standard_error_where_plain_lines_are_asked_for() {
     alone(|side| {
         files(side, &[("build.ninja", "rule bad\n  command = echo why; false\nbuild a: bad\n")]);
-        let mut run = |args: &[&str]| {
+        let run = |args: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
             let ended = Running::start(command.args(args).current_dir(&side.root)).end();
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
