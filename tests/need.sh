@@ -113,6 +113,12 @@ build_worker() {
     fi
 }
 
+# The program as ./demo needs it, soon compiled: target/demo/tanto, and target/demo/ninja, the same under ninja's name.
+build_demo() {
+    cargo build --profile demo --locked -p tanto || return
+    ln -sf tanto target/demo/ninja
+}
+
 # The release program, and target/as-ninja/ninja, the same program under ninja's name.
 build_tanto() {
     cargo build --release -p tanto || return
