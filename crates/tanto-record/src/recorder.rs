@@ -320,7 +320,7 @@ mod tests {
         let place = Scratch::new("recorder-beside");
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&dir, &head());
+        recorder.begin(&State::in_tree(&dir), &head());
         let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
         build(&mut recorder, 1, &text(b'a'));
         recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
@@ -330,7 +330,7 @@ mod tests {
         let (about, start_ms, end_ms, ran) = (&about, 50, 60, Ran::Program);
         recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran });
         recorder.end().unwrap();
-        let (sessions, session) = (Sessions::of(&dir), last(&dir));
+        let (sessions, session) = (Sessions::of(&State::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();
         // The second one is cut to the room that is left, and was written behind the first.
         let read = |_: Place| sessions.read_output(&name, Place { at: text(b'a').len() as u64, length: u64::MAX });

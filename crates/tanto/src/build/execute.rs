@@ -1,5 +1,7 @@
 //! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 

@@ -42,7 +42,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 fn obey(args: &[Vec<u8>], told: &mut String) -> Result<(), Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
+    let given = Given::read(&FLAGS, args).map_err(getopt::Bad::with_hint)?;
     if let Some(operand) = given.operands.first() {
         return Err([b"unexpected '", &operand[..], b"'"].concat());
     }

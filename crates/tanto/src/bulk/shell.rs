@@ -35,7 +35,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 fn obey(args: &[Vec<u8>]) -> Result<u8, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(|Bad(message)| message)?;
+    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
     let (word, command) = match &given.operands[..] {
         [] => return Err(b"which package?".to_vec()),
         [word] => (word, None),

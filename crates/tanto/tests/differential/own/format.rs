@@ -1,7 +1,9 @@
 //! `--format`: events for programs, and that nothing else stands between them.
 
+use std::process::Command;
+
 use super::{alone, files, tanto_does};
-use crate::harness::{Run, Side};
+use crate::harness::{Run, Running, Side};
 
 const TEXT: &str = "rule cp\n  command = echo said; cp $in $out\nrule bad\n  command = false\nbuild a: cp in\nbuild b: bad a\n\
                     build c: cp b\n";
