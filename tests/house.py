@@ -14,6 +14,7 @@ FILE_LINES = 900
 # Which crate may name which in its dependencies. The program and the fuzzer may name all, and all tests TESTING.
 ARROWS = {
     "tanto-testing": set(),
+    "tanto-trees": set(),
     "tanto-sys": set(),
     "tanto-exec": {"tanto-sys"},
     "tanto-ninja": {"tanto-sys", "tanto-exec"},

@@ -1,5 +1,4 @@
-"""What is measured: builds that find nothing to do, and a tool, on the trees, by all programs in turns. Does not know
-which of the figures matters."""
+"""The scenarios: builds that find nothing to do, and a tool, on the trees, by all programs in turns."""
 
 import os
 import re
@@ -15,8 +14,8 @@ from lib.timing import Entrant, Row, print_table, take_turns
 from lib.trees import Trees
 
 SNAPSHOT = "tanto, snapshot"
-TEXT = "tanto, no snapshot"
-FIRST = "tanto, no snapshot yet: writes one"
+FIRST = "tanto, first load"
+TEXT = "tanto, TANTO_SNAPSHOT=off"
 FLOOR_THREADS = 2
 COLD_THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 QUERIED = "obj/chrome/browser/component_0/target_20/libtarget_20.a"
@@ -43,16 +42,13 @@ class Start:
         return f"files to look at: {self.floor.count:,}"
 
     def tanto(self):
-        """With its snapshot, and without."""
-        return [tanto_with(self.command, self.directory), tanto_without(self.command, self.directory)]
-
-    def tanto_first(self):
-        """What it costs where no build was before, or the manifests have changed."""
+        """With a snapshot, without one yet, and with snapshots turned off."""
 
         def forget():
             machine.forget(self.directory)
 
-        return Entrant(Row(FIRST), self.command, self.directory, ENVIRONMENT, before=forget)
+        first = Entrant(Row(FIRST), self.command, self.directory, ENVIRONMENT, before=forget)
+        return [tanto_with(self.command, self.directory), first, tanto_without(self.command, self.directory)]
 
 
 @dataclass
@@ -71,17 +67,33 @@ class Bench:
     def build(self, kind, target):
         """Nothing to do, warm cache."""
         start = self.ready(kind, target)
-        ours, first = start.tanto(), start.tanto_first()
+        ours = start.tanto()
         floors, floor_rows = [], []
         if start.floor.count >= LEAST_STATS:
             whole, stats = start.floor.entrant(FLOOR_THREADS, start.floor.in_order)
             by_path, stats_by_path = start.floor.entrant(FLOOR_THREADS, start.floor.sorted, "floor by path")
             floors, floor_rows = [whole, by_path], [stats, whole.row, stats_by_path]
-        take_turns(self.timed, self.runs, start.peers, [*ours, *floors, first], self.tanto_runs)
+        take_turns(self.timed, self.runs, start.peers, [*ours, *floors], self.tanto_runs)
         size = snapshot_size(start.directory)
         snapshot = f"{size / 1e6:.1f} MB of state" if size else "this Tanto has no snapshot, and loads text each time"
-        rows = [entrant.row for entrant in [*ours, first, *start.peers]] + floor_rows
+        rows = [entrant.row for entrant in [*ours, *start.peers]] + floor_rows
         self.report(f"{kind} {target}", f"nothing to do, {start.files()}; {snapshot}", rows)
+
+    def deps(self):
+        """A deps log without the manifests that it belongs to."""
+        directory = self.trees.directory("chromium")
+        make_deps_alone(directory)
+        ours = Entrant(Row(FIRST), self.deps_command(self.tanto), directory, ENVIRONMENT)
+        peers = [Entrant(Row(peer.name), self.deps_command(peer), directory, ENVIRONMENT) for peer in self.peers]
+        peers = [peer for peer in peers if finds_nothing(peer)]
+        if finds_nothing(ours):
+            take_turns(self.timed, self.runs, peers, [ours], self.tanto_runs)
+        size = (directory / ".b/deps-v7/.ninja_deps").stat().st_size
+        rows = [entrant.row for entrant in [ours, *peers]]
+        self.report("chromium deps", f"a deps log of {size / 1e6:.1f} MB, one edge", rows)
+
+    def deps_command(self, program):
+        return [str(program.path), "-f", f"deps-{program.state}.ninja"]
 
     def query(self):
         """A tool that answers from the graph alone."""
@@ -113,12 +125,13 @@ class Bench:
     def cold(self, kind, target):
         """Nothing in memory but what the machine itself uses."""
         start = self.ready(kind, target)
-        floors = [start.floor.entrant(threads, start.floor.in_order) for threads in COLD_THREADS]
+        threads = COLD_THREADS if start.floor.count >= LEAST_STATS else ()
+        floors = [start.floor.entrant(count, start.floor.in_order) for count in threads]
         entrants = start.tanto() + start.peers
         rows = [entrant.row for entrant in entrants] + [stats for _, stats in floors]
         entrants += [whole for whole, _ in floors]
         for entrant in entrants:
-            entrant.before = machine.drop_caches
+            entrant.before = with_cold_cache(entrant.before)
         take_turns(self.timed, self.cold_runs, entrants, [], 0)
         self.report(f"{kind} {target}, cold", f"nothing to do, {start.files()}; nothing in the page cache", rows)
 
@@ -147,6 +160,23 @@ def tanto_with(command, directory):
 
 def tanto_without(command, directory):
     return Entrant(Row(TEXT), command, directory, WITHOUT)
+
+
+def with_cold_cache(before):
+    def prepare():
+        before()
+        machine.drop_caches()
+
+    return prepare
+
+
+def make_deps_alone(directory):
+    """Manifests of one edge, with a copy of the deps log; one for each log version, as the programs append to theirs."""
+    for state in ("v5", "v7"):
+        place = directory / f".b/deps-{state}"
+        place.mkdir(exist_ok=True)
+        shutil.copyfile(directory / f".b/{state}/.ninja_deps", place / ".ninja_deps")
+        (directory / f"deps-{state}.ninja").write_text(f"builddir = .b/deps-{state}\nbuild nothing: phony\n")
 
 
 def warm_up_tanto(command, directory):
