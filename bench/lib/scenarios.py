@@ -19,6 +19,7 @@ TEXT = "tanto, TANTO_SNAPSHOT=off"
 FLOOR_THREADS = 2
 COLD_THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 QUERIED = "obj/chrome/browser/component_0/target_20/libtarget_20.a"
+COMPILED = "obj/chrome/browser/component_0/target_20/target_20/source_file_0.o"
 TINY_TIMES = 20
 # With fewer, there is no floor worth a line.
 LEAST_STATS = 100
@@ -80,20 +81,18 @@ class Bench:
         self.report(f"{kind} {target}", f"nothing to do, {start.files()}; {snapshot}", rows)
 
     def deps(self):
-        """A deps log without the manifests that it belongs to."""
+        """-t deps: a deps log without the manifests that it belongs to."""
         directory = self.trees.directory("chromium")
         make_deps_alone(directory)
-        ours = Entrant(Row(FIRST), self.deps_command(self.tanto), directory, ENVIRONMENT)
-        peers = [Entrant(Row(peer.name), self.deps_command(peer), directory, ENVIRONMENT) for peer in self.peers]
-        peers = [peer for peer in peers if finds_nothing(peer)]
-        if finds_nothing(ours):
-            take_turns(self.timed, self.runs, peers, [ours], self.tanto_runs)
+        entrants = [
+            Entrant(Row(label), deps_command(program), directory, ENVIRONMENT)
+            for label, program in [(FIRST, self.tanto), *((peer.name, peer) for peer in self.peers)]
+        ]
+        ours, *peers = [entrant for entrant in entrants if answers(entrant)]
+        take_turns(self.timed, self.runs, peers, [ours], self.tanto_runs)
         size = (directory / ".b/deps-v7/.ninja_deps").stat().st_size
         rows = [entrant.row for entrant in [ours, *peers]]
-        self.report("chromium deps", f"a deps log of {size / 1e6:.1f} MB, one edge", rows)
-
-    def deps_command(self, program):
-        return [str(program.path), "-f", f"deps-{program.state}.ninja"]
+        self.report("chromium deps", f"-t deps of one output; a deps log of {size / 1e6:.1f} MB, one edge", rows)
 
     def query(self):
         """A tool that answers from the graph alone."""
@@ -168,6 +167,10 @@ def with_cold_cache(before):
         machine.drop_caches()
 
     return prepare
+
+
+def deps_command(program):
+    return [str(program.path), "-f", f"deps-{program.state}.ninja", "-t", "deps", COMPILED]
 
 
 def make_deps_alone(directory):
