@@ -31,12 +31,4 @@ impl<'t> AllPaths<'t> {
             Some(other) => self.others.get(other).copied().unwrap_or_default(),
         }
     }
-
-    /// Asks for the memory of the path with this number.
-    #[inline]
-    pub fn prefetch(&self, id: NodeId) {
-        if id.index() < self.table.len() {
-            self.table.prefetch(id);
-        }
-    }
 }

@@ -1,22 +1,22 @@
-//! The paths of a table in another order, as a new table has them: its text laid path by path, its spans and its index.
-//! Does not know what the order is, nor where the new table goes.
+//! A path table under construction whose order of paths is given: its text, its spans and its index.
 
+use tanto_sys::prefetch;
 use tanto_sys::threads::each;
 
-use super::{AllPaths, Tags, halves, head, pair, words_for};
-use crate::graph::NodeId;
+use super::{Tags, halves, head, pair, words_for};
 
-/// How many paths ahead memory is asked for: as many as the processor can wait for at a time.
+/// How many paths ahead memory is prefetched: about as many misses as a processor handles at a time.
 const AHEAD: usize = 8;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Paths that a thread takes at a time.
 const PIECE: usize = 16 << 10;
 
 /// What a new table consists of. The text is made piece by piece, since it is long.
 pub struct Relaid<'t> {
-    paths: AllPaths<'t>,
-    /// The old numbers, by the new ones.
-    order: &'t [NodeId],
+    paths: &'t [&'t [u8]],
     spans: Vec<u64>,
     index: Vec<u64>,
     /// Words of text.
@@ -24,17 +24,16 @@ pub struct Relaid<'t> {
 }
 
 impl<'t> Relaid<'t> {
-    /// The paths with these numbers, all of them different, under new ones: 0 and so on. None if there are too many.
-    pub fn new(paths: AllPaths<'t>, order: &'t [NodeId], threads: usize) -> Option<Relaid<'t>> {
+    /// The numbers of these paths, all of them different, are their places. `None` if there are too many.
+    pub fn new(paths: &'t [&'t [u8]], threads: usize) -> Option<Relaid<'t>> {
         let mut words = 1_usize;
-        let mut spans = Vec::with_capacity(order.len());
-        for &id in order {
-            let length = paths.path(id).len();
-            spans.push(pair(u32::try_from(words).ok()?, u32::try_from(length).ok()?));
-            words += 1 + words_for(length);
+        let mut spans = Vec::with_capacity(paths.len());
+        for path in paths {
+            spans.push(pair(u32::try_from(words).ok()?, u32::try_from(path.len()).ok()?));
+            words += 1 + words_for(path.len());
         }
-        let index = index(paths, order, &spans, threads);
-        Some(Relaid { paths, order, spans, index, words })
+        let index = index(paths, &spans, threads);
+        Some(Relaid { paths, spans, index, words })
     }
 
     /// Where the text of each number lies, and how long it is.
@@ -64,7 +63,7 @@ impl<'t> Relaid<'t> {
             if at >= end {
                 break;
             }
-            self.prefetch(number + AHEAD);
+            prefetch_path(self.paths, number + AHEAD);
             let words = at..at + 1 + words_for(length as usize);
             if words.start >= from && words.end <= end {
                 self.lay(number, &mut out[words.start - from..words.end - from]);
@@ -74,13 +73,9 @@ impl<'t> Relaid<'t> {
         }
     }
 
-    fn prefetch(&self, number: usize) {
-        self.order.get(number).into_iter().for_each(|&id| self.paths.prefetch(id));
-    }
-
     /// Writes the head and the path, where there are zeros.
     fn lay(&self, number: usize, out: &mut [u64]) {
-        let path = self.paths.path(self.order[number]);
+        let path = self.paths[number];
         let (first, rest) = out.split_first_mut().expect("room for a head");
         *first = head(number as u32, path.len() as u32);
         bytemuck::cast_slice_mut(rest)[..path.len()].copy_from_slice(path);
@@ -97,10 +92,9 @@ impl<'t> Relaid<'t> {
     }
 }
 
-fn index(paths: AllPaths<'_>, order: &[NodeId], spans: &[u64], threads: usize) -> Vec<u64> {
-    let pieces: Vec<&[NodeId]> = order.chunks(PIECE).collect();
-    let tags = each(threads, pieces, |ids| tags(paths, ids)).concat();
-    let bits = (order.len() * 2).next_power_of_two().ilog2();
+fn index(paths: &[&[u8]], spans: &[u64], threads: usize) -> Vec<u64> {
+    let tags = each(threads, paths.chunks(PIECE).collect(), tags).concat();
+    let bits = (paths.len() * 2).next_power_of_two().ilog2();
     let mut index = vec![0; 1 << bits];
     tanto_sys::memory::huge_pages(&index);
     let mask = index.len() - 1;
@@ -114,10 +108,15 @@ fn index(paths: AllPaths<'_>, order: &[NodeId], spans: &[u64], threads: usize) -
     index
 }
 
-fn tags(paths: AllPaths<'_>, ids: &[NodeId]) -> Vec<u32> {
-    let tag = |(number, &id): (usize, &NodeId)| {
-        ids.get(number + AHEAD).into_iter().for_each(|&id| paths.prefetch(id));
-        Tags::ALL.of(paths.path(id))
+fn tags(paths: &[&[u8]]) -> Vec<u32> {
+    let tag = |(number, path): (usize, &&[u8])| {
+        prefetch_path(paths, number + AHEAD);
+        Tags::ALL.of(path)
     };
-    ids.iter().enumerate().map(tag).collect()
+    paths.iter().enumerate().map(tag).collect()
+}
+
+fn prefetch_path(paths: &[&[u8]], number: usize) {
+    let lines = paths.get(number).into_iter().flat_map(|path| path.iter().step_by(LINE));
+    lines.for_each(prefetch::to_read);
 }

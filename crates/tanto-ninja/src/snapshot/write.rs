@@ -54,7 +54,7 @@ impl Picture<'_> {
         let Picture { base, logs, threads, .. } = self;
         let all = AllPaths { table: &base.paths, others: &logs.joined };
         let numbers = Numbers::new(base, all, logs, threads);
-        let Some(paths) = Relaid::new(all, &numbers.order, threads).filter(|_| !self.is_given_up()) else {
+        let Some(paths) = Relaid::new(&numbers.paths, threads).filter(|_| !self.is_given_up()) else {
             return Ok(false);
         };
         let rows = Rows::new(base, &numbers);
@@ -86,7 +86,7 @@ impl Picture<'_> {
 }
 
 impl Rows {
-    fn new(base: &Base, numbers: &Numbers) -> Rows {
+    fn new(base: &Base, numbers: &Numbers<'_>) -> Rows {
         let number = |id: &NodeId| numbers.new.get(id.index()).copied().unwrap_or(NodeId::NONE);
         let named = &numbers.order[..numbers.named];
         let (mut edges, mut ids) = (Vec::with_capacity(base.edge_count()), Vec::with_capacity(base.ids.len()));
