@@ -95,6 +95,7 @@ fn tidy(dir: &Path, kept: &Path) {
     let too_many = (others.len() + 1).saturating_sub(MOST);
     others.iter().take(too_many).for_each(|(_, path)| drop(fs::remove_file(path)));
 }
+
 fn create(path: &Path) -> io::Result<File> {
     let file = own::create(path)?;
     // Tells others that somebody is at work.
