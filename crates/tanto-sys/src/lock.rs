@@ -4,6 +4,7 @@
 //! the file afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor. Those
 //! on bytes belong to the open file as well; the bytes need not be there.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,33 +25,58 @@ pub fn open_dir(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
 }
 
-/// The numbers of the processes that took a lock on this whole file, as far as the kernel tells: none where `/proc/locks`
-/// cannot be read, and none of another PID namespace.
+/// Returns the ids of the processes that hold an exclusive `flock` on this file, as `/proc/locks` lists them. Processes of
+/// other PID namespaces are left out. Fails where `/proc/locks` cannot be read.
+///
+/// Some file systems (btrfs) show another device there than `stat` does. Only if no lock on the file's own device has its
+/// inode number do locks on other devices count.
 pub fn holders(file: &File) -> io::Result<Vec<u32>> {
-    let inode = file.metadata()?.ino();
+    let data = file.metadata()?;
     let locks = fs::read_to_string("/proc/locks")?;
-    Ok(locks.lines().filter_map(|line| holder(line, inode)).collect())
+    Ok(holders_in(&locks, data.dev(), data.ino()))
 }
 
-/// Has this process inherited an open file with a lock on this one? So it is if a shell has locked it for its commands
-/// (`exec 9<.; flock 9`): the process that took the lock has ended then.
+/// Returns whether this process inherited an open file that has the lock on this one, as the commands of a shell do that
+/// has locked it for them (`exec 9<.; flock 9`). The process that took such a lock may have ended.
 pub fn is_inherited(file: &File) -> bool {
-    let Ok(inode) = file.metadata().map(|data| data.ino()) else { return false };
-    let is_lock = |line: &str| line.strip_prefix("lock:").is_some_and(|line| locker(line, inode).is_some());
+    let Ok(wanted) = file.metadata() else { return false };
+    let is_same = |name: &OsStr| {
+        fs::metadata(Path::new("/proc/self/fd").join(name))
+            .is_ok_and(|open| open.dev() == wanted.dev() && open.ino() == wanted.ino())
+    };
+    let has_lock = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| line.strip_prefix("lock:")).any(|line| Lock::parse(line).is_some())
+    };
     let open = fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
-    open.filter_map(|entry| fs::read_to_string(entry.path()).ok()).any(|text| text.lines().any(is_lock))
+    open.into_iter().any(|entry| is_same(&entry.file_name()) && has_lock(&entry.path()))
 }
 
-/// Of a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`. The device there is not always the one that
-/// `stat` shows (btrfs).
-fn holder(line: &str, inode: u64) -> Option<u32> {
-    locker(line, inode).filter(|pid| *pid != 0)
+/// An exclusive `flock` in a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`.
+struct Lock {
+    /// 0 for a process of another PID namespace.
+    pid: u32,
+    device: u64,
+    inode: u64,
 }
 
-/// As `holder`, with 0 for a process that cannot be seen.
-fn locker(line: &str, inode: u64) -> Option<u32> {
-    let [_, "FLOCK", _, "WRITE", pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
-    (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse().ok())?
+impl Lock {
+    fn parse(line: &str) -> Option<Lock> {
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let [major, minor, inode] = file.split(':').collect::<Vec<_>>()[..] else { return None };
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let device = libc::makedev(number(major)?, number(minor)?);
+        Some(Lock { pid: pid.parse().ok()?, device, inode: inode.parse().ok()? })
+    }
+}
+
+fn holders_in(locks: &str, device: u64, inode: u64) -> Vec<u32> {
+    let locks = || locks.lines().filter_map(Lock::parse).filter(|lock| lock.inode == inode);
+    let on_device = locks().any(|lock| lock.device == device);
+    let of_file = locks().filter(|lock| !on_device || lock.device == device);
+    of_file.map(|lock| lock.pid).filter(|pid| *pid != 0).collect()
 }
 
 /// Takes the lock if nobody has it; says whether it did.
@@ -147,18 +173,32 @@ mod tests {
 
     #[test]
     fn lines_of_other_locks_name_no_holder() {
-        assert_eq!(holder("1: FLOCK  ADVISORY  WRITE 14702 fe:00:77 0 EOF", 77), Some(14702));
+        let (device, inode) = (libc::makedev(0xfe, 0x10), 77);
+        assert_eq!(holders_in("1: FLOCK  ADVISORY  WRITE 14702 fe:10:77 0 EOF", device, inode), [14702]);
         for line in [
             "",
-            "1: FLOCK  ADVISORY  WRITE 14702 fe:00:78 0 EOF",
-            "1: -> FLOCK  ADVISORY  WRITE 14702 fe:00:77 0 EOF",
-            "1: FLOCK  ADVISORY  READ 14702 fe:00:77 0 EOF",
-            "1: POSIX  ADVISORY  WRITE 14702 fe:00:77 0 EOF",
-            "1: FLOCK  ADVISORY  WRITE 0 fe:00:77 0 EOF",
-            "1: FLOCK  ADVISORY  WRITE x fe:00:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 14702 fe:10:78 0 EOF",
+            "1: -> FLOCK  ADVISORY  WRITE 14702 fe:10:77 0 EOF",
+            "1: FLOCK  ADVISORY  READ 14702 fe:10:77 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 14702 fe:10:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 0 fe:10:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE x fe:10:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 14702 fe:77 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 14702 77 0 EOF",
         ] {
-            assert_eq!(holder(line, 77), None, "{line}");
+            assert_eq!(holders_in(line, device, inode), [], "{line}");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_device_with_the_same_inode_number_is_another_file() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 5 fe:10:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 fe:11:77 0 EOF\n";
+        assert_eq!(holders_in(locks, libc::makedev(0xfe, 0x11), 77), [6]);
+        // btrfs: stat shows a device that /proc/locks does not know.
+        assert_eq!(holders_in(locks, libc::makedev(0, 0x2a), 77), [5, 6]);
+        // A holder that cannot be seen is still the holder.
+        let unseen = "1: FLOCK  ADVISORY  WRITE 5 fe:10:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 0 fe:11:77 0 EOF\n";
+        assert_eq!(holders_in(unseen, libc::makedev(0xfe, 0x11), 77), []);
     }
 
     #[test]
