@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cpu;
 pub mod cursor;
 pub mod disk;
+pub mod entry;
 pub mod epoll;
 pub mod error;
 pub mod file;

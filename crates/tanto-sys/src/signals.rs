@@ -154,7 +154,7 @@ fn set_action(signal: i32, action: &libc::sigaction, before: *mut libc::sigactio
     }
 }
 
-/// Was the signal of a broken pipe ignored when the program began? Rust's runtime ignores it before `main`.
+/// Whether SIGPIPE was ignored when the program began. In programs with Rust's runtime, such as tests, it always is later.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the dynamic loader before the runtime begins.
@@ -174,14 +174,6 @@ static AT_START: extern "C" fn() = remember_pipe;
 /// Whether the program was started with broken pipes ignored, as services often are. Children are given the same.
 pub fn pipe_ignored_at_start() -> bool {
     PIPE_IGNORED.load(Ordering::Relaxed)
-}
-
-/// Gives writing to a broken pipe the meaning that it had when the program was started; by default it ends the
-/// program silently (`tanto ... | head`).
-pub fn restore_pipe() {
-    if !pipe_ignored_at_start() {
-        set_action(libc::SIGPIPE, &empty_action(), null_mut()).expect("SIGPIPE can have its default action");
-    }
 }
 
 /// What the system calls a signal: `Segmentation fault`.

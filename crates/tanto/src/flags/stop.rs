@@ -1,7 +1,6 @@
 //! Why a command line leads to no build, and what is printed instead.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use tanto_ninja::getopt::Bad;
 
@@ -80,10 +79,10 @@ impl Stop {
         Stop { out: Vec::new(), err, code: 1 }
     }
 
-    /// Prints, and gives the exit code. That nobody reads what is printed is no error.
-    pub fn exit(self) -> ExitCode {
+    /// Prints the text and returns the exit code. Ignores errors of printing.
+    pub fn exit(self) -> i32 {
         let _ = std::io::stdout().write_all(&self.out).and_then(|()| std::io::stdout().flush());
         let _ = std::io::stderr().write_all(&self.err);
-        ExitCode::from(self.code)
+        self.code.into()
     }
 }

@@ -296,6 +296,23 @@ fn a_build_that_nobody_reads_leaves_no_file_behind() {
     });
 }
 
+/// Otherwise the log would be opened in the place of standard output, and messages written into it.
+#[test]
+fn messages_go_nowhere_if_standard_descriptors_are_closed() {
+    alone(|side| {
+        let rule =
+            "rule cc\n  command = echo said; echo '$out: h' > $out.d; touch $out\n  depfile = $out.d\n  deps = gcc\n";
+        files(side, &[("build.ninja", &format!("{rule}build a: cc\nbuild b: cc\n")), ("h", "")]);
+        let ended = side.run(&Run::new("-v").shell("exec <&- >&- 2>&-;"));
+        assert_eq!(ended.code, 0);
+        let log = std::fs::read(side.root.join(".ninja_log")).expect("a log");
+        let has = |text: &[u8]| log.windows(text.len()).any(|part| part == text);
+        assert!(log.starts_with(b"# ninja log v") && !has(b"said"), "{}", String::from_utf8_lossy(&log));
+        assert_eq!(DepsLog::parse(&std::fs::read(side.root.join(".ninja_deps")).expect("a log")).deps.len(), 2);
+        idle(side, "");
+    });
+}
+
 /// Nor does one that is killed, while a command runs.
 #[test]
 fn a_killed_build_leaves_no_clock_behind() {
