@@ -474,7 +474,7 @@ fn deps(input: &[u8], scratch: &Path) {
     let mut before = records(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let (output, dependency) = (graph.intern(b"added"), graph.intern(b"added.h"));
-    log.open(&mut graph).expect("the log can be opened");
+    log.open(&mut graph, &mut |_| true).expect("the log can be opened");
     log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
     let mut graph = arena.empty();
     let (after, _) = DepsLog::load(path, &mut graph, Threads::ONE).expect("what was written can be read");

@@ -36,6 +36,9 @@ struct Note {
     ins: Vec<NodeId>,
 }
 
+/// Returns whether a file exists. Errors count as yes.
+type Exists<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
+
 /// What loading found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
@@ -151,13 +154,13 @@ impl DepsLog {
         self.nodes().iter().copied().find(reads)
     }
 
-    /// From now on the log may be written to. What is not sound in it goes now, and it is rewritten if most of its
-    /// records are void; otherwise nothing is written before the first record.
-    pub fn open(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+    /// Allows writing. Removes a damaged part now, and rewrites the log, as `recompact` does, if most of its records are
+    /// superseded; otherwise writes nothing before the first record.
+    pub fn open(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let opened = match self.status {
             Status::Foreign => self.start_over(graph),
             Status::Torn => self.mend(graph),
-            Status::Sound if self.records.is_overgrown() && graph.is_sound() => self.rewrite(graph),
+            Status::Sound if self.records.is_overgrown() && graph.is_sound() => self.rewrite(graph, exists),
             _ => Ok(()),
         };
         opened.map_err(prefixed(b"opening deps log: "))?;
@@ -195,12 +198,16 @@ impl DepsLog {
         self.append(graph, &[]).map_err(prefixed(b"Error writing to deps log: "))
     }
 
-    /// `-t recompact`: rewrites the log without the outputs that no `deps` edge makes. Does nothing without a log.
-    pub fn recompact(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+    /// `-t recompact`: rewrites the log without superseded records, and without outputs that need none. Does nothing
+    /// without a log.
+    ///
+    /// Unlike ninja, keeps the records of outputs that no edge of this manifest makes as long as their files exist, since
+    /// another manifest may share the log (`ninja -f`). Without them it would run all its commands again.
+    pub fn recompact(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
             Status::Foreign => self.start_over(graph),
-            Status::Torn | Status::Sound => self.rewrite(graph),
+            Status::Torn | Status::Sound => self.rewrite(graph, exists),
         };
         done.map_err(prefixed(b"failed recompaction: "))
     }
@@ -234,11 +241,14 @@ impl DepsLog {
         Ok(())
     }
 
-    fn rewrite(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+    fn rewrite(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
         catch_up(records, &mut locked, graph)?;
-        let new = records.rewritten(graph, |output| is_deps_entry_live(graph, output));
+        let new = records.rewritten(graph, |output| match graph.in_edge(output) {
+            Some(_) => is_deps_entry_live(graph, output),
+            None => exists(graph.path(output)),
+        });
         if records.bytes().is_torn() {
             return Err(torn());
         }

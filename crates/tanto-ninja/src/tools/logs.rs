@@ -54,7 +54,8 @@ fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<
     }
     context.warn_if(warning)?;
     if writes {
-        log.recompact(context.graph)?;
+        let Context { graph, disk, .. } = context;
+        log.recompact(graph, &mut |path| disk.mtime(path).ok() != Some(0))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
-use tanto_ninja::disk::RealDisk;
+use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::log::{BuildLog, DepsLog};
@@ -95,7 +95,8 @@ impl Invocation<'_> {
             self.say(Level::Error, &error.text);
         }
         opened.map_err(|error| self.failed(&error))?;
-        logs.deps.open(graph).map_err(|error| self.failed(&error))
+        let opened = logs.deps.open(graph, &mut |path| RealDisk.mtime(path).ok() != Some(0));
+        opened.map_err(|error| self.failed(&error))
     }
 }
 

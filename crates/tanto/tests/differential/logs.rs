@@ -182,20 +182,6 @@ fn a_grown_deps_log_is_written_anew() {
 }
 
 #[test]
-fn recompact_knows_one_of_three_manifests_that_share_logs() {
-    let rule = "rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n";
-    let manifest = |name: &str| format!("{rule}build {name}.o: cc in\n");
-    let all =
-        |case: Case, run: &str| ["a", "b", "c"].iter().fold(case, |case, name| case.run(&*format!("-f {name} {run}")));
-    let case = ["a", "b", "c"]
-        .iter()
-        .fold(Case::manifest("").file("in", "").file("h", ""), |case, name| case.file(name, manifest(name)));
-    // Each finds what it has built; a recompaction then drops the deps of the others, and keeps their commands.
-    let case = all(all(case, ""), "").run("-f a -t recompact");
-    all(case, "").run("-f b -t recompact").run("-f b").check();
-}
-
-#[test]
 fn recompact_forgets_outputs_that_are_no_more() {
     let fewer = "rule cp\n  command = cat $in > $out\nbuild p: cp o1 o2\n";
     deps().run("").file("build.ninja", fewer).run("-t recompact").run("").check();

@@ -45,7 +45,7 @@ impl<'t> Process<'t> {
 
     fn open(arena: &'t Arena, space: &Space) -> Self {
         let (mut process, _) = Self::load(arena, space);
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         process
     }
 
@@ -153,7 +153,7 @@ fn closing_makes_the_file() {
     let (mut process, _) = Process::load(&arena, &space);
     process.log.close(&mut process.graph).expect("close");
     assert_eq!(space.names(), [""; 0], "not one that may not be written");
-    process.log.open(&mut process.graph).expect("open");
+    process.log.open(&mut process.graph, &mut |_| false).expect("open");
     process.log.close(&mut process.graph).expect("close");
     assert_eq!(space.bytes().as_deref(), Some(HEADER));
     process.record("a", 1, &["b"]).expect("record");
@@ -188,14 +188,14 @@ fn what_is_no_log_is_started_over() {
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.as_deref(), Some(*expected));
         assert_eq!(space.bytes().as_deref(), Some(*bytes), "loading writes nothing");
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         assert_eq!(space.names(), [""; 0]);
         process.record("a", 1, &["b"]).expect("record");
         assert_eq!(reloaded(&space), [deps("a", 1, &["b"])]);
 
         space.write(bytes);
         let (mut process, _) = Process::load(&arena, &space);
-        process.log.recompact(&mut process.graph).expect("recompact");
+        process.log.recompact(&mut process.graph, &mut |_| false).expect("recompact");
         assert_eq!(space.names(), [""; 0]);
     }
 }
@@ -212,7 +212,7 @@ fn a_log_cut_anywhere_keeps_its_whole_records() {
         assert_eq!(process.all().len(), whole, "{length}");
         assert_eq!(space.bytes().map(|bytes| bytes.len()), Some(length), "loading writes nothing");
 
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         assert_eq!(space.bytes().as_deref(), Some(&GOLDEN[..sound]), "{length}");
         process.record("new", 1, &["a.h", "z"]).expect("record");
         assert_eq!(reloaded(&space), process.all(), "{length}");
@@ -230,7 +230,7 @@ fn a_flipped_bit_harms_nothing_before_it() {
         let (mut process, warning) = Process::load(&arena, &space);
         let whole = if bit / 8 < 16 { 0 } else { [80, 116, 152].iter().filter(|&&end| end <= bit / 8).count() };
         assert!(process.all().len() >= whole, "bit {bit}");
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         let kept = space.bytes().map_or(0, |bytes| bytes.len());
         assert!(warning.is_some() || kept == GOLDEN.len(), "bit {bit}");
         assert!(kept >= ENDS.iter().rfind(|&&end| end <= bit / 8).copied().unwrap_or(0), "bit {bit}");
@@ -272,7 +272,7 @@ fn hostile_records_end_the_log() {
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.as_deref(), Some("premature end of file; recovering"), "case {number}");
         assert_eq!(process.all()[0].1, 1_700_000_000 * SECOND, "case {number}");
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         assert_eq!(space.bytes().as_deref(), Some(GOLDEN), "case {number}");
         process.record("new", 1, &["z"]).expect("record");
         assert_eq!(reloaded(&space), process.all(), "case {number}");
@@ -366,7 +366,7 @@ fn a_log_that_another_process_has_only_begun_is_not_lost() {
     let mut graph = arenas[1].empty();
     let (mut log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
     writes.record("a", 1, &["h"]).expect("record");
-    log.open(&mut graph).expect("open");
+    log.open(&mut graph, &mut |_| false).expect("open");
     assert_eq!(reloaded(&space), [deps("a", 1, &["h"])]);
 }
 
@@ -399,15 +399,34 @@ fn recompaction_keeps_what_a_deps_edge_makes() {
     let mut process = Process { graph, log };
     let live = |path: &[u8]| is_deps_entry_live(&process.graph, process.graph.lookup(path).expect("a node"));
     assert!(live(b"y1.o") && !live(b"x.o") && !live(b"q") && !live(b"a.h"));
-    process.log.recompact(&mut process.graph).expect("recompact");
+    process.log.recompact(&mut process.graph, &mut |_| false).expect("recompact");
     let expected = [deps("y1.o", 1_700_000_001 * SECOND, &["a.h", "sub/bb.h"])];
     assert_eq!(process.all(), expected);
     assert_eq!(reloaded(&space), expected);
     assert_eq!(space.names(), ["log"]);
     // Ids are new, and dense.
-    process.log.open(&mut process.graph).expect("open");
+    process.log.open(&mut process.graph, &mut |_| false).expect("open");
     process.record("z", 1, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), process.all());
+}
+
+#[test]
+fn recompaction_keeps_outputs_of_other_manifests_while_they_exist() {
+    let (arena, space) = (Arena::new(), Space::new());
+    space.write(GOLDEN);
+    let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n";
+    let mut graph = graph_of(&arena, rules);
+    let (mut log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+    let mut asked = Vec::new();
+    let mut exists = |path: &[u8]| {
+        asked.push(path.to_vec());
+        path == b"x.o"
+    };
+    log.recompact(&mut graph, &mut exists).expect("recompact");
+    // The edge of y1.o has no deps any more, so its record goes although the file may exist.
+    let kept: Vec<_> = reloaded(&space).into_iter().map(|(output, ..)| output).collect();
+    assert_eq!(kept, ["x.o"]);
+    assert!(!asked.contains(&b"y1.o".to_vec()), "{asked:?}");
 }
 
 #[test]
@@ -417,7 +436,7 @@ fn a_failed_recompaction_leaves_the_old_log() {
     for room in 0..HEADER.len() {
         let (mut process, _) = Process::load(&arena, &space);
         limit_writes(Some(room));
-        let error = process.log.recompact(&mut process.graph).expect_err("a full disk");
+        let error = process.log.recompact(&mut process.graph, &mut |_| false).expect_err("a full disk");
         limit_writes(None);
         assert!(error.text.starts_with(b"failed recompaction: "), "{error}");
         assert_eq!(space.bytes().as_deref(), Some(GOLDEN));
@@ -444,7 +463,7 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
         let mut graph = graph_of(&arena, manifest.leak().as_bytes());
         let (log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
         let mut process = Process { graph, log };
-        process.log.open(&mut process.graph).expect("open");
+        process.log.open(&mut process.graph, &mut |_| false).expect("open");
         let expected: Vec<_> = before.into_iter().filter(|(name, ..)| !shrinks || name != "o1").collect();
         assert_eq!(process.all(), expected, "{rounds} rounds of {outputs}");
         assert_eq!(reloaded(&space), expected);
@@ -456,7 +475,7 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
 fn tools_do_nothing_where_there_is_no_log() {
     let (arena, space) = (Arena::new(), Space::new());
     let (mut process, _) = Process::load(&arena, &space);
-    process.log.recompact(&mut process.graph).expect("recompact");
+    process.log.recompact(&mut process.graph, &mut |_| false).expect("recompact");
     assert_eq!(space.names(), [""; 0]);
 }
 

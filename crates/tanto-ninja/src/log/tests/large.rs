@@ -90,7 +90,7 @@ fn a_large_deps_log_goes_on() {
     let mut graph = graph_with(&[&output(5), "new.h"]);
     let mut log = deps_log(&space, &mut graph);
     let (node, header) = (graph.intern(output(5).as_bytes()), graph.intern(b"new.h"));
-    log.open(&mut graph).expect("open");
+    log.open(&mut graph, &mut |_| true).expect("open");
     log.record(&mut graph, node, 77, &[header, node]).expect("record");
     for log in [log, deps_log(&space, &mut graph)] {
         assert_eq!(known(&log, &graph, 5), Some((77, vec!["new.h".into(), output(5)])));
@@ -133,10 +133,10 @@ fn a_log_that_was_cut_under_us_is_read_anew_before_it_is_written() {
 
     space.write(&records());
     let mut log = deps_log(&space, &mut graph);
-    log.open(&mut graph).expect("open");
+    log.open(&mut graph, &mut |_| true).expect("open");
     cut(&space, 4096);
     let node = graph.intern(b"new");
     log.record(&mut graph, node, 1, &[node]).expect("record");
-    log.recompact(&mut graph).expect("recompact");
+    log.recompact(&mut graph, &mut |_| false).expect("recompact");
     assert!(log.nodes().is_empty(), "no edge makes any of them");
 }

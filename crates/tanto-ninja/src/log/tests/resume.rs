@@ -76,7 +76,7 @@ impl Log for DepsLog {
     }
 
     fn open(&mut self, graph: &mut Graph<'_>) {
-        self.open(graph).expect("open");
+        self.open(graph, &mut |_| false).expect("open");
     }
 
     fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded) {
@@ -275,7 +275,7 @@ fn parts_that_do_not_fit_are_refused() {
     let mut graph = graph_with(&["a"]);
     std::fs::remove_file(space.0.at("log")).expect("remove");
     let mut log = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("a log").0;
-    log.open(&mut graph).expect("open");
+    log.open(&mut graph, &mut |_| false).expect("open");
     log.record(&mut graph, NodeId(0), 1, &[NodeId(0)]).expect("record");
     let seen = log.seen().expect("a log");
     assert!(seen.parts(&[NodeId(1)], 1).is_none() && seen.parts(&[], 1).is_none());

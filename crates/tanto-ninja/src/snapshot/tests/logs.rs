@@ -78,7 +78,7 @@ fn header(random: &mut Random) -> String {
 /// Some commands run.
 fn run(graph: &mut Graph<'_>, logs: &mut (BuildLog, DepsLog), random: &mut Random, times: usize) {
     logs.0.open(graph, &mut |_| false).unwrap();
-    logs.1.open(graph).unwrap();
+    logs.1.open(graph, &mut |_| false).unwrap();
     for _ in 0..times {
         let mtime = *random.pick(&[0, 1, i64::MIN, 1_700_000_000_000_000_000]);
         let command_hash = *random.pick(&[0, u64::MAX, 77]);
@@ -142,7 +142,7 @@ fn meddle(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] 
         4 => {
             let (mut build, mut deps_log) = dir.load(&mut graph);
             build.recompact(&graph, &mut |path| path.ends_with(b"3")).unwrap();
-            deps_log.recompact(&mut graph).unwrap();
+            deps_log.recompact(&mut graph, &mut |_| false).unwrap();
             [false, false]
         }
         5 => {

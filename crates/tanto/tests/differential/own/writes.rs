@@ -129,3 +129,31 @@ fn a_command_finds_in_the_logs_what_was_done_before_it() {
         }
     });
 }
+
+/// ninja drops the deps of the other manifests, and then runs all their commands again.
+#[test]
+fn manifests_that_share_logs_keep_their_deps_through_recompaction() {
+    alone(|side| {
+        let rule = "rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n";
+        let manifests = ["a", "b", "c"].map(|name| (name, format!("{rule}build {name}.o: cc in\n")));
+        let manifests = manifests.each_ref().map(|(name, text)| (*name, &text[..]));
+        files(side, &[&manifests[..], &[("in", ""), ("h", "")]].concat());
+        for name in ["a", "b", "c"] {
+            good(side, &format!("-f {name}"));
+        }
+        for name in ["a", "c"] {
+            good(side, &format!("-f {name} -t recompact"));
+            for name in ["a", "b", "c"] {
+                idle(side, &format!("-f {name}"));
+            }
+        }
+        // The deps are not only kept but heeded.
+        side.touch("h", None);
+        assert!(good(side, "-f b").text().contains("cp in b.o"));
+        std::fs::remove_file(side.root.join("c.o")).expect("remove");
+        good(side, "-f a -t recompact");
+        let deps = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
+        let has = |name: &[u8]| deps.windows(name.len()).any(|part| part == name);
+        assert!(has(b"b.o") && !has(b"c.o"), "the record of a file that is gone is dropped");
+    });
+}
