@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod cost;
 pub mod deal;
+pub mod elf;
 pub mod event;
 pub mod front;
 pub mod gauge;
@@ -16,4 +17,5 @@ pub mod sandbox;
 pub mod schedule;
 pub mod simulate;
 pub mod spilled;
+pub mod startup;
 pub mod writer;

@@ -1,13 +1,18 @@
 //! `tanto report`: what sessions tell. Does not know how a report is made, nor how a session is read.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
+use tanto_exec::job::Ran;
+use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
-use tanto_record::report::timings::{Timings, are_alike};
+use tanto_record::report::timings::{Starts, Timings, are_alike};
 use tanto_record::report::{output, page, rebuilds, sessions, trace};
 use tanto_record::session::{Session, Sessions};
 
@@ -19,6 +24,9 @@ use crate::{commands, help};
 
 /// So many sessions are listed: to say something of each, its file has to be read.
 const LISTED: usize = 30;
+
+/// The number of programs whose cost to start is measured, the most used first.
+const MEASURED: usize = 8;
 
 /// In so many earlier sessions another one like it is looked for.
 const LOOKED_BACK: usize = 20;
@@ -152,7 +160,8 @@ fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> 
         Some(other) => Some(all.find(other).and_then(|other| Ok((read(all, &other)?, other)))?),
         None => alike(all, name, session),
     };
-    let timings = Timings::new(name, session, earlier.as_ref().map(|(session, name)| (&name[..], session)));
+    let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
+    let timings = Timings::new(name, session, earlier).with_starts(starts(session));
     match (asked.html, asked.json) {
         (Some(_), true) => Err(b"--json or --html, not both".into()),
         (None, true) => Ok(timings.json()),
@@ -163,6 +172,25 @@ fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> 
             Ok([b"wrote ", file, b"\n"].concat())
         }
     }
+}
+
+/// The programs that the commands of a session started, as far as their cost can be measured.
+fn starts(session: &Session) -> Vec<Starts> {
+    let dir = Path::new(OsStr::from_bytes(&session.head.dir));
+    let mut startup = Startup::in_own_environment();
+    let mut counts: HashMap<PathBuf, (u64, u64)> = HashMap::new();
+    for job in session.commands() {
+        let Some(program) = startup.program_of(&job.about.command, dir) else { continue };
+        let (started, avoided) = counts.entry(program).or_default();
+        *(if job.ran() == Ran::Program { started } else { avoided }) += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(program, (started, avoided))| (Reverse(started + avoided), program.clone()));
+    let of = |(program, (started, avoided)): (PathBuf, _)| {
+        let each_us = startup.cost_us(&program)?;
+        Some(Starts { program: program.into_os_string().into_vec(), started, avoided, each_us })
+    };
+    counts.into_iter().take(MEASURED).filter_map(of).collect()
 }
 
 /// The last earlier session of much the same commands.
@@ -221,6 +249,29 @@ mod tests {
         assert!(names(&["timings", "20260101-000001"]).ends_with("20260101-000001-000-7"));
         let json = good(ask(&place, &["timings", "--json"]));
         assert!(json.contains(r#""earlier":{"session":"20260101-000001-000-7""#), "{json}");
+    }
+
+    #[test]
+    fn starting_programs_is_estimated() {
+        let place = place("report-starts");
+        let program = std::env::current_exe().expect("a path").display().to_string();
+        let lines = LINES.replace("make a", &program);
+        let worker = lines.replace("\"end_ms\":1000", "\"end_ms\":1000,\"in_process\":true");
+        for (second, lines) in [(1, lines), (2, worker)] {
+            place.write(&format!(".tanto/sessions/20260101-00000{second}-000-7.jsonl"), lines);
+        }
+        let json = |number: &str| -> serde_json::Value {
+            serde_json::from_str(&good(ask(&place, &["timings", number, "--json"]))).expect("JSON")
+        };
+        let (worker, process) = (json("1"), json("2"));
+        let counts = |json: &serde_json::Value| {
+            let starts = &json["starts"][0];
+            assert_eq!(starts["program"], program.as_str());
+            [starts["started"].as_u64(), starts["avoided"].as_u64()].map(Option::unwrap)
+        };
+        assert_eq!((counts(&process), counts(&worker)), ([1, 0], [0, 1]));
+        assert_eq!(process["starting_us"], process["starts"][0]["each_us"]);
+        assert_eq!((&process["starting_saved_us"], &worker["starting_us"]), (&0.into(), &0.into()));
     }
 
     #[test]

@@ -20,7 +20,6 @@ use self::identity::{Identity, Stamp};
 use self::zygote::Zygote;
 
 mod checkpoints;
-mod elf;
 mod frames;
 mod identity;
 mod keeper;

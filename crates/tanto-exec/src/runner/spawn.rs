@@ -39,7 +39,7 @@ mod purse;
 mod twin;
 mod words;
 
-pub use self::words::wants_the_shell;
+pub use self::words::{split as split_words, wants_the_shell};
 
 /// How much may run at a time, and where.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::timings::{Timings, are_alike};
+use super::timings::{Starts, Timings, are_alike};
 use super::*;
 
 /// Two compilers at a time, a group, a linker that fails.
@@ -51,6 +51,40 @@ fn what_waits_for_itself_is_no_riddle() {
     let lines = LINES.replace(r#""command":"cc a.c""#, r#""command":"cc a.c","after":[0,4,99]"#);
     let session = Session::of(lines.as_bytes()).expect("a sound session");
     assert_eq!(critical::path(&session).1, 2000);
+}
+
+#[test]
+fn commands_that_did_not_end_have_no_processor_time() {
+    let cut = LINES.lines().take(6).map(|line| format!("{line}\n")).collect::<String>();
+    let session = Session::of(cut.as_bytes()).expect("a session");
+    let timings = Timings::new("s", &session, None);
+    let kinds = parsed(&timings.json())["kinds"].clone();
+    let kind = |name: &str| kinds.as_array().expect("a list").iter().find(|kind| kind["name"] == name).expect("a kind");
+    // One of two compilers ended.
+    assert_eq!((&kind("CC")["cpu_ms"], &kind("CC")["unfinished"]), (&1000.into(), &1.into()));
+    assert_eq!((kind("cc").get("cpu_ms"), &kind("cc")["unfinished"]), (None, &1.into()));
+    let text = text(timings.text());
+    let by_kind = text.split("By kind").nth(1).expect("a part");
+    let line = by_kind.lines().find(|line| line.ends_with(" cc")).expect("a line");
+    assert_eq!(line.split_whitespace().nth(line.split_whitespace().count() - 3), Some("?"), "{line}");
+}
+
+#[test]
+fn the_cost_of_starting_programs_is_summed() {
+    let session = session();
+    let starts =
+        |program: &str, started, avoided, each_us| Starts { program: program.into(), started, avoided, each_us };
+    let all = vec![starts("/bin/sh", 2, 0, 500), starts("/usr/bin/clang", 100, 50, 20_000)];
+    let timings = Timings::new("s", &session, None).with_starts(all);
+    let text = text(timings.text());
+    assert!(text.contains("Starting programs: an estimated 2.0 s of processor time, 100.0 % of all."), "{text}");
+    assert!(text.contains(" The compile worker saved 1.0 s."), "{text}");
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.contains("EACH")).skip(1).take(2).collect();
+    assert!(lines[0].contains("20.0 ms") && lines[0].ends_with("/usr/bin/clang"), "{text}");
+    assert!(lines[1].contains("1.0 ms") && lines[1].ends_with("/bin/sh"), "{text}");
+    let json = parsed(&timings.json());
+    assert_eq!((&json["starting_us"], &json["starting_saved_us"]), (&2_001_000.into(), &1_000_000.into()));
+    assert!(!Timings::new("s", &session, None).text().windows(8).any(|part| part == b"Starting"));
 }
 
 #[test]

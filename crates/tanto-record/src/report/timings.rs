@@ -35,14 +35,30 @@ pub struct Timings<'s> {
     /// Places of commands, the longest first.
     slowest: Vec<usize>,
     earlier: Option<Earlier<'s>>,
+    starts: Vec<Starts>,
 }
 
 /// Commands of one sort.
 struct Kind {
     name: Vec<u8>,
     count: usize,
+    /// Commands that did not end. Their processor time is unknown.
+    unfinished: usize,
     wall_ms: i64,
     cpu_ms: i64,
+}
+
+/// How often commands started a program, and the estimated cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Starts {
+    /// Path of the program.
+    pub program: Vec<u8>,
+    /// Number of commands that started it as a process.
+    pub started: u64,
+    /// Number of commands that the compile worker ran in its place.
+    pub avoided: u64,
+    /// Processor time of one start in microseconds.
+    pub each_us: u64,
 }
 
 /// Another build to compare with.
@@ -73,7 +89,14 @@ impl<'s> Timings<'s> {
             kinds: kinds(session),
             slowest,
             earlier: earlier.map(|(name, other)| Earlier { name, session: other, wall_ms: same(session, other) }),
+            starts: Vec::new(),
         }
+    }
+
+    /// Adds the programs that commands started.
+    pub fn with_starts(self, mut starts: Vec<Starts>) -> Timings<'s> {
+        starts.sort_by(|a, b| b.cost_us().cmp(&a.cost_us()).then_with(|| a.program.cmp(&b.program)));
+        Timings { starts, ..self }
     }
 
     fn wall_ms(&self) -> i64 {
@@ -103,6 +126,7 @@ impl<'s> Timings<'s> {
         longest.truncate(SHOWN);
         longest.sort_unstable();
         text.extend(self.commands(longest.iter()));
+        text.extend(self.starts_text());
         text.extend(self.troubles());
         text.extend(self.held());
         text.extend(self.earlier.as_ref().map(|earlier| self.compared(earlier)).unwrap_or_default());
@@ -159,9 +183,41 @@ impl<'s> Timings<'s> {
         table.row([b"TIME", b"CPU", b"COUNT", b"KIND"]);
         for kind in self.kinds.iter().take(SHOWN) {
             let count = kind.count.to_string();
-            table.row([time(kind.wall_ms).as_bytes(), time(kind.cpu_ms).as_bytes(), count.as_bytes(), &kind.name]);
+            let cpu = kind.known_cpu_ms().map_or("?".into(), time);
+            table.row([time(kind.wall_ms).as_bytes(), cpu.as_bytes(), count.as_bytes(), &kind.name]);
         }
         table.text()
+    }
+
+    /// Estimated processor time of starting programs, and the part of it that the compile worker saved, in microseconds.
+    fn starting_us(&self) -> (u64, u64) {
+        let sum = |of: fn(&Starts) -> u64| self.starts.iter().map(of).fold(0, u64::saturating_add);
+        (sum(Starts::cost_us), sum(Starts::saved_us))
+    }
+
+    /// Empty if no program was measured.
+    fn starts_text(&self) -> Vec<u8> {
+        if self.starts.is_empty() {
+            return Vec::new();
+        }
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"CPU", b"EACH", b"STARTS", b"PROGRAM"]);
+        for it in self.starts.iter().take(SHOWN) {
+            let (cost, each) = (small_time(it.cost_us()), small_time(it.each_us));
+            table.row([cost.as_bytes(), each.as_bytes(), it.started.to_string().as_bytes(), &it.program]);
+        }
+        let ((cost, saved), cpu_ms) = (self.starting_us(), self.sum(Job::cpu_ms));
+        let share = cost as f64 / 10.0 / cpu_ms.max(1) as f64;
+        let saved = match saved {
+            0 => String::new(),
+            saved => format!(" The compile worker saved {}.", small_time(saved)),
+        };
+        let head = format!(
+            "\nStarting programs: an estimated {} of processor time, {share:.1} % of all.{saved}\n\
+             (Loading and relocating each program, as measured now. Processes that programs start themselves are not counted.)\n\n",
+            small_time(cost)
+        );
+        [head.as_bytes(), &table.text()].concat()
     }
 
     /// What went wrong with commands; nothing if all went well.
@@ -238,6 +294,10 @@ impl<'s> Timings<'s> {
         let idle = Idle::new(session);
         list(object.field("held"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
         list(object.field("kinds"), &self.kinds, |out, kind| kind.json(out));
+        let (cost, saved) = self.starting_us();
+        object.number("starting_us", cost);
+        object.number("starting_saved_us", saved);
+        list(object.field("starts"), &self.starts, |out, starts| starts.json(out));
         list(object.field("jobs"), self.slowest.iter(), |out, place| self.job_json(out, *place));
         if let Some(earlier) = &self.earlier {
             let mut other = Object::new(object.field("earlier"));
@@ -341,13 +401,48 @@ impl<'s> Timings<'s> {
 }
 
 impl Kind {
+    /// The processor time of the commands that ended; `None` if none did.
+    fn known_cpu_ms(&self) -> Option<i64> {
+        (self.unfinished < self.count).then_some(self.cpu_ms)
+    }
+
     fn json(&self, out: &mut Vec<u8>) {
         let mut object = Object::new(out);
         object.text("name", &self.name);
         object.number("count", self.count as u64);
+        object.number("unfinished", self.unfinished as u64);
         object.number("wall_ms", self.wall_ms);
-        object.number("cpu_ms", self.cpu_ms);
+        if let Some(cpu_ms) = self.known_cpu_ms() {
+            object.number("cpu_ms", cpu_ms);
+        }
         object.end();
+    }
+}
+
+impl Starts {
+    fn cost_us(&self) -> u64 {
+        self.started.saturating_mul(self.each_us)
+    }
+
+    fn saved_us(&self) -> u64 {
+        self.avoided.saturating_mul(self.each_us)
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        object.text("program", &self.program);
+        object.number("started", self.started);
+        object.number("avoided", self.avoided);
+        object.number("each_us", self.each_us);
+        object.end();
+    }
+}
+
+/// As `time`, in milliseconds with a fraction if it is short.
+fn small_time(us: u64) -> String {
+    match us {
+        0..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
+        _ => time(i64::try_from(us / 1000).unwrap_or(i64::MAX)),
     }
 }
 
@@ -361,8 +456,9 @@ fn kinds(session: &Session) -> Vec<Kind> {
     let mut kinds: HashMap<Vec<u8>, Kind> = HashMap::new();
     for (place, job) in session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group) {
         let name = kind(job);
-        let it = kinds.entry(name.clone()).or_insert(Kind { name, count: 0, wall_ms: 0, cpu_ms: 0 });
+        let it = kinds.entry(name.clone()).or_insert(Kind { name, count: 0, unfinished: 0, wall_ms: 0, cpu_ms: 0 });
         it.count += 1;
+        it.unfinished += usize::from(job.end.is_none());
         it.wall_ms = it.wall_ms.saturating_add(wall_ms(session, place));
         it.cpu_ms = it.cpu_ms.saturating_add(job.cpu_ms());
     }

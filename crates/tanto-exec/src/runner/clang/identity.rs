@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::process::{Environment, Launcher, Program, Status};
 
-use super::elf;
+use crate::elf;
+
 use super::link::Link;
 use super::zygote::words;
 

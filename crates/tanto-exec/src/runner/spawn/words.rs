@@ -12,7 +12,7 @@ use tanto_sys::process::{Environment, Words};
 const TOO_LONG: usize = 128 << 10;
 
 /// Makes words of a line. False where that is the shell's business; then they may be anything.
-pub(super) fn split(line: &[u8], words: &mut Words) -> bool {
+pub fn split(line: &[u8], words: &mut Words) -> bool {
     words.clear();
     let is_plain = line.len() < TOO_LONG && line.iter().all(|&b| b == b'\t' || matches!(b, b' '..=b'~'));
     // What begins so the shell would take for its own options.

@@ -57,6 +57,10 @@ function summary() {
     tile("commands", String(data.jobs.length), `in ${data.lanes} lanes${failed ? `, ${failed} failed` : ""}`);
     tile("at a time", mean(data.busy_ms), limit);
     tile("processors at work", mean(data.cpu_ms), `of ${data.processors}, on average`);
+    if (data.starts.length) {
+        const share = `${percent(data.starting_us / 1000, data.cpu_ms)} of the processor time, estimated`;
+        tile("starting programs", time(data.starting_us / 1000), share);
+    }
     tile("critical path", time(data.critical_path_ms), `${percent(data.critical_path_ms, data.wall_ms)} of the time`);
 }
 

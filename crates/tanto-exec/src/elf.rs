@@ -1,18 +1,35 @@
-//! The GNU build-id of a program or library: a note that the linker leaves in each of them.
+//! ELF files: the build-id and the dynamic loader of a program.
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// No program has more segments, or longer notes.
 const MOST_SEGMENTS: u16 = 256;
 const LONGEST_NOTES: u64 = 64 << 10;
+/// The kernel accepts no longer path of a loader.
+const LONGEST_PATH: u64 = 4096;
+const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const NT_GNU_BUILD_ID: u32 = 3;
 const GNU: &[u8] = b"GNU\0";
 
-/// Reads the build-id, in hexadecimal digits; `None` if the file is no 64-bit little-endian ELF file or has none.
-pub(super) fn build_id(path: &Path) -> Option<Vec<u8>> {
+/// Reads the GNU build-id, in hexadecimal digits; `None` if the file is no 64-bit little-endian ELF file or has none.
+pub fn build_id(path: &Path) -> Option<Vec<u8>> {
+    segments(path, PT_NOTE, LONGEST_NOTES)?.iter().find_map(|notes| in_notes(notes))
+}
+
+/// Reads the path of the dynamic loader that the kernel starts for a program; `None` if the file is no 64-bit
+/// little-endian ELF file or is linked statically.
+pub fn loader(path: &Path) -> Option<PathBuf> {
+    let mut path = segments(path, PT_INTERP, LONGEST_PATH)?.pop()?;
+    (path.pop() == Some(0) && !path.contains(&0)).then(|| OsString::from_vec(path).into())
+}
+
+/// Reads all segments of this kind; `None` if one cannot be read or is longer than `longest`.
+fn segments(path: &Path, kind: u32, longest: u64) -> Option<Vec<Vec<u8>>> {
     let file = File::open(path).ok()?;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
@@ -24,17 +41,22 @@ pub(super) fn build_id(path: &Path) -> Option<Vec<u8>> {
     if count > MOST_SEGMENTS || size < 56 {
         return None;
     }
-    (0..count).find_map(|number| {
+    let mut found = Vec::new();
+    for number in 0..count {
         let mut segment = [0; 56];
         file.read_exact_at(&mut segment, table.checked_add(u64::from(number) * u64::from(size))?).ok()?;
         let (at, length) = (large(&segment, 8)?, large(&segment, 32)?);
-        if small(&segment, 0)? != PT_NOTE || length > LONGEST_NOTES {
+        if small(&segment, 0)? != kind {
+            continue;
+        }
+        if length > longest {
             return None;
         }
-        let mut notes = vec![0; usize::try_from(length).ok()?];
-        file.read_exact_at(&mut notes, at).ok()?;
-        in_notes(&notes)
-    })
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        file.read_exact_at(&mut bytes, at).ok()?;
+        found.push(bytes);
+    }
+    Some(found)
 }
 
 /// Each note has three numbers, its name and its content, both padded to four bytes.
@@ -70,11 +92,15 @@ mod tests {
 
     /// An ELF file of one segment with these notes.
     fn program(notes: &[u8]) -> Vec<u8> {
+        with_segment(PT_NOTE, notes)
+    }
+
+    fn with_segment(kind: u32, notes: &[u8]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64, 0);
         bytes[32..40].copy_from_slice(&64_u64.to_le_bytes());
         bytes[54..58].copy_from_slice(&[56, 0, 1, 0]);
-        bytes.extend(PT_NOTE.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
         bytes.resize(120, 0);
         bytes[72..80].copy_from_slice(&120_u64.to_le_bytes());
         bytes[96..104].copy_from_slice(&(notes.len() as u64).to_le_bytes());
@@ -106,6 +132,21 @@ mod tests {
     }
 
     #[test]
+    fn the_loader_is_read() {
+        let dir = Scratch::new("loader");
+        let loader_in = |bytes: &[u8]| {
+            std::fs::write(dir.at("program"), bytes).unwrap();
+            loader(&dir.at("program"))
+        };
+        assert_eq!(loader_in(&with_segment(PT_INTERP, b"/lib/ld.so\0")), Some("/lib/ld.so".into()));
+        assert_eq!(loader_in(&with_segment(PT_INTERP, b"/lib/ld.so")), None);
+        assert_eq!(loader_in(&with_segment(PT_INTERP, b"a\0b\0")), None);
+        assert_eq!(loader_in(&program(b"")), None);
+        assert_eq!(loader_in(b"#!/bin/sh\n"), None);
+        assert!(loader(Path::new("/proc/self/exe")).is_some_and(|path| path.is_absolute()));
+    }
+
+    #[test]
     fn whatever_is_in_a_file_is_read_or_refused() {
         let dir = Scratch::new("build-id-odd");
         let seeds = vec![program(&[note(1, b"Linux\0", b"abc"), note(3, GNU, b"\x01\xab")].concat())];
@@ -114,7 +155,7 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..2_000 {
             std::fs::write(dir.at("program"), material.input(&mut random)).unwrap();
-            let _ = build_id(&dir.at("program"));
+            let _ = (build_id(&dir.at("program")), loader(&dir.at("program")));
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Estimates the cost of starting a program: loading it and its libraries, and relocating them.
+//!
+//! The program does not run. Its dynamic loader is started on it in the mode that `ldd -d` uses, which does all of that
+//! and then exits.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tanto_sys::process::{Ended, Environment, Launcher, Program, Words};
+
+use crate::elf;
+use crate::runner::spawn::split_words;
+
+/// Number of measurements; their median counts.
+const TRIALS: usize = 5;
+
+/// Starts dynamic loaders on programs.
+pub struct Startup {
+    launcher: Launcher,
+}
+
+impl Startup {
+    /// Programs are started in the environment of this process.
+    pub fn in_own_environment() -> Startup {
+        let mode = ["LD_TRACE_LOADED_OBJECTS", "LD_WARN"].map(|name| (name.into(), "1".into()));
+        Startup { launcher: Launcher::new(Environment::ours_and(&mode)) }
+    }
+
+    /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the directory in which the
+    /// command runs. `None` if the program is not found.
+    pub fn program_of(&self, command: &[u8], dir: &Path) -> Option<PathBuf> {
+        let mut words = Words::default();
+        if !split_words(command, &mut words) {
+            return Some("/bin/sh".into());
+        }
+        let name = words.iter().next()?;
+        if name.contains(&b'/') {
+            return Some(dir.join(OsStr::from_bytes(name))).filter(|path| path.is_file());
+        }
+        let path = self.launcher.environment().get(b"PATH").unwrap_or_default();
+        let places = path.split(|&byte| byte == b':').map(|place| dir.join(OsStr::from_bytes(place)));
+        places.map(|place| place.join(OsStr::from_bytes(name))).find(|path| path.is_file())
+    }
+
+    /// Returns the processor time of one start in microseconds. `None` for scripts, for programs that are linked
+    /// statically, and for those with another loader than this program, which may not know the mode and run the program.
+    pub fn cost_us(&mut self, program: &Path) -> Option<u64> {
+        let loader = elf::loader(program)?;
+        if elf::loader(Path::new("/proc/self/exe"))? != loader {
+            return None;
+        }
+        let mut words = Words::default();
+        for word in [loader.as_path(), program] {
+            words.begin();
+            word.as_os_str().as_bytes().iter().for_each(|&byte| words.push(byte));
+            words.end();
+        }
+        let mut costs = Vec::with_capacity(TRIALS);
+        for _ in 0..TRIALS {
+            let ended = run(&mut self.launcher, &words).ok()?;
+            costs.push(ended.user_us.saturating_add(ended.system_us));
+        }
+        costs.sort_unstable();
+        Some(costs[TRIALS / 2])
+    }
+}
+
+/// Runs to the end, and drops the output.
+fn run(launcher: &mut Launcher, words: &Words) -> io::Result<Ended> {
+    let mut child = launcher.piped(Program::Words(words))?;
+    let mut buffer = [0; 4096];
+    while child.read_output(&mut buffer)? > 0 {}
+    child.wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn the_first_program_of_a_command_is_found() {
+        let dir = Scratch::new("startup");
+        dir.program("bin/tool", "#!/bin/sh\n");
+        let of = |command: &str| Startup::in_own_environment().program_of(command.as_bytes(), dir.path());
+        assert!(of("true a b").is_some_and(|path| path.is_absolute() && path.ends_with("true")));
+        assert_eq!(of("bin/tool x"), Some(dir.at("bin/tool")));
+        assert_eq!(of("/bin/true"), Some("/bin/true".into()));
+        assert_eq!(of("true && true"), Some("/bin/sh".into()));
+        assert_eq!((of("no-such-tool"), of("bin/none")), (None, None));
+    }
+
+    #[test]
+    fn a_program_is_measured_and_does_not_run() {
+        let dir = Scratch::new("startup-cost");
+        let mut startup = Startup::in_own_environment();
+        // This program is the test itself: if it ran, it would start all tests again, and never end.
+        assert!(startup.cost_us(&std::env::current_exe().unwrap()).is_some());
+        dir.program("script", format!("#!/bin/sh\ntouch {}\n", dir.at("ran").display()));
+        assert_eq!(startup.cost_us(&dir.at("script")), None);
+        assert!(!dir.at("ran").exists());
+        assert_eq!(startup.cost_us(&dir.at("none")), None);
+    }
+}
