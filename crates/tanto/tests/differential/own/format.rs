@@ -67,7 +67,8 @@ fn failures_go_to_standard_error_where_plain_lines_are_asked_for() {
         files(side, &[("build.ninja", "rule bad\n  command = echo why; false\nbuild a: bad\n")]);
         let run = |args: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
-            let ended = Running::start(command.args(args).current_dir(&side.root)).end();
+            command.args(args).current_dir(&side.root).env("XDG_CACHE_HOME", side.base());
+            let ended = Running::start(&mut command).end();
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             (text(&ended.out), text(&ended.err))
         };

@@ -156,7 +156,8 @@ fn a_lack_of_room_is_said_once_and_not_as_ninja() {
 
 fn tanto(side: &Side, args: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
-    Running::start(command.args(args).current_dir(&side.root).env("TERM", "dumb").stdin(Stdio::null())).end()
+    command.args(args).current_dir(&side.root).env("TERM", "dumb").env("XDG_CACHE_HOME", side.base());
+    Running::start(command.stdin(Stdio::null())).end()
 }
 
 #[test]
