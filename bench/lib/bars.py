@@ -53,7 +53,7 @@ def tiny_beside(row):
 
 
 def over_text(scenario, what):
-    """The first load, which writes a snapshot, beside one that does not."""
+    """The first load at a terminal, after which a snapshot is written, beside one without."""
     return lambda rows: rows[scenario, FIRST].median(what) / rows[scenario, TEXT].median(what)
 
 

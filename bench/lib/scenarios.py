@@ -16,6 +16,7 @@ from lib.trees import Trees
 
 SNAPSHOT = "tanto, snapshot"
 FIRST = "tanto, first load"
+FIRST_ALONE = "tanto, first load, no terminal"
 TEXT = "tanto, TANTO_SNAPSHOT=off"
 FLOOR_THREADS = 2
 COLD_THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -44,13 +45,17 @@ class Start:
         return f"files to look at: {self.floor.count:,}"
 
     def tanto(self):
-        """With a snapshot, without one yet, and with snapshots turned off."""
+        """With a snapshot; without one yet, at a terminal and elsewhere; and with snapshots turned off."""
 
         def forget():
             machine.forget(self.directory)
 
-        first = Entrant(Row(FIRST), self.command, self.directory, ENVIRONMENT, before=forget)
-        return [tanto_with(self.command, self.directory), first, tanto_without(self.command, self.directory)]
+        def first(label, at_terminal):
+            row = Row(label)
+            return Entrant(row, self.command, self.directory, ENVIRONMENT, before=forget, at_terminal=at_terminal)
+
+        firsts = [first(FIRST, True), first(FIRST_ALONE, False)]
+        return [tanto_with(self.command, self.directory), *firsts, tanto_without(self.command, self.directory)]
 
 
 @dataclass

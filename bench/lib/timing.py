@@ -38,10 +38,12 @@ class Entrant:
     before: Callable = lambda: None
     after: Callable = lambda: None
     ends: tuple = (0,)
+    at_terminal: bool = False
 
     def run(self, timed):
         self.before()
-        command = [timed, OUTPUT, *self.command]
+        options = ["--terminal"] if self.at_terminal else []
+        command = [timed, *options, OUTPUT, *self.command]
         told = subprocess.run(command, cwd=self.directory, env=self.environment, capture_output=True, text=True)
         if told.returncode != 0:
             raise SystemExit(told.stderr)

@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod cursor;
+pub mod detach;
 pub mod disk;
 pub mod entry;
 pub mod epoll;

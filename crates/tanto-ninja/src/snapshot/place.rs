@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tanto_sys::file::open_itself;
@@ -62,7 +62,9 @@ impl Place {
             return Ok(());
         }
         let file = dir.join(&self.name);
-        tidy(&dir, &file);
+        if tidy(&dir, &file).contains(&file) {
+            return Ok(());
+        }
         let name = file.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
         let written = create(&name).and_then(|file| write(&file));
         if written.as_ref().is_ok_and(|wanted| *wanted) {
@@ -78,14 +80,17 @@ impl Place {
     }
 }
 
-/// Removes the oldest snapshots that are too many with `kept`, and what killed runs left.
-fn tidy(dir: &Path, kept: &Path) {
-    let mut others = Vec::new();
+/// Removes the oldest snapshots that are too many with `kept`, and what killed runs left. Returns the snapshots that
+/// other runs are writing.
+fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
+    let (mut others, mut in_progress) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path == kept {
         } else if path.extension().is_some_and(|end| end == UNFINISHED) {
-            remove_if_left(&path);
+            if is_in_progress(&path) {
+                in_progress.push(path.with_extension("").with_extension(""));
+            }
         } else {
             let time = entry.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
             others.push((time, path));
@@ -94,6 +99,7 @@ fn tidy(dir: &Path, kept: &Path) {
     others.sort();
     let too_many = (others.len() + 1).saturating_sub(MOST);
     others.iter().take(too_many).for_each(|(_, path)| drop(fs::remove_file(path)));
+    in_progress
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -103,8 +109,16 @@ fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn remove_if_left(path: &Path) {
-    if open_itself(path).is_ok_and(|file| lock::try_exclusive(&file).unwrap_or(false)) {
-        let _ = fs::remove_file(path);
+/// Whether the writer of an unfinished snapshot is alive. If not, removes the file.
+fn is_in_progress(path: &Path) -> bool {
+    let Ok(file) = open_itself(path) else { return false };
+    match lock::try_exclusive(&file) {
+        Ok(true) => {
+            let _ = fs::remove_file(path);
+            false
+        }
+        Ok(false) => true,
+        // A file system without locks.
+        Err(_) => false,
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bytemuck::cast_slice;
 use tanto_sys::file::longest_to_write;
@@ -192,6 +193,8 @@ fn write_sections(
     given_up: &AtomicBool,
 ) -> io::Result<Vec<u64>> {
     let failed = AtomicBool::new(false);
+    // A file has one writer at a time. A thread that waits for this lock sleeps; in the kernel it would spin.
+    let turn = Mutex::new(());
     let end = ranges[SECTIONS - 1].end;
     let pieces: Vec<Range<usize>> = (0..end).step_by(PIECE).map(|start| start..end.min(start + PIECE)).collect();
     let sums = each(threads, pieces, |piece| {
@@ -201,7 +204,10 @@ fn write_sections(
         let mut words = vec![0_u64; piece.len().div_ceil(size_of::<u64>())];
         let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..piece.len()];
         fill(sections, ranges, &piece, bytes);
-        let written = file.write_all_at(bytes, piece.start as u64);
+        let written = {
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all_at(bytes, piece.start as u64)
+        };
         failed.fetch_or(written.is_err(), Ordering::Relaxed);
         written.map(|()| bytes.chunks(BLOCK).map(sum).collect())
     });

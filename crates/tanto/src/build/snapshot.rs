@@ -1,6 +1,7 @@
 //! The snapshot of a run: the graph is loaded from it if there is one, checked before anything is done or said that
 //! hangs on it, and written if there was none. Does not know what is in it.
 
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::thread;
 
@@ -10,7 +11,7 @@ use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, Grain, LoadOptions};
 use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
-use tanto_sys::cpu;
+use tanto_sys::{cpu, detach};
 
 use super::logs::Logs;
 use super::{End, Invocation, RealDisk, Step};
@@ -135,9 +136,15 @@ impl Invocation<'_> {
         self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unkept, always)
     }
 
-    /// Writes it, when there is nothing else to do.
+    /// Writes it when there is nothing else to do. At a terminal another process does so, and the user need not wait.
+    /// Without one, whoever started this process may remove the directory, or all its processes, as soon as it has ended.
     pub(super) fn save(&mut self, saving: &Saving<'_>) {
-        let saved = saving.run(self.threads());
+        let threads = self.threads();
+        let someone_waits = self.options.snapshots == Policy::Fitting && io::stdout().is_terminal();
+        if someone_waits && detach::start(|| drop(saving.run(threads))).is_ok() {
+            return;
+        }
+        let saved = saving.run(threads);
         self.saved(saved);
     }
 

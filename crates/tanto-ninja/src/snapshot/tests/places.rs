@@ -127,6 +127,12 @@ fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
     at_work.lock().unwrap();
     put(&scratch, "a");
     assert_eq!(names(&scratch), ["a", "c.2.new"]);
+    let mut written = false;
+    place(&scratch, "c").write(|_| Ok(std::mem::replace(&mut written, true))).unwrap();
+    assert!(!written, "another run writes this one already");
+    drop(at_work);
+    put(&scratch, "c");
+    assert_eq!(names(&scratch), ["a", "c"]);
 }
 
 #[test]

@@ -76,6 +76,26 @@ fn small_trees_and_who_wants_none_have_none() {
 }
 
 #[test]
+fn at_a_terminal_a_large_tree_has_one_too() {
+    alone(|side| {
+        let groups: String = (0..8_000).map(|number| format!("build a-group-of-files-{number}: phony in\n")).collect();
+        files(side, &[("build.ninja", &format!("{TEXT}{groups}")), ("in", "")]);
+        let at_terminal = || Run::new("-d stats").terminal(60).env("TANTO_SNAPSHOT", "auto");
+        side.run(&at_terminal());
+        assert!(!all(side).is_empty(), "it is written while commands run");
+        fs::remove_dir_all(side.state("snapshots")).expect("snapshots");
+        let nothing = side.run(&at_terminal());
+        assert!(nothing.text().contains("no work to do"), "{}", nothing.text());
+        // Written by a process that goes on. The directory is free meanwhile.
+        let is_read = |side: &mut Side| {
+            side.pause();
+            !side.run(&at_terminal()).text().contains(".ninja parse")
+        };
+        assert!((0..200).any(|_| is_read(side)));
+    });
+}
+
+#[test]
 fn answers_and_dry_runs_write_none() {
     alone(|side| {
         start(side);
