@@ -170,18 +170,19 @@ def elsewhere(tanto, directory, settings, user):
         assert "manual-1.tar.gz has to be fetched by a user" in place.run("log", "fetch-manual", "checksum")
         place.server.asked.clear()
         toml = place.directory / "bulk.toml"
-        hook = f'echo $2 >>{directory}/hooked; test $2 != manual-1.tar.gz -o -e {directory}/may && cmp -s $1 $1'
+        hook = f'echo "$2 $3" >>{directory}/hooked; test $3 != manual-1.tar.gz -o -e {directory}/may && cmp -s $1 $1'
         toml.write_text(
             f'{toml.read_text()}master_site_override = "{place.server.site()}mirror/"\nignore_interactive_fetch = true\n'
             f"post_fetch_hook = '{hook}'\n"
         )
         place.build(1)
-        assert "post_fetch_hook does not want manual-1.tar.gz" in place.run("log", "fetch-manual", "checksum")
+        assert "post_fetch_hook refused manual-1.tar.gz" in place.run("log", "fetch-manual", "checksum")
         assert "manual-1.tar.gz" not in place.files()
         (directory / "may").touch()
         place.build(0)
         assert place.server.asked == ["mirror/manual-1.tar.gz"] * 2, place.server.asked
-        assert (directory / "hooked").read_text() == "manual-1.tar.gz\n" * 2
+        told = f"{place.server.site()}mirror/manual-1.tar.gz manual-1.tar.gz\n"
+        assert (directory / "hooked").read_text() == told * 2, "the hook got another URL or path"
         assert "manual-1.tar.gz" in place.files()
 
 

@@ -5,6 +5,7 @@
 pub(crate) mod bring;
 #[cfg(test)]
 mod tests;
+pub(crate) mod urls;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -36,8 +37,8 @@ pub struct Fetch {
     pub names: String,
     /// Fetches into `own` what is not there, and checks all.
     pub get: String,
-    /// Run for each file that was fetched, before others see it, with the file and its name as `$1` and `$2`; if it fails,
-    /// nobody will. Empty: nothing.
+    /// Run for each fetched file before it gets to `distdir`, with the file, its URL and its path below `distdir` as `$1` to
+    /// `$3`. If it fails, the file does not get there. Empty: no hook.
     pub hook: String,
 }
 
@@ -138,18 +139,20 @@ impl Fetch {
                 symlink(from, to)?;
             }
         }
-        Ok(())
+        if self.hook.is_empty() { Ok(()) } else { urls::prepare(&self.own) }
     }
 
-    /// What was fetched goes to where all look for it.
+    /// Moves the fetched files to `distdir`.
     fn publish(&self) -> io::Result<i32> {
+        let urls = urls::read(&self.own);
         for name in bring::files(&self.own)? {
             let from = self.own.join(&name);
             if !self.hook.is_empty() {
+                let url = urls.get(&name).map_or("", String::as_str);
                 let words = [from.to_string_lossy(), name.to_string_lossy()];
-                let status = run(&self.hook, "post_fetch_hook", &[&words[0], &words[1]])?;
+                let status = run(&self.hook, "post_fetch_hook", &[&words[0], url, &words[1]])?;
                 if !status.success() {
-                    println!("tanto: post_fetch_hook does not want {}: {status}", name.display());
+                    println!("tanto: post_fetch_hook refused {}: {status}", name.display());
                     return Ok(code(status));
                 }
             }

@@ -91,7 +91,9 @@ fetch:
 	@echo ${file} >${DISTDIR}/.${file}.$$$$ && mv ${DISTDIR}/.${file}.$$$$ ${DISTDIR}/${file}
 .else
 	@for site in ${MASTER_SITE_OVERRIDE:=${DIST_SUBDIR}${DIST_SUBDIR:D/}} ${MASTER_SITES}; do \
-		${FETCH_CMD} ${DISTDIR}/${file} $${site}${file:T} && exit 0; done; echo "${file} cannot be fetched"; exit 1
+		url=$${site}${file:T}; ${FETCH_CMD} ${DISTDIR}/${file} $$url || continue; \
+		test -z "${POST_FETCH_HOOK}" || (cd ${DISTDIR} && ${POST_FETCH_HOOK} ./${file} $$url); \
+		exit 0; done; echo "${file} cannot be fetched"; exit 1
 .endif
 .endif
 .endfor

@@ -251,7 +251,8 @@ mod tests {
                 "--have=",
                 &format!("--names=cd /src/a/lib && bmake show-var VARNAME=_ALLFILES {}", arguments("/distfiles")),
                 &format!(
-                    "--get=chown -hR pbulk {own} && cd /src/a/lib && su pbulk -c 'bmake checksum {sites} {}'",
+                    "--get=chown -hR pbulk {own} && cd /src/a/lib && su pbulk -c 'bmake checksum \
+                     POST_FETCH_HOOK={own}/.tanto-fetched {sites} {}'",
                     arguments(own)
                 ),
                 "--hook=look \"$1\"",

@@ -189,7 +189,7 @@ pub static KEYS: &[Key] = &[
     key(
         "post_fetch_hook",
         Text(|it| &mut it.post_fetch_hook),
-        "A line for the shell, run outside for each file that was fetched and is right, with it and its name as $1 and $2.",
+        "A line for the shell, run outside of sandboxes for each file that was fetched and is right, with the file, its URL and its path below distdir as $1 to $3.",
     ),
     key(
         "keep_wrkdir",

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::{file, lock, user};
 
+use super::urls;
+
 /// What a transfer is called that may be gone on with.
 const UNFINISHED: &str = ".pkgsrc.resume";
 
@@ -23,7 +25,10 @@ pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
             let (name, kind) = (within.join(entry.file_name()), entry.file_type()?);
             if kind.is_dir() {
                 open.push(name);
-            } else if kind.is_file() && !name.as_os_str().to_string_lossy().ends_with(UNFINISHED) {
+            } else if kind.is_file()
+                && !urls::is_ours(&name)
+                && !name.as_os_str().to_string_lossy().ends_with(UNFINISHED)
+            {
                 files.push(name);
             }
         }

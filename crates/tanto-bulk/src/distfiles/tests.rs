@@ -71,9 +71,23 @@ fn a_failure_leaves_nothing() {
     assert_eq!(it.run().unwrap(), 7, "who is asked does not want it");
     assert_eq!(fs::read_dir(place.at("distdir")).unwrap().count(), 0);
     assert!(!it.own.exists());
-    let seen = format!("test \"$2\" = one && cat \"$1\" >{}", place.at("seen").display());
-    assert_eq!(Fetch { hook: seen, ..it }.run().unwrap(), 0);
-    assert_eq!(fs::read_to_string(place.at("seen")).unwrap(), "1");
+}
+
+#[test]
+fn the_hook_gets_the_file_its_url_and_its_path() {
+    let place = Scratch::new("distfiles-hook");
+    place.write("server/one", "1");
+    place.write("server/sub/two", "2");
+    let mut it = fetch(&place, "a", "one sub/two");
+    let hook = urls::argument(&it.own.to_string_lossy()).replace("POST_FETCH_HOOK=", "");
+    it.get = format!("{} && {hook} ./one http://x/one?v=1", it.get);
+    it.hook = format!("echo \"$(cat \"$1\") <$2> $3\" >>{}", place.at("seen").display());
+    assert_eq!(it.run().unwrap(), 0);
+    let seen = fs::read_to_string(place.at("seen")).unwrap();
+    assert_eq!(seen, "1 <http://x/one?v=1> one\n2 <> sub/two\n", "a URL that make did not tell is empty");
+    let mut names: Vec<_> = fs::read_dir(place.at("distdir")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "sub"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::lines::Writer;
 use crate::build::site::Site;
 use crate::delivery::Delivery;
 use crate::distfiles::Fetch;
-use crate::distfiles::bring::new_name;
+use crate::distfiles::{bring::new_name, urls};
 use crate::sandbox::Leave;
 use crate::shell::quoted;
 
@@ -33,7 +33,7 @@ impl Writer<'_> {
             distdir: (&site.distdir).into(),
             lock: (&site.fetching.lock).into(),
             // Nothing keeps it from writing there without a sandbox.
-            have: site.sandbox.as_ref().map_or_else(String::new, |_| shut_in(&self.check(&site.distdir), false)),
+            have: site.sandbox.as_ref().map_or_else(String::new, |_| shut_in(&self.check(&site.distdir, &[]), false)),
             names: shut_in(&self.make(&["show-var", "VARNAME=_ALLFILES"], false), false),
             get: shut_in(&self.get(&inside), true),
             hook: site.fetching.post_fetch_hook.clone(),
@@ -41,11 +41,11 @@ impl Writer<'_> {
         format!("{} bulk fetch{}", quoted(&site.door), fetch.words())
     }
 
-    /// All files are checked, and what is not there is fetched into this directory.
-    fn check(&self, distdir: &str) -> String {
+    /// Returns the line that checks all files, and fetches missing ones into `distdir`. `more` are arguments for make.
+    fn check(&self, distdir: &str, more: &[&str]) -> String {
         let fetching = &self.site.fetching;
         let elsewhere = format!("MASTER_SITE_OVERRIDE={}", fetching.master_site_override);
-        let mut words = vec!["checksum"];
+        let mut words = [&["checksum"], more].concat();
         words.extend(Some(&*elsewhere).filter(|_| !fetching.master_site_override.is_empty()));
         words.extend(fetching.ignore_interactive_fetch.then_some("IGNORE_INTERACTIVE_FETCH=yes"));
         self.make_with(distdir, &words, self.site.unprivileged_checksum)
@@ -75,9 +75,12 @@ impl Writer<'_> {
     }
 
     fn get(&self, own: &str) -> String {
+        let hook = urls::argument(own);
+        let told = if self.site.fetching.post_fetch_hook.is_empty() { &[][..] } else { &[&*hook] };
+        let check = self.check(own, told);
         match self.site.user.as_ref().filter(|_| self.site.unprivileged_checksum) {
-            Some(user) => format!("chown -hR {} {} && {}", quoted(user), quoted(own), self.check(own)),
-            None => self.check(own),
+            Some(user) => format!("chown -hR {} {} && {check}", quoted(user), quoted(own)),
+            None => check,
         }
     }
 }
