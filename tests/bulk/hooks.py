@@ -98,6 +98,22 @@ def faults(tanto, directory):
     assert scratches == [[f"{directory}/state/clients/{client}/scratch"] for client in (1, 2)], scratches
 
 
+def uploads(tanto, directory):
+    """Logs of a package that failed are on the server while others are still built: a package that was built gets its place
+    only then."""
+    server = directory / "server"
+    server.mkdir()
+    log = server / "broken-1/build.log"
+    upload = f'cp -r "$1/$2" {server}/new && mv {server}/new {server}/"$2"\n'
+    wait = f"case $2 in libone-*) n=0; until test -s {log}; do n=$((n+1)); test $n -lt 600 || exit 1; sleep 0.1; done ;; esac\n"
+    settings = hooks(directory, wait, upload) + 'sandbox = "overlay"\nbuild_clients = 2\n'
+    place = Some(tanto, directory, ("base/kit", "devel/libone", "trouble/broken"), settings)
+    place.build(1)
+    assert place.packages() == ["kit-1.0", "libone-1.2nb3"], "the log came only after the build"
+    assert log.read_bytes() == (directory / "bulklog/broken-1/build.log").read_bytes()
+    assert sorted(path.name for path in server.iterdir()) == ["broken-1"], "packages that were built have no logs"
+
+
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     ways = [("without a sandbox", 'sandbox = "none"\n')]
@@ -106,6 +122,9 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             sandboxes(tanto, Path(directory))
         print("ok hooks of sandboxes: each sandbox is prepared outside and inside")
+        with tempfile.TemporaryDirectory() as directory:
+            uploads(tanto, Path(directory))
+        print("ok uploads: logs of failed packages are on the server while others are built")
         with tempfile.TemporaryDirectory() as directory:
             faults(tanto, Path(directory))
         print("ok the machine's failures: a package is tried by somebody else when nothing is left of it")
