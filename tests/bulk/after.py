@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Some
+from place import Some, can_shut_in
 
 # What is built: enough for each sort of outcome.
 PACKAGES = (
@@ -65,6 +65,46 @@ def changed(place, directory):
     told = json.loads(place.run("report", "--json"))
     assert [change["package"] for change in told["changes"]["fixed"]] == ["broken-1", "needbroken-1"]
     assert {cost["package"] for cost in told["costs"]} == {"broken-1", "needbroken-1"}, "the others were there"
+
+
+def has_pressure():
+    """Can we make control groups for which the kernel keeps pressure stall information?"""
+    mounts = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    roots = [Path(fields[4]) for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
+    ours = [line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
+    if not roots or not ours:
+        return False
+    group = roots[0] / ours[0] / f"test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        return False
+    try:
+        return "some" in (group / "cpu.pressure").read_text()
+    except OSError:
+        return False
+    finally:
+        group.rmdir()
+
+
+def waits(tanto, directory, settings):
+    """Two processes want one processor: the one waits for the other, though both are gone when the stage is over."""
+    place = Some(tanto, directory, ("base/kit", "devel/libone"), settings)
+    makefile = directory / "tree/devel/libone/Makefile"
+    busy = "i=0; while test $$i -lt 200000; do i=$$((i+1)); done"
+    processor = min(os.sched_getaffinity(0))
+    both = f"for n in 1 2; do taskset -c {processor} sh -c '{busy}' & done; wait"
+    makefile.write_text(makefile.read_text().replace("PKGNAME", f"do-build= {both}\nPKGNAME"))
+    place.build(0)
+    text, told = place.run("report"), json.loads(place.run("report", "--json"))
+    costs = {cost["package"]: cost for cost in told["costs"]}
+    if not has_pressure():
+        assert "I/O WAIT and CPU WAIT are not offered by this kernel" in text, text
+        assert "cpu_wait_ms" not in costs["libone-1.2nb3"]
+        return print("waits: this machine offers none, and the report says so")
+    assert "not offered" not in text and costs["libone-1.2nb3"]["cpu_wait_ms"] > 0, costs
+    assert all("io_wait_ms" in cost for cost in costs.values()), costs
+    print(f"ok waits ({settings.strip()}): the report tells how long packages waited for a processor")
 
 
 def publishing(directory):
@@ -379,6 +419,10 @@ def main():
     for test in (reports, publish, sign, shut_in):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
+    for settings in ('sandbox = "none"\n', 'sandbox = "overlay"\n'):
+        if "none" in settings or can_shut_in(None):
+            with tempfile.TemporaryDirectory() as directory:
+                waits(tanto, Path(directory), settings)
 
 
 main()

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tanto_sys::cgroup::Waits;
+
 use crate::monitor::Limits;
 use crate::monitor::findings::Findings;
 use crate::spilled::Spilled;
@@ -100,6 +102,8 @@ pub struct Usage {
     pub read_bytes: u64,
     /// Written to files, in bytes, whether it has reached a disk or not.
     pub written_bytes: u64,
+    /// How long its processes waited, if it had a control group that tells.
+    pub waits: Option<Waits>,
 }
 
 /// What ran a command. It does not decide a result.

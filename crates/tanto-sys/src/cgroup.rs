@@ -53,6 +53,16 @@ pub struct Used {
     pub written_bytes: Option<u64>,
 }
 
+/// How long the processes of a group waited, in microseconds: the times in which at least one of them did (`some` of the
+/// kernel's pressure stall information). Those that are gone count too.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// For reading and writing.
+    pub io_us: u64,
+    /// For a processor, though they could have run.
+    pub cpu_us: u64,
+}
+
 const MEMBERS: &str = "cgroup.procs";
 /// In version 1.
 const THREADS: &str = "tasks";
@@ -169,6 +179,13 @@ impl Group {
             read_bytes: total(&io, "rbytes="),
             written_bytes: total(&io, "wbytes="),
         }
+    }
+
+    /// Returns how long its processes have waited; none if the kernel keeps no pressure stall information for groups (before
+    /// Linux 4.20, with `psi=0`, or if it is turned off in `cgroup.pressure`).
+    pub fn waits(&self) -> Option<Waits> {
+        let stalled_us = |name| stalled(&fs::read_to_string(self.unified.join(name)).ok()?);
+        Some(Waits { io_us: stalled_us("io.pressure")?, cpu_us: stalled_us("cpu.pressure")? })
     }
 
     /// Is memory counted for the groups within?
@@ -332,6 +349,11 @@ fn held(stat: &str) -> Option<u64> {
 fn total(text: &str, name: &str) -> Option<u64> {
     let numbers = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
     numbers.reduce(u64::saturating_add)
+}
+
+/// From a line `some avg10=0.00 avg60=0.00 avg300=0.00 total=NUMBER`.
+fn stalled(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("some ")?.rsplit_once("total=")?.1.parse().ok())
 }
 
 /// May we make groups in this directory and put processes there?

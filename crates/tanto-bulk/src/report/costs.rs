@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tanto_record::store::{Attempt, Stage};
+use tanto_sys::cgroup::Waits;
 
 use super::Rows;
 use super::reach::{Lists, order};
@@ -42,6 +43,8 @@ pub struct OfStage {
     pub read_bytes: u64,
     /// Written to files, in bytes.
     pub written_bytes: u64,
+    /// How long it waited, as far as that is known.
+    pub waits: Option<Waits>,
 }
 
 /// What a package took, with all attempts.
@@ -55,6 +58,8 @@ pub struct OfPackage {
     pub cpu_ms: u64,
     /// The most memory that a stage took, in KiB.
     pub peak_kib: u64,
+    /// How long it waited, as far as that is known.
+    pub waits: Option<Waits>,
     /// What was expected, in milliseconds.
     pub expected_ms: Option<u64>,
 }
@@ -99,6 +104,11 @@ impl Span {
 }
 
 impl Costs {
+    /// Tells whether the kernel said of any package how long it waited.
+    pub fn knows_waits(&self) -> bool {
+        self.packages.iter().any(|it| it.waits.is_some())
+    }
+
     /// From the rows of a run.
     pub fn new(rows: &Rows) -> Costs {
         let packages = packages(rows);
@@ -118,8 +128,15 @@ fn of_stages(stages: &[Stage]) -> Vec<OfStage> {
         sum.peak_kib = sum.peak_kib.max(stage.peak_kib);
         sum.read_bytes += stage.read_bytes;
         sum.written_bytes += stage.written_bytes;
+        sum.waits = together(sum.waits, stage.waits);
     }
     sums.into_iter().map(|((_, name), sum)| OfStage { name: name.to_owned(), ..sum }).collect()
+}
+
+/// The sum of what is known; none if neither is.
+fn together(one: Option<Waits>, other: Option<Waits>) -> Option<Waits> {
+    let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
+    Some(Waits { io_us: a.io_us.saturating_add(b.io_us), cpu_us: a.cpu_us.saturating_add(b.cpu_us) })
 }
 
 /// What an attempt took, in milliseconds; nothing if it has not ended.
@@ -141,6 +158,7 @@ fn packages(rows: &Rows) -> Vec<OfPackage> {
         if let Some(it) = of_job.get(&stage.job).and_then(|package| all.get_mut(package)) {
             it.cpu_ms += stage.cpu_ms;
             it.peak_kib = it.peak_kib.max(stage.peak_kib);
+            it.waits = together(it.waits, stage.waits);
         }
     }
     let mut all: Vec<OfPackage> = all.into_values().collect();

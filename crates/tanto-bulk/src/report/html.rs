@@ -6,7 +6,7 @@ use tanto_record::report::{memory, page};
 
 use super::changes::Change;
 use super::picture::picture;
-use super::text::ms;
+use super::text::{NO_WAITS, ms, waited};
 use super::{Failure, Report, machine};
 
 /// So many packages are shown of those that took longest.
@@ -123,10 +123,15 @@ impl Report<'_> {
     fn stages(&self) -> String {
         let rows = self.costs.stages.iter().map(|it| {
             let numbers = [it.count.to_string(), it.failed.to_string(), ms(it.wall_ms), ms(it.cpu_ms)];
-            let numbers = numbers.into_iter().chain([memory(it.peak_kib)]).map(|it| number(&it));
+            let numbers =
+                numbers.into_iter().chain(waited(it.waits)).chain([memory(it.peak_kib)]).map(|it| number(&it));
             std::iter::once(cell(&it.name)).chain(numbers).collect()
         });
-        table("Stages", &["stage", "times", "failed", "time", "processors", "most memory"], rows)
+        table(
+            "Stages",
+            &["stage", "times", "failed", "time", "processors", "I/O wait", "CPU wait", "most memory"],
+            rows,
+        )
     }
 
     fn chain(&self) -> String {
@@ -138,11 +143,14 @@ impl Report<'_> {
     fn packages(&self) -> String {
         let rows = self.costs.packages.iter().take(SHOWN).map(|it| {
             let expected = it.expected_ms.map(ms).unwrap_or_default();
-            let numbers = [ms(it.wall_ms), ms(it.cpu_ms), memory(it.peak_kib), expected];
+            let [io, cpu] = waited(it.waits);
+            let numbers = [ms(it.wall_ms), ms(it.cpu_ms), io, cpu, memory(it.peak_kib), expected];
             let name = std::iter::once(cell(&self.package(it.package).name));
             numbers.iter().map(|it| number(it)).chain(name).collect()
         });
-        table("What took longest", &["time", "processors", "memory", "expected", "package"], rows)
+        let headings = ["time", "processors", "I/O wait", "CPU wait", "memory", "expected", "package"];
+        let note = if self.costs.knows_waits() { String::new() } else { format!("<p>{NO_WAITS}</p>\n") };
+        table("What took longest", &headings, rows) + &note
     }
 }
 

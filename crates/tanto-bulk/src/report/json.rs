@@ -2,6 +2,7 @@
 
 use tanto_record::json::{Object, integer, list, string};
 use tanto_record::store::Package;
+use tanto_sys::cgroup::Waits;
 
 use super::changes::Change;
 use super::costs::{Estimates, OfPackage, OfStage};
@@ -95,6 +96,7 @@ impl Report<'_> {
         object.number("wall_ms", it.wall_ms);
         object.number("cpu_ms", it.cpu_ms);
         object.number("peak_kib", it.peak_kib);
+        waits(&mut object, it.waits);
         if let Some(ms) = it.expected_ms {
             object.number("expected_ms", ms);
         }
@@ -130,7 +132,16 @@ fn stage(out: &mut Vec<u8>, it: &OfStage) {
     object.number("peak_kib", it.peak_kib);
     object.number("read_bytes", it.read_bytes);
     object.number("written_bytes", it.written_bytes);
+    waits(&mut object, it.waits);
     object.end();
+}
+
+/// Both numbers are left out if they are not known.
+fn waits(object: &mut Object<'_>, waits: Option<Waits>) {
+    if let Some(waits) = waits {
+        object.number("io_wait_ms", waits.io_us / 1000);
+        object.number("cpu_wait_ms", waits.cpu_us / 1000);
+    }
 }
 
 fn package(out: &mut Vec<u8>, it: &Package) {

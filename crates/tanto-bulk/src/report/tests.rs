@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::records;
+use tanto_sys::cgroup::Waits;
 
 const LOG: &str = "cc x.c\nx.c:1:2: error: <no> & \"no\"\n*** Error code 1\n";
 
@@ -35,6 +36,7 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> Stage {
         peak_kib: 2048,
         read_bytes: 1,
         written_bytes: 2,
+        waits: (job != 5).then_some(Waits { io_us: 500_000, cpu_us: wall_ms * 250 }),
         exit,
         log: format!("/logs/{job}/{name}.log"),
     }
@@ -130,6 +132,7 @@ fn all_forms_tell_the_same() {
             "Built, but base-1 build left processes running: sleep 9",
             "time 9.0 s, 1.000 of what no order beats",
             "guessed: half of 1 within a factor of 2.00",
+            "5.0 s 2.5 s 1.5 s 1.2 s 2 MiB 10 ms lib-2",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
@@ -146,10 +149,27 @@ fn all_forms_tell_the_same() {
             "\"blocks\":2,\"kind\":\"compiler\",\"lines\":[\"x.c:1:2: error: <no> & \\\"no\\\"\"]",
             "\"changes\":{\"since\":1,\"broken\":[{\"package\":\"lib-2\",\"then\":\"done\",\"now\":\"failed\"}]",
             "\"guessed\":{\"count\":1,\"median_percent\":200}",
+            "\"io_wait_ms\":1500,\"cpu_wait_ms\":1252,\"expected_ms\":10",
         ] {
             assert!(json.contains(part), "{part}\n{json}");
         }
     });
+}
+
+#[test]
+fn times_waited_are_known_or_said_not_to_be() {
+    with_report(|report| {
+        let waits: Vec<_> = report.costs.packages.iter().map(|it| it.waits).collect();
+        let of = |io_us, cpu_us| Some(Waits { io_us, cpu_us });
+        assert_eq!(waits, [of(1_500_000, 1_252_500), of(500_000, 750_000), None]);
+        assert!(!report.text().contains("not offered by this kernel"));
+    });
+    let mut rows = rows();
+    rows.stages.iter_mut().for_each(|stage| stage.waits = None);
+    let report = Report::new(&rows, &[], |_| None);
+    let json = String::from_utf8(report.json()).unwrap();
+    assert!(report.text().contains("I/O WAIT and CPU WAIT are not offered by this kernel"));
+    assert!(report.html().contains("not offered by this kernel") && !json.contains("io_wait_ms"));
 }
 
 #[test]

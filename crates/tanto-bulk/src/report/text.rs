@@ -2,6 +2,7 @@
 
 use tanto_record::report::table::Table;
 use tanto_record::report::{memory, time};
+use tanto_sys::cgroup::Waits;
 
 use super::changes::Change;
 use super::costs::{OfPackage, OfStage};
@@ -12,6 +13,9 @@ use crate::build::state::State;
 const SHOWN: usize = 20;
 /// So many names are shown of those that changed in one way.
 const NAMED: usize = 50;
+/// Stands below the tables if no times waited are known.
+pub(super) const NO_WAITS: &str = "I/O WAIT and CPU WAIT are not offered by this kernel: they take control groups of version 2 with \
+    pressure stall information (PSI).";
 
 impl Report<'_> {
     /// All of it as text.
@@ -140,17 +144,22 @@ impl Report<'_> {
         if self.costs.packages.is_empty() {
             return String::new();
         }
-        heading("Stages") + &stages(&self.costs.stages) + &heading("What took longest") + &self.longest()
+        let longest = heading("What took longest") + &self.longest();
+        let note = if self.costs.knows_waits() { String::new() } else { format!("\n{NO_WAITS}\n") };
+        heading("Stages") + &stages(&self.costs.stages) + &longest + &note
     }
 
     fn longest(&self) -> String {
-        let mut table = Table::new(&[0, 1, 2, 3]);
-        table.row([b"TIME", b"CPU", b"MEMORY", b"EXPECTED", b"PACKAGE"]);
+        let mut table = Table::new(&[0, 1, 2, 3, 4, 5]);
+        table.row([b"TIME", b"CPU", b"I/O WAIT", b"CPU WAIT", b"MEMORY", b"EXPECTED", b"PACKAGE"]);
         for it in self.costs.packages.iter().take(SHOWN) {
-            let OfPackage { package, wall_ms, cpu_ms, peak_kib, expected_ms } = *it;
+            let OfPackage { package, wall_ms, cpu_ms, peak_kib, waits, expected_ms } = *it;
+            let [io, cpu] = waited(waits);
             table.row([
                 ms(wall_ms).as_bytes(),
                 ms(cpu_ms).as_bytes(),
+                io.as_bytes(),
+                cpu.as_bytes(),
                 memory(peak_kib).as_bytes(),
                 expected_ms.map(ms).unwrap_or_default().as_bytes(),
                 self.package(package).name.as_bytes(),
@@ -171,19 +180,28 @@ fn changed_line(change: &Change) -> String {
 }
 
 fn stages(stages: &[OfStage]) -> String {
-    let mut table = Table::new(&[1, 2, 3, 4, 5]);
-    table.row([b"STAGE", b"TIMES", b"FAILED", b"TIME", b"CPU", b"MOST MEMORY"]);
+    let mut table = Table::new(&[1, 2, 3, 4, 5, 6, 7]);
+    table.row([b"STAGE", b"TIMES", b"FAILED", b"TIME", b"CPU", b"I/O WAIT", b"CPU WAIT", b"MOST MEMORY"]);
     for it in stages {
+        let [io, cpu] = waited(it.waits);
         table.row([
             it.name.as_bytes(),
             it.count.to_string().as_bytes(),
             it.failed.to_string().as_bytes(),
             ms(it.wall_ms).as_bytes(),
             ms(it.cpu_ms).as_bytes(),
+            io.as_bytes(),
+            cpu.as_bytes(),
             memory(it.peak_kib).as_bytes(),
         ]);
     }
     String::from_utf8_lossy(&table.text()).into_owned()
+}
+
+/// The columns of times waited; empty if they are not known.
+pub(super) fn waited(waits: Option<Waits>) -> [String; 2] {
+    let column = |us: fn(Waits) -> u64| waits.map(|waits| ms(us(waits) / 1000)).unwrap_or_default();
+    [column(|waits| waits.io_us), column(|waits| waits.cpu_us)]
 }
 
 /// A time, for people.

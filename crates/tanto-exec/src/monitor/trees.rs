@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tanto_sys::cgroup::{self, Group, Home, Used};
+use tanto_sys::cgroup::{self, Group, Home, Used, Waits};
 use tanto_sys::identity::Process;
 use tanto_sys::procs::{self, Look};
 use tanto_sys::reaper::{self, Reaper};
@@ -121,6 +121,11 @@ impl Trees {
     /// What its control group says that the job has used; none if it has none.
     pub(super) fn used(&self, job: JobId) -> Option<Used> {
         Some(self.groups.get(&job)?.used())
+    }
+
+    /// How long its processes have waited, if its control group tells.
+    pub(super) fn waits(&self, job: JobId) -> Option<Waits> {
+        self.groups.get(&job)?.waits()
     }
 
     /// Has the kernel killed one of its processes because they wanted more memory than they may have?

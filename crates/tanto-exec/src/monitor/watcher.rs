@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-use tanto_sys::cgroup::Used;
+use tanto_sys::cgroup::{Used, Waits};
 use tanto_sys::procs;
 
 use super::findings::{Findings, Load, Seen, Stopped, Why};
@@ -170,6 +170,11 @@ impl Watcher {
         let used = self.trees.used(job)?;
         let peak = self.peaks.get(&job).copied();
         Some(Used { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
+    }
+
+    /// How long the processes of such a job have waited, if its control group tells.
+    pub fn waits(&self, job: JobId) -> Option<Waits> {
+        self.trees.waits(job)
     }
 
     /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.

@@ -354,7 +354,8 @@ impl SpawnRunner {
             purse.share.leave(job);
         }
         let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
-        let usage = used.map_or(usage, |used| whole(usage, used));
+        let waits = self.watcher.as_ref().and_then(|watcher| watcher.waits(job));
+        let usage = Usage { waits, ..used.map_or(usage, |used| whole(usage, used)) };
         let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.vacate(job);
         let ran = match (fork, twin) {
@@ -680,6 +681,7 @@ fn usage(ended: &Ended) -> Usage {
         max_rss_kib: ended.max_rss_kib,
         read_bytes: ended.read_bytes,
         written_bytes: ended.written_bytes,
+        waits: None,
     }
 }
 
@@ -691,6 +693,7 @@ fn whole(usage: Usage, used: Used) -> Usage {
         max_rss_kib: used.memory_kib.unwrap_or(0).max(usage.max_rss_kib),
         read_bytes: used.read_bytes.unwrap_or(usage.read_bytes),
         written_bytes: used.written_bytes.unwrap_or(usage.written_bytes),
+        waits: usage.waits,
     }
 }
 

@@ -5,6 +5,7 @@ use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
+use tanto_sys::cgroup::Waits;
 
 use super::{FORMAT, Finished, Head, Kept, Line, Place};
 use crate::json;
@@ -114,6 +115,7 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             max_rss_kib: count(fields, "max_rss_kib")?,
             read_bytes: count(fields, "read_bytes")?,
             written_bytes: count(fields, "written_bytes")?,
+            waits: waits(fields)?,
         },
         ran: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
             (_, true) => Ran::Checkpoint,
@@ -121,6 +123,14 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             (false, false) => Ran::Program,
         },
     })
+}
+
+/// None if the command had no control group that tells.
+fn waits(fields: &Fields) -> Result<Option<Waits>, Wrong> {
+    let told = fields
+        .contains_key("io_wait_us")
+        .then(|| Ok(Waits { io_us: count(fields, "io_wait_us")?, cpu_us: count(fields, "cpu_wait_us")? }));
+    told.transpose()
 }
 
 fn load(fields: &Fields) -> Result<Load, Wrong> {

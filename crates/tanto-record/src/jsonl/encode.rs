@@ -289,6 +289,10 @@ fn used(object: &mut Object<'_>, usage: Usage, ran: Ran) {
     for (key, number) in fields.into_iter().filter(|(_, number)| *number > 0) {
         object.number(key, number);
     }
+    if let Some(waits) = usage.waits {
+        object.number("io_wait_us", waits.io_us);
+        object.number("cpu_wait_us", waits.cpu_us);
+    }
     object.mark("in_process", ran != Ran::Program);
     object.mark("checkpoint", ran == Ran::Checkpoint);
 }

@@ -1,6 +1,7 @@
 //! What the database is asked. Does not know who asks.
 
 use rusqlite::{OptionalExtension, Row, params};
+use tanto_sys::cgroup::Waits;
 
 use super::{Attempt, Cost, Digested, Expected, File, Package, Result, Run, Scanned, Stage, Stamp, Store};
 
@@ -8,8 +9,8 @@ const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM pac
 const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
 const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, why FROM attempt WHERE run = ?
     ORDER BY job, attempt";
-const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes, exit,
-    log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
+const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
+    io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
 const EXPECTED: &str = "SELECT package, wall_ms, basis FROM expected WHERE run = ? ORDER BY package";
 const FILES: &str = "SELECT name, path, bytes, digest FROM file ORDER BY name, path";
@@ -83,8 +84,9 @@ impl Store {
                 peak_kib: count(row, 6)?,
                 read_bytes: count(row, 7)?,
                 written_bytes: count(row, 8)?,
-                exit: row.get(9)?,
-                log: row.get(10)?,
+                waits: waits(row, 9)?,
+                exit: row.get(11)?,
+                log: row.get(12)?,
             })
         })
     }
@@ -166,6 +168,12 @@ impl Store {
 }
 
 /// SQLite's numbers have a sign; ours that count have none.
+/// Two columns, both of which are NULL where nothing is known.
+fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Waits>> {
+    let is_known = row.get::<_, Option<i64>>(at)?.is_some();
+    is_known.then(|| Ok(Waits { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
+}
+
 fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
 }

@@ -1,5 +1,7 @@
 //! The rows of the database. Does not know how they are written.
 
+use tanto_sys::cgroup::Waits;
+
 /// What changes in a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
@@ -140,6 +142,8 @@ pub struct Stage {
     pub read_bytes: u64,
     /// Written to files, in bytes.
     pub written_bytes: u64,
+    /// How long its processes waited, if that is known.
+    pub waits: Option<Waits>,
     /// The exit code; 128 and more for signals.
     pub exit: i32,
     /// The file with what it printed; empty if that is gone.

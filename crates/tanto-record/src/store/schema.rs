@@ -6,7 +6,7 @@ use super::{Result, StoreError};
 
 /// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
 /// released is never changed again.
-pub(super) const MIGRATIONS: [&str; 6] = [
+pub(super) const MIGRATIONS: [&str; 7] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -84,6 +84,11 @@ pub(super) const MIGRATIONS: [&str; 6] = [
     CREATE TABLE options (
         name TEXT PRIMARY KEY, options TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- How long a stage's processes waited for disks and for processors, in microseconds. NULL: the kernel did not tell.
+    ALTER TABLE stage ADD COLUMN io_wait_us INTEGER;
+    ALTER TABLE stage ADD COLUMN cpu_wait_us INTEGER;
 ",
 ];
 

@@ -41,6 +41,7 @@ fn stage(name: &str) -> Stage {
         peak_kib: 9,
         read_bytes: 10,
         written_bytes: 11,
+        waits: Some(tanto_sys::cgroup::Waits { io_us: 12, cpu_us: 13 }),
         exit: 130,
         log: "logs/p1-1/build".into(),
     }
@@ -154,12 +155,15 @@ fn an_older_database_is_brought_up_to_date() {
     let old = Connection::open(&path).unwrap();
     old.execute_batch(schema::MIGRATIONS[0]).unwrap();
     old.execute("INSERT INTO scan VALUES ('a/b', x'00', x'', NULL)", []).unwrap();
+    old.execute("INSERT INTO run VALUES (1, 0, 9)", []).unwrap();
+    old.execute("INSERT INTO stage VALUES (1, 1, 1, 'build', 6, 7, 8, 9, 10, 11, 130, 'logs/p1-1/build')", []).unwrap();
     old.pragma_update(None, "user_version", 1).unwrap();
     drop(old);
     let store = Store::open(&path).unwrap();
     let scanned = store.scanned().unwrap();
     assert_eq!((scanned.len(), &*scanned[0].location, scanned[0].wall_ms), (1, "a/b", 0));
     assert!(store.digests().unwrap().is_empty());
+    assert_eq!(store.stages(1).unwrap(), [Stage { waits: None, ..stage("build") }]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const FIRST_OPTIONS: &str = "INSERT OR IGNORE INTO options (name, options) VALUE
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
-    read_bytes, written_bytes, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
 const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -92,8 +92,9 @@ fn write_stage(db: &Transaction<'_>, run: i64, it: &Stage) -> Result<usize> {
     let mut statement = db.prepare_cached(STAGE)?;
     let [wall_ms, cpu_ms, peak_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib].map(|number| number as i64);
     let (read, written) = (it.read_bytes as i64, it.written_bytes as i64);
+    let [io, cpu] = [it.waits.map(|waits| waits.io_us as i64), it.waits.map(|waits| waits.cpu_us as i64)];
     let Stage { job, attempt, stage, began_ms, exit, log, .. } = it;
-    let row = params![run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read, written, exit, log];
+    let row = params![run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read, written, io, cpu, exit, log];
     Ok(statement.execute(row)?)
 }
 

@@ -57,6 +57,33 @@ fn members_are_those_put_there_and_what_they_start() {
 }
 
 #[test]
+fn waits_are_those_of_all_that_ever_were_there() {
+    let text = "some avg10=1.00 avg60=0.10 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+    assert_eq!((stalled(text), stalled("full avg10=0.00 total=5\n"), stalled("")), (Some(4711), None, None));
+    let Some(build) = group(8) else { return };
+    let job = build.within("1").unwrap();
+    let Some(before) = job.waits() else {
+        assert!(!job.unified.join("cpu.pressure").exists() || fs::read(job.unified.join("cpu.pressure")).is_err());
+        return;
+    };
+    // Each runs for longer than a turn on the processor that both want, and ends.
+    let busy = "read go; for i in 1 2; do sh -c 'i=0; while test $i -lt 100000; do i=$((i+1)); done' & done; wait";
+    let mut child = Command::new("/bin/sh").args(["-c", busy]).stdin(Stdio::piped()).spawn().unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let first = allowed.split([',', '-']).next().unwrap();
+    let pinned = Command::new("taskset").args(["-pc", first, &child.id().to_string()]).stdout(Stdio::null()).status();
+    job.add(child.id()).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let after = job.waits().unwrap();
+    if pinned.is_ok_and(|status| status.success()) {
+        assert!(after.cpu_us > before.cpu_us, "{before:?} {after:?}");
+    }
+    assert!(after.io_us >= before.io_us);
+}
+
+#[test]
 fn who_wants_too_much_is_killed_and_that_is_known() {
     let Some(build) = group(7) else { return };
     let job = build.within("1").unwrap();

@@ -106,6 +106,7 @@ impl Books<'_> {
             peak_kib: usage.max_rss_kib,
             read_bytes: usage.read_bytes,
             written_bytes: usage.written_bytes,
+            waits: usage.waits,
             exit: completion.exit.code(),
             log,
         }));
