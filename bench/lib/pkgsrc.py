@@ -2,7 +2,8 @@
 
 The tree is the directory that TANTO_PKGSRC names. There lie `bulk.toml`, with which `tanto bulk` builds it; `pbulk`, a
 prefix in which pkgtools/pbulk is installed; and `limited-list`, the directories of what can be built without a network.
-Nothing of it is written to but what bulk.toml says is emptied."""
+Nothing of it is written to but what bulk.toml says is emptied. For the tutorial (docs/pkgsrc-tutorial.md) TANTO_PKGSRC may
+also be a bare pkgsrc tree."""
 
 import os
 import random
@@ -23,6 +24,15 @@ def find(place):
     place = Path(place).resolve()
     lacking = [name for name in ("bulk.toml", "pbulk", "limited-list") if not (place / name).exists()]
     return (None, f"{place} has no {lacking[0]}") if lacking else (Tree(place), None)
+
+
+def source(place):
+    """The pkgsrc tree itself, prepared or bare, or None with the reason."""
+    tree, why = find(place)
+    source = tree.source() if tree else Path(place or ".").resolve()
+    if (source / "bootstrap/bootstrap").exists():
+        return source, None
+    return None, why if tree is None else f"{source} has no bootstrap/bootstrap"
 
 
 class Tree:

@@ -1,12 +1,16 @@
-"""A real package tree: what `tanto bulk` says of it and makes of it, beside pbulk.
+"""A real package tree: what `tanto bulk` says of it and makes of it, beside pbulk; and whether the commands of
+docs/pkgsrc-tutorial.md do what the page says.
 
     real.py TANTO
 
 TANTO_PKGSRC names the tree; bench/lib/pkgsrc.py says what must lie there. Without it, this is skipped. What is built is
-built in sandboxes, or else where the tree's bulk.toml says."""
+built in sandboxes, or else where the tree's bulk.toml says. A bare tree is enough for the tutorial, which also takes root and
+some minutes for pkgsrc's bootstrap."""
 
 import hashlib
+import json
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -89,16 +93,94 @@ def build(tanto, tree, place):
     print(f"ok real build: {len(ours)} packages hold what pbulk's hold")
 
 
+# Before each block of commands of the page that is not simply run: what the test does with it.
+BLOCK = re.compile(r"(?m)^(?:<!-- test: (.*) -->\n)?```sh\n((?:.*\n)*?)```$")
+SKIPPED = "skipped, "
+
+
+def commands(values, is_old):
+    """The commands of the page, with other values in the place of its own."""
+    page = (ROOT / "docs/pkgsrc-tutorial.md").read_text()
+    wanted = {"": True, "for an older tree": is_old, "for a newer tree": not is_old}
+    script, found = ["set -eux"], set()
+    for what, text in BLOCK.findall(page):
+        found.add(what)
+        if what == "its own values":
+            names = re.findall(r"(?m)^(\w+)=", text)
+            assert names == list(values), f"the page sets {names}"
+            script += [f"{name}='{value}'" for name, value in values.items()]
+        elif not what.startswith(SKIPPED) and wanted[what]:
+            script.append(text)
+    assert found >= {"its own values", "for an older tree", "for a newer tree", ""}, f"the page has lost blocks: {found}"
+    return "\n".join(script)
+
+
+def builder():
+    """Somebody on this machine who has a shell; or nobody, so that root builds."""
+    users = (user for user in pwd.getpwall() if user.pw_uid >= 1000 and user.pw_shell in ("/bin/sh", "/bin/bash"))
+    return next((user.pw_name for user in users), "")
+
+
+def page(tanto, place):
+    """What can be said of the page without a tree: the shell reads all of it, and Tanto its settings."""
+    values = dict.fromkeys(("PKGSRC", "PREFIX", "BULK", "BUILDER"), str(place))
+    for is_old in (False, True):
+        run(["bash", "-n", "-c", commands(values, is_old)], place)
+    files = re.findall(r"(?m)^cat >(?:.*\n)*?END$", commands(values, False))
+    run(["bash", "-c", "\n".join(files)], place, env={**os.environ, **values})
+    told = subprocess.run([tanto, "bulk", "status"], cwd=place, capture_output=True, text=True, check=False).stderr
+    assert "nothing was built yet" in told, told
+    print("ok tutorial: the shell reads its commands, and Tanto its settings")
+
+
+def tutorial(tanto, source, place):
+    version = (source / "pkgtools/pkg_install/files/lib/version.h").read_text()
+    is_old = int(re.search(r"PKGTOOLS_VERSION\s+(\d+)", version)[1]) < 20_200_000
+    bulk = place / "bulk"
+    values = {"PKGSRC": source, "PREFIX": place / "pkg", "BULK": bulk, "BUILDER": builder()}
+    (place / "bin").mkdir()
+    (place / "bin/tanto").symlink_to(tanto)
+    environment = {name: os.environ[name] for name in ("HOME", "TERM", "LANG") if name in os.environ}
+    environment["PATH"] = f"{place}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    run(["bash", "-c", commands(values, is_old)], place, env=environment)
+    ten = (bulk / "first-ten").read_text().split()
+    report = lambda: json.loads(run([tanto, "bulk", "report", "--json"], bulk))
+    told = report()
+    built = {package["location"] for package in told["packages"] if package["state"] == "done"}
+    assert len(ten) == 10 and built >= set(ten) and list(told["counts"]) == ["done"], told["counts"]
+    files = len(list((bulk / "packages/All").glob("*.tgz")))
+    assert files == told["counts"]["done"], f"{files} files of {told['counts']['done']} packages"
+    assert not list((bulk / "distfiles").glob("**/*.*")), "something was fetched"
+    run([tanto, "bulk", "build"], bulk)
+    assert report()["costs"] == [], "not all was up to date"
+    print(f"ok tutorial: from nothing to {files} packages by the commands of the page")
+
+
 def dict_of(path):
     return {name: rest for name, *rest in content(path)}
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    tree, why = pkgsrc.find(os.environ.get("TANTO_PKGSRC"))
+    named = os.environ.get("TANTO_PKGSRC")
+    tree, why = pkgsrc.find(named)
     if tree is None:
         print(f"real: skipped, for {why}")
+    else:
+        beside_pbulk(tanto, tree)
+    with tempfile.TemporaryDirectory() as directory:
+        page(tanto, Path(directory))
+    source, why = pkgsrc.source(named)
+    if source is None or os.geteuid() != 0:
+        print(f"tutorial: skipped, for {why or 'it takes root'}")
         return
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        tutorial(tanto, source, place)
+
+
+def beside_pbulk(tanto, tree):
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         # Others than we look at what is built.
