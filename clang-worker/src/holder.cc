@@ -19,8 +19,8 @@
 #include "checkpoint.h"
 #include "child.h"
 #include "environment.h"
-#include "litter.h"
 #include "peer.h"
+#include "temporary_files.h"
 
 namespace tanto {
 namespace {
@@ -97,7 +97,7 @@ class Holder {
   struct Serving {
     std::uint64_t id;
     int listener;
-    std::unique_ptr<Litter> litter;
+    std::unique_ptr<TemporaryFiles> temporaries;
   };
 
   const int socket;
@@ -114,15 +114,15 @@ class Holder {
     }
     const int listener = descriptors.back();
     descriptors.pop_back();
-    std::unique_ptr<Litter> litter = Litter::make();
+    std::unique_ptr<TemporaryFiles> temporaries = TemporaryFiles::create();
     // Names are those of the command's directory, and only for so long: it would keep a file system busy.
-    const bool holds = litter && is_wanted(listener) && is_same_environment(run.environment) &&
+    const bool holds = temporaries && is_wanted(listener) && is_same_environment(run.environment) &&
                        fchdir(descriptors[0]) == 0 && prefix.holds();
     const pid_t own = getpid();
     const std::uint64_t its = run.id;
     const pid_t fork = holds ? ::fork() : -1;
     if (fork == 0) {
-      Litter::record(std::move(litter));
+      TemporaryFiles::record_in(std::move(temporaries));
       close(children_end);
       close(socket);
       child = std::make_unique<Child>(listener, std::move(run), std::move(descriptors));
@@ -136,7 +136,7 @@ class Holder {
     close_all(descriptors);
     ::send(socket, fork < 0 ? &no : &yes, 1, MSG_NOSIGNAL);
     if (fork > 0) {
-      children[fork] = {its, listener, std::move(litter)};
+      children[fork] = {its, listener, std::move(temporaries)};
       send(listener, Started{its, static_cast<std::uint32_t>(fork)});
     } else {
       close(listener);
@@ -171,7 +171,7 @@ class Holder {
         continue;
       }
       if (WIFSIGNALED(status)) {
-        its->second.litter->remove();
+        its->second.temporaries->remove();
       }
       send(its->second.listener, Gone{its->second.id, static_cast<std::uint32_t>(status)});
       close(its->second.listener);

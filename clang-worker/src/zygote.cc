@@ -17,7 +17,7 @@
 #include "channel.h"
 #include "child.h"
 #include "compiler.h"
-#include "litter.h"
+#include "temporary_files.h"
 
 namespace tanto {
 namespace {
@@ -63,7 +63,7 @@ class Zygote {
   const pid_t own = getpid();
   struct Serving {
     std::uint64_t id;
-    std::unique_ptr<Litter> litter;
+    std::unique_ptr<TemporaryFiles> temporaries;
   };
 
   std::map<pid_t, Serving> children;
@@ -88,10 +88,10 @@ class Zygote {
       settle();
     }
     const std::uint64_t id = run.id;
-    std::unique_ptr<Litter> litter = Litter::make();
-    const pid_t fork = litter ? ::fork() : -1;
+    std::unique_ptr<TemporaryFiles> temporaries = TemporaryFiles::create();
+    const pid_t fork = temporaries ? ::fork() : -1;
     if (fork == 0) {
-      Litter::record(std::move(litter));
+      TemporaryFiles::record_in(std::move(temporaries));
       close(children_end);
       Child child(socket, std::move(run), descriptors);
       child.begin(own, signals);
@@ -102,7 +102,7 @@ class Zygote {
     if (fork < 0) {
       return send(socket, Declined{id, "no process could be made"});
     }
-    children[fork] = {id, std::move(litter)};
+    children[fork] = {id, std::move(temporaries)};
     return send(socket, Started{id, static_cast<std::uint32_t>(fork)});
   }
 
@@ -114,7 +114,7 @@ class Zygote {
     while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
     }
     for (const auto &[child, its] : children) {
-      its.litter->remove();
+      its.temporaries->remove();
     }
   }
 
@@ -129,7 +129,7 @@ class Zygote {
         continue;
       }
       if (WIFSIGNALED(status)) {
-        its->second.litter->remove();
+        its->second.temporaries->remove();
       }
       send(socket, Gone{its->second.id, static_cast<std::uint32_t>(status)});
       children.erase(its);

@@ -1,6 +1,6 @@
-// Records the files that LLVM wants removed on a signal: the linker leads its calls here (--wrap, CMakeLists.txt).
+// Records the files that LLVM removes on a signal. The linker redirects LLVM's calls here (--wrap, CMakeLists.txt).
 
-#include "litter.h"
+#include "temporary_files.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,20 +14,20 @@
 
 namespace tanto {
 
-// An object, what is split off it, a depfile and a linker's output are fewer.
-struct Litter::Names {
-  struct Name {
-    std::atomic<bool> is_set = false;
+// A compile or a link has at most four at a time: an object, its split debug information, a depfile, a linker's output.
+struct TemporaryFiles::List {
+  struct Slot {
+    std::atomic<bool> is_used = false;
     char path[PATH_MAX];
   };
-  Name all[8];
+  Slot slots[8];
 };
 
 namespace {
 
-Litter::Names *recorded = nullptr;
+TemporaryFiles::List *recorded = nullptr;
 
-// The parent is in another directory.
+// The parent may run in another directory.
 std::string absolute(llvm::StringRef path) {
   char own[PATH_MAX];
   return path.starts_with("/") || !getcwd(own, sizeof own) ? path.str() : std::string(own) + "/" + path.str();
@@ -38,42 +38,42 @@ void add(llvm::StringRef path) {
   if (!recorded || name.size() >= PATH_MAX) {
     return;
   }
-  for (auto &it : recorded->all) {
-    if (!it.is_set) {
-      std::strcpy(it.path, name.c_str());
-      it.is_set = true;
+  for (auto &slot : recorded->slots) {
+    if (!slot.is_used) {
+      std::strcpy(slot.path, name.c_str());
+      slot.is_used = true;
       return;
     }
   }
 }
 
 void drop(llvm::StringRef path) {
-  const std::string name = absolute(path);
   if (!recorded) {
     return;
   }
-  for (auto &it : recorded->all) {
-    if (it.is_set && name == it.path) {
-      it.is_set = false;
+  const std::string name = absolute(path);
+  for (auto &slot : recorded->slots) {
+    if (slot.is_used && name == slot.path) {
+      slot.is_used = false;
     }
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Litter> Litter::make() {
-  void *room = mmap(nullptr, sizeof(Names), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return room == MAP_FAILED ? nullptr : std::unique_ptr<Litter>(new Litter(new (room) Names));
+std::unique_ptr<TemporaryFiles> TemporaryFiles::create() {
+  void *memory = mmap(nullptr, sizeof(List), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : std::unique_ptr<TemporaryFiles>(new TemporaryFiles(new (memory) List));
 }
 
-Litter::~Litter() { munmap(names, sizeof(Names)); }
+TemporaryFiles::~TemporaryFiles() { munmap(list, sizeof(List)); }
 
-void Litter::record(std::unique_ptr<Litter> litter) { recorded = litter.release()->names; }
+void TemporaryFiles::record_in(std::unique_ptr<TemporaryFiles> files) { recorded = files.release()->list; }
 
-void Litter::remove() const {
-  for (const auto &it : names->all) {
-    if (it.is_set) {
-      unlink(it.path);
+void TemporaryFiles::remove() const {
+  for (const auto &slot : list->slots) {
+    if (slot.is_used) {
+      unlink(slot.path);
     }
   }
 }
@@ -82,7 +82,7 @@ void Litter::remove() const {
 
 extern "C" {
 
-// The names are those that the linker makes of LLVM's.
+// Mangled names of LLVM's functions, as --wrap wants them.
 bool __real__ZN4llvm3sys18RemoveFileOnSignalENS_9StringRefEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(
     llvm::StringRef path, std::string *error);
 void __real__ZN4llvm3sys22DontRemoveFileOnSignalENS_9StringRefE(llvm::StringRef path);

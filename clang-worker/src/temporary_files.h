@@ -1,0 +1,30 @@
+// The temporary files of a fork, so that its parent can remove them after a SIGKILL.
+#pragma once
+
+#include <memory>
+
+namespace tanto {
+
+// Shared memory that lists the files that clang or lld would remove on a signal.
+class TemporaryFiles {
+ public:
+  // Call before the fork. Null if there is no memory.
+  static std::unique_ptr<TemporaryFiles> create();
+  ~TemporaryFiles();
+  TemporaryFiles(const TemporaryFiles &) = delete;
+  TemporaryFiles &operator=(const TemporaryFiles &) = delete;
+
+  // Call in the fork: from now on its temporary files are listed in `files`.
+  static void record_in(std::unique_ptr<TemporaryFiles> files);
+
+  // Removes the files that are listed. Call in the parent, once the fork has ended.
+  void remove() const;
+
+  struct List;
+
+ private:
+  explicit TemporaryFiles(List *list) : list(list) {}
+  List *const list;
+};
+
+}  // namespace tanto
