@@ -7,31 +7,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+
+#include "temporary_files.h"
 
 extern char **environ;
 
 namespace tanto {
 namespace {
 
-std::uint64_t microseconds(const timeval &time) {
-  return static_cast<std::uint64_t>(time.tv_sec) * 1000000 + static_cast<std::uint64_t>(time.tv_usec);
+std::uint64_t microseconds(const timeval &one, const timeval &other) {
+  return static_cast<std::uint64_t>(one.tv_sec + other.tv_sec) * 1000000 +
+         static_cast<std::uint64_t>(one.tv_usec + other.tv_usec);
 }
 
 // The kernel counts in blocks of this size, whatever the disk's are.
 constexpr std::uint64_t block = 512;
 
 Ended ended(std::uint64_t id, int code) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
+  rusage own{}, jobs{};
+  getrusage(RUSAGE_SELF, &own);
+  // Jobs that ran in processes below this one.
+  getrusage(RUSAGE_CHILDREN, &jobs);
   return {id,
           static_cast<std::uint32_t>(code),
-          microseconds(usage.ru_utime),
-          microseconds(usage.ru_stime),
-          static_cast<std::uint64_t>(usage.ru_maxrss),
-          static_cast<std::uint64_t>(usage.ru_inblock) * block,
-          static_cast<std::uint64_t>(usage.ru_oublock) * block};
+          microseconds(own.ru_utime, jobs.ru_utime),
+          microseconds(own.ru_stime, jobs.ru_stime),
+          static_cast<std::uint64_t>(std::max(own.ru_maxrss, jobs.ru_maxrss)),
+          static_cast<std::uint64_t>(own.ru_inblock + jobs.ru_inblock) * block,
+          static_cast<std::uint64_t>(own.ru_oublock + jobs.ru_oublock) * block};
 }
 
 }  // namespace
@@ -65,6 +71,7 @@ void Child::end(const Outcome &outcome) {
 }
 
 void Child::decline(const std::string &why) {
+  TemporaryFiles::remove_recorded();
   send(socket, Declined{run.id, why.substr(0, 200)});
   _exit(0);
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -29,6 +30,7 @@
 #include "clang/Frontend/TextDiagnosticBuffer.h"
 #include "clang/Frontend/TextDiagnosticPrinter.h"
 #include "clang/FrontendTool/Utils.h"
+#include "fork.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -40,6 +42,7 @@
 #include "llvm/Support/VirtualFileSystem.h"
 #include "llvm/TargetParser/Host.h"
 #include "refusals.h"
+#include "temporary_files.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -174,6 +177,8 @@ class Attempt {
   llvm::BumpPtrAllocator allocator;
 
   static constexpr const char *not_one = "it is not one compile";
+  // Leaves room for those that a compile has itself.
+  static constexpr std::size_t most_temporaries = TemporaryFiles::most - 16;
 
   static Outcome no_option(const llvm::Twine &word) { return declined(word + " is no option for a checkpoint"); }
 
@@ -277,16 +282,17 @@ class Attempt {
 
   Outcome run(Plan &plan, const clang::driver::ParsedClangName &name) {
     clang::driver::Compilation &compilation = *plan.compilation;
-    if (compilation.getJobs().size() != 1) {
-      return declined(not_one);
-    }
     if (pause) {
       return halve(plan, name);
     }
+    if (compilation.getJobs().size() != 1) {
+      return run_jobs(plan.driver, compilation);
+    }
     const clang::driver::Command &job = *compilation.getJobs().begin();
     const llvm::opt::ArgStringList &line = job.getArguments();
-    if (job.InProcess && !line.empty() && line[0] == llvm::StringRef("-cc1")) {
-      return compile(plan.driver, compilation, line);
+    if (job.InProcess && is_compile(job)) {
+      const char *const word = refused_option(job);
+      return word ? declined(word) : execute(plan.driver, compilation);
     }
     if (job.getCreator().isLinkJob() && !order.lld.empty() && is_same_file(job.getExecutable(), order.lld)) {
       return link(job, line);
@@ -294,19 +300,51 @@ class Attempt {
     return declined("its job is another program's");
   }
 
-  static Outcome compile(clang::driver::Driver &driver, clang::driver::Compilation &compilation,
-                         const llvm::opt::ArgStringList &line) {
-    for (const char *word : line) {
-      if (cc1_refuses(word)) {
+  static bool is_compile(const clang::driver::Command &job) {
+    return !job.getArguments().empty() && job.getArguments()[0] == llvm::StringRef("-cc1");
+  }
+
+  // Null if there is none.
+  static const char *refused_option(const clang::driver::Command &compile) {
+    const llvm::opt::ArgStringList &line = compile.getArguments();
+    const auto found = std::find_if(line.begin(), line.end(), [](const char *word) { return cc1_refuses(word); });
+    return found == line.end() ? nullptr : *found;
+  }
+
+  // Runs each compile in a fork, and all other jobs, such as links and assemblers, as processes.
+  static Outcome run_jobs(clang::driver::Driver &driver, clang::driver::Compilation &compilation) {
+    bool compiles = false;
+    for (clang::driver::Command &job : compilation.getJobs()) {
+      if (!is_compile(job)) {
+        continue;
+      }
+      if (const char *word = refused_option(job)) {
         return declined(word);
       }
+      job.InProcess = compiles = true;
     }
+    const llvm::opt::ArgStringList &temporaries = compilation.getTempFiles();
+    if (!compiles || temporaries.size() > most_temporaries) {
+      return declined(compiles ? "it has too many temporary files" : "its jobs are other programs'");
+    }
+    for (const char *file : temporaries) {
+      llvm::sys::RemoveFileOnSignal(file);
+    }
+    end_with_group();
+    driver.CC1Main = [](llvm::SmallVectorImpl<const char *> &line) {
+      return run_in_fork([&] { return run_cc1(line); });
+    };
+    return execute(driver, compilation);
+  }
+
+  static Outcome execute(clang::driver::Driver &driver, clang::driver::Compilation &compilation) {
     llvm::SmallVector<std::pair<int, const clang::driver::Command *>, 4> failing;
     int code = driver.ExecuteCompilation(compilation, failing);
     if (code == 0 && !failing.empty()) {
       code = failing.front().first;
     }
-    return is_crash(code) ? failed("it crashed") : Outcome{false, code, {}};
+    const bool has_crashed = std::any_of(failing.begin(), failing.end(), [](auto &it) { return is_crash(it.first); });
+    return has_crashed || is_crash(code) ? failed("it crashed") : Outcome{false, code, {}};
   }
 
   // What the driver says of a linker that fails is left to the driver itself.

@@ -5,22 +5,45 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "llvm/ADT/StringRef.h"
 
 namespace tanto {
 
-// A compile or a link has at most four at a time: an object, its split debug information, a depfile, a linker's output.
+// The flags lie together, and memory of paths that are not used is never touched.
 struct TemporaryFiles::List {
-  struct Slot {
-    std::atomic<bool> is_used = false;
-    char path[PATH_MAX];
-  };
-  Slot slots[8];
+  std::atomic<bool> is_used[most];
+  char paths[most][PATH_MAX];
+
+  void add(const std::string &path) {
+    const auto free = std::find(std::begin(is_used), std::end(is_used), false);
+    if (free != std::end(is_used) && path.size() < PATH_MAX) {
+      std::strcpy(paths[free - std::begin(is_used)], path.c_str());
+      *free = true;
+    }
+  }
+
+  void drop(const std::string &path) {
+    for (std::size_t i = 0; i < most; i++) {
+      if (is_used[i] && path == paths[i]) {
+        is_used[i] = false;
+      }
+    }
+  }
+
+  void remove_all() const {
+    for (std::size_t i = 0; i < most; i++) {
+      if (is_used[i]) {
+        unlink(paths[i]);
+      }
+    }
+  }
 };
 
 namespace {
@@ -31,32 +54,6 @@ TemporaryFiles::List *recorded = nullptr;
 std::string absolute(llvm::StringRef path) {
   char own[PATH_MAX];
   return path.starts_with("/") || !getcwd(own, sizeof own) ? path.str() : std::string(own) + "/" + path.str();
-}
-
-void add(llvm::StringRef path) {
-  const std::string name = absolute(path);
-  if (!recorded || name.size() >= PATH_MAX) {
-    return;
-  }
-  for (auto &slot : recorded->slots) {
-    if (!slot.is_used) {
-      std::strcpy(slot.path, name.c_str());
-      slot.is_used = true;
-      return;
-    }
-  }
-}
-
-void drop(llvm::StringRef path) {
-  if (!recorded) {
-    return;
-  }
-  const std::string name = absolute(path);
-  for (auto &slot : recorded->slots) {
-    if (slot.is_used && name == slot.path) {
-      slot.is_used = false;
-    }
-  }
 }
 
 }  // namespace
@@ -70,11 +67,11 @@ TemporaryFiles::~TemporaryFiles() { munmap(list, sizeof(List)); }
 
 void TemporaryFiles::record_in(std::unique_ptr<TemporaryFiles> files) { recorded = files.release()->list; }
 
-void TemporaryFiles::remove() const {
-  for (const auto &slot : list->slots) {
-    if (slot.is_used) {
-      unlink(slot.path);
-    }
+void TemporaryFiles::remove() const { list->remove_all(); }
+
+void TemporaryFiles::remove_recorded() {
+  if (recorded) {
+    recorded->remove_all();
   }
 }
 
@@ -89,13 +86,17 @@ void __real__ZN4llvm3sys22DontRemoveFileOnSignalENS_9StringRefE(llvm::StringRef 
 
 bool __wrap__ZN4llvm3sys18RemoveFileOnSignalENS_9StringRefEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(
     llvm::StringRef path, std::string *error) {
-  tanto::add(path);
+  if (tanto::recorded) {
+    tanto::recorded->add(tanto::absolute(path));
+  }
   return __real__ZN4llvm3sys18RemoveFileOnSignalENS_9StringRefEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(
       path, error);
 }
 
 void __wrap__ZN4llvm3sys22DontRemoveFileOnSignalENS_9StringRefE(llvm::StringRef path) {
-  tanto::drop(path);
+  if (tanto::recorded) {
+    tanto::recorded->drop(tanto::absolute(path));
+  }
   __real__ZN4llvm3sys22DontRemoveFileOnSignalENS_9StringRefE(path);
 }
 }

@@ -1,6 +1,7 @@
 // The temporary files of a fork, so that its parent can remove them after a SIGKILL.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 namespace tanto {
@@ -19,6 +20,11 @@ class TemporaryFiles {
 
   // Removes the files that are listed. Call in the parent, once the fork has ended.
   void remove() const;
+  // The same in the fork, for files that forks of its own have left.
+  static void remove_recorded();
+
+  // Files beyond this number are not listed.
+  static constexpr std::size_t most = 1024;
 
   struct List;
 

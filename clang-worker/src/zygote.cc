@@ -24,6 +24,8 @@ namespace {
 
 // With so many commands a build is no small one, and more of them are likely to come.
 constexpr std::size_t many = 64;
+// A killed process takes longer only where its file system hangs.
+constexpr int patience_ms = 1000;
 
 class Zygote {
  public:
@@ -64,6 +66,7 @@ class Zygote {
   struct Serving {
     std::uint64_t id;
     std::unique_ptr<TemporaryFiles> temporaries;
+    int end;  // of a pipe: readable when the fork and its own forks have ended
   };
 
   std::map<pid_t, Serving> children;
@@ -89,20 +92,24 @@ class Zygote {
     }
     const std::uint64_t id = run.id;
     std::unique_ptr<TemporaryFiles> temporaries = TemporaryFiles::create();
-    const pid_t fork = temporaries ? ::fork() : -1;
+    int ends[2] = {-1, -1};
+    const pid_t fork = temporaries && pipe2(ends, O_CLOEXEC) == 0 ? ::fork() : -1;
     if (fork == 0) {
       TemporaryFiles::record_in(std::move(temporaries));
       close(children_end);
+      close(ends[0]);
       Child child(socket, std::move(run), descriptors);
       child.begin(own, signals);
       // The process that runs in its place says more.
       on_fatal_error([&](const char *) { child.decline(""); });
       child.end(carry_out(child.order()));
     }
+    close(ends[1]);
     if (fork < 0) {
+      close(ends[0]);
       return send(socket, Declined{id, "no process could be made"});
     }
-    children[fork] = {id, std::move(temporaries)};
+    children[fork] = {id, std::move(temporaries), ends[0]};
     return send(socket, Started{id, static_cast<std::uint32_t>(fork)});
   }
 
@@ -114,8 +121,16 @@ class Zygote {
     while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
     }
     for (const auto &[child, its] : children) {
-      its.temporaries->remove();
+      clean_up(child, its);
     }
+  }
+
+  // Ends the jobs of a fork that was killed, and removes its temporary files.
+  static void clean_up(pid_t child, const Serving &its) {
+    kill(-child, SIGKILL);
+    pollfd watched{its.end, POLLIN, 0};
+    poll(&watched, 1, patience_ms);
+    its.temporaries->remove();
   }
 
   void bury() {
@@ -129,8 +144,9 @@ class Zygote {
         continue;
       }
       if (WIFSIGNALED(status)) {
-        its->second.temporaries->remove();
+        clean_up(child, its->second);
       }
+      close(its->second.end);
       send(socket, Gone{its->second.id, static_cast<std::uint32_t>(status)});
       children.erase(its);
     }

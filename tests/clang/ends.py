@@ -145,6 +145,94 @@ def killed_fork_leaves_no_temporary_file(tanto, place):
     assert build.files() == sorted([*GATED, "o0.o", "o1"]), build.files()
 
 
+def two_files(place):
+    """A compile of two files, which waits in the second; and where its temporary files are."""
+    gated(place)
+    temporary = place / "temporary"
+    temporary.mkdir()
+    return f"{CLANG} -shared -fPIC a.c gated.c -o $out", temporary
+
+
+def job_of(fork, name="clang-worker"):
+    return wait_for(lambda: next(iter(children(fork, name)), None))
+
+
+def killed_compile_of_two_files_leaves_nothing(tanto, place):
+    for signal_of_job in (signal.SIGKILL, signal.SIGTERM):
+        line, temporary = two_files(fresh(place / "tree"))
+        build = Build(tanto, place / "tree", line, COMPILE, TMPDIR=str(temporary)).start("-j1")
+        fork = build.fork()
+        wait_for(lambda: [it for it in temporary.iterdir() if it.name.endswith(".o.tmp")])
+        made = set(temporary.iterdir())
+        assert len(made) == 3, made
+        os.kill(job_of(fork), signal_of_job)
+        wait_for(lambda: children(build.process.pid, CLANG.name))
+        assert not made & set(temporary.iterdir()), made
+        build.open_gate()
+        assert build.end() == 0, build.errors
+        assert build.ran_in_process() == [False, True], build.ended
+        assert not list(temporary.iterdir()) and (place / "tree/o0").exists()
+
+
+def killed_fork_of_two_files_leaves_nothing(tanto, place):
+    line, temporary = two_files(place)
+    build = Build(tanto, place, line, COMPILE, TMPDIR=str(temporary)).start("-j1")
+    fork = build.fork()
+    wait_for(lambda: [it for it in temporary.iterdir() if it.name.endswith(".o.tmp")])
+    made, job = set(temporary.iterdir()), job_of(fork)
+    os.kill(fork, signal.SIGKILL)
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    assert is_gone(job) and not made & set(temporary.iterdir()), made
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.ran_in_process() == [False, True] and not list(temporary.iterdir()), build.ended
+
+
+def linker_ends_with_its_fork(tanto, place):
+    """A linker that waits, and its fork, the worker or Tanto is killed."""
+
+    def started():
+        line, temporary = f"{CLANG} --ld-path=./waits a.c -o $out", fresh(place / "tree") / "temporary"
+        build = Build(tanto, place / "tree", line, TMPDIR=str(temporary))
+        temporary.mkdir()
+        linker = place / "tree/waits"
+        linker.write_text("#!/bin/sh\nread line <gate.c\n")
+        linker.chmod(0o755)
+        build.start()
+        return build, build.worker(), build.fork(), job_of(build.fork(), "waits"), temporary
+
+    for victim in (0, 1):
+        build, *processes, linker, temporary = started()
+        left = list(temporary.iterdir())
+        assert len(left) == 1, left
+        os.kill(processes[victim], signal.SIGKILL)
+        wait_for(lambda: children(build.process.pid, CLANG.name))
+        wait_for(lambda: is_gone(linker))
+        assert not left[0].exists()
+        build.open_gate()
+        assert build.end() == 0 and build.ran_in_process() == [False], (build.ended, build.errors)
+        assert not list(temporary.iterdir())
+    build, worker, fork, linker, temporary = started()
+    build.process.send_signal(signal.SIGINT)
+    assert build.end() == 130
+    wait_for(lambda: is_gone(fork) and is_gone(linker) and is_gone(worker))
+    assert not list(temporary.iterdir())
+    build, worker, fork, linker, temporary = started()
+    build.process.kill()
+    build.process.communicate()
+    wait_for(lambda: is_gone(fork) and is_gone(linker) and is_gone(worker))
+    assert not list(temporary.iterdir())
+
+
+def jobs_of_a_command_count_as_its_time(tanto, place):
+    (place / "slow").write_text("#!/bin/sh\ni=0\nwhile [ $i -lt 200000 ]; do i=$((i+1)); done\n")
+    (place / "slow").chmod(0o755)
+    build = Build(tanto, place, f"{CLANG} --ld-path=./slow a.c -o $out", f"{CLANG} --ld-path=/bin/true a.c -o $out")
+    assert build.run("-j1") == 0 and build.ran_in_process() == [True, True], (build.ended, build.errors)
+    slow, quick = [build.ended[job]["user_us"] for job in (0, 1)]
+    assert slow > 2 * quick, (slow, quick)
+
+
 def killed_tanto_leaves_no_temporary_file(tanto, place):
     build = Build(tanto, place, gated(place)).start()
     fork, worker = build.fork(), build.worker()
@@ -231,7 +319,7 @@ def required_worker_names_the_command_that_has_none(tanto, place):
         (f"{others} -c a.c -o $out", b"cc is no clang"),
         (f"{foreign} -c a.c -o $out", b"clang-14 is not the clang that the worker is built from"),
         (f"{COMPILE} && true", b"it needs a shell"),
-        (f"{COMPILE} -save-temps", b"it is not one compile"),
+        (f"{CLANG} -c -x assembler /dev/null -o $out", b"its job is another program's"),
         (f"{COMPILE} -mllvm -inline-threshold=1", b"-mllvm"),
     ]
     for command, why in cases:
@@ -390,6 +478,10 @@ TESTS = [
     worker_is_killed,
     fork_is_killed,
     killed_fork_leaves_no_temporary_file,
+    killed_compile_of_two_files_leaves_nothing,
+    killed_fork_of_two_files_leaves_nothing,
+    linker_ends_with_its_fork,
+    jobs_of_a_command_count_as_its_time,
     killed_tanto_leaves_no_temporary_file,
     killed_worker_leaves_no_temporary_file,
     build_is_interrupted,

@@ -4,11 +4,13 @@
     tests/clang/same.py TANTO [NAME...]
 
 Each command is built by Tanto twice, in a directory of the same name: once with the worker, once without. Every file that
-is there then is compared byte for byte, and so is what Tanto prints. The events say whether the worker ran the command,
+is there then is compared byte for byte, and so are the command's output, its exit code, and the names of temporary files
+that it leaves. The events say whether the worker ran the command,
 which each case expects. Prints "ok NAME" or "not ok NAME"."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,12 +33,17 @@ FILES = {
     "asm.s": ".globl x\nx: .long 1\n",
     "where.c": 'const char *file = __FILE__; const char *base = __BASE_FILE__;\n',
     "options.rsp": "-O1 -DNAME='a b'\n-c b.c -o rsp.o\n",
+    "two.rsp": "-c a.c\nb.c\n",
     "sub/deep.c": "int deep;\n",
     "warn.c": "int f(int a) { if (a = 1) return 2; }\n",
     "pch.h": "#include <string.h>\nstruct pch { int x; };\n",
     "pch.c": "struct pch p; int pch(void) { return (int)strlen(\"x\"); }\n",
     "cfg.cfg": "-DFROM_CFG\n",
+    "undefined.c": "int nowhere(void); int main(void) { return nowhere(); }\n",
+    "fails": "#!/bin/sh\necho 'this linker fails'\nexit 3\n",
+    "dies": "#!/bin/sh\nkill -TERM $$\n",
 }
+PROGRAMS = ["fails", "dies"]
 
 # The name; the command; whether the worker runs it; what the environment has besides.
 CASES = [
@@ -72,9 +79,46 @@ CASES = [
     ("to standard output", "-S b.c -o -", True, {}),
     ("a response file", "@options.rsp", True, {}),
     ("a missing response file", "@nowhere.rsp", False, {}),
-    ("two sources", "-c a.c b.c", False, {}),
-    ("compiled and linked", "a.c b.c -o ab", False, {}),
-    ("intermediate files", "-save-temps -c a.c -o a.o", False, {}),
+    ("two sources", "-c a.c b.c", True, {}),
+    ("two sources with depfiles and warnings", "-MD -Wall -c warn.c b.c a.c", True, {}),
+    ("two sources, optimised", "-O2 -g -c cc.cc b.c", True, {}),
+    ("two sources, split debug information", "-g -gsplit-dwarf -c a.c b.c", True, {}),
+    ("two sources and one output", "-c a.c b.c -o ab.o", False, {}),
+    ("two sources, preprocessed", "-E a.c b.c", True, {}),
+    ("two sources, only checked", "-fsyntax-only -Wall a.c b.c wrong.c", True, {}),
+    ("two sources, one missing", "-c a.c nowhere.c", False, {}),
+    ("two sources in a response file", "@two.rsp", True, {}),
+    ("two languages", "-x c++ -c a.c -x c b.c", True, {}),
+    ("an error in the first", "-c wrong.c b.c", True, {}),
+    ("an error in the second", "-c a.c wrong.c b.c", True, {}),
+    ("an error before the link", "a.c wrong.c b.c -o ab", True, {}),
+    ("a crash in the second", "-c a.c crash.c", False, {}),
+    ("a crash before the link", "a.c crash.c -o a", False, {}),
+    ("a fatal error in the second", "-c a.c fatal.c", False, {}),
+    ("two processors", "-Xarch_host -DX -c a.c b.c", True, {}),
+    ("two sources, an option of the optimiser", "-mllvm -inline-threshold=1 -c a.c b.c", False, {}),
+    ("compiled and linked", "a.c b.c -o ab", True, {}),
+    ("one source, compiled and linked", "a.c", True, {}),
+    ("compiled and linked by lld", "-fuse-ld=lld a.c b.c -o ab", True, {}),
+    ("compiled and linked with debug information", "-g a.c b.c -o ab", True, {}),
+    ("compiled and linked, optimised at the link", "-flto -fuse-ld=lld a.c b.c -o ab", True, {}),
+    ("compiled and linked with a library", "-x c++ a.c -shared -fPIC -lstdc++ -o a.so", True, {}),
+    ("compiled and linked with a depfile", "-MMD -MF a.d a.c -o a", True, {}),
+    ("an undefined function", "undefined.c b.c -o ab", True, {}),
+    ("a linker that fails", "--ld-path=./fails a.c -o a", True, {}),
+    ("a linker that is killed", "--ld-path=./dies a.c -o a", False, {}),
+    ("a linker that is missing", "--ld-path=./nowhere a.c -o a", False, {}),
+    ("output of a link that cannot be written", "a.c -o nowhere/a", True, {}),
+    ("a link without a temporary directory", "a.c -o a", False, {"TMPDIR": "/nowhere"}),
+    ("only linked", "asm.s -nostdlib -shared -o x.so", False, {}),
+    ("an external assembler", "-fno-integrated-as -c a.c b.c", True, {}),
+    ("an external assembler for one source", "-fno-integrated-as -c a.c -o a.o", True, {}),
+    ("an external assembler and split debug information", "-fno-integrated-as -g -gsplit-dwarf -c b.c", True, {}),
+    ("an external assembler that fails", "-fno-integrated-as -Wa,--nonsense -c a.c -o a.o", True, {}),
+    ("a source and assembly", "-c a.c asm.s", True, {}),
+    ("intermediate files", "-save-temps -c a.c -o a.o", True, {}),
+    ("intermediate files of a link", "-save-temps=obj a.c b.c -o ab", True, {}),
+    ("intermediate files of an error", "-save-temps a.c wrong.c -o ab", True, {}),
     ("assembly as input", "-c asm.s -o asm.o", False, {}),
     ("a compilation database", "-MJ a.json -c a.c -o a.o", False, {}),
     ("what it would run", "-### -c b.c -o b.o", False, {}),
@@ -104,8 +148,21 @@ CASES = [
     ("quotes", "-DX='\"a b\"' -c b.c -o 'with blank.o'", True, {}),
 ]
 
-# What changes from run to run with any clang: names of temporary files, addresses, times.
-UNEQUAL = {"a fatal error", "a crash", "time passes", "what it would run"}
+# What changes from run to run with any clang: addresses, times.
+UNEQUAL = {
+    "a fatal error",
+    "a fatal error in the second",
+    "a crash",
+    "a crash in the second",
+    "a crash before the link",
+    "time passes",
+    "what it would run",
+}
+
+
+def without_chance(text):
+    """Without the random part of the names of temporary files."""
+    return re.sub(r"-[0-9a-f]{6,8}(?=\.\w)", "-RANDOM", text)
 
 
 class World:
@@ -115,16 +172,21 @@ class World:
     def build(self, command, worker, more=None):
         """Runs it in a fresh tree; gives what is printed, the code, the files, and whether the worker ran it."""
         shutil.rmtree(self.place, ignore_errors=True)
+        temporary = Path(f"{self.place}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
         for name, text in FILES.items():
             file = self.place / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             # A precompiled header tells the times of the files that are in it.
             os.utime(file, (1, 1))
+            file.chmod(0o755 if name in PROGRAMS else 0o644)
         line = command.replace("$", "$$")
         (self.place / "build.ninja").write_text(f"rule r\n  command = {line}\nbuild never: r\n")
         events = self.place.parent / "events"
-        environment = dict(os.environ, TANTO_RECORD="1", XDG_CACHE_HOME=f"{self.place}.cache", **(more or {}))
+        environment = dict(os.environ, TANTO_RECORD="1", XDG_CACHE_HOME=f"{self.place}.cache")
+        environment |= {"TMPDIR": str(temporary), **(more or {})}
         flags = ["--clang-worker=auto" if worker else "--clang-worker=off", "--format=jsonl", "-j1"]
         done = subprocess.run([self.tanto, "build", *flags], cwd=self.place, env=environment, capture_output=True)
         ended = None
@@ -133,7 +195,9 @@ class World:
             if event.get("event") == "finished":
                 ended = event
         events.write_bytes(done.stdout)
-        said = [ended.get(key) for key in ("exit", "signal", "output")] if ended else done.stderr
+        left = sorted(without_chance(it.name) for it in temporary.iterdir())
+        said = [ended.get("exit"), ended.get("signal"), without_chance(ended.get("output", ""))] if ended else done.stderr
+        said = {"said": said, "left": left}
         return said, self.files(), bool(ended and ended.get("in_process"))
 
     def files(self):
@@ -153,8 +217,9 @@ def compare(world, name, command, expected, more):
         wrong.append("the worker ran what it was told not to")
     if in_process != expected:
         wrong.append(f"in the worker: {in_process}, expected {expected}")
-    if name not in UNEQUAL and with_it != without:
-        wrong.append(f"said with the worker: {with_it}\n  without: {without}")
+    for key in ("said", "left") if name not in UNEQUAL else ("left",):
+        if with_it[key] != without[key]:
+            wrong.append(f"{key} with the worker: {with_it[key]}\n  without: {without[key]}")
     if name not in UNEQUAL and with_files != files:
         names = {n for n in with_files.keys() | files.keys() if with_files.get(n) != files.get(n)}
         wrong.append(f"files differ: {sorted(names)}")
@@ -172,8 +237,6 @@ def main():
     tanto = str(Path(sys.argv[1]).absolute())
     with tempfile.TemporaryDirectory() as directory:
         world = World(tanto, Path(directory) / "work")
-        # They leave their reproducers there.
-        os.environ["TMPDIR"] = directory
         wanted = sys.argv[2:]
         cases = [case for case in CASES if not wanted or case[0] in wanted]
         good = [compare(world, name, f"{CLANG} {rest}", *how) for name, rest, *how in cases]
