@@ -329,6 +329,19 @@ def required_worker_names_the_command_that_has_none(tanto, place):
         told = build.errors + build.ended.get(1, {}).get("output", "").encode()
         assert b"--clang-worker=require" in told and why in told, (command, told)
         assert command.replace("$out", "o1").encode() in told, told
+    # Options in a response file count.
+    for text, code in (("-O1\n'-c' a.c", 1), ("-v", 0)):
+        build = Build(tanto, fresh(place / "tree"), COMPILE, f"{others} @args.rsp -o $out && touch $out")
+        (place / "tree/args.rsp").write_text(text)
+        assert build.run("-j1", "--clang-worker=require") == code, (text, build.errors)
+        assert (b"it needs a shell" in build.errors and b"@args.rsp" in build.errors) == bool(code), build.errors
+    build = Build(tanto, fresh(place / "tree"), f"{CLANG} @args.rsp -o $out", f"{CLANG} @more.rsp -o $out")
+    (place / "tree/args.rsp").write_text("-c a.c")
+    (place / "tree/more.rsp").write_text("@args.rsp -mllvm -inline-threshold=1")
+    assert build.run("-j1", "--clang-worker=require") == 1
+    assert build.ran_in_process() == [True, False], build.ended
+    told = build.ended[1]["output"]
+    assert "--clang-worker=require" in told and "-mllvm" in told and "@more.rsp" in told, told
     # Others need not compile, and an error is the compiler's to tell.
     build = Build(tanto, fresh(place / "tree"), COMPILE, f"{CLANG} o0 -shared -o $out", "true && touch $out")
     assert build.run("-j1", "--clang-worker=require") == 0, build.errors

@@ -26,6 +26,7 @@ mod keeper;
 mod known;
 mod link;
 mod require;
+mod response;
 mod zygote;
 
 pub use self::checkpoints::Wanted;

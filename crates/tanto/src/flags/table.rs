@@ -277,9 +277,10 @@ const WORKER: Flag = Flag {
     group: Group::Own,
     doc: "compile in a clang that is already running: auto, off or require",
     note: " [default=auto]",
-    more: "A command that is one compile by the clang that the compile worker stands for, or one link by its lld, gets a \
-           fork of the worker instead of a new program; what it makes and prints is the same. `auto`: where there is a \
-           worker (`tanto doctor` shows it). `require`: where there is none, or it does not start, the build fails.",
+    more: "Each compile by the clang that the compile worker stands for, and each link by its lld, runs in a fork of the \
+           worker instead of a new program. Files, messages and exit codes are the same. `auto`: use the worker where there \
+           is one (`tanto doctor` shows it). `require`: fail if there is none, if it does not start, or if a command with \
+           `-c`, also in a response file, cannot run in it.",
 };
 
 const CHECKPOINTS: Flag = Flag {

@@ -1,10 +1,17 @@
-//! Which commands have to run in a worker that is required: those that compile.
+//! Recognizes the commands that have to run in a required worker: those that compile.
 
-/// Does this line call a compiler to make an object? Links are none: most are another linker's.
+use super::response;
+
+/// Returns whether this line calls a compiler with `-c`, given directly or in a response file. Links do not count: most
+/// use another linker.
 pub(super) fn compiles(line: &[u8]) -> bool {
     let is_between = |byte: &u8| byte.is_ascii_whitespace() || b";&|()'\"`".contains(byte);
     let mut words = line.split(is_between);
-    words.any(is_compiler) && words.any(|word| word == b"-c")
+    words.any(is_compiler) && words.any(is_compile_option)
+}
+
+fn is_compile_option(word: &[u8]) -> bool {
+    word == b"-c" || word.strip_prefix(b"@").is_some_and(|file| response::contains(file, b"-c"))
 }
 
 /// `cc`, `x86_64-linux-gnu-g++-12`, `/usr/bin/clang-19` and the like.
@@ -20,6 +27,7 @@ fn is_compiler(word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tanto_testing::Scratch;
 
     #[test]
     fn compiles_are_known_by_their_words() {
@@ -35,5 +43,18 @@ mod tests {
         for line in ["gcc a.o -o a", "ar cr a.a a.o", "sh -c 'cc a.o'", "clang-format -c a.c", "rustc -c a.rs", ""] {
             assert!(!compiles(line.as_bytes()), "{line}");
         }
+    }
+
+    #[test]
+    fn options_in_response_files_count() {
+        let dir = Scratch::new("required-response-file");
+        let file = dir.at("args.rsp").display().to_string();
+        for (text, expected) in [("-O2\n'-c' a.c", true), ("a.o -o a", false)] {
+            std::fs::write(&file, text).unwrap();
+            for line in [format!("gcc @{file}"), format!("sh -c 'clang-14 -g @{file} -o x'")] {
+                assert_eq!(compiles(line.as_bytes()), expected, "{line}: {text}");
+            }
+        }
+        assert!(!compiles(format!("gcc @{file}.none").as_bytes()));
     }
 }
