@@ -14,6 +14,7 @@ pub mod explain;
 pub mod flat;
 pub mod front;
 pub mod getopt;
+pub mod glob;
 pub mod graph;
 pub mod load;
 pub mod log;

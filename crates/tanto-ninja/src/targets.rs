@@ -1,5 +1,7 @@
-//! From what the user calls a target to its node: names, `source^`, the `default` statements, the graph's roots.
-//! Does not know what is to be done with the targets.
+//! Finds the nodes that arguments name: paths, `source^`, directories, globs; without arguments the `default` statements'
+//! or the graph's roots.
+
+mod patterns;
 
 use crate::canon::canonical;
 use crate::error::{Error, Result};
@@ -14,25 +16,26 @@ pub struct Hints<'a> {
     pub builddir: &'a [u8],
     /// Knows who read a header: for `header.h^`.
     pub deps_log: Option<&'a DepsLog>,
+    /// The names that arguments may be.
+    pub naming: Naming,
+}
+
+/// The names that arguments may be.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Naming {
+    /// Those of nodes, as ninja has it.
+    #[default]
+    Nodes,
+    /// Where there is no such node, directories and globs too; they name all outputs that they match.
+    Patterns,
 }
 
 /// The node that one argument names. `source^` is the first output of the first edge that uses `source`.
 pub fn collect_target(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<NodeId> {
-    if arg.is_empty() {
-        return Err("empty path".into());
-    }
-    let mut path = canonical(arg);
-    let wants_dependent = path.last() == Some(&b'^');
-    if wants_dependent {
-        path.pop();
-    }
-    let Some(node) = graph.lookup(&path).or_else(|| below_builddir(graph, hints.builddir, &path)) else {
-        return Err(unknown(graph, &path));
-    };
-    if !wants_dependent {
-        return Ok(node);
-    }
-    dependent(graph, hints, node).ok_or_else(|| Error::of(&[b"'", graph.path(node), b"' has no out edge"]))
+    named(graph, hints, arg)?.ok_or_else(|| {
+        let path = canonical(arg);
+        unknown(graph, path.strip_suffix(b"^").unwrap_or(&path), &[])
+    })
 }
 
 /// The nodes that the arguments name; without any, the default ones.
@@ -40,7 +43,35 @@ pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) ->
     if args.is_empty() {
         return default_nodes(graph);
     }
-    args.iter().map(|arg| collect_target(graph, hints, arg)).collect()
+    let mut nodes = Vec::with_capacity(args.len());
+    for arg in args {
+        match hints.naming {
+            Naming::Nodes => nodes.push(collect_target(graph, hints, arg)?),
+            Naming::Patterns => match named(graph, hints, arg)? {
+                Some(node) => nodes.push(node),
+                None => nodes.extend(patterns::matching(graph, hints.builddir, arg)?),
+            },
+        }
+    }
+    Ok(nodes)
+}
+
+/// The node that one argument names, if there is one with such a name.
+fn named(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<Option<NodeId>> {
+    if arg.is_empty() {
+        return Err("empty path".into());
+    }
+    let path = canonical(arg);
+    let source = path.strip_suffix(b"^");
+    let path = source.unwrap_or(&path);
+    let Some(node) = graph.lookup(path).or_else(|| below_builddir(graph, hints.builddir, path)) else {
+        return Ok(None);
+    };
+    if source.is_none() {
+        return Ok(Some(node));
+    }
+    let found = dependent(graph, hints, node);
+    found.map(Some).ok_or_else(|| Error::of(&[b"'", graph.path(node), b"' has no out edge"]))
 }
 
 /// Is there a command among all that these nodes need, or a dyndep file, which may add one? If not, no log says anything
@@ -84,10 +115,12 @@ pub(crate) fn itself<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
 }
 
 fn below_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<NodeId> {
-    if builddir.is_empty() {
-        return None;
-    }
-    graph.lookup(&canonical(&[builddir, b"/", path].concat()))
+    graph.lookup(&in_builddir(builddir, path)?)
+}
+
+/// The path below this directory, if there is one.
+fn in_builddir(builddir: &[u8], path: &[u8]) -> Option<Vec<u8>> {
+    (!builddir.is_empty()).then(|| canonical(&[builddir, b"/", path].concat()))
 }
 
 fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId> {
@@ -98,8 +131,9 @@ fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId
     }
 }
 
-fn unknown(graph: &Graph<'_>, path: &[u8]) -> Error {
-    let paths = || graph.node_ids().map(|node| graph.path(node));
+/// `others` are names that may be meant as well as those of nodes.
+fn unknown(graph: &Graph<'_>, path: &[u8], others: &[&[u8]]) -> Error {
+    let paths = || graph.node_ids().map(|node| graph.path(node)).chain(others.iter().copied());
     let meant = match path {
         b"clean" => b", did you mean 'ninja -t clean'?".to_vec(),
         b"help" => b", did you mean 'ninja -h'?".to_vec(),

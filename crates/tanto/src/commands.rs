@@ -29,7 +29,9 @@ pub static COMMANDS: &[Command] = &[
         doc: "bring targets up to date, as ninja does",
         more: "Reads build.ninja of the current directory (or of the one that -C names), and runs the commands that \
                are needed to bring the targets up to date. Without targets it is those that the file's default \
-               statements name.",
+               statements name. A target is a file or group of build.ninja; a directory (`lib/`), which stands for \
+               all outputs below it; or a glob ('test/*.o', with `*`, `?`, `[a-z]`, and `**` for any number of \
+               directories), which stands for all outputs that it matches.",
     },
     Command {
         name: "run",

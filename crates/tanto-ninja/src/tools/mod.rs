@@ -262,7 +262,7 @@ impl<'t> Context<'_, 't> {
     }
 
     fn hints(&self) -> Hints<'_> {
-        Hints { builddir: &self.options.builddir, deps_log: Some(self.deps_log) }
+        Hints { builddir: &self.options.builddir, deps_log: Some(self.deps_log), ..Hints::default() }
     }
 
     fn target(&self, arg: &[u8]) -> Result<NodeId> {

@@ -20,7 +20,7 @@ use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Saving;
-use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_ninja::targets::{Hints, Naming, collect_targets};
 use tanto_record::ninja::Verbosity;
 use tanto_sys::signals::Endings;
 
@@ -121,9 +121,17 @@ impl Invocation<'_> {
     }
 
     fn targets(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
-        let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log) };
+        let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log), naming: self.naming() };
         let targets = collect_targets(builder.scan.graph, hints, &self.options.targets);
         targets.map_err(|error| self.failed(&error))
+    }
+
+    /// The names that targets may be. Under the name `ninja`, they are ninja's.
+    pub(super) fn naming(&self) -> Naming {
+        match self.options.door {
+            Door::Ninja => Naming::Nodes,
+            Door::Tanto => Naming::Patterns,
+        }
     }
 
     /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the

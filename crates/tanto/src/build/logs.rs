@@ -36,7 +36,7 @@ impl Invocation<'_> {
         if self.options.tool.is_some() || self.options.debug.explain || asks_log {
             return true;
         }
-        let hints = Hints { builddir, deps_log: None };
+        let hints = Hints { builddir, deps_log: None, naming: self.naming() };
         let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
         nodes.extend(graph.lookup(&canonical(&self.options.manifest)));
         need_commands(graph, &nodes) || !begin_well(builddir)

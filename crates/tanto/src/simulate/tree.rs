@@ -39,7 +39,7 @@ fn replay(args: &Args) -> Result<Replay> {
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
     let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    let hints = Hints { builddir, deps_log: Some(scan.deps_log) };
+    let hints = Hints { builddir, deps_log: Some(scan.deps_log), ..Hints::default() };
     let targets = collect_targets(scan.graph, hints, &args.targets)?;
     let history = History::open(&Surroundings::of_process().state(None));
     let past = |output: &[u8]| history.cost(output);

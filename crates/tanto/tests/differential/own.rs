@@ -9,6 +9,7 @@ mod bench;
 mod format;
 mod master;
 mod monitor;
+mod patterns;
 mod recovery;
 mod run;
 mod sessions;
