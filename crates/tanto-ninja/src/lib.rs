@@ -24,6 +24,7 @@ pub mod plan;
 pub mod replay;
 pub mod scan;
 pub mod snapshot;
+pub mod sources;
 pub mod spell;
 pub mod targets;
 pub mod tools;

@@ -21,6 +21,7 @@ pub(crate) mod groups;
 pub mod halt;
 pub mod headroom;
 pub mod identity;
+pub mod inotify;
 pub mod local;
 pub mod lock;
 pub mod machine;

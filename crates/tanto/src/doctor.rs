@@ -39,7 +39,7 @@ struct Row(&'static str, Vec<u8>, Vec<u8>);
 pub fn run(args: &[Vec<u8>], around: &Surroundings) -> Stop {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"tanto: warning: ", text, b"\n"].concat());
-    match flags::all(args, around, &mut warn) {
+    match flags::all(Door::Tanto, args, around, &mut warn) {
         Ok(low) => Stop { out: report(low, around), err: warnings, code: 0 },
         Err(Halt::Help) => Stop::printed(commands::find(b"doctor").map(help::topic).unwrap_or_default(), 0),
         Err(halt) => Stop::of(halt, Door::Tanto, b"tanto doctor"),

@@ -84,6 +84,8 @@ pub struct Options {
     pub cache: Option<PathBuf>,
     /// The tool to run instead of a build.
     pub tool: Option<ToolCall>,
+    /// Build again whenever a source file changes.
+    pub watch: bool,
     /// What to build; empty for the default.
     pub targets: Vec<Vec<u8>>,
 }
@@ -97,15 +99,20 @@ pub fn options(
     around: &Surroundings,
     warn: &mut dyn FnMut(&[u8]),
 ) -> Result<Options, Stop> {
-    let low = all(args, around, warn).map_err(|halt| Stop::of(halt, door, program))?;
+    let low = all(door, args, around, warn).map_err(|halt| Stop::of(halt, door, program))?;
     let settings = Settings::of(low.layer.clone(), door);
     Ok(Options { cache: around.cache(), ..Options::of(door, low, settings) })
 }
 
 /// What was typed, with what the other sources say under it.
-pub fn all(args: &[Vec<u8>], around: &Surroundings, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
+pub fn all(
+    door: Door,
+    args: &[Vec<u8>],
+    around: &Surroundings,
+    warn: &mut dyn FnMut(&[u8]),
+) -> Result<LowArgs, Halt> {
     let posix = !args.is_empty() && getopt::is_posix();
-    let typed = Reader { origin: Origin::Flag, posix, warn }.read(args)?;
+    let typed = Reader { door, origin: Origin::Flag, posix, warn }.read(args)?;
     settings::under(typed, around, warn)
 }
 
@@ -142,6 +149,7 @@ impl Options {
             record: settings.record.value,
             cache: None,
             tool: low.tool,
+            watch: low.watch,
             targets: low.targets,
         }
     }

@@ -120,7 +120,7 @@ fn command(command: &Command) -> String {
 }
 
 fn options() -> String {
-    let lead = text("`tanto build` and `ninja` take the same options. Targets may stand between them; `--` ends them.");
+    let lead = text("`tanto build` and `ninja` take the same options, but for `--watch`, which is not there under the name `ninja`. Targets may stand between them; `--` ends them.");
     let groups = Group::ALL.into_iter().map(|group| FLAGS.iter().filter(move |flag| flag.group == group));
     lead + "\n" + &groups.flatten().map(option).collect::<String>()
 }

@@ -216,7 +216,8 @@ pub fn under(typed: LowArgs, around: &Surroundings, warn: &mut dyn FnMut(&[u8]))
 
 fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
     let words = words::split(text.as_bytes()).ok_or_else(|| Halt::Fatal("a quote is not closed".into()))?;
-    let low = Reader { origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn }.read(&words)?;
+    let mut reader = Reader { door: Door::Tanto, origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn };
+    let low = reader.read(&words)?;
     match low.targets.first() {
         Some(target) => Err(Halt::Fatal([b"'", &target[..], b"' is no flag"].concat())),
         None => Ok(low),

@@ -246,6 +246,11 @@ impl<'t> Known<'t> {
         self.base.blocks.iter().for_each(|blocks| blocks.release());
     }
 
+    /// The paths of all manifests, as their includers name them.
+    pub fn manifests(&self) -> impl Iterator<Item = &[u8]> {
+        self.base.manifests.list.iter().map(|manifest| &manifest.path[..])
+    }
+
     /// The node of a canonical path, if it has one.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
         self.lookup_base(path).or_else(|| self.lookup_joined(path))

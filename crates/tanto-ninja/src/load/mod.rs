@@ -104,6 +104,11 @@ pub fn load<'t>(
     Err(Error::of(&[b"loading '", manifest, b"': it changes while it is being read"]))
 }
 
+/// The paths of the manifests that a load reads, with those that it includes up to the first error.
+pub fn manifest_paths(disk: &dyn Disk, manifest: &[u8], options: LoadOptions) -> Vec<Vec<u8>> {
+    Loaded::of(disk, manifest, options, false).files.into_iter().map(|file| file.path).collect()
+}
+
 /// The text of a file that is no manifest.
 pub(crate) fn read(disk: &dyn Disk, path: &[u8]) -> Result<Vec<u8>> {
     let source = disk.open(path, LONGEST_MANIFEST).map_err(|error| order::unreadable(path, &error))?;

@@ -1,14 +1,11 @@
 //! `-t missingdeps`: targets whose compiler read a generated file that the manifest does not make them wait for.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
-use crate::bindings::Escape;
-use crate::canon::canonical;
-use crate::depfile;
 use crate::graph::{EdgeId, Graph, Map, NodeId, RuleId};
+use crate::sources;
 
 /// The exit code that says that something was found.
 const FOUND: i32 = 3;
@@ -47,7 +44,7 @@ fn examine(
     node: NodeId,
 ) -> Result<(), Stop> {
     let Some(edge) = context.graph.in_edge(node) else { return Ok(()) };
-    let deps = dependencies(context, node, edge)?;
+    let deps = sources::discovered(context.graph, context.deps_log, context.disk, node, edge)?;
     let graph = &*context.graph;
     if deps.iter().any(|dep| graph.path(*dep) == MANIFEST) {
         return Ok(());
@@ -68,32 +65,6 @@ fn examine(
     }
     findings.paths += rules.len();
     Ok(())
-}
-
-/// What the compiler said that the node depends on: as the deps log has it, or the depfile.
-fn dependencies(context: &mut Context<'_, '_>, node: NodeId, edge: EdgeId) -> Result<Vec<NodeId>, Stop> {
-    if !context.graph.binding(edge, b"deps", Escape::Shell)?.is_empty() {
-        return Ok(context.deps_log.deps(node).map_or_else(Vec::new, |deps| deps.ins().collect()));
-    }
-    let path = context.graph.binding(edge, b"depfile", Escape::None)?;
-    if path.is_empty() {
-        return Ok(Vec::new());
-    }
-    // As in ninja, a depfile that is missing, broken or another edge's says nothing.
-    let Ok(text) = context.disk.read(&path) else { return Ok(Vec::new()) };
-    let Ok(parsed) = depfile::parse(&text) else { return Ok(Vec::new()) };
-    if !speaks_of(context.graph, edge, &parsed.outs) {
-        return Ok(Vec::new());
-    }
-    Ok(parsed.ins.iter().map(|path| context.graph.intern(&canonical(path))).collect())
-}
-
-/// Is the first of a depfile's targets the edge's first output, and are the others outputs of it?
-fn speaks_of(graph: &Graph<'_>, edge: EdgeId, targets: &[Cow<'_, [u8]>]) -> bool {
-    let outs = graph.edge(edge).outs;
-    let Some((first, others)) = targets.split_first() else { return false };
-    outs.first().is_some_and(|out| graph.path(*out) == canonical(first))
-        && others.iter().all(|target| outs.iter().any(|out| graph.path(*out) == &target[..]))
 }
 
 fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) -> Outcome {

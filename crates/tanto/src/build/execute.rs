@@ -17,7 +17,7 @@ use tanto_exec::schedule::{self, Schedule};
 use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::front::Builder;
-use tanto_ninja::graph::NodeId;
+use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, Naming, collect_targets};
@@ -41,7 +41,7 @@ struct Plan<'p> {
 impl Invocation<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
     pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
-        let Some(manifest) = builder.scan.graph.lookup(&canonical(&self.options.manifest)) else { return Ok(false) };
+        let Some(manifest) = self.manifest_node(builder.scan.graph) else { return Ok(false) };
         let mut schedule = Schedule::new();
         match builder.add_targets(&mut schedule, &mut self.view, &[manifest]) {
             Err(error) if error.fatal => return Err(self.fatal(&error.text)),
@@ -70,6 +70,11 @@ impl Invocation<'_> {
         builder.scan.reset();
         builder.new_plan();
         Ok(false)
+    }
+
+    /// The node of the manifest, if it is one.
+    pub(super) fn manifest_node(&self, graph: &Graph<'_>) -> Option<NodeId> {
+        graph.lookup(&canonical(&self.options.manifest))
     }
 
     fn cannot_rebuild(&mut self, why: &[u8]) -> End {
@@ -170,6 +175,7 @@ impl Invocation<'_> {
             gauge: &mut gauge,
         };
         let verdict = self.stats.time("run", || run.to_end());
+        self.was_interrupted = verdict == Verdict::Interrupted;
         drop(runner);
         self.end_record();
         Ok((verdict, signals_wait))

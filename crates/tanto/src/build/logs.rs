@@ -2,7 +2,6 @@
 //! in them.
 
 use tanto_ninja::builddir;
-use tanto_ninja::canon::canonical;
 use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
@@ -38,7 +37,7 @@ impl Invocation<'_> {
         }
         let hints = Hints { builddir, deps_log: None, naming: self.naming() };
         let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
-        nodes.extend(graph.lookup(&canonical(&self.options.manifest)));
+        nodes.extend(self.manifest_node(graph));
         need_commands(graph, &nodes) || !begin_well(builddir)
     }
 

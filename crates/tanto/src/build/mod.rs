@@ -12,6 +12,7 @@ mod stats;
 mod tool;
 mod turn;
 pub(crate) mod view;
+mod watch;
 pub(crate) mod worker;
 
 use std::cell::OnceCell;
@@ -69,6 +70,10 @@ pub struct Invocation<'o> {
     said_unkept: bool,
     /// It was said that an older ninja has added to the log.
     said_older: bool,
+    /// The user asked for an end while commands ran.
+    was_interrupted: bool,
+    /// The files that the build depends on, where changes of them are waited for.
+    sources: Vec<Vec<u8>>,
 }
 
 /// Whether the manifest has to be loaded again.
@@ -81,39 +86,47 @@ enum Round {
 
 /// Runs what the options ask for; the program's exit code.
 pub fn run(options: &Options) -> i32 {
-    let clock = RealClock::start();
-    let writer = Rc::default();
-    let view = match view::of(options) {
-        Ok(shown) => Views::new(shown, options, &writer),
-        Err(text) => {
-            view::fatal(options.door, &text);
-            return 1;
-        }
+    let mut invocation = match Invocation::new(options) {
+        Ok(invocation) => invocation,
+        Err(code) => return code,
     };
-    let stats = Stats::new(options.debug.stats);
-    let doubts = Doubts::default();
-    let state = State::in_tree(Path::new("."));
-    let mut invocation = Invocation {
-        options,
-        view,
-        writer,
-        clock,
-        stats,
-        state,
-        turn: None,
-        doubts,
-        said_unkept: false,
-        said_older: false,
-    };
-    match invocation.whole() {
-        Ok(()) => 0,
+    match invocation.enter_directory() {
+        Ok(()) if options.watch => watch::run(options, invocation),
+        Ok(()) => invocation.whole().map_or_else(|End(code)| code, |()| 0),
         Err(End(code)) => code,
+    }
+}
+
+impl<'o> Invocation<'o> {
+    /// A run that has not begun. An error is an exit code; what there was to say has been said.
+    fn new(options: &'o Options) -> Result<Invocation<'o>, i32> {
+        let writer = Rc::default();
+        let view = match view::of(options) {
+            Ok(shown) => Views::new(shown, options, &writer),
+            Err(text) => {
+                view::fatal(options.door, &text);
+                return Err(1);
+            }
+        };
+        Ok(Invocation {
+            options,
+            view,
+            writer,
+            clock: RealClock::start(),
+            stats: Stats::new(options.debug.stats),
+            state: State::in_tree(Path::new(".")),
+            turn: None,
+            doubts: Doubts::default(),
+            said_unkept: false,
+            said_older: false,
+            was_interrupted: false,
+            sources: Vec::new(),
+        })
     }
 }
 
 impl Invocation<'_> {
     fn whole(&mut self) -> Step<()> {
-        self.enter_directory()?;
         self.state = self.state_of(b"");
         let mut rounds = 0;
         while rounds < MOST_ROUNDS {
@@ -158,7 +171,7 @@ impl Invocation<'_> {
         // The log counts from here, as ninja's does.
         self.clock = RealClock::start();
         let arena = Arena::new();
-        let mut graph = self.load(&arena)?;
+        let mut graph = self.load(&arena).inspect_err(|_| self.note_manifests())?;
         if let Some(round) = self.tool_after_load(&mut graph)? {
             return Ok(round);
         }
@@ -190,10 +203,12 @@ impl Invocation<'_> {
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
         let mut builder = Builder::new(scan, self.front_options());
         builder.past = if self.options.record { Some(&past) } else { None };
-        if self.rebuild_manifest(&mut builder)? {
+        let rebuilt = self.rebuild_manifest(&mut builder);
+        if rebuilt.inspect_err(|_| self.note_sources(&mut builder))? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
         let built = self.build_targets(&mut builder, builddir, &mut saving);
+        self.note_sources(&mut builder);
         // Nobody may be there to read it.
         let _ = match self.view.shown.is_lines() {
             true => io::stderr().write_all(self.stats.table().as_bytes()),

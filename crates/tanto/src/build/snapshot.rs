@@ -71,7 +71,7 @@ impl Invocation<'_> {
         self.stats.time(".ninja parse", loading).map_err(|error| self.failed(&error))
     }
 
-    fn load_options(&self) -> LoadOptions {
+    pub(super) fn load_options(&self) -> LoadOptions {
         LoadOptions {
             phony_cycle_is_error: self.options.phony_cycle_is_error,
             threads: self.options.threads,
@@ -138,9 +138,11 @@ impl Invocation<'_> {
 
     /// Writes it when there is nothing else to do. At a terminal another process does so, and the user need not wait.
     /// Without one, whoever started this process may remove the directory, or all its processes, as soon as it has ended.
+    /// With `--watch` this process goes on, and would have to wait for the other.
     pub(super) fn save(&mut self, saving: &Saving<'_>) {
         let threads = self.threads();
-        let someone_waits = self.options.snapshots == Policy::Fitting && io::stdout().is_terminal();
+        let someone_waits =
+            !self.options.watch && self.options.snapshots == Policy::Fitting && io::stdout().is_terminal();
         if someone_waits && detach::start(|| drop(saving.run(threads))).is_ok() {
             return;
         }

@@ -3,9 +3,10 @@
 use tanto_ninja::getopt::Getopt;
 use tanto_ninja::tools::Tool;
 
+use crate::flags::door::Door;
 use crate::flags::modes::{self, Debug, Warning};
 use crate::flags::stop::Halt;
-use crate::flags::table::{FLAGS, Flag, Id, Reach};
+use crate::flags::table::{self, Flag, Id, Reach};
 use crate::settings::layer::{Layer, Origin};
 
 /// A `-t` tool, and what it was given.
@@ -34,6 +35,8 @@ pub struct LowArgs {
     pub phony_cycle_is_error: Option<bool>,
     /// `-t`
     pub tool: Option<ToolCall>,
+    /// `--watch`
+    pub watch: bool,
     /// What config files could have said too.
     pub layer: Layer,
     /// What is no flag.
@@ -55,6 +58,8 @@ impl LowArgs {
 
 /// Reads words into `LowArgs`.
 pub struct Reader<'w> {
+    /// Which flags there are.
+    pub door: Door,
     /// `Origin::Flag`, or the variable that the words come from.
     pub origin: Origin,
     /// The first target ends the flags.
@@ -67,9 +72,12 @@ impl Reader<'_> {
     /// Reads all of `args`, which do not begin with the program's name.
     pub fn read(&mut self, args: &[Vec<u8>]) -> Result<LowArgs, Halt> {
         let mut low = LowArgs::default();
-        let mut getopt = Getopt::new(FLAGS, args, self.posix);
+        let mut getopt = Getopt::new(table::known(self.door), args, self.posix);
         while let Some((flag, value)) = getopt.flag().map_err(Halt::Usage)? {
             if flag.id == Id::Tool && self.origin == Origin::Flag {
+                if low.watch {
+                    return Err(Halt::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
+                }
                 low.tool = Some(tool_call(value, &getopt)?);
                 // What stood before the tool is dropped, as ninja drops it.
                 return Ok(low);
@@ -93,6 +101,7 @@ impl Reader<'_> {
             Id::Debug => low.debug.enable(value)?,
             Id::Warning => self.warning(low, value)?,
             Id::Tool => {}
+            Id::Watch => low.watch = true,
             Id::Verbose | Id::Quiet => self.say(low, flag, b"yes")?,
             Id::Status
             | Id::Jobs

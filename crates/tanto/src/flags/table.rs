@@ -3,6 +3,8 @@
 
 use tanto_ninja::getopt;
 
+use super::door::Door;
+
 /// Which flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Id {
@@ -56,6 +58,8 @@ pub enum Id {
     Checkpoints,
     /// `--verify-checkpoints`
     VerifyCheckpoints,
+    /// `--watch`
+    Watch,
 }
 
 /// Where a flag may be given.
@@ -108,14 +112,16 @@ pub enum Group {
     Mode,
     /// Tanto's own. Not in the usage text of the ninja door.
     Own,
+    /// Of `tanto build` only.
+    Build,
 }
 
 impl Group {
     /// All, in the order in which they are shown.
-    pub const ALL: [Group; 5] = [Group::Output, Group::Place, Group::Run, Group::Mode, Group::Own];
+    pub const ALL: [Group; 6] = [Group::Output, Group::Place, Group::Run, Group::Mode, Group::Own, Group::Build];
 }
 
-/// One flag. Both doors take all of them.
+/// One flag. Both doors take all of them, but for `Group::Build`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flag {
     /// Which.
@@ -140,6 +146,11 @@ pub struct Flag {
 }
 
 impl Flag {
+    /// ninja has it too.
+    pub fn is_ninjas(&self) -> bool {
+        !matches!(self.group, Group::Own | Group::Build)
+    }
+
     /// Its key in config files.
     pub fn key(&self) -> Option<&'static str> {
         match self.reach {
@@ -176,7 +187,16 @@ impl getopt::Flag for Flag {
     }
 
     fn gives_way(&self) -> bool {
-        self.group == Group::Own
+        !self.is_ninjas()
+    }
+}
+
+/// The flags that a door takes.
+pub fn known(door: Door) -> &'static [Flag] {
+    let of_build = FLAGS.iter().position(|flag| flag.group == Group::Build);
+    match door {
+        Door::Ninja => &FLAGS[..of_build.unwrap_or(FLAGS.len())],
+        Door::Tanto => FLAGS,
     }
 }
 
@@ -310,10 +330,24 @@ const VERIFY_CHECKPOINTS: Flag = Flag {
     more: "A difference makes the command fail. 0: none.",
 };
 
+const WATCH: Flag = Flag {
+    id: Id::Watch,
+    short: None,
+    long: Some("watch"),
+    value: None,
+    reach: Reach::Command,
+    group: Group::Build,
+    doc: "build again whenever a source file changes",
+    note: "",
+    more: "After each build, waits for a change of the files that the targets depend on: sources, headers that \
+           compilers have read, the build files. A change during a build leads to another build. A build that fails \
+           does not end it; Ctrl-C does, with exit code 130.",
+};
+
 /// Those of `tanto run`.
 pub static RUN_FLAGS: &[Flag] = &[HANG_TIMEOUT, TIMEOUT, LEFT];
 
-/// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them.
+/// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them; `Group::Build` comes last.
 pub static FLAGS: &[Flag] = &[
     Flag {
         id: Id::Help,
@@ -535,4 +569,5 @@ pub static FLAGS: &[Flag] = &[
     WORKER,
     CHECKPOINTS,
     VERIFY_CHECKPOINTS,
+    WATCH,
 ];

@@ -12,7 +12,7 @@ fn words(words: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn typed(args: &[&str]) -> Result<LowArgs, Halt> {
-    Reader { origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args))
+    Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args))
 }
 
 /// What the ninja door makes of it, in surroundings that say nothing.
@@ -53,10 +53,26 @@ fn the_table_is_sound() {
     }
 }
 
+#[test]
+fn the_flags_of_builds_are_not_ninjas() {
+    let known = |door| table::known(door).iter().filter(|flag| flag.group == Group::Build).count();
+    assert_eq!(known(Door::Ninja), 0);
+    assert!(known(Door::Tanto) > 0 && table::known(Door::Ninja).len() + known(Door::Tanto) == FLAGS.len());
+    assert_eq!(usage_error(&["--watch"]), "unrecognized option '--watch'");
+}
+
+#[test]
+fn a_watch_builds() {
+    let typed = |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
+    assert!(typed(&["--watch"]).is_ok_and(|low| low.watch));
+    let refused = Err(Halt::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
+    assert_eq!(typed(&["--watch", "-t", "clean"]), refused);
+}
+
 /// `ninja --h` must go on meaning what it means to ninja.
 #[test]
 fn our_long_flags_take_no_abbreviation_from_ninjas() {
-    let ninjas = || FLAGS.iter().filter(|flag| flag.group != Group::Own).filter_map(|flag| Some((flag, flag.long?)));
+    let ninjas = || FLAGS.iter().filter(|flag| flag.is_ninjas()).filter_map(|flag| Some((flag, flag.long?)));
     for (flag, long) in ninjas() {
         for begin in (1..=long.len()).map(|length| &long[..length]) {
             let args = [format!("--{begin}=x").into_bytes()];
@@ -88,7 +104,7 @@ fn flags_and_targets_mix() {
     assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
     assert_eq!(targets(&["-", "-n"]), ["-"]);
     assert_eq!(targets(&["-n", ""]), [""]);
-    let posix = Reader { origin: Origin::Flag, posix: true, warn: &mut |_| {} }.read(&words(&["-n", "a", "-j2"]));
+    let posix = Reader { door: Door::Ninja, origin: Origin::Flag, posix: true, warn: &mut |_| {} }.read(&words(&["-n", "a", "-j2"]));
     assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
 }
 
@@ -108,7 +124,7 @@ fn letters_bundle_and_values_join() {
 #[test]
 fn arguments_are_bytes() {
     let args = [b"-C\xff".to_vec(), b"\xfe".to_vec()];
-    let low = Reader { origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
+    let low = Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
     assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
 }
 
@@ -187,7 +203,7 @@ fn modes_and_warnings() {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.push(text.to_vec());
     let args = words(&["-w", "dupbuild=err", "-w", "depfilemulti=warn", "-j", "x"]);
-    assert!(Reader { origin: Origin::Flag, posix: false, warn: &mut warn }.read(&args).is_err());
+    assert!(Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut warn }.read(&args).is_err());
     assert_eq!(warnings, [&b"deprecated warning 'dupbuild'"[..], b"deprecated warning 'depfilemulti'"]);
 }
 
@@ -313,7 +329,7 @@ fn before_usage(text: &[u8]) -> String {
 #[test]
 fn usage_tells_of_every_flag_of_ninjas() {
     let text = String::from_utf8_lossy(&Stop::of(Halt::Help, Door::Ninja, b"ninja").err).into_owned();
-    for flag in FLAGS.iter().filter(|flag| flag.group != Group::Own) {
+    for flag in FLAGS.iter().filter(|flag| flag.is_ninjas()) {
         assert!(text.contains(&format!("\n  {} ", flag.label())), "{flag:?}");
     }
 }

@@ -20,6 +20,7 @@ mod terminal;
 mod threads;
 mod turns;
 mod versions;
+mod watch;
 mod writes;
 
 /// Plays with Tanto alone in an empty tree.

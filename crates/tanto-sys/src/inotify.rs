@@ -1,0 +1,182 @@
+//! Changes of the entries of directories, as the kernel reports them (inotify).
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Where the limit on watches is set; each user has one.
+pub const MOST_WATCHES: &str = "fs.inotify.max_user_watches";
+/// Where the limit on instances of `Inotify` is set; each user has one.
+pub const MOST_INSTANCES: &str = "fs.inotify.max_user_instances";
+
+/// All by which an entry may get another content, and by which the directory itself may go.
+const EVENTS: u32 = libc::IN_CREATE
+    | libc::IN_DELETE
+    | libc::IN_MOVED_FROM
+    | libc::IN_MOVED_TO
+    | libc::IN_MODIFY
+    | libc::IN_CLOSE_WRITE
+    | libc::IN_ATTRIB
+    | libc::IN_DELETE_SELF
+    | libc::IN_MOVE_SELF;
+/// The directory is no longer watched, or has another path.
+const GONE: u32 = libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_UNMOUNT | libc::IN_IGNORED;
+/// The size of an event without its name, in bytes: descriptor, mask, cookie and the name's length, each four bytes.
+const HEAD: usize = 16;
+
+/// A directory that is watched. No number is given twice by the same `Inotify`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WatchId(i32);
+
+/// A change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The entry of this name in the directory: it was made, removed, renamed, written, or its attributes changed.
+    Entry(WatchId, Vec<u8>),
+    /// The directory was removed, renamed or unmounted.
+    Directory(WatchId),
+    /// There were more changes than the kernel keeps: any may be missing.
+    Overflow,
+}
+
+/// A set of watched directories. Watching keeps no file system busy.
+#[derive(Debug)]
+pub struct Inotify(File);
+
+impl Inotify {
+    /// Watches nothing yet.
+    pub fn new() -> io::Result<Inotify> {
+        // SAFETY: touches no memory of ours.
+        match unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) } {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: a new descriptor, which nobody else has.
+            fd => Ok(Inotify(unsafe { File::from_raw_fd(fd) })),
+        }
+    }
+
+    /// Watches a directory. One that is watched already, by whatever path, keeps its number.
+    pub fn watch(&self, dir: &Path) -> io::Result<WatchId> {
+        let path = CString::new(dir.as_os_str().as_bytes())?;
+        // SAFETY: `path` is a C string that lives until the call is over.
+        let id = unsafe { libc::inotify_add_watch(self.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
+        if id < 0 { Err(io::Error::last_os_error()) } else { Ok(WatchId(id)) }
+    }
+
+    /// Watches a directory no longer. Changes that came before may still be read.
+    pub fn forget(&self, watch: WatchId) {
+        // It may have gone by itself.
+        // SAFETY: touches no memory of ours.
+        unsafe { libc::inotify_rm_watch(self.as_raw_fd(), watch.0) };
+    }
+
+    /// Returns the changes that came since the last call; waits for none.
+    pub fn changes(&self) -> io::Result<Vec<Change>> {
+        let mut buffer = [0; 64 << 10];
+        let mut changes = Vec::new();
+        loop {
+            match (&self.0).read(&mut buffer) {
+                Ok(length) => parse(&buffer[..length], &mut changes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(changes),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsRawFd for Inotify {
+    /// Readable when something has changed.
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Appends what the kernel has written: whole events, each with a name that zeros fill up.
+fn parse(mut events: &[u8], changes: &mut Vec<Change>) {
+    let word = |event: &[u8], at: usize| event[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+    while events.len() >= HEAD {
+        let (mask, length) = (word(events, 4), word(events, 12) as usize);
+        let watch = WatchId(word(events, 0).cast_signed());
+        let (event, rest) = events.split_at((HEAD + length).min(events.len()));
+        let name = event[HEAD..].split(|&byte| byte == 0).next().unwrap_or_default();
+        match mask {
+            mask if mask & libc::IN_Q_OVERFLOW != 0 => changes.push(Change::Overflow),
+            mask if mask & GONE != 0 => changes.push(Change::Directory(watch)),
+            // Attributes of the directory itself say nothing about its entries.
+            _ if name.is_empty() => {}
+            _ => changes.push(Change::Entry(watch, name.to_vec())),
+        }
+        events = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tanto_testing::Scratch;
+
+    /// The names of the entries that changed, each once for a row of changes.
+    fn names(inotify: &Inotify, watch: WatchId) -> Vec<String> {
+        let name = |change| match change {
+            Change::Entry(of, name) if of == watch => String::from_utf8(name).ok(),
+            _ => None,
+        };
+        let mut names: Vec<String> = inotify.changes().unwrap().into_iter().filter_map(name).collect();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn entries_that_change_are_named() {
+        let dir = Scratch::new("inotify");
+        dir.write("old", "");
+        let inotify = Inotify::new().unwrap();
+        let watch = inotify.watch(dir.path()).unwrap();
+        assert_eq!(inotify.watch(&dir.at(".")).unwrap(), watch, "it has another path");
+        assert!(inotify.changes().unwrap().is_empty());
+        dir.write("new", "text");
+        fs::rename(dir.at("old"), dir.at("other")).unwrap();
+        fs::remove_file(dir.at("new")).unwrap();
+        assert_eq!(names(&inotify, watch), ["new", "old", "other", "new"]);
+        fs::File::open(dir.at("other")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(names(&inotify, watch), ["other"]);
+        inotify.forget(watch);
+        dir.write("new", "");
+        assert_eq!(inotify.changes().unwrap(), [Change::Directory(watch)]);
+    }
+
+    #[test]
+    fn a_directory_that_goes_is_told_of() {
+        let dir = Scratch::new("inotify-gone");
+        let inotify = Inotify::new().unwrap();
+        for name in ["removed", "renamed"] {
+            fs::create_dir(dir.at(name)).unwrap();
+        }
+        let removed = inotify.watch(&dir.at("removed")).unwrap();
+        let renamed = inotify.watch(&dir.at("renamed")).unwrap();
+        fs::remove_dir(dir.at("removed")).unwrap();
+        fs::rename(dir.at("renamed"), dir.at("elsewhere")).unwrap();
+        let changes = inotify.changes().unwrap();
+        assert!([removed, renamed].into_iter().all(|watch| changes.contains(&Change::Directory(watch))));
+        assert_eq!(inotify.watch(&dir.at("removed")).unwrap_err().kind(), ErrorKind::NotFound);
+        dir.write("file", "");
+        assert_eq!(inotify.watch(&dir.at("file")).unwrap_err().kind(), ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn an_overflow_is_a_change() {
+        let mut event = [0_u8; HEAD + 16];
+        event[..4].copy_from_slice(&(-1_i32).to_ne_bytes());
+        event[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
+        event[12..16].copy_from_slice(&16_u32.to_ne_bytes());
+        let mut changes = Vec::new();
+        parse(&[&event[..], &event[..]].concat(), &mut changes);
+        assert_eq!(changes, [Change::Overflow, Change::Overflow]);
+        parse(&event[..HEAD - 1], &mut changes);
+        assert_eq!(changes.len(), 2, "half an event is none");
+    }
+}
