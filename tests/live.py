@@ -36,6 +36,14 @@ build bad.o: bad
 build long_%(long)s.o: cc
   n = 5
 build answer: ask said
+rule talk
+  command = echo reading; until [ -e go.7 ]; do sleep 0.05; done; printf '10%%%%\\r50%%%%'; until [ -e go.8 ]; do sleep 0.05; done; touch $out
+  description = TALK $out
+rule copy
+  command = cat $in > $out
+  description = COPY $out
+build talk: talk
+build copied: copy source
 build all: phony a.o 目録/b.o said long_%(long)s.o answer
 build app: cc bad.o a.o
   n = 6
@@ -145,7 +153,7 @@ class Terminal:
         self.until(lambda: text not in self.shown(), f"{text!r} to go")
 
     def close(self):
-        for gate in (*range(1, 7), *PACKAGES):
+        for gate in (*range(1, 9), *PACKAGES):
             self.go(gate)
         self.tmux("kill-server")
         self.dir.cleanup()
@@ -280,6 +288,48 @@ def packages(terminal):
     expect(not bars(terminal.shown()), "the region is still there", terminal)
 
 
+def follows(terminal):
+    """What a command has printed stands below its row while it runs."""
+    def below(shown, name):
+        lines = [line.strip() for line in shown.splitlines()]
+        rows = [at for at, line in enumerate(lines) if name in line and "tanto" not in line]
+        return lines[rows[0] + 1] if rows and rows[0] + 1 < len(lines) else ""
+
+    for option, others in (("--follow=talk", "目録/b.o a.o "), ("--follow", "")):
+        terminal.type(f"clear; tanto build -j8 {option} {others}talk")
+        terminal.until(lambda: below(terminal.shown(), "TALK talk") == "│ reading", "its output")
+        expect(len(bars(terminal.shown())) == 1 and not terminal.has_cursor(), "not one bar, or a cursor", terminal)
+        interrupt(terminal)
+        expect("│" not in terminal.shown(), "its output is still there", terminal)
+    terminal.type("clear; tanto build --follow talk")
+    terminal.until_shown("│ reading")
+    terminal.go(7)
+    terminal.until_shown("│ 50%")
+    expect("10%" not in terminal.shown().split("│", 1)[1], "what was written over is shown", terminal)
+    terminal.go(8)
+    terminal.until_shown("tanto: done: 1 command")
+    expect(not bars(terminal.shown()) and "│" not in terminal.shown(), "the region is still there", terminal)
+    expect(terminal.shown().count("reading") == 1 and terminal.has_cursor(), "it does not stay once", terminal)
+    terminal.type("clear; tanto build --follow=all; tanto build --follow=tolk; tanto build --follow talk | cat")
+    terminal.until_shown("error: --follow: no command makes 'all'", "unknown target 'tolk', did you mean 'talk'?",
+                         "warning: --follow does nothing here")
+
+
+def watches(terminal):
+    """A change of a source leads to another build, until Ctrl-C."""
+    (terminal.path / "source").write_text("one")
+    terminal.type("tanto build --watch copied; echo code $?")
+    terminal.until_shown("tanto: done: 1 command", "tanto: watching 1 directory")
+    expect(terminal.has_cursor() and not bars(terminal.shown()), "no cursor, or a region", terminal)
+    (terminal.path / "source").write_text("two")
+    terminal.until(lambda: (terminal.path / "copied").read_text() == "two", "another build")
+    terminal.until(lambda: terminal.shown().count("tanto: watching") == 2, "it to wait again")
+    expect("tanto: 'source' changed" in terminal.shown(), "nothing says which file changed", terminal)
+    terminal.key("C-c")
+    terminal.until_shown("code 130")
+    expect(terminal.has_cursor() and not bars(terminal.shown()), "no cursor, or a region", terminal)
+
+
 def plain(terminal):
     """Where ninja's lines are asked for, or there is no terminal, there is no region."""
     for number in (1, 2, 3, 5):
@@ -293,7 +343,7 @@ def main():
     tanto = os.path.abspath(sys.argv[1])
     bad = 0
     for size in ((60, 24), (200, 50)):
-        for test in (well, fails, resized, interrupted, killed, halted, plain, packages):
+        for test in (well, fails, resized, interrupted, killed, halted, follows, watches, plain, packages):
             terminal = Terminal(tanto, *size)
             name = f"{test.__name__} at {size[0]} columns"
             try:

@@ -139,6 +139,15 @@ pub enum Event<'a> {
         /// They were killed. Else they are still there at the end of the build.
         killed: bool,
     },
+    /// A command that runs has printed this; comes only for the command that a view follows (`View::follows`).
+    Printed {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at_ms: i64,
+        /// The end of what it has printed so far, in bytes as they came.
+        output: &'a [u8],
+    },
     /// Nothing more is started for now, though there are slots and jobs; or that is over.
     Held {
         /// Why; none when it is over.
@@ -173,6 +182,11 @@ pub trait View {
     /// Writes what it has kept back. Comes when all that may start has been started, and before a command gets the
     /// terminal.
     fn flush(&mut self) {}
+
+    /// The running command whose output it wants to hear of before the command ends (`Event::Printed`), if there is one.
+    fn follows(&self) -> Option<JobId> {
+        None
+    }
 
     /// How often it wants to hear that time goes by, if at all.
     fn tick(&self) -> Option<Duration> {

@@ -78,10 +78,17 @@ struct Loop<'a> {
     asked_ms: Option<i64>,
     /// Why nothing was started, as the view last heard it.
     hold: Option<Hold>,
+    /// When the view last heard what a command has printed.
+    followed_ms: Option<i64>,
 }
 
 /// The machine is asked no more often than this. It says nothing new in less.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a running command has printed is told no more often than this, in milliseconds: a view shows it no more often.
+const FOLLOW_EVERY_MS: i64 = 100;
+/// So much of it is told, in bytes: a few lines.
+const MOST_FOLLOWED: usize = 4 << 10;
 
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
@@ -96,6 +103,7 @@ impl Run<'_> {
             leavers: BTreeMap::new(),
             asked_ms: None,
             hold: None,
+            followed_ms: None,
         };
         let verdict = it.turn_until_stop();
         if !it.running.is_empty() {
@@ -146,6 +154,7 @@ impl Loop<'_> {
         }
         if !self.run.runner.has_ended() {
             self.run.front.flush(self.run.view)?;
+            self.tell_printed();
             self.run.view.flush();
         }
         match self.run.runner.wait(self.patience()) {
@@ -158,6 +167,7 @@ impl Loop<'_> {
                 Ok(Step::GoOn)
             }
             Ok(Woken::Nothing) => {
+                self.tell_printed();
                 if self.run.view.tick().is_some() {
                     self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
                 }
@@ -223,6 +233,20 @@ impl Loop<'_> {
         let Run { schedule, runner, failures_allowed, .. } = &self.run;
         let loaded = runner.is_loaded() && schedule.has_next() && self.failures < *failures_allowed;
         schedule.hold().or(loaded.then_some(Hold::Load))
+    }
+
+    /// Tells the view what the command that it follows has printed.
+    fn tell_printed(&mut self) {
+        let Run { runner, view, clock, .. } = &mut self.run;
+        let Some(job) = view.follows() else { return };
+        let at_ms = clock.now_ms();
+        if self.followed_ms.is_some_and(|told_ms| at_ms - told_ms < FOLLOW_EVERY_MS) {
+            return;
+        }
+        self.followed_ms = Some(at_ms);
+        if let Some(output) = runner.printed_last(job, MOST_FOLLOWED) {
+            view.event(Event::Printed { job, at_ms, output });
+        }
     }
 
     /// How long to wait for something to happen. What holds jobs back may be over without any of them ending.

@@ -16,6 +16,11 @@ pub trait Flag: Sized + 'static {
     /// A value follows it.
     fn takes_value(&self) -> bool;
 
+    /// The value may be left out; then it can only be joined to the name, by `=`.
+    fn value_is_optional(&self) -> bool {
+        false
+    }
+
     /// An abbreviation means it only if no other flag's name begins so: it came after the others.
     fn gives_way(&self) -> bool {
         false
@@ -56,7 +61,7 @@ impl Bad {
     }
 }
 
-/// A flag of the command line, and its value; empty for a flag without one.
+/// A flag of the command line, and its value; empty if it has none.
 pub type Found<'a, F> = (&'static F, &'a [u8]);
 
 /// The environment asks for what POSIX wants: the first operand ends the flags.
@@ -143,6 +148,7 @@ impl<'a, F: Flag> Getopt<'a, F> {
             (false, None) => Ok((flag, b"")),
             (false, Some(_)) => Err(Bad::of(&[b"option '--", full, b"' doesn't allow an argument"])),
             (true, Some(value)) => Ok((flag, value)),
+            (true, None) if flag.value_is_optional() => Ok((flag, b"")),
             (true, None) => match self.argument() {
                 Some(value) => Ok((flag, value)),
                 None => Err(Bad::of(&[b"option '--", full, b"' requires an argument"])),
@@ -207,6 +213,10 @@ mod tests {
         fn gives_way(&self) -> bool {
             self.1.is_some_and(|name| YOUNGER.contains(&name))
         }
+
+        fn value_is_optional(&self) -> bool {
+            self.1 == Some("maybe")
+        }
     }
 
     static KNOWN: &[Small] = &[
@@ -217,6 +227,7 @@ mod tests {
         Small(None, Some("dark"), false),
         Small(None, Some("dusk"), false),
         Small(None, Some("later"), false),
+        Small(None, Some("maybe"), true),
     ];
 
     /// Each flag with its value, then the operands.
@@ -266,6 +277,11 @@ mod tests {
         assert_eq!(ok("--da --du --dusk --l"), "dark= dusk= dusk= later= []");
         static TWO: &[Small] = &[Small(None, Some("dark"), false), Small(None, Some("dusk"), false)];
         assert_eq!(read(TWO, "--d", false).unwrap(), "dark= []");
+    }
+
+    #[test]
+    fn an_optional_value_is_joined_or_left_out() {
+        assert_eq!(ok("--maybe a --maybe=b"), "maybe= maybe=b [a]");
     }
 
     #[test]

@@ -224,6 +224,7 @@ impl View for NinjaView {
             | Event::Skipped { .. }
             | Event::Stage { .. }
             | Event::Standing { .. }
+            | Event::Printed { .. }
             | Event::Tick { .. } => {}
         }
         if !self.building {

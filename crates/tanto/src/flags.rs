@@ -17,7 +17,7 @@ use tanto_record::ninja::Verbosity;
 use tanto_sys::threads::Threads;
 
 use crate::flags::door::Door;
-use crate::flags::low::{LowArgs, Reader, ToolCall};
+use crate::flags::low::{Followed, LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
 use crate::settings::layer::{ClangWorker, Jobs, Jobserver, Kept, Memory, Origin, Shown, StatusFormat};
@@ -86,6 +86,8 @@ pub struct Options {
     pub tool: Option<ToolCall>,
     /// Build again whenever a source file changes.
     pub watch: bool,
+    /// Whose output is shown while it runs, if any.
+    pub follow: Option<Followed>,
     /// What to build; empty for the default.
     pub targets: Vec<Vec<u8>>,
 }
@@ -105,12 +107,7 @@ pub fn options(
 }
 
 /// What was typed, with what the other sources say under it.
-pub fn all(
-    door: Door,
-    args: &[Vec<u8>],
-    around: &Surroundings,
-    warn: &mut dyn FnMut(&[u8]),
-) -> Result<LowArgs, Halt> {
+pub fn all(door: Door, args: &[Vec<u8>], around: &Surroundings, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, Halt> {
     let posix = !args.is_empty() && getopt::is_posix();
     let typed = Reader { door, origin: Origin::Flag, posix, warn }.read(args)?;
     settings::under(typed, around, warn)
@@ -150,6 +147,7 @@ impl Options {
             cache: None,
             tool: low.tool,
             watch: low.watch,
+            follow: low.follow,
             targets: low.targets,
         }
     }

@@ -14,7 +14,8 @@ const WIDTH: usize = 78;
 pub fn ninja() -> String {
     let head = "usage: ninja [options] [targets...]\n\n\
                 if targets are unspecified, builds the 'default' target (see manual).\n\noptions:\n";
-    let groups: Vec<Group> = Group::ALL.into_iter().filter(|group| !matches!(group, Group::Own | Group::Build)).collect();
+    let groups: Vec<Group> =
+        Group::ALL.into_iter().filter(|group| !matches!(group, Group::Own | Group::Build)).collect();
     head.to_owned() + &flags(&groups, Door::Ninja)
 }
 

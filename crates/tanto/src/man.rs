@@ -120,13 +120,19 @@ fn command(command: &Command) -> String {
 }
 
 fn options() -> String {
-    let lead = text("`tanto build` and `ninja` take the same options, but for `--watch`, which is not there under the name `ninja`. Targets may stand between them; `--` ends them.");
+    let lead = text(
+        "`tanto build` and `ninja` take the same options, but for `--watch` and `--follow`, which are not there under the name `ninja`. Targets may stand between them; `--` ends them.",
+    );
     let groups = Group::ALL.into_iter().map(|group| FLAGS.iter().filter(move |flag| flag.group == group));
     lead + "\n" + &groups.flatten().map(option).collect::<String>()
 }
 
 fn option(flag: &Flag) -> String {
-    let value = flag.value.map(|value| format!(" \\fI{}\\fR", text(value.name))).unwrap_or_default();
+    let value = match flag.value {
+        Some(value) if value.is_optional() => format!("[=\\fI{}\\fR]", text(value.name)),
+        Some(value) => format!(" \\fI{}\\fR", text(value.name)),
+        None => String::new(),
+    };
     let note = if flag.note.contains('{') { String::new() } else { flag.note.replace('\n', "; ") };
     let doc = format!("{}{note}.\n{}", capital(flag.doc), flag.more);
     format!(".TP\n\\fB{}\\fR{value}\n{}\n", text(&flag.names()), text(&doc))

@@ -67,6 +67,11 @@ pub trait Runner {
         None
     }
 
+    /// The end of what a running command has printed so far, at most `most` bytes.
+    fn printed_last(&self, _job: JobId, _most: usize) -> Option<&[u8]> {
+        None
+    }
+
     /// The processes that jobs have left and that are still there, by job. Asked for when no command runs any more.
     fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {
         Vec::new()

@@ -566,6 +566,10 @@ impl Runner for SpawnRunner {
         Some(self.running.iter().find(|task| task.job == job)?.output.so_far())
     }
 
+    fn printed_last(&self, job: JobId, most: usize) -> Option<&[u8]> {
+        Some(self.running.iter().find(|task| task.job == job)?.output.last(most))
+    }
+
     fn left(&mut self) -> Vec<(JobId, Vec<findings::Seen>)> {
         self.watcher.as_mut().map(Watcher::left).unwrap_or_default()
     }

@@ -104,7 +104,7 @@ impl Encoder {
                 object.text("text", text);
                 object.end_line();
             }
-            Event::Tick { .. } => {}
+            Event::Tick { .. } | Event::Printed { .. } => {}
         }
     }
 

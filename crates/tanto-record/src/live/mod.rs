@@ -1,6 +1,7 @@
 //! What `tanto build` shows on a terminal: a few rows at the bottom that are written over and over, and above them what
 //! is to stay: failures, what commands print, messages. Does not know how commands run, or why.
 
+mod follow;
 mod outlook;
 mod pace;
 mod page;
@@ -38,6 +39,15 @@ const MOST_WITHOUT: usize = 2;
 /// A terminal that does not know its size is taken to have so many columns and rows.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
+/// The command whose output is shown while it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// The one that has run longest.
+    Longest,
+    /// The one that makes this file.
+    Maker(Vec<u8>),
+}
+
 /// The size of the terminal in columns and rows at this moment, if it can be had; 0 for what it does not know.
 pub type Size = Box<dyn Fn() -> Option<(usize, usize)>>;
 
@@ -66,6 +76,8 @@ pub struct Config {
 /// The live view of a terminal.
 pub struct LiveView {
     config: Config,
+    /// Whose output is shown while it runs, if any.
+    follow: Option<Follow>,
     /// The numbers of `config.format`.
     progress: Progress,
     /// So many commands run at a time.
@@ -108,6 +120,10 @@ struct Running {
     name: String,
     /// The name, and behind it the stage that it has come to, if it has some.
     text: String,
+    /// It is the command to follow, whatever else runs.
+    is_followed: bool,
+    /// The last lines that it has printed, if it is followed.
+    printed: Vec<String>,
 }
 
 /// Who has the terminal.
@@ -200,6 +216,7 @@ impl LiveView {
     /// A view on a terminal, and on standard error. `out` should hold nothing back, or a frame is written in pieces.
     pub fn new(config: Config, out: Box<dyn Write>, err: Box<dyn Write>) -> LiveView {
         LiveView {
+            follow: None,
             progress: Progress::new(),
             parallelism: 1,
             region: Region::new(out),
@@ -211,6 +228,11 @@ impl LiveView {
             size: USUAL_SIZE,
             config,
         }
+    }
+
+    /// From now on shows the output of this command.
+    pub fn follow(&mut self, follow: Follow) {
+        self.follow = Some(follow);
     }
 
     /// Takes the rows away, because the program is about to be halted; they come back with the next frame.
@@ -225,7 +247,15 @@ impl LiveView {
         let shown = if about.description.is_empty() { &about.command } else { &about.description };
         let text = text::clean(shown, self.config.unicode);
         self.build.work.started(job);
-        self.build.running.push(Running { job, start_ms: at_ms, memory_kib: None, name: text.clone(), text });
+        self.build.running.push(Running {
+            job,
+            start_ms: at_ms,
+            memory_kib: None,
+            name: text.clone(),
+            text,
+            is_followed: matches!(&self.follow, Some(Follow::Maker(path)) if about.outputs.contains(path)),
+            printed: Vec::new(),
+        });
         if about.console {
             self.status(about);
             self.build.console = Console::Promised(job);
@@ -349,9 +379,16 @@ impl LiveView {
         let hold = build.hold.filter(|&(_, since_ms)| sheet.room() > 0 && self.now_ms - since_ms >= HOLD_MS);
         let standing = (sheet.room() > MOST_WITHOUT && !build.standing.is_empty()).then_some(&build.standing);
         let room = sheet.room() - usize::from(hold.is_some()) - usize::from(standing.is_some());
+        let followed = self.followed();
+        let lines = followed.map_or(0, |at| build.running[at].printed.len().min(room.saturating_sub(1) / 2));
+        let room = room - lines;
         let shown = if build.running.len() > room { room.saturating_sub(1) } else { build.running.len() };
         let hidden = if room > 0 { build.running.len() - shown } else { 0 };
-        let jobs: Vec<Job<'_>> = build.running.iter().take(shown).map(|it| self.job(it)).collect();
+        let jobs = follow::shown(build.running.len(), shown, followed).map(|at| {
+            let lines = if followed == Some(at) { lines } else { 0 };
+            self.job(&build.running[at], lines)
+        });
+        let jobs: Vec<Job<'_>> = jobs.collect();
         let mut rows = vec![page::head(sheet, &whole)];
         rows.extend(standing.map(|counts| page::standing(sheet, counts)));
         rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
@@ -359,12 +396,22 @@ impl LiveView {
         rows
     }
 
-    fn job<'a>(&'a self, it: &'a Running) -> Job<'a> {
+    /// `lines` is how many of the lines that it has printed are shown.
+    fn job<'a>(&'a self, it: &'a Running, lines: usize) -> Job<'a> {
         Job {
             for_ms: self.now_ms - it.start_ms,
             expected_ms: self.build.work.expected(it.job),
             memory_kib: it.memory_kib,
             text: &it.text,
+            printed: &it.printed[it.printed.len() - lines..],
+        }
+    }
+
+    /// The place in `running` of the command whose output is shown.
+    fn followed(&self) -> Option<usize> {
+        match self.follow.as_ref()? {
+            Follow::Longest => (!self.build.running.is_empty()).then_some(0),
+            Follow::Maker(_) => self.build.running.iter().position(|it| it.is_followed),
         }
     }
 }
@@ -425,6 +472,12 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.build.hold = why.map(|why| (why, at_ms));
             }
+            Event::Printed { job, at_ms, output } => {
+                self.now_ms = at_ms;
+                if let Some(running) = self.build.running.iter_mut().find(|it| it.job == job) {
+                    running.printed = follow::last_lines(output, self.config.unicode);
+                }
+            }
             Event::Grouped { .. } => {}
         }
         if !self.is_building {
@@ -443,6 +496,10 @@ impl View for LiveView {
             Console::Ours if self.now_ms >= self.next_frame_ms => self.frame(),
             Console::Ours => {}
         }
+    }
+
+    fn follows(&self) -> Option<JobId> {
+        self.followed().filter(|_| self.build.console == Console::Ours).map(|at| self.build.running[at].job)
     }
 
     fn tick(&self) -> Option<Duration> {

@@ -45,6 +45,8 @@ pub(super) struct Job<'a> {
     pub(super) expected_ms: Option<i64>,
     pub(super) memory_kib: Option<u64>,
     pub(super) text: &'a str,
+    /// Lines that it has printed, to be shown below its row.
+    pub(super) printed: &'a [String],
 }
 
 impl Sheet {
@@ -169,11 +171,15 @@ struct Widths {
     memory: usize,
 }
 
-/// A row for each of `jobs`, and one that counts those that are not among them.
+/// A row for each of `jobs`, with those of what it has printed below it, and one that counts those that are not among them.
 pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) -> Vec<String> {
     let memory = if known.memory && sheet.columns >= LEAST_FOR_MEMORY { MEMORY } else { 0 };
     let widths = Widths { past: known.longest_ms.map_or(0, |ms| past(ms).len()), memory };
-    let mut rows: Vec<String> = jobs.iter().map(|job| job_row(sheet, job, widths)).collect();
+    let mut rows = Vec::new();
+    for job in jobs {
+        rows.push(job_row(sheet, job, widths));
+        rows.extend(job.printed.iter().map(|line| printed_row(sheet, line)));
+    }
     if hidden > 0 {
         let mut row = sheet.row();
         let text = format!("{:width$}and {hidden} more", "", width = TIME + widths.past + widths.memory + 2);
@@ -206,6 +212,14 @@ pub(super) fn hold(sheet: Sheet, why: &str) -> String {
 /// Rounded, but "of 0s" would say nothing.
 fn past(ms: i64) -> String {
     format!(" of {}", text::span(ms.saturating_add(500).max(1000)))
+}
+
+fn printed_row(sheet: Sheet, line: &str) -> String {
+    let mut row = sheet.row();
+    row.push(Look::Faint, if sheet.unicode { "    │ " } else { "    | " });
+    let room = sheet.width().saturating_sub(row.columns());
+    row.push(Look::Plain, &text::fit(line, room, sheet.dots()));
+    row.into_bytes()
 }
 
 fn job_row(sheet: Sheet, job: &Job<'_>, widths: Widths) -> String {

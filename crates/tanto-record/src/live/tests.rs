@@ -160,6 +160,14 @@ impl Scene {
         self.wait()
     }
 
+    /// The job prints; the loop tells of it if the view follows the job.
+    fn print(&mut self, job: u32, output: &str) -> &mut Scene {
+        if self.view.follows() == Some(JobId(job)) {
+            self.view.event(Event::Printed { job: JobId(job), at_ms: self.now_ms, output: output.as_bytes() });
+        }
+        self.wait()
+    }
+
     fn stage(&mut self, job: u32, stage: &str) -> &mut Scene {
         self.view.event(Event::Stage { job: JobId(job), stage, at_ms: self.now_ms });
         self
@@ -323,6 +331,35 @@ fn memory_is_shown_once_it_is_known() {
     scene.start(&[0, 1, 2]).pass(100).picture("nobody has looked");
     scene.look(1, 1_400_000).look(0, 87_000).pass(100).picture("at two of three");
     scene.resize(45, 24).pass(100).picture("there is no place for it").as_in("memory");
+}
+
+#[test]
+fn a_followed_command_shows_what_it_prints() {
+    for (setup, name) in [(Setup::default(), "follow-60"), (wide(), "follow-200")] {
+        let mut scene = Scene::new(setup, &JOBS);
+        scene.start(&[0, 1, 2]).print(0, "not followed\n").pass(1000).picture("none is followed");
+        scene.view.follow(Follow::Maker(b"src/ui/\xe7\x9b\xae\xe9\x8c\xb2/\xe8\xa1\xa8\xe7\xa4\xba.o".to_vec()));
+        scene.start(&[3]).print(3, "another\n").pass(100).picture("it was started before it was asked for");
+        scene.view.follow(Follow::Longest);
+        scene.print(0, "reading\nlexing 10%\rlexing 20%").print(1, "another\n").pass(100).picture("the longest");
+        let lines: String =
+            (0..9).map(|at| format!("\x1b[31mline {at}\x1b[0m of \tmany, 表示: {}\n", "x".repeat(50))).collect();
+        scene.print(0, &lines).pass(100).picture("only the last lines");
+        scene.resize(40, 9).pass(100).picture("little room").resize(60, 24).pass(100);
+        scene.end(0, Exit::Code(0), "line 0\n").print(1, "now this one\n").pass(100).picture("the next longest");
+        scene.succeed(&[1, 2, 3]).pass(100).picture("all have ended").as_in(name);
+    }
+}
+
+#[test]
+fn the_maker_of_a_file_is_followed_wherever_it_stands() {
+    let names: Vec<String> = (0..40).map(|at| format!("CXX {at}.o")).collect();
+    let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+    let mut scene = Scene::new(Setup::default(), &jobs);
+    scene.view.follow(Follow::Maker(b"30.o".to_vec()));
+    scene.start(&(0..40).collect::<Vec<_>>()).print(30, "one\ntwo\n").print(0, "not this\n").pass(100);
+    scene.picture("below those that have run longer").resize(60, 6).pass(100).picture("little room");
+    scene.resize(60, 24).succeed(&[30]).pass(100).picture("it has ended").as_in("follow-maker");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use tanto_exec::event::Level;
 use tanto_exec::gauge;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
@@ -20,12 +21,14 @@ use tanto_ninja::front::Builder;
 use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Saving;
-use tanto_ninja::targets::{Hints, Naming, collect_targets};
+use tanto_ninja::targets::{Hints, Naming, collect_target, collect_targets};
+use tanto_record::live::Follow;
 use tanto_record::ninja::Verbosity;
 use tanto_sys::signals::Endings;
 
 use crate::flags::Options;
 use crate::flags::door::Door;
+use crate::flags::low::Followed;
 
 use super::{End, Invocation, Step, slots, turn, worker};
 use crate::settings::layer::Memory;
@@ -89,6 +92,7 @@ impl Invocation<'_> {
         saving: &mut Option<Saving<'_>>,
     ) -> Step<()> {
         let targets = self.targets(builder, builddir)?;
+        self.follow(builder, builddir)?;
         let jobserver = self.client();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
@@ -129,6 +133,31 @@ impl Invocation<'_> {
         let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log), naming: self.naming() };
         let targets = collect_targets(builder.scan.graph, hints, &self.options.targets);
         targets.map_err(|error| self.failed(&error))
+    }
+
+    /// Tells the view whose output it is to show.
+    fn follow(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<()> {
+        let Some(followed) = &self.options.follow else { return Ok(()) };
+        let follow = match followed {
+            Followed::Longest => Follow::Longest,
+            Followed::Target(name) => {
+                let graph = &*builder.scan.graph;
+                let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log), ..Hints::default() };
+                let node = collect_target(graph, hints, name).map_err(|error| self.failed(&error))?;
+                let edge = graph.in_edge(node).map(|edge| graph.edge(edge)).filter(|edge| !edge.is_phony());
+                let Some(edge) = edge else {
+                    return Err(self.error(&[b"--follow: no command makes '", graph.path(node), b"'"].concat()));
+                };
+                Follow::Maker(graph.path(edge.outs[0]).to_vec())
+            }
+        };
+        if !self.view.shown.follow(follow) {
+            self.say(
+                Level::Warning,
+                b"--follow does nothing here: it needs the rows that --format=live shows on a terminal",
+            );
+        }
+        Ok(())
     }
 
     /// The names that targets may be. Under the name `ninja`, they are ninja's.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::JobId;
 use tanto_exec::writer::Writer;
 use tanto_record::jsonl::Head;
 use tanto_record::recorder::Recorder;
@@ -42,6 +43,10 @@ impl View for Views {
     fn flush(&mut self) {
         self.shown.flush();
         self.recorder.flush();
+    }
+
+    fn follows(&self) -> Option<JobId> {
+        self.shown.follows()
     }
 
     fn tick(&self) -> Option<Duration> {

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tanto_exec::event::{Event, View};
+use tanto_exec::job::JobId;
 use tanto_record::cut::Rest;
 use tanto_record::format::{BadFormat, Format};
 use tanto_record::jsonl::{Head, Stream};
-use tanto_record::live::{self, LiveView};
+use tanto_record::live::{self, Follow, LiveView};
 use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
 use tanto_sys::cursor::Rescue;
@@ -46,6 +47,15 @@ impl Shown {
         }
     }
 
+    /// From now on shows the output of this command while it runs. False if the view has no place for it.
+    pub fn follow(&mut self, follow: Follow) -> bool {
+        match &mut self.kind {
+            Kind::Live(live) => live.view.follow(follow),
+            Kind::Plain(_) | Kind::Lines(_) => return false,
+        }
+        true
+    }
+
     /// It sums up a build that failed.
     pub fn sums_up(&self) -> bool {
         matches!(self.kind, Kind::Live(_))
@@ -74,6 +84,13 @@ impl View for Shown {
         self.view().flush();
     }
 
+    fn follows(&self) -> Option<JobId> {
+        match &self.kind {
+            Kind::Live(view) => view.follows(),
+            Kind::Plain(_) | Kind::Lines(_) => None,
+        }
+    }
+
     fn tick(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Live(view) => view.tick(),
@@ -100,6 +117,10 @@ impl View for Live {
     fn flush(&mut self) {
         self.view.flush();
         self.halt_if_asked();
+    }
+
+    fn follows(&self) -> Option<JobId> {
+        self.view.follows()
     }
 
     fn tick(&self) -> Option<Duration> {

@@ -95,6 +95,8 @@ fn value_case(flag: &Flag) -> Option<String> {
         Shape::File => "-f".to_owned(),
         Shape::OneOf(words) => format!("-W '{}'", words.join(" ")),
         Shape::Tool => format!("-W '{}'", tool_names().join(" ")),
+        // It never is a word of its own.
+        Shape::OptionalTarget => return None,
         Shape::Free => return Some(format!("        {}) return ;;\n", spellings(flag).join(" | "))),
     };
     let pattern = spellings(flag).join(" | ");

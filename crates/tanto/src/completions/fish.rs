@@ -61,6 +61,7 @@ fn value_of(shape: Shape) -> String {
         Shape::Free => " -x".to_owned(),
         Shape::OneOf(words) => format!(" -x -a '{}'", words.join(" ")),
         Shape::Tool => format!(" -x -a '{}'", tool_names().join(" ")),
+        Shape::OptionalTarget => " -a '(__tanto_targets)'".to_owned(),
     }
 }
 

@@ -86,10 +86,15 @@ fn describe(command: &Command) -> String {
 /// For `_arguments`: a value may be joined to its flag, and one spelling of a flag excludes the others.
 fn specs(flag: &Flag) -> Vec<String> {
     let all = spellings(flag).join(" ");
-    let value = flag.value.map(|value| format!(":{}:{}", value.name, action(value.shape))).unwrap_or_default();
+    let value = flag.value.map(|value| {
+        let colons = if value.is_optional() { "::" } else { ":" };
+        format!("{colons}{}:{}", value.name, action(value.shape))
+    });
+    let value = value.unwrap_or_default();
     let spec = |spelling: String| {
         let joined = match (flag.value, spelling.starts_with("--")) {
             (None, _) => "",
+            (Some(value), true) if value.is_optional() => "=-",
             (Some(_), true) => "=",
             (Some(_), false) => "+",
         };
@@ -105,6 +110,7 @@ fn action(shape: Shape) -> String {
         Shape::Free => " ".to_owned(),
         Shape::OneOf(words) => format!("({})", words.join(" ")),
         Shape::Tool => format!("({})", tool_names().join(" ")),
+        Shape::OptionalTarget => "_tanto_targets".to_owned(),
     }
 }
 

@@ -20,6 +20,15 @@ pub struct ToolCall {
     pub args: Vec<Vec<u8>>,
 }
 
+/// The command whose output is shown while it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Followed {
+    /// The one that has run longest.
+    Longest,
+    /// The one that makes this target.
+    Target(Vec<u8>),
+}
+
 /// What was typed.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct LowArgs {
@@ -37,6 +46,8 @@ pub struct LowArgs {
     pub tool: Option<ToolCall>,
     /// `--watch`
     pub watch: bool,
+    /// `--follow`
+    pub follow: Option<Followed>,
     /// What config files could have said too.
     pub layer: Layer,
     /// What is no flag.
@@ -102,6 +113,8 @@ impl Reader<'_> {
             Id::Warning => self.warning(low, value)?,
             Id::Tool => {}
             Id::Watch => low.watch = true,
+            Id::Follow if value.is_empty() => low.follow = Some(Followed::Longest),
+            Id::Follow => low.follow = Some(Followed::Target(value.to_vec())),
             Id::Verbose | Id::Quiet => self.say(low, flag, b"yes")?,
             Id::Status
             | Id::Jobs

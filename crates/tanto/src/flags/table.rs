@@ -60,6 +60,8 @@ pub enum Id {
     VerifyCheckpoints,
     /// `--watch`
     Watch,
+    /// `--follow`
+    Follow,
 }
 
 /// Where a flag may be given.
@@ -86,6 +88,8 @@ pub enum Shape {
     OneOf(&'static [&'static str]),
     /// The name of a `-t` tool.
     Tool,
+    /// A target, which may be left out.
+    OptionalTarget,
 }
 
 /// The value that follows a flag.
@@ -97,6 +101,13 @@ pub struct Value {
     pub shape: Shape,
     /// What a config file's value has to be, for its error message.
     pub expected: &'static str,
+}
+
+impl Value {
+    /// The flag may be given without it.
+    pub fn is_optional(self) -> bool {
+        self.shape == Shape::OptionalTarget
+    }
 }
 
 /// Flags that are shown together.
@@ -168,7 +179,11 @@ impl Flag {
 
     /// Its names and its value, as help texts show it: `-C DIR`.
     pub fn label(&self) -> String {
-        let value = self.value.map(|value| format!(" {}", value.name)).unwrap_or_default();
+        let value = match self.value {
+            Some(value) if value.is_optional() => format!("[={}]", value.name),
+            Some(value) => format!(" {}", value.name),
+            None => String::new(),
+        };
         self.names() + &value
     }
 }
@@ -186,6 +201,10 @@ impl getopt::Flag for Flag {
         self.value.is_some()
     }
 
+    fn value_is_optional(&self) -> bool {
+        self.value.is_some_and(|value| value.is_optional())
+    }
+
     fn gives_way(&self) -> bool {
         !self.is_ninjas()
     }
@@ -193,11 +212,8 @@ impl getopt::Flag for Flag {
 
 /// The flags that a door takes.
 pub fn known(door: Door) -> &'static [Flag] {
-    let of_build = FLAGS.iter().position(|flag| flag.group == Group::Build);
-    match door {
-        Door::Ninja => &FLAGS[..of_build.unwrap_or(FLAGS.len())],
-        Door::Tanto => FLAGS,
-    }
+    let first_other = FLAGS.iter().position(|flag| door == Door::Ninja && flag.group == Group::Build);
+    &FLAGS[..first_other.unwrap_or(FLAGS.len())]
 }
 
 /// The flag with this id.
@@ -339,9 +355,20 @@ const WATCH: Flag = Flag {
     group: Group::Build,
     doc: "build again whenever a source file changes",
     note: "",
-    more: "After each build, waits for a change of the files that the targets depend on: sources, headers that \
-           compilers have read, the build files. A change during a build leads to another build. A build that fails \
-           does not end it; Ctrl-C does, with exit code 130.",
+    more: "After each build, waits for a change of the files that the targets depend on: sources, headers, build files. \
+           A change during a build leads to another. Ctrl-C ends it, with exit code 130; a build that fails does not.",
+};
+
+const FOLLOW: Flag = Flag {
+    id: Id::Follow,
+    short: None,
+    long: Some("follow"),
+    value: Some(Value { name: "TARGET", shape: Shape::OptionalTarget, expected: "a target" }),
+    reach: Reach::Command,
+    group: Group::Build,
+    doc: "show the output of a running command",
+    note: "",
+    more: "Its last lines stand below its row on the terminal. It is the command that makes TARGET, or else the longest-running.",
 };
 
 /// Those of `tanto run`.
@@ -570,4 +597,5 @@ pub static FLAGS: &[Flag] = &[
     CHECKPOINTS,
     VERIFY_CHECKPOINTS,
     WATCH,
+    FOLLOW,
 ];

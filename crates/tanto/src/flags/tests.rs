@@ -63,10 +63,22 @@ fn the_flags_of_builds_are_not_ninjas() {
 
 #[test]
 fn a_watch_builds() {
-    let typed = |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
+    let typed =
+        |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
     assert!(typed(&["--watch"]).is_ok_and(|low| low.watch));
     let refused = Err(Halt::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
     assert_eq!(typed(&["--watch", "-t", "clean"]), refused);
+}
+
+#[test]
+fn a_followed_target_may_be_left_out() {
+    let typed =
+        |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
+    let follow = |args| typed(args).map(|low| (low.follow, low.targets.len()));
+    assert_eq!(follow(&["--follow", "app"]), Ok((Some(Followed::Longest), 1)));
+    assert_eq!(follow(&["--follow=app"]), Ok((Some(Followed::Target(b"app".to_vec())), 0)));
+    assert_eq!(follow(&["app"]), Ok((None, 1)));
+    assert_eq!(usage_error(&["--follow"]), "unrecognized option '--follow'");
 }
 
 /// `ninja --h` must go on meaning what it means to ninja.
@@ -104,7 +116,8 @@ fn flags_and_targets_mix() {
     assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
     assert_eq!(targets(&["-", "-n"]), ["-"]);
     assert_eq!(targets(&["-n", ""]), [""]);
-    let posix = Reader { door: Door::Ninja, origin: Origin::Flag, posix: true, warn: &mut |_| {} }.read(&words(&["-n", "a", "-j2"]));
+    let posix = Reader { door: Door::Ninja, origin: Origin::Flag, posix: true, warn: &mut |_| {} }
+        .read(&words(&["-n", "a", "-j2"]));
     assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
 }
 
@@ -124,7 +137,8 @@ fn letters_bundle_and_values_join() {
 #[test]
 fn arguments_are_bytes() {
     let args = [b"-C\xff".to_vec(), b"\xfe".to_vec()];
-    let low = Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
+    let low =
+        Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
     assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
 }
 

@@ -90,6 +90,12 @@ impl Output {
         shown
     }
 
+    /// The end of what was printed until now, at most `most` bytes.
+    pub(super) fn last(&self, most: usize) -> &[u8] {
+        let end = self.rest.as_ref().map_or(&self.bytes, |rest| &rest.end);
+        &end[end.len().saturating_sub(most)..]
+    }
+
     /// What there is: all of it or its beginning and end, with a line between that says how much is missing, and how much
     /// of it that is. Waits until the file is written.
     pub(super) fn into_kept(self) -> (Vec<u8>, job::Kept) {

@@ -43,6 +43,15 @@ fn of_more_a_file_without_a_name_has_all() {
 }
 
 #[test]
+fn the_end_can_be_had_at_any_time() {
+    let text = lines(MOST_IN_MEMORY + ENDS + 8);
+    for printed in [0, 1, 100, 5000, MOST_IN_MEMORY, MOST_IN_MEMORY + 1, text.len()] {
+        let output = taken(&text[..printed], None);
+        assert!(output.last(4096) == &text[printed.saturating_sub(4096)..printed], "{printed}");
+    }
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_replaced_by_the_one_for_temporary_files() {
     let place = Scratch::new("output");
     let overflow = Overflow { dir: place.at("none"), writer: Rc::default() };
