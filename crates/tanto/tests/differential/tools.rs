@@ -227,6 +227,7 @@ fn recompact() {
         .run("")
         .run("-t deps");
     case.file("build.ninja", TREE.replace("build lone: cc h\n", "").replace("b$ b.o", "bb.o"))
+        .delete("b b.o")
         .run("-t recompact")
         .run("")
         .check();
