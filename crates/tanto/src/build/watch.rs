@@ -1,7 +1,7 @@
 //! `--watch`: builds again whenever a file changes that the targets depend on.
 //!
-//! Each build is a whole run, which decides by itself what is out of date: a change that is none costs a look. Between two
-//! builds nothing is held but the watches; no lock, no file of the tree, and no directory of it as the current one.
+//! Each build is a whole run, which decides by itself what is out of date: an event without a real change only costs a dirty
+//! check. Between two builds only the inotify watches are kept: no lock, no file of the tree, and no current directory in it.
 
 mod places;
 mod watcher;
@@ -37,6 +37,8 @@ struct Rounds<'o> {
     options: &'o Options,
     next: Invocation<'o>,
     watcher: Watcher,
+    /// The files that the last build depended on.
+    sources: Vec<Vec<u8>>,
     /// The directory of the build.
     home: PathBuf,
 }
@@ -45,7 +47,7 @@ impl<'o> Rounds<'o> {
     fn begin(options: &'o Options, mut first: Invocation<'o>) -> Step<Rounds<'o>> {
         let watcher = Watcher::new().map_err(|why| first.fatal(&why))?;
         let home = std::env::current_dir().map_err(|error| first.fatal(&tanto_sys::error::text(&error)))?;
-        Ok(Rounds { options, next: first, watcher, home })
+        Ok(Rounds { options, next: first, watcher, sources: Vec::new(), home })
     }
 
     fn all(mut self) -> i32 {
@@ -64,36 +66,52 @@ impl<'o> Rounds<'o> {
         if self.next.was_interrupted {
             return Err(End(INTERRUPTED));
         }
-        let sources = std::mem::take(&mut self.next.sources);
+        // A build that failed before it knew its sources depends on those of the last one, or on the manifests.
+        if self.next.sources.is_empty() && self.sources.is_empty() {
+            self.next.note_manifests();
+        }
+        if !self.next.sources.is_empty() {
+            self.sources = std::mem::take(&mut self.next.sources);
+        }
         // All that a build holds goes with it.
         self.next = Invocation::new(self.options).map_err(End)?;
-        let mut changed = self.watcher.watch(&sources, since).map_err(|why| self.next.fatal(&why))?;
+        let mut changed = self.watcher.watch(&self.sources, since).map_err(|why| self.next.fatal(&why))?;
         let meanwhile = self.watcher.changed().map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
         let is_changed = !changed.is_empty() || meanwhile.is_some();
         changed.extend(meanwhile.unwrap_or_default());
-        if !is_changed {
-            changed = self.wait()?;
-        }
+        let changed = self.wait(is_changed.then_some(changed))?;
         self.say(&what_changed(&changed));
         Ok(())
     }
 
-    fn wait(&mut self) -> Step<Changed> {
+    /// Waits for changes, and for the end of those that have begun.
+    fn wait(&mut self, begun: Option<Changed>) -> Step<Changed> {
+        let is_idle = begun.is_none();
+        if is_idle {
+            self.say_watching();
+            self.enter(Path::new("/"))?;
+        }
+        let woken = self.watcher.wait(begun).map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
+        if is_idle {
+            self.enter(&self.home.clone())?;
+        }
+        match woken {
+            Woken::Changed(changed) => Ok(changed),
+            Woken::Interrupted => Err(End(INTERRUPTED)),
+        }
+    }
+
+    fn enter(&mut self, dir: &Path) -> Step<()> {
+        std::env::set_current_dir(dir).map_err(|error| {
+            let why = tanto_sys::error::text(&error);
+            self.next.fatal(&[b"chdir to '", dir.as_os_str().as_bytes(), b"' - ", &why].concat())
+        })
+    }
+
+    fn say_watching(&mut self) {
         let count = self.watcher.count();
         let directories = if count == 1 { "directory" } else { "directories" };
         self.say(format!("watching {count} {directories} for changes; Ctrl-C ends it").as_bytes());
-        let enter = |dir: &Path| std::env::set_current_dir(dir).map_err(|error| (dir.to_path_buf(), error));
-        let woken = enter(Path::new("/")).map(|()| self.watcher.wait());
-        let entered = woken.and_then(|woken| enter(&self.home).map(|()| woken));
-        match entered {
-            Ok(Ok(Woken::Changed(changed))) => Ok(changed),
-            Ok(Ok(Woken::Interrupted)) => Err(End(INTERRUPTED)),
-            Ok(Err(error)) => Err(self.next.fatal(&tanto_sys::error::text(&error))),
-            Err((dir, error)) => {
-                let why = tanto_sys::error::text(&error);
-                Err(self.next.fatal(&[b"chdir to '", dir.as_os_str().as_bytes(), b"' - ", &why].concat()))
-            }
-        }
     }
 
     fn say(&mut self, text: &[u8]) {

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tanto_sys::inotify::{Change, Inotify, MOST_INSTANCES, MOST_WATCHES, WatchId};
 use tanto_sys::poll::{self, Watch};
@@ -15,11 +15,11 @@ use tanto_sys::signals::Endings;
 
 use super::places::Places;
 
-/// After a change, another one is waited for so long: an editor or a version control system makes many at once. Longer,
-/// builds begin later; shorter, one begins while files are still being written.
+/// A build starts when no further change has arrived for this long, because editors and version control systems write
+/// many files at once. Longer, builds start later; shorter, one starts while files are still being written.
 const QUIET: Duration = Duration::from_millis(50);
-/// After the first change a build begins at the latest after so many times `QUIET`, however many more changes come.
-const MOST_QUIETS: u32 = 20;
+/// A build starts this long after the first change even if more changes keep arriving.
+const LONGEST: Duration = Duration::from_secs(1);
 /// How far the clock of file times may be behind, in nanoseconds.
 const COARSE_NS: i64 = 20_000_000;
 
@@ -31,6 +31,34 @@ pub enum Woken {
     Changed(Changed),
     /// A signal asked for an end.
     Interrupted,
+}
+
+/// Changes that arrive shortly after each other.
+struct Burst {
+    changed: Changed,
+    first: Instant,
+    last: Instant,
+}
+
+impl Burst {
+    fn new(changed: Changed) -> Burst {
+        let now = Instant::now();
+        Burst { changed, first: now, last: now }
+    }
+
+    fn add(&mut self, more: Changed) {
+        self.changed.extend(more);
+        self.last = Instant::now();
+    }
+
+    /// Returns the time until it counts as complete.
+    fn left(&self) -> Duration {
+        self.end().saturating_duration_since(Instant::now())
+    }
+
+    fn end(&self) -> Instant {
+        (self.last + QUIET).min(self.first + LONGEST)
+    }
 }
 
 /// Watches the directories of files.
@@ -88,30 +116,26 @@ impl Watcher {
         Ok(changed)
     }
 
-    /// Waits until a watched file changes, and then until no other has changed for a moment.
-    pub fn wait(&self) -> io::Result<Woken> {
+    /// Waits until a watched file changes, unless some have `changed` already, and then until changes cease to arrive.
+    pub fn wait(&self, changed: Option<Changed>) -> io::Result<Woken> {
         let endings = Endings::listen()?;
-        let mut changed = self.changed()?;
-        let mut quiets = 0;
+        let mut burst = changed.map(Burst::new);
         loop {
-            let patience = changed.is_some().then_some(QUIET);
+            let patience = burst.as_ref().map(Burst::left);
+            match burst {
+                Some(burst) if patience == Some(Duration::ZERO) => return Ok(Woken::Changed(burst.changed)),
+                _ => {}
+            }
             let mut watches = [Watch::new(&self.inotify), Watch::new(&endings)];
             poll::wait(&mut watches, patience)?;
             if endings.take().is_some() {
                 return Ok(Woken::Interrupted);
             }
-            let more = self.changed()?;
-            match (changed.take(), more) {
-                (Some(all), None) if !watches[0].ready() => return Ok(Woken::Changed(all)),
-                (Some(all), more) => {
-                    quiets += 1;
-                    let all = all.into_iter().chain(more.unwrap_or_default()).collect();
-                    if quiets >= MOST_QUIETS {
-                        return Ok(Woken::Changed(all));
-                    }
-                    changed = Some(all);
+            if let Some(more) = self.changed()? {
+                match &mut burst {
+                    Some(burst) => burst.add(more),
+                    None => burst = Some(Burst::new(more)),
                 }
-                (None, more) => changed = more,
             }
         }
     }
@@ -181,7 +205,7 @@ mod tests {
     }
 
     fn waited(watcher: &Watcher) -> Changed {
-        match watcher.wait().unwrap() {
+        match watcher.wait(None).unwrap() {
             Woken::Changed(changed) => changed,
             Woken::Interrupted => panic!("no signal was sent"),
         }
@@ -208,6 +232,16 @@ mod tests {
         std::fs::remove_file(dir.at("sub/b")).unwrap();
         std::fs::remove_dir(dir.at("sub")).unwrap();
         assert!(waited(&watcher).contains(&dir.bytes("sub/b")));
+    }
+
+    #[test]
+    fn a_burst_ends_when_no_change_arrives_or_after_a_second() {
+        let mut burst = Burst::new(Changed::new());
+        assert_eq!(burst.end(), burst.first + QUIET);
+        burst.last = burst.first + LONGEST / 2;
+        assert_eq!(burst.end(), burst.last + QUIET);
+        burst.last = burst.first + LONGEST;
+        assert_eq!(burst.end(), burst.first + LONGEST);
     }
 
     #[test]

@@ -192,6 +192,23 @@ fn a_build_that_fails_does_not_end_it() {
 }
 
 #[test]
+fn a_build_that_fails_before_it_knows_its_sources_does_not_end_it() {
+    alone(|side| {
+        // The directory of the logs cannot be made.
+        let rule = "rule cp\n  command = cp $in $out\nbuild out: cp in\n";
+        files(side, &[("build.ninja", &format!("builddir = in/logs\n{rule}")), ("in", "one")]);
+        let mut watched = Watched::start(side, "");
+        watched.until_idle();
+        side.tick();
+        side.write("build.ninja", rule.as_bytes(), None);
+        watched.until("out", "one");
+        side.write("in", b"two", None);
+        watched.until("out", "two");
+        watched.end();
+    });
+}
+
+#[test]
 fn a_directory_may_be_replaced() {
     alone(|side| {
         files(side, &[("build.ninja", "rule cp\n  command = cp $in $out\nbuild out: cp a/b/in\n"), ("a/b/in", "one")]);
