@@ -1,4 +1,4 @@
-//! Work that goes on in a process of its own after this process has ended.
+//! Runs work in a detached process that outlives this one.
 
 use std::io::{self, Read};
 

@@ -6,13 +6,16 @@ use std::io;
 use std::os::fd::IntoRawFd;
 
 /// Defines the C function `main`, which calls the given `fn() -> i32` and returns its result as the exit code. The program
-/// needs `#![no_main]`. A panic of the function aborts the program.
+/// needs `#![no_main]`. A panic of the function aborts the program. Only for glibc, with which `std::env::args_os` needs no
+/// runtime.
 #[macro_export]
 macro_rules! entry_point {
     ($run:path) => {
         /// Called by the C library.
         #[unsafe(no_mangle)]
         pub extern "C" fn main(_: std::ffi::c_int, _: *const *const std::ffi::c_char) -> std::ffi::c_int {
+            #[cfg(not(target_env = "gnu"))]
+            compile_error!("without Rust's runtime, other C libraries than glibc give no arguments");
             if $crate::entry::open_standard_descriptors().is_err() {
                 return 1;
             }

@@ -42,7 +42,7 @@ pub enum Change {
     Overflow,
 }
 
-/// A set of watched directories. Watching keeps no file system busy.
+/// A set of watched directories. Watches do not prevent a file system from being unmounted.
 #[derive(Debug)]
 pub struct Inotify(File);
 

@@ -17,6 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 const SIGKILL: i32 = 9;
 
+/// Whether this process belongs to a job of another Tanto, which treats processes that it leaves behind as remains of the
+/// job.
+pub fn are_looked_for() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
 /// Kills all that this process has left, which was a build. Says which they were, and which of them do not end. To be called
 /// by whoever knows that it goes on no more: it may be about to end.
 pub fn end(owner: Process) -> io::Result<(Vec<Seen>, Vec<Seen>)> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use tanto_exec::event::{Event, Level, View};
+use tanto_exec::monitor::remains;
 use tanto_ninja::error::Result;
 use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
@@ -14,7 +15,9 @@ use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
 use tanto_sys::{cpu, detach};
 
 use super::logs::Logs;
+use super::turn::ANCESTORS;
 use super::{End, Invocation, RealDisk, Step};
+use crate::flags::door::Door;
 
 /// What is known of the run's snapshot.
 #[derive(Default)]
@@ -136,18 +139,23 @@ impl Invocation<'_> {
         self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unkept, always)
     }
 
-    /// Writes it when there is nothing else to do. At a terminal another process does so, and the user need not wait.
-    /// Without one, whoever started this process may remove the directory, or all its processes, as soon as it has ended.
+    /// Writes it when there is nothing else to do. For a build that a user started at a terminal another process does so,
+    /// and the user need not wait. Other starters may kill what a build leaves behind, and a directory in the tree may be
+    /// removed as soon as the build has ended.
     /// With `--watch` this process goes on, and would have to wait for the other.
     pub(super) fn save(&mut self, saving: &Saving<'_>) {
         let threads = self.threads();
-        let someone_waits =
-            !self.options.watch && self.options.snapshots == Policy::Fitting && io::stdout().is_terminal();
-        if someone_waits && detach::start(|| drop(saving.run(threads))).is_ok() {
+        if self.may_detach() && detach::start(|| drop(saving.run(threads))).is_ok() {
             return;
         }
         let saved = saving.run(threads);
         self.saved(saved);
+    }
+
+    fn may_detach(&self) -> bool {
+        let is_job = std::env::var_os(ANCESTORS).is_some() || remains::are_looked_for();
+        let fits = self.options.snapshots == Policy::Fitting && self.options.door == Door::Ninja;
+        fits && !is_job && io::stdout().is_terminal()
     }
 
     /// Does `work` while it is written, if one is to be written.
