@@ -102,7 +102,7 @@ pub struct Usage {
     pub read_bytes: u64,
     /// Written to files, in bytes, whether it has reached a disk or not.
     pub written_bytes: u64,
-    /// How long its processes waited, if it had a control group that tells.
+    /// How long its processes waited, if it had a control group with pressure stall information.
     pub waits: Option<Waits>,
 }
 

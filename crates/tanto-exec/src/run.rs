@@ -85,9 +85,9 @@ struct Loop<'a> {
 /// The machine is asked no more often than this. It says nothing new in less.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a running command has printed is told no more often than this, in milliseconds: a view shows it no more often.
+/// Minimum interval between updates of what a running command has printed, in milliseconds.
 const FOLLOW_EVERY_MS: i64 = 100;
-/// So much of it is told, in bytes: a few lines.
+/// Maximum number of output bytes passed to the view: a few lines.
 const MOST_FOLLOWED: usize = 4 << 10;
 
 impl Run<'_> {

@@ -3,10 +3,12 @@
 //! The program does not run. Its dynamic loader is started on it in the mode that `ldd -d` uses, which does all of that
 //! and then exits.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tanto_sys::process::{Ended, Environment, Launcher, Program, Status, Words};
@@ -24,18 +26,20 @@ const LONGEST_LOADER: u64 = 4 << 20;
 /// Starts dynamic loaders on programs.
 pub struct Startup {
     launcher: Launcher,
+    /// Programs by the names that commands give them.
+    found: HashMap<Vec<u8>, Option<PathBuf>>,
 }
 
 impl Startup {
     /// Programs are started in the environment of this process.
     pub fn in_own_environment() -> Startup {
         let mode = ["LD_TRACE_LOADED_OBJECTS", "LD_WARN"].map(|name| (name.into(), "1".into()));
-        Startup { launcher: Launcher::new(Environment::ours_and(&mode)) }
+        Startup { launcher: Launcher::new(Environment::ours_and(&mode)), found: HashMap::new() }
     }
 
     /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the directory in which the
     /// command runs. `None` if the program is not found.
-    pub fn program_of(&self, command: &[u8], dir: &Path) -> Option<PathBuf> {
+    pub fn program_of(&mut self, command: &[u8], dir: &Path) -> Option<PathBuf> {
         let mut words = Words::default();
         if !split_words(command, &mut words) {
             return Some("/bin/sh".into());
@@ -45,14 +49,23 @@ impl Startup {
             return Some(dir.join(OsStr::from_bytes(name))).filter(|path| path.is_file());
         }
         let path = self.launcher.environment().get(b"PATH").unwrap_or_default();
-        let places = path.split(|&byte| byte == b':').map(|place| dir.join(OsStr::from_bytes(place)));
-        places.map(|place| place.join(OsStr::from_bytes(name))).find(|path| path.is_file())
+        let search = || {
+            let places = path.split(|&byte| byte == b':').map(|place| dir.join(OsStr::from_bytes(place)));
+            places.map(|place| place.join(OsStr::from_bytes(name))).find(|path| is_executable(path))
+        };
+        self.found.entry(name.into()).or_insert_with(search).clone()
     }
 
     /// Returns the processor time of one start in microseconds. `None` for scripts, for programs that are linked
-    /// statically, and for those whose loader does not know the mode: it would run the program.
+    /// statically, for those whose loader does not know the mode and would run the program, and for programs that do not
+    /// belong to root: commands come from a record that somebody else may have made, and relocation runs code of the
+    /// program that chooses between variants of a function.
     pub fn cost_us(&mut self, program: &Path) -> Option<u64> {
-        let loader = elf::loader(program).filter(|loader| knows_the_mode(loader))?;
+        let is_roots = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.uid() == 0);
+        let loader = elf::loader(program).filter(|loader| is_roots(loader) && knows_the_mode(loader))?;
+        if !is_roots(program) {
+            return None;
+        }
         let mut words = Words::default();
         for word in [loader.as_path(), program] {
             words.begin();
@@ -67,6 +80,10 @@ impl Startup {
         costs.sort_unstable();
         Some(costs[TRIALS / 2])
     }
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
 }
 
 /// Whether a dynamic loader is glibc's, in whose code the name of the variable occurs. Others, musl's among them, ignore
