@@ -28,11 +28,11 @@ pub fn of(graph: &mut Graph<'_>, deps_log: &DepsLog, disk: &dyn Disk, mut nodes:
         }
         let it = graph.edge(edge);
         if it.is_phony() && it.ins.is_empty() {
-            // A group of nothing that is a file: a header that may be missing.
+            // A phony edge without inputs counts as a source. Generators write it for headers that may be missing.
             found.extend(it.outs.iter().map(|&out| graph.path(out).to_vec()));
         }
         nodes.extend(it.ins.iter().chain(it.validations));
-        // What cannot be read has told nothing.
+        // Unreadable dependency records are ignored.
         nodes.extend(discovered(graph, deps_log, disk, it.outs[0], edge).unwrap_or_default());
     }
     found

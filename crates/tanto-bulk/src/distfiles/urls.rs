@@ -14,7 +14,7 @@ use tanto_sys::file;
 const SCRIPT: &str = ".tanto-fetched";
 /// The list, beside it.
 const LIST: &str = ".tanto-fetched.list";
-/// As many bytes of the list are read. The package could write there.
+/// Maximum number of bytes read from the list, because the package can write to it.
 const LONGEST: u64 = 1 << 20;
 
 /// Returns the argument that makes pkgsrc run the script in `dir`.
@@ -36,7 +36,7 @@ pub(super) fn read(dir: &Path) -> HashMap<PathBuf, String> {
     let opened =
         file::open_itself(&dir.join(LIST)).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()));
     if let Some(file) = opened {
-        // What could be read counts.
+        // On a read error, uses what was read so far.
         let _ = file.take(LONGEST).read_to_end(&mut text);
     }
     parse(&text)

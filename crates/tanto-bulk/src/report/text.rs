@@ -14,7 +14,7 @@ const SHOWN: usize = 20;
 /// So many names are shown of those that changed in one way.
 const NAMED: usize = 50;
 /// Stands below the tables if no times waited are known.
-pub(super) const NO_WAITS: &str = "I/O WAIT and CPU WAIT are not offered by this kernel: they take control groups of version 2 with \
+pub(super) const NO_WAITS: &str = "I/O WAIT and CPU WAIT were not recorded: they need control groups of version 2 that Tanto may create, with \
     pressure stall information (PSI).";
 
 impl Report<'_> {

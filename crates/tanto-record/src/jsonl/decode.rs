@@ -125,7 +125,7 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
     })
 }
 
-/// None if the command had no control group that tells.
+/// `None` if the command had no control group with pressure stall information.
 fn waits(fields: &Fields) -> Result<Option<Waits>, Wrong> {
     let told = fields
         .contains_key("io_wait_us")

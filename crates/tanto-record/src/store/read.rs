@@ -167,13 +167,13 @@ impl Store {
     }
 }
 
-/// SQLite's numbers have a sign; ours that count have none.
 /// Two columns, both of which are NULL where nothing is known.
 fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Waits>> {
     let is_known = row.get::<_, Option<i64>>(at)?.is_some();
     is_known.then(|| Ok(Waits { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
 }
 
+/// SQLite's integers are signed. Counts are not.
 fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
 }

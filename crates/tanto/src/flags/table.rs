@@ -368,7 +368,7 @@ const FOLLOW: Flag = Flag {
     group: Group::Build,
     doc: "show the output of a running command",
     note: "",
-    more: "Its last lines stand below its row on the terminal. It is the command that makes TARGET, or else the longest-running.",
+    more: "Its last lines are shown below its row on the terminal. Without TARGET, it is the longest-running command.",
 };
 
 /// Those of `tanto run`.
