@@ -116,18 +116,21 @@ class Zygote {
   // Nobody is there any more to hear of them. What is told of as ended may still have its memory to give back.
   void end_all() {
     for (const auto &[child, its] : children) {
+      end_jobs(child);
       kill(child, SIGKILL);
     }
     while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
     }
     for (const auto &[child, its] : children) {
-      clean_up(child, its);
+      clean_up(its);
     }
   }
 
-  // Ends the jobs of a fork that was killed, and removes its temporary files.
-  static void clean_up(pid_t child, const Serving &its) {
-    kill(-child, SIGKILL);
+  // Ends the jobs of a fork. Must come before the fork is waited for: after that its number may be another group's.
+  static void end_jobs(pid_t child) { kill(-child, SIGKILL); }
+
+  // Removes the temporary files of a fork that was killed, when its jobs have ended.
+  static void clean_up(const Serving &its) {
     pollfd watched{its.end, POLLIN, 0};
     poll(&watched, 1, patience_ms);
     its.temporaries->remove();
@@ -137,14 +140,22 @@ class Zygote {
     signalfd_siginfo ignored;
     while (read(children_end, &ignored, sizeof ignored) > 0) {
     }
-    int status = 0;
-    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
+    siginfo_t ended{};
+    while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid > 0) {
+      const pid_t child = ended.si_pid;
+      const bool is_killed = ended.si_code != CLD_EXITED;
+      if (is_killed) {
+        end_jobs(child);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      ended = {};
       const auto its = children.find(child);
       if (its == children.end()) {
         continue;
       }
-      if (WIFSIGNALED(status)) {
-        clean_up(child, its->second);
+      if (is_killed) {
+        clean_up(its->second);
       }
       close(its->second.end);
       send(socket, Gone{its->second.id, static_cast<std::uint32_t>(status)});
