@@ -13,13 +13,13 @@ from pathlib import Path
 
 MANIFEST = """
 rule cc
-  command = until [ -e go.$n ]; do sleep 0.05; done; touch $out
+  command = until [ -e go.$n ] || [ ! -e build.ninja ]; do sleep 0.05; done; touch $out
   description = CC $out
 rule say
-  command = until [ -e go.$n ]; do sleep 0.05; done; echo said by $out; touch $out
+  command = until [ -e go.$n ] || [ ! -e build.ninja ]; do sleep 0.05; done; echo said by $out; touch $out
   description = SAY $out
 rule bad
-  command = until [ -e go.$n ]; do sleep 0.05; done; echo error: 表示; false
+  command = until [ -e go.$n ] || [ ! -e build.ninja ]; do sleep 0.05; done; echo error: 表示; false
   description = CC $out
 rule ask
   command = read answer; echo "you said $$answer"; touch $out
@@ -37,7 +37,8 @@ build long_%(long)s.o: cc
   n = 5
 build answer: ask said
 rule talk
-  command = echo reading; until [ -e go.7 ]; do sleep 0.05; done; printf '10%%%%\\r50%%%%'; until [ -e go.8 ]; do sleep 0.05; done; touch $out
+  command = echo reading; until [ -e go.7 ] || [ ! -e build.ninja ]; do sleep 0.05; done; $
+      printf '10%%%%\\r50%%%%'; until [ -e go.8 ] || [ ! -e build.ninja ]; do sleep 0.05; done; touch $out
   description = TALK $out
 rule copy
   command = cat $in > $out
