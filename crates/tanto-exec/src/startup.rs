@@ -1,7 +1,7 @@
 //! Estimates the cost of starting a program: loading it and its libraries, and relocating them.
 //!
-//! The program does not run. Its dynamic loader is started on it in the mode that `ldd -d` uses, which does all of that
-//! and then exits.
+//! The dynamic loader is started on the program in the mode that `ldd -d` uses, which does all of that and then exits. Of
+//! the program's code only its IFUNC resolvers run, which choose between variants of a function.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -58,8 +58,7 @@ impl Startup {
 
     /// Returns the processor time of one start in microseconds. `None` for scripts, for programs that are linked
     /// statically, for those whose loader does not know the mode and would run the program, and for programs that do not
-    /// belong to root: commands come from a record that somebody else may have made, and relocation runs code of the
-    /// program that chooses between variants of a function.
+    /// belong to root: commands come from a record that somebody else may have made, and some code of the program runs.
     pub fn cost_us(&mut self, program: &Path) -> Option<u64> {
         let is_roots = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.uid() == 0);
         let loader = elf::loader(program).filter(|loader| is_roots(loader) && knows_the_mode(loader))?;

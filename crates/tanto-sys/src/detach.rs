@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use crate::{entry, spaces};
 
 /// Starts a process that does `work` and that nobody waits for. It has the memory of this process and its current
-/// directory, but no descriptor, no lock and no terminal. Fails if this process has other threads, or if the kernel is
+/// directory, but no descriptor, no lock and no terminal: `work` must not use a file that was opened before. Fails if this process has other threads, or if the kernel is
 /// older than Linux 5.9.
 pub fn start(work: impl FnOnce()) -> io::Result<()> {
     // Above all descriptors, to learn whether the kernel has the call.

@@ -13,7 +13,7 @@ use crate::build::state::State;
 const SHOWN: usize = 20;
 /// So many names are shown of those that changed in one way.
 const NAMED: usize = 50;
-/// Stands below the tables if no times waited are known.
+/// Shown below the tables if no waiting times are known.
 pub(super) const NO_WAITS: &str = "I/O WAIT and CPU WAIT were not recorded: they need control groups of version 2 that Tanto may create, with \
     pressure stall information (PSI).";
 
@@ -198,7 +198,7 @@ fn stages(stages: &[OfStage]) -> String {
     String::from_utf8_lossy(&table.text()).into_owned()
 }
 
-/// The columns of times waited; empty if they are not known.
+/// The columns of waiting times; empty if they are not known.
 pub(super) fn waited(waits: Option<Waits>) -> [String; 2] {
     let column = |us: fn(Waits) -> u64| waits.map(|waits| ms(us(waits) / 1000)).unwrap_or_default();
     [column(|waits| waits.io_us), column(|waits| waits.cpu_us)]

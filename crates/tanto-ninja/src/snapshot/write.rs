@@ -193,7 +193,7 @@ fn write_sections(
     given_up: &AtomicBool,
 ) -> io::Result<Vec<u64>> {
     let failed = AtomicBool::new(false);
-    // A file has one writer at a time. A thread that waits for this lock sleeps; in the kernel it would spin.
+    // The kernel lets one thread at a time write to a file, and the others spin. With this lock they sleep.
     let turn = Mutex::new(());
     let end = ranges[SECTIONS - 1].end;
     let pieces: Vec<Range<usize>> = (0..end).step_by(PIECE).map(|start| start..end.min(start + PIECE)).collect();

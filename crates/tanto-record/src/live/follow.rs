@@ -1,12 +1,12 @@
-//! The output of a command that runs, as rows of the live view.
+//! The output of a running command, as rows of the live view.
 
 use super::text;
 
-/// At most so many lines are shown.
+/// Maximum number of lines shown.
 const MOST_LINES: usize = 5;
 
-/// The last lines of what a command has printed, oldest first, without control characters. Of a line that was written over,
-/// as progress bars are, it is the text that was written last.
+/// Returns the last lines of a command's output, oldest first, without control characters. For a line that was
+/// overwritten, such as a progress bar, this is its latest text.
 pub(super) fn last_lines(output: &[u8], unicode: bool) -> Vec<String> {
     let lines = output.split(|&byte| byte == b'\n').map(|line| text::clean(written_last(line), unicode));
     let lines: Vec<String> = lines.filter(|line| !line.trim().is_empty()).collect();
@@ -17,7 +17,7 @@ fn written_last(line: &[u8]) -> &[u8] {
     line.split(|&byte| byte == b'\r').rfind(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// Which of `count` commands are shown, where there is room for so many: the first, and in any case the followed one.
+/// Returns which of `count` commands are shown if there is room for `room`: the first ones, and always the followed one.
 pub(super) fn shown(count: usize, room: usize, followed: Option<usize>) -> impl Iterator<Item = usize> {
     let last = followed.filter(|&at| at >= room && room > 0);
     let first = room.min(count) - usize::from(last.is_some());
