@@ -13,8 +13,8 @@ use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Snapshot;
-use tanto_sys::state::State;
-use tanto_sys::threads::Threads;
+use tanto_sys::fs::state_dir::StateDirs;
+use tanto_sys::threads::ThreadLimit;
 
 const MANIFEST: &str = "ninja_required_version = 1.1
 pool p
@@ -59,8 +59,8 @@ impl Sound {
 
     /// Logs in which something is.
     fn logs(&self, graph: &mut Graph<'_>) -> (BuildLog, DepsLog) {
-        let build = BuildLog::load(&self.log("log"), 7, graph, Threads::ONE);
-        let deps = DepsLog::load(&self.log("deps"), graph, Threads::ONE);
+        let build = BuildLog::load(&self.log("log"), 7, graph, ThreadLimit::ONE);
+        let deps = DepsLog::load(&self.log("deps"), graph, ThreadLimit::ONE);
         let ((mut build, _), (mut deps, _)) = (build.expect("it is none"), deps.expect("it is none"));
         build.open(graph, &mut |_| false).expect("it can be written");
         deps.open(graph, &mut |_| true).expect("it can be written");
@@ -73,7 +73,7 @@ impl Sound {
     }
 
     fn snapshot(&self) -> Snapshot {
-        Snapshot::new(State::in_tree(&self.dir), &self.manifest(), LoadOptions::default())
+        Snapshot::new(StateDirs::in_tree(&self.dir), &self.manifest(), LoadOptions::default())
     }
 
     /// Made once, beside the scratch file.
@@ -164,9 +164,9 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_sound: bool) {
         let _ = (graph.rule_name(edge.rule), graph.pool_depth(edge.pool));
     }
     graph.top_rules().iter().for_each(|rule| drop(graph.rule_text(*rule, b"command")));
-    let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, Threads::ONE));
+    let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, ThreadLimit::ONE));
     let kept = graph.deps_parts();
-    let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, Threads::ONE));
+    let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, ThreadLimit::ONE));
     assert!(!is_sound || (log.is_some() && deps.is_some()), "its logs are not known");
     let mut log = log.unwrap_or_else(|| BuildLog::in_memory(7));
     let mut deps = deps.map_or_else(DepsLog::in_memory, |(deps, _)| deps);

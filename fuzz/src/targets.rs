@@ -16,7 +16,7 @@ use tanto_ninja::log::{BuildLog, DepsLog, Entry};
 use tanto_record::report::timings::Timings;
 use tanto_record::report::{page, rebuilds, trace};
 use tanto_record::session::Session;
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 /// One format.
 pub struct Target {
@@ -423,13 +423,13 @@ fn log(input: &[u8], scratch: &Path) {
     let mut graph = arena.empty();
     // One that mutated inputs are likely to have.
     graph.intern(b"out.o");
-    let Ok((mut log, _)) = BuildLog::load(path, 7, &graph, Threads::ONE) else { return };
+    let Ok((mut log, _)) = BuildLog::load(path, 7, &graph, ThreadLimit::ONE) else { return };
     let mut before = entries(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let added = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
     log.open(&graph, &mut |_| false).expect("the log can be opened");
     log.record(&graph, [b"added".as_slice()], added).expect("the log can be written");
-    let (after, _) = BuildLog::load(path, 7, &graph, Threads::ONE).expect("what was written can be read");
+    let (after, _) = BuildLog::load(path, 7, &graph, ThreadLimit::ONE).expect("what was written can be read");
     before.retain(|(output, _)| output != b"added");
     before.push((b"added".to_vec(), added));
     before.sort_by(|a, b| a.0.cmp(&b.0));
@@ -470,14 +470,14 @@ fn deps(input: &[u8], scratch: &Path) {
     let path = scratch.as_os_str().as_bytes();
     let arena = Arena::new();
     let mut graph = arena.empty();
-    let Ok((mut log, _)) = DepsLog::load(path, &mut graph, Threads::ONE) else { return };
+    let Ok((mut log, _)) = DepsLog::load(path, &mut graph, ThreadLimit::ONE) else { return };
     let mut before = records(&log, &graph);
     assert_eq!(std::fs::read(scratch).ok().as_deref(), Some(input), "loading wrote");
     let (output, dependency) = (graph.intern(b"added"), graph.intern(b"added.h"));
     log.open(&mut graph, &mut |_| true).expect("the log can be opened");
     log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
     let mut graph = arena.empty();
-    let (after, _) = DepsLog::load(path, &mut graph, Threads::ONE).expect("what was written can be read");
+    let (after, _) = DepsLog::load(path, &mut graph, ThreadLimit::ONE).expect("what was written can be read");
     before.retain(|(output, ..)| output != b"added");
     before.push((b"added".to_vec(), 5, vec![b"added.h".to_vec()]));
     before.sort();

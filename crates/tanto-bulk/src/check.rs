@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tanto_sys::cpu;
+use tanto_sys::machine::cpu;
 
 pub use self::content::Content;
 use self::content::Print;

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use sha2::{Digest, Sha512};
-use tanto_sys::{lock, tree};
+use tanto_sys::fs::{dir_tree, lock};
 
 pub use self::bring::left;
 use crate::shell::{code, options, run, shell, values};
@@ -79,7 +79,7 @@ impl Fetch {
         }
         let (said, _) = said(&self.names)?;
         let names = names(&said);
-        let lock = lock::open(&self.lock)?;
+        let lock = lock::open_lock_file(&self.lock)?;
         if self.take(&lock, &names)? && self.are_there()? {
             return Ok(0);
         }
@@ -88,7 +88,7 @@ impl Fetch {
         if code == 0 {
             code = self.publish()?;
         }
-        tree::remove(&self.own)?;
+        dir_tree::remove(&self.own)?;
         Ok(code)
     }
 
@@ -112,7 +112,7 @@ impl Fetch {
         let mut waited = false;
         let mut alive = None;
         for (at, name) in places {
-            while !lock::try_byte(lock, at)? {
+            while !lock::try_lock_byte(lock, at)? {
                 if !waited {
                     println!("tanto: {} is fetched for another package", name.display());
                 }
@@ -130,7 +130,7 @@ impl Fetch {
 
     /// The directory is there, and has what all have as links.
     fn begin(&self, names: &[&Path]) -> io::Result<()> {
-        tree::remove(&self.own)?;
+        dir_tree::remove(&self.own)?;
         fs::create_dir(&self.own)?;
         for name in names {
             let (from, to) = (self.distdir.join(name), self.own.join(name));

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tanto_exec::sandbox::{Mount, Place, Plan, Room, What};
-use tanto_sys::{error, tree};
+use tanto_sys::error;
+use tanto_sys::fs::dir_tree;
 
 use self::masks::Masks;
 use self::template::Manner;
@@ -227,7 +228,7 @@ impl Sandbox {
     /// Writes down what the package sees, for its first command.
     pub fn begin(&self, client: usize, package: &str, memory: Option<u64>) -> io::Result<()> {
         let out = self.out(client);
-        tree::remove(&out)?;
+        dir_tree::remove(&out)?;
         fs::create_dir_all(&out)?;
         let allow = |path: &Path, mode| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
         allow(&out, 0o1777)?;
@@ -308,7 +309,7 @@ impl Shared {
     /// Makes it, in the place of what an earlier build has left.
     fn make(config: &Config, kind: Kind, as_user: bool) -> Result<Shared, String> {
         let dir = Path::new(&config.state).join("clients");
-        tree::remove(&dir).map_err(failed)?;
+        dir_tree::remove(&dir).map_err(failed)?;
         fs::create_dir_all(dir.join(NOTHING)).map_err(failed)?;
         template::make_var(Path::new(&config.sandbox_root), &dir.join("var")).map_err(failed)?;
         let template = match kind {
@@ -404,7 +405,7 @@ fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
         return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());
     }
     fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
-    tanto_sys::mounts::make(tanto_sys::mounts::Made::Tmpfs, to, "mode=755").map_err(failed)?;
-    tree::copy(template, to).map_err(failed)?;
+    tanto_sys::fs::mounts::mount_virtual(tanto_sys::fs::mounts::VirtualFs::Tmpfs, to, "mode=755").map_err(failed)?;
+    dir_tree::copy(template, to).map_err(failed)?;
     Ok(to.to_owned())
 }

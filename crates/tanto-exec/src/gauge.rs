@@ -1,6 +1,6 @@
 //! What the schedule is told of the machine, as the machine says it. Does not know what the schedule makes of it.
 
-use tanto_sys::headroom::Headroom;
+use tanto_sys::machine::pressure::PressureMonitor;
 
 use crate::schedule::Reading;
 
@@ -8,7 +8,7 @@ use crate::schedule::Reading;
 pub fn machine() -> impl FnMut() -> Reading {
     let mut headroom = None;
     move || {
-        let answer = headroom.get_or_insert_with(Headroom::find).ask();
+        let answer = headroom.get_or_insert_with(PressureMonitor::find).ask();
         Reading {
             free_kib: answer.free_kib,
             free_disk_kib: None,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use crate::monitor::Limits;
 use crate::monitor::findings::Findings;
@@ -103,7 +103,7 @@ pub struct Usage {
     /// Written to files, in bytes, whether it has reached a disk or not.
     pub written_bytes: u64,
     /// How long its processes waited, if it had a control group with pressure stall information.
-    pub waits: Option<Waits>,
+    pub waits: Option<StallTimes>,
 }
 
 /// What ran a command. It does not decide a result.

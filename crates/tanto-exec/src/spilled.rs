@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use tanto_sys::map::Map;
+use tanto_sys::memory::map::Map;
 
 /// All that a command printed. The file has no name and is gone with the last copy of this.
 #[derive(Clone, Debug)]

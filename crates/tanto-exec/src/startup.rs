@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::process::{Ended, Environment, Launcher, Program, Status, Words};
+use tanto_sys::process::{Argv, Environment, ExitReport, ExitStatus, Launcher, Program};
 
 use crate::elf;
 use crate::runner::spawn::split_words;
@@ -40,7 +40,7 @@ impl Startup {
     /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the directory in which the
     /// command runs. `None` if the program is not found.
     pub fn program_of(&mut self, command: &[u8], dir: &Path) -> Option<PathBuf> {
-        let mut words = Words::default();
+        let mut words = Argv::default();
         if !split_words(command, &mut words) {
             return Some("/bin/sh".into());
         }
@@ -65,7 +65,7 @@ impl Startup {
         if !is_roots(program) {
             return None;
         }
-        let mut words = Words::default();
+        let mut words = Argv::default();
         for word in [loader.as_path(), program] {
             words.begin();
             word.as_os_str().as_bytes().iter().for_each(|&byte| words.push(byte));
@@ -73,7 +73,7 @@ impl Startup {
         }
         let mut costs = Vec::with_capacity(TRIALS);
         for _ in 0..TRIALS {
-            let ended = run(&mut self.launcher, &words).ok().filter(|ended| ended.status == Status::Code(0))?;
+            let ended = run(&mut self.launcher, &words).ok().filter(|ended| ended.status == ExitStatus::Code(0))?;
             costs.push(ended.user_us.saturating_add(ended.system_us));
         }
         costs.sort_unstable();
@@ -94,8 +94,8 @@ fn knows_the_mode(loader: &Path) -> bool {
 }
 
 /// Runs to the end, and drops the output.
-fn run(launcher: &mut Launcher, words: &Words) -> io::Result<Ended> {
-    let mut child = launcher.piped(Program::Words(words))?;
+fn run(launcher: &mut Launcher, words: &Argv) -> io::Result<ExitReport> {
+    let mut child = launcher.piped(Program::Argv(words))?;
     let mut buffer = [0; 4096];
     while child.read_output(&mut buffer)? > 0 {}
     child.wait()

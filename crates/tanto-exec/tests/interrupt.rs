@@ -8,8 +8,8 @@ use tanto_exec::cost::Cost;
 use tanto_exec::job::{Command, JobId};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::spawn::{Options, SpawnRunner};
+use tanto_sys::ipc::token_pipe::make_fifo;
 use tanto_sys::signals;
-use tanto_sys::tokens::make_fifo;
 use tanto_testing::Scratch;
 
 const DIRECTORY: &str = "TANTO_TEST_DIRECTORY";

@@ -12,8 +12,9 @@ use tanto_exec::job::JobId;
 use tanto_exec::monitor::Limits;
 use tanto_exec::monitor::findings::{Findings, Why};
 use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, Note, Options, Watcher};
-use tanto_sys::identity::Process;
-use tanto_sys::{cgroup, procs};
+use tanto_sys::cgroup;
+use tanto_sys::process::pid_identity::ProcessId;
+use tanto_sys::process::procs;
 
 /// Long enough for a test never to meet it, in milliseconds.
 const NEVER: i64 = 3_600_000;
@@ -79,7 +80,8 @@ impl Watch {
     /// The living processes that bear the mark of a job.
     fn marked(&self, number: u32) -> Vec<u32> {
         let (name, mark) = self.watcher.mark(JobId(number));
-        let has_mark = |pid: u32| procs::given(pid, name.as_bytes()).is_some_and(|its| its == mark.as_bytes());
+        let has_mark =
+            |pid: u32| procs::initial_env_var(pid, name.as_bytes()).is_some_and(|its| its == mark.as_bytes());
         let all = procs::all().unwrap();
         let living = all.iter().filter(|look| !look.is_gone()).map(|look| look.process.pid());
         living.filter(|&pid| has_mark(pid)).collect()
@@ -97,7 +99,7 @@ impl Watch {
 
     fn kill_marked(&self, number: u32) {
         for pid in self.marked(number) {
-            procs::look(pid).map(|look| procs::signal(look.process, 9));
+            procs::stat(pid).map(|look| procs::signal(look.process, 9));
         }
         self.await_nobody(number);
     }
@@ -250,8 +252,8 @@ fn leftovers_are_killed_if_that_is_asked_for() {
 }
 
 /// The process that runs this command line, when there is one: before `exec` is through, its environment is not its own.
-fn await_program(line: &[u8]) -> Process {
-    let runs = |look: &procs::Look| procs::command_line(look.process.pid()).is_some_and(|its| its == line);
+fn await_program(line: &[u8]) -> ProcessId {
+    let runs = |look: &procs::ProcessStat| procs::command_line(look.process.pid()).is_some_and(|its| its == line);
     loop {
         if let Some(look) = procs::all().unwrap().into_iter().find(runs) {
             return look.process;
@@ -266,11 +268,11 @@ fn who_hides_its_mark_is_found_when_no_other_job_runs() {
     let input = watch.start(1, "(env -i setsid sleep 1003 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
     let process = await_program(b"sleep 1003");
-    assert_eq!(procs::given(process.pid(), b"TANTO_JOB"), None);
+    assert_eq!(procs::initial_env_var(process.pid(), b"TANTO_JOB"), None);
     drop(input);
     let left = watch.end(1).unwrap().left;
     assert_eq!(left.iter().map(|seen| seen.pid).collect::<Vec<_>>(), [process.pid()]);
-    while procs::look(process.pid()).is_some_and(|look| look.process == process && !look.is_gone()) {
+    while procs::stat(process.pid()).is_some_and(|look| look.process == process && !look.is_gone()) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -312,7 +314,7 @@ fn looks_tell_how_much_a_job_has() {
 
 #[test]
 fn a_control_group_counts_the_whole_tree() {
-    if cgroup::Home::find().obstacle().is_some() {
+    if cgroup::OwnCgroups::find().obstacle().is_some() {
         return;
     }
     let mut watch = Watch::new(Limits { hang_ms: Some(NEVER), ..LIMITS }, Leftovers::Report);
@@ -330,12 +332,12 @@ fn a_control_group_counts_the_whole_tree() {
     assert_eq!(left.len(), 1, "{left:?}");
     drop(other);
     watch.end(2);
-    procs::look(left[0].pid).map(|look| procs::signal(look.process, 9));
+    procs::stat(left[0].pid).map(|look| procs::signal(look.process, 9));
 }
 
 #[test]
 fn a_job_that_took_long_gets_a_control_group_and_others_do_not() {
-    if cgroup::Home::find().obstacle().is_some() {
+    if cgroup::OwnCgroups::find().obstacle().is_some() {
         eprintln!("skipped: no control group can be made here");
         return;
     }

@@ -2,7 +2,7 @@
 //!
 //! They tell whether text is still what it was. They find accidents, not forgeries.
 
-use tanto_sys::sum;
+use tanto_sys::bytes::checksum;
 
 use crate::log::hash::rapid;
 
@@ -12,7 +12,7 @@ pub(crate) const BLOCK: usize = 4 << 10;
 
 /// The sum of a block.
 pub(crate) fn of_block(block: &[u8]) -> u64 {
-    sum::of(block).sum
+    checksum::of(block).sum
 }
 
 /// The sums of all blocks.

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use tanto_sys::memory::Frozen;
-use tanto_sys::prefetch;
+use tanto_sys::memory::FrozenWords;
+use tanto_sys::memory::prefetch;
 
 pub use blocks::{BLOCK, Blocks, Limit, sum};
 
@@ -21,7 +21,7 @@ pub struct Slab<T>(Kind<T>);
 enum Kind<T> {
     Owned(Vec<T>),
     /// For `T` of a word's size or alignment, or less.
-    Frozen(Frozen),
+    Frozen(FrozenWords),
     Mapped(Part),
 }
 
@@ -38,8 +38,8 @@ impl<T> From<Vec<T>> for Slab<T> {
     }
 }
 
-impl From<Frozen> for Slab<u64> {
-    fn from(words: Frozen) -> Slab<u64> {
+impl From<FrozenWords> for Slab<u64> {
+    fn from(words: FrozenWords) -> Slab<u64> {
         Slab(Kind::Frozen(words))
     }
 }
@@ -96,9 +96,9 @@ impl<T: Pod> Slab<T> {
     #[inline]
     pub fn prefetch(&self, at: usize) {
         match &self.0 {
-            Kind::Owned(items) => items.get(at).into_iter().for_each(prefetch::to_read),
+            Kind::Owned(items) => items.get(at).into_iter().for_each(prefetch::for_read),
             Kind::Frozen(words) => {
-                bytemuck::cast_slice::<u64, T>(words).get(at).into_iter().for_each(prefetch::to_read)
+                bytemuck::cast_slice::<u64, T>(words).get(at).into_iter().for_each(prefetch::for_read)
             }
             Kind::Mapped(part) => {
                 part.blocks.prefetch(part.range.start.saturating_add(at.saturating_mul(size_of::<T>())))

@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytemuck::bytes_of;
 use tanto_exec::cost::Cost;
-use tanto_sys::map::Map;
-use tanto_sys::state::State;
-use tanto_sys::{file, own, plain};
+use tanto_sys::fs::state_dir::StateDirs;
+use tanto_sys::fs::{file, private_files};
+use tanto_sys::memory::map::Map;
+use tanto_sys::pod;
 
 /// The first bytes of the file: what it is, and its version.
 const MAGIC: [u8; 16] = *b"tanto history 1\n";
@@ -34,7 +35,7 @@ const WORTH_NOTING: u32 = 7 * 24 * 60 * 60;
 /// What killed builds left is removed after that time.
 const LEFT: Duration = Duration::from_secs(60 * 60);
 
-plain! {
+pod! {
     /// What stands before the rows.
     struct Header {
         magic: [u8; 16],
@@ -64,7 +65,7 @@ pub struct History {
 
 impl History {
     /// The history of builds in the directory to which `state` belongs; empty if there is none that is sound.
-    pub fn open(state: &State) -> History {
+    pub fn open(state: &StateDirs) -> History {
         History { maps: state.verified().filter_map(|top| open(&path(top))).collect() }
     }
 
@@ -90,7 +91,7 @@ fn path(top: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> Option<Map> {
-    let file = own::open(path).ok()?;
+    let file = private_files::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     let most = size_of::<Header>() + MOST * size_of::<Row>();
     if length > most as u64 {
@@ -135,7 +136,7 @@ impl Learned {
     }
 
     /// Adds it to the history of builds in the directory to which `state` belongs, if that lacks much of it.
-    pub fn keep(mut self, state: &State, now: SystemTime) -> io::Result<()> {
+    pub fn keep(mut self, state: &StateDirs, now: SystemTime) -> io::Result<()> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let seen = u32::try_from(seconds).unwrap_or(u32::MAX);
         self.rows.iter_mut().for_each(|row| row.seen = seen);
@@ -195,12 +196,13 @@ fn drop_oldest(rows: &mut Vec<Row>) {
 }
 
 fn replace(top: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
-    if !own::is_safe(top.parent().unwrap_or(top), top) {
+    if !private_files::is_private_dir(top.parent().unwrap_or(top), top) {
         return Err(io::Error::other("others may write there"));
     }
     remove_left(top);
     let name = top.join(format!("history.{}.new", std::process::id()));
-    let written = own::create(&name).and_then(|file| write(file, rows)).and_then(|()| fs::rename(&name, path));
+    let written =
+        private_files::create(&name).and_then(|file| write(file, rows)).and_then(|()| fs::rename(&name, path));
     if written.is_err() {
         let _ = fs::remove_file(&name);
     }
@@ -209,7 +211,7 @@ fn replace(top: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
 
 fn write(mut file: File, rows: &[Row]) -> io::Result<()> {
     let rows: &[u8] = bytemuck::cast_slice(rows);
-    if (size_of::<Header>() + rows.len()) as u64 > file::longest_to_write() {
+    if (size_of::<Header>() + rows.len()) as u64 > file::max_file_size() {
         return Err(file::too_large());
     }
     let count = (rows.len() / size_of::<Row>()) as u64;

@@ -2,7 +2,7 @@
 
 use std::io::{LineWriter, Write};
 
-use tanto_sys::spool::Spool;
+use tanto_sys::fs::spool::Spool;
 
 use crate::elide;
 use crate::terminal::Terminal;

@@ -11,7 +11,7 @@ use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{About, Usage};
 use tanto_exec::writer::{Stream, Writer};
-use tanto_sys::state::State;
+use tanto_sys::fs::state_dir::StateDirs;
 
 use crate::history::Learned;
 use crate::jsonl::{Encoder, Head, Place};
@@ -49,7 +49,7 @@ pub struct Recorder {
     is_lost: bool,
     learned: Learned,
     /// To which the session and the history belong, from `begin` on.
-    state: Option<State>,
+    state: Option<StateDirs>,
     /// The last session's file, from the writer.
     path: Arc<OnceLock<PathBuf>>,
 }
@@ -80,7 +80,7 @@ impl Recorder {
 
     /// Commands are about to run in the directory to which `state` belongs: from now on events are written, those first that
     /// came before.
-    pub fn begin(&mut self, state: &State, head: &Head) {
+    pub fn begin(&mut self, state: &StateDirs, head: &Head) {
         if !self.wanted {
             return;
         }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn last(dir: &Path) -> Session {
-        let sessions = Sessions::of(&State::in_tree(dir));
+        let sessions = Sessions::of(&StateDirs::in_tree(dir));
         let list = sessions.list();
         Session::read(&sessions.path(&list[list.len() - 1].name)).unwrap()
     }
@@ -245,27 +245,27 @@ mod tests {
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
         recorder.event(Event::Planned { job: JobId(0), expected_ms: Some(3) });
-        recorder.begin(&State::in_tree(&dir), &head());
+        recorder.begin(&StateDirs::in_tree(&dir), &head());
         build(&mut recorder, 2, b"said\xff");
         recorder.end().unwrap();
         let session = last(&dir);
         assert_eq!((session.jobs.len(), session.finished_ms), (2, Some(50)));
         assert_eq!((session.jobs[0].expected_ms, session.jobs[0].wall_ms()), (Some(3), 40));
         assert_eq!(session.jobs[1].end.as_ref().unwrap().output, b"said\xff");
-        let history = History::open(&State::in_tree(&dir));
+        let history = History::open(&StateDirs::in_tree(&dir));
         let cost = Cost { wall_ms: 40, cpu_ms: 5, memory_kib: 7 };
         assert_eq!((history.cost(b"o0"), history.cost(b"o1")), (Some(cost), None), "what fails tells nothing");
         build(&mut recorder, 1, b"");
-        recorder.begin(&State::in_tree(&dir), &head());
+        recorder.begin(&StateDirs::in_tree(&dir), &head());
         recorder.end().unwrap();
-        assert_eq!(Sessions::of(&State::in_tree(&dir)).list().len(), 2);
+        assert_eq!(Sessions::of(&StateDirs::in_tree(&dir)).list().len(), 2);
     }
 
     #[test]
     fn nothing_is_kept_that_is_not_wanted() {
         let place = Scratch::new("recorder-off");
         let mut recorder = Recorder::new(false, Rc::default());
-        recorder.begin(&State::in_tree(place.path()), &head());
+        recorder.begin(&StateDirs::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
         recorder.end().unwrap();
         assert!(!place.at(".tanto").exists());
@@ -275,7 +275,7 @@ mod tests {
     fn long_output_loses_its_middle() {
         let place = Scratch::new("recorder-long");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&State::in_tree(place.path()), &head());
+        recorder.begin(&StateDirs::in_tree(place.path()), &head());
         let output = [&[b'a'; MOST_OUTPUT][..], &[b'z'; MOST_OUTPUT]].concat();
         build(&mut recorder, 1, &output);
         recorder.end().unwrap();
@@ -288,7 +288,7 @@ mod tests {
     fn a_session_has_its_limits() {
         let place = Scratch::new("recorder-limits");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&State::in_tree(place.path()), &head());
+        recorder.begin(&StateDirs::in_tree(place.path()), &head());
         recorder.length = LONG;
         build(&mut recorder, 3, b"said");
         let long = recorder.length;
@@ -310,7 +310,7 @@ mod tests {
         let place = Scratch::new("recorder-way");
         place.write(".tanto", "a file");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&State::in_tree(place.path()), &head());
+        recorder.begin(&StateDirs::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
         assert!(recorder.end().is_err());
     }
@@ -320,7 +320,7 @@ mod tests {
         let place = Scratch::new("recorder-beside");
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&State::in_tree(&dir), &head());
+        recorder.begin(&StateDirs::in_tree(&dir), &head());
         let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
         build(&mut recorder, 1, &text(b'a'));
         recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
@@ -330,7 +330,7 @@ mod tests {
         let (about, start_ms, end_ms, ran) = (&about, 50, 60, Ran::Program);
         recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran });
         recorder.end().unwrap();
-        let (sessions, session) = (Sessions::of(&State::in_tree(&dir)), last(&dir));
+        let (sessions, session) = (Sessions::of(&StateDirs::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();
         // The second one is cut to the room that is left, and was written behind the first.
         let read = |_: Place| sessions.read_output(&name, Place { at: text(b'a').len() as u64, length: u64::MAX });

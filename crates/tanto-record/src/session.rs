@@ -10,9 +10,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tanto_sys::file::Limited;
-use tanto_sys::own;
-use tanto_sys::state::State;
+use tanto_sys::fs::file::LimitedFile;
+use tanto_sys::fs::private_files;
+use tanto_sys::fs::state_dir::StateDirs;
 
 use crate::json::string;
 use crate::jsonl::Place;
@@ -43,7 +43,7 @@ const OUTPUT_ENDING: &str = ".output";
 /// The sessions of one directory.
 #[derive(Clone, Debug)]
 pub struct Sessions {
-    state: State,
+    state: StateDirs,
 }
 
 /// One that is there.
@@ -57,7 +57,7 @@ pub struct Entry {
 
 impl Sessions {
     /// The sessions of builds in the directory to which `state` belongs.
-    pub fn of(state: &State) -> Sessions {
+    pub fn of(state: &StateDirs) -> Sessions {
         Sessions { state: state.clone() }
     }
 
@@ -80,7 +80,7 @@ impl Sessions {
     /// Reads a part of a session's long output, as much as there is of it.
     pub fn read_output(&self, name: &str, place: Place) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let Ok(mut file) = own::open(&self.output_path(name))
+        if let Ok(mut file) = private_files::open(&self.output_path(name))
             && file.seek(SeekFrom::Start(place.at)).is_ok()
         {
             // An error leaves what was read before it.
@@ -93,7 +93,7 @@ impl Sessions {
     pub fn may_name(&self, name: &str, output: &[u8]) -> bool {
         let mut text = Vec::new();
         string(&mut text, output);
-        let read = own::open(&self.path(name)).and_then(|file| {
+        let read = private_files::open(&self.path(name)).and_then(|file| {
             let mut bytes = Vec::new();
             file.take(MOST_BYTES).read_to_end(&mut bytes).map(|_| bytes)
         });
@@ -133,8 +133,8 @@ impl Sessions {
     pub fn create(&self, now: SystemTime) -> io::Result<SessionFile> {
         let top = self.state.make()?;
         let dir = top.join(SESSIONS);
-        own::make(&dir)?;
-        if !own::is_safe(top, &dir) {
+        private_files::create_dir(&dir)?;
+        if !private_files::is_private_dir(top, &dir) {
             return Err(io::Error::other("others may write there"));
         }
         tidy(&dir, now);
@@ -143,14 +143,14 @@ impl Sessions {
         let times = (0..10).map(|more| now + Duration::from_millis(more));
         let tried = times.map(|time| {
             let path = path(&dir, &name(time, pid));
-            own::create(&path).map(|file| (path, file))
+            private_files::create(&path).map(|file| (path, file))
         });
         let is_taken = |made: &io::Result<(PathBuf, File)>| {
             made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
         };
         let mut left = tried.skip_while(is_taken);
         let (path, file) = left.next().unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
-        Ok(SessionFile { path, file: Limited::new(file) })
+        Ok(SessionFile { path, file: LimitedFile::new(file) })
     }
 }
 
@@ -191,7 +191,7 @@ fn tidy(dir: &Path, now: SystemTime) {
 /// A session's file, being written.
 pub struct SessionFile {
     path: PathBuf,
-    file: Limited,
+    file: LimitedFile,
 }
 
 impl SessionFile {
@@ -202,8 +202,8 @@ impl SessionFile {
 }
 
 /// Makes the file for long output of the commands of the session in `path`.
-pub fn create_output(path: &Path) -> io::Result<Limited> {
-    own::create(&path.with_extension(&OUTPUT_ENDING[1..])).map(Limited::new)
+pub fn create_output(path: &Path) -> io::Result<LimitedFile> {
+    private_files::create(&path.with_extension(&OUTPUT_ENDING[1..])).map(LimitedFile::new)
 }
 
 impl Write for SessionFile {

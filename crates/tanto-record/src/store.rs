@@ -103,7 +103,7 @@ impl Store {
     /// to date. Whoever calls holds the lock that makes it the only writer. If the last writer did not close it, it is
     /// checked: one that was killed, or a machine that lost its power, may have left it damaged.
     pub fn open(path: &Path) -> Result<Store> {
-        if let Err(error) = tanto_sys::own::create(path)
+        if let Err(error) = tanto_sys::fs::private_files::create(path)
             && error.kind() != std::io::ErrorKind::AlreadyExists
         {
             return Err(StoreError::Other(rusqlite::Error::SqliteFailure(

@@ -8,18 +8,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::identity::Process;
-use crate::{file, procs};
+use crate::fs::file;
+use crate::process::pid_identity::ProcessId;
+use crate::process::procs;
 
-pub mod confine;
-pub(crate) mod find;
+pub mod memory_limit;
+pub(crate) mod own;
 
-pub use find::{Home, Layout};
+pub use own::{Hierarchy, OwnCgroups};
 
 /// A group of our own. When dropped it is taken away; who is still in it goes where we are.
 #[derive(Debug)]
-pub struct Group {
-    home: Home,
+pub struct Cgroup {
+    home: OwnCgroups,
     /// Its directory in version 2's tree.
     unified: PathBuf,
     /// In version 1's tree for memory.
@@ -38,7 +39,7 @@ struct Opened {
 
 /// What a group's processes have used, those included that are gone.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Used {
+pub struct CgroupUsage {
     /// Processor time of programs in microseconds.
     pub user_us: u64,
     /// Processor time of the system on their behalf, in microseconds.
@@ -56,7 +57,7 @@ pub struct Used {
 /// How long the processes of a group waited, in microseconds: the times in which at least one of them did (`some` of the
 /// kernel's pressure stall information). Those that are gone count too.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Waits {
+pub struct StallTimes {
     /// For reading and writing.
     pub io_us: u64,
     /// For a processor, though they could have run.
@@ -76,10 +77,10 @@ const PEAKS: [[&str; 2]; 2] = [
 /// What a process may have wanted last of all that did not fit any more.
 const LARGEST_PAGES: u64 = 4 << 20;
 
-impl Group {
+impl Cgroup {
     /// A new group below the one that this process is in. Where that may be, memory is counted for the groups within.
     /// To be called while no child of ours runs: for the counting we must be alone.
-    pub fn below(home: &Home, name: &str) -> io::Result<Group> {
+    pub fn below(home: &OwnCgroups, name: &str) -> io::Result<Cgroup> {
         let above = home.unified().ok_or(io::ErrorKind::Unsupported)?;
         sweep(above);
         home.memory().iter().for_each(|above| sweep(above));
@@ -89,14 +90,14 @@ impl Group {
             Some(_) => None,
             None => open(above, &unified, "memory"),
         };
-        Ok(Group { home: home.clone(), unified, memory, opened })
+        Ok(Cgroup { home: home.clone(), unified, memory, opened })
     }
 
     /// A new group within this one, which itself has no processes.
-    pub fn within(&self, name: &str) -> io::Result<Group> {
+    pub fn within(&self, name: &str) -> io::Result<Cgroup> {
         let unified = make(&self.unified, name)?;
         let memory = self.memory.as_deref().and_then(|above| make(above, name).ok());
-        Ok(Group { home: self.home.clone(), unified, memory, opened: None })
+        Ok(Cgroup { home: self.home.clone(), unified, memory, opened: None })
     }
 
     /// Puts a process into it; those that it has started already stay where they are.
@@ -166,12 +167,12 @@ impl Group {
     }
 
     /// What its processes have used.
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> CgroupUsage {
         let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
         let memory = text(self.memory.as_deref().unwrap_or(&self.unified), "memory.stat");
         let io = text(&self.unified, "io.stat");
         let cpu = text(&self.unified, "cpu.stat");
-        Used {
+        CgroupUsage {
             user_us: value(&cpu, "user_usec").unwrap_or(0),
             system_us: value(&cpu, "system_usec").unwrap_or(0),
             memory_kib: held(&memory),
@@ -183,9 +184,9 @@ impl Group {
 
     /// Returns how long its processes have waited; none if the kernel keeps no pressure stall information for groups (before
     /// Linux 4.20, with `psi=0`, or if it is turned off in `cgroup.pressure`).
-    pub fn waits(&self) -> Option<Waits> {
+    pub fn waits(&self) -> Option<StallTimes> {
         let stalled_us = |name| stalled(&fs::read_to_string(self.unified.join(name)).ok()?);
-        Some(Waits { io_us: stalled_us("io.pressure")?, cpu_us: stalled_us("cpu.pressure")? })
+        Some(StallTimes { io_us: stalled_us("io.pressure")?, cpu_us: stalled_us("cpu.pressure")? })
     }
 
     /// Is memory counted for the groups within?
@@ -194,7 +195,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for Cgroup {
     fn drop(&mut self) {
         if let Some(opened) = &self.opened {
             opened.close();
@@ -246,13 +247,13 @@ fn could_open(above: &Path, what: &str) -> bool {
 const PREFIX: &str = "tanto-";
 
 /// The name for a group that this process makes, with a number of its own.
-pub fn name(maker: Process, number: u32) -> String {
+pub fn group_name(maker: ProcessId, number: u32) -> String {
     format!("{PREFIX}{maker}-{number}")
 }
 
 /// Who is in the groups that this process has made near those that we are in.
-pub fn members_of(maker: Process) -> Vec<u32> {
-    let home = Home::find();
+pub fn members_of(maker: ProcessId) -> Vec<u32> {
+    let home = OwnCgroups::find();
     let prefix = format!("{PREFIX}{maker}-");
     let is_its =
         |dir: &PathBuf| dir.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.starts_with(&prefix));
@@ -271,8 +272,8 @@ fn sweep(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name().into_encoded_bytes();
         let maker = name.strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.split(|&byte| byte == b'-').next());
-        let maker = maker.and_then(Process::parse);
-        if maker.is_some_and(|maker| procs::look(maker.pid()).is_none_or(|look| look.process != maker)) {
+        let maker = maker.and_then(ProcessId::parse);
+        if maker.is_some_and(|maker| procs::stat(maker.pid()).is_none_or(|look| look.process != maker)) {
             remove(&entry.path());
         }
     }
@@ -306,7 +307,7 @@ fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
     let dir = above.join(name);
     match fs::create_dir(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(crate::error::refused("mkdir", Some(dir.as_os_str().as_encoded_bytes()), error))
+            Err(crate::error::call_error("mkdir", Some(dir.as_os_str().as_encoded_bytes()), error))
         }
         _ => Ok(dir),
     }
@@ -314,7 +315,7 @@ fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
 
 /// These files take each value whole, in one call.
 fn write(path: &Path, value: &str) -> io::Result<()> {
-    let blame = |error| crate::error::refused("write", Some(path.as_os_str().as_encoded_bytes()), error);
+    let blame = |error| crate::error::call_error("write", Some(path.as_os_str().as_encoded_bytes()), error);
     OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes())).map_err(blame)
 }
 
@@ -359,8 +360,8 @@ fn stalled(text: &str) -> Option<u64> {
 /// May we make groups in this directory and put processes there?
 fn is_ours(dir: &Path) -> io::Result<()> {
     let here = dir.as_os_str().as_encoded_bytes();
-    file::may_write(here)?;
-    file::may_write(&[here, b"/", MEMBERS.as_bytes()].concat())
+    file::check_writable(here)?;
+    file::check_writable(&[here, b"/", MEMBERS.as_bytes()].concat())
 }
 
 #[cfg(test)]

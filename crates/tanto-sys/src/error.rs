@@ -38,12 +38,12 @@ impl std::error::Error for Refused {
 }
 
 /// Says which call was refused: the error's `text` becomes `call: why`, or `call(about): why`. The kind stays.
-pub fn refused(call: &'static str, about: Option<&[u8]>, why: io::Error) -> io::Error {
+pub fn call_error(call: &'static str, about: Option<&[u8]>, why: io::Error) -> io::Error {
     io::Error::new(why.kind(), Refused { call, about: about.map(<[u8]>::to_vec), why })
 }
 
 /// Is the machine out of something that comes free when something ends: processes, descriptors, memory?
-pub fn is_shortage(error: &io::Error) -> bool {
+pub fn is_resource_exhausted(error: &io::Error) -> bool {
     let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()).map_or(error, |refused| &refused.why);
     matches!(why.raw_os_error(), Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
@@ -74,17 +74,20 @@ mod tests {
 
     #[test]
     fn a_refused_call_is_named_and_keeps_its_kind() {
-        let error = refused("mkdir", Some(b"a/\xff"), io::Error::from_raw_os_error(libc::EACCES));
+        let error = call_error("mkdir", Some(b"a/\xff"), io::Error::from_raw_os_error(libc::EACCES));
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(text(&error), b"mkdir(a/\xff): Permission denied");
-        let error = refused("pipe", None, io::Error::from_raw_os_error(libc::EMFILE));
+        let error = call_error("pipe", None, io::Error::from_raw_os_error(libc::EMFILE));
         assert_eq!(text(&error), b"pipe: Too many open files");
     }
 
     #[test]
     fn a_shortage_is_told_from_other_refusals() {
         let shortage = io::Error::from_raw_os_error(libc::EAGAIN);
-        assert!(is_shortage(&shortage) && is_shortage(&refused("posix_spawn", None, shortage)));
-        assert!(!is_shortage(&io::Error::from_raw_os_error(libc::E2BIG)) && !is_shortage(&io::Error::other("mine")));
+        assert!(is_resource_exhausted(&shortage) && is_resource_exhausted(&call_error("posix_spawn", None, shortage)));
+        assert!(
+            !is_resource_exhausted(&io::Error::from_raw_os_error(libc::E2BIG))
+                && !is_resource_exhausted(&io::Error::other("mine"))
+        );
     }
 }

@@ -1,5 +1,9 @@
 //! Memory in large pieces. Does not know what is kept in it.
 
+pub mod map;
+pub mod prefetch;
+mod sigbus;
+
 use std::io;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
@@ -11,7 +15,7 @@ const HUGE: usize = 2 << 20;
 
 /// From so many bytes on, huge pages are asked for. Smaller, a small build gets (and clears) 2 MiB where it needs some
 /// KiB; larger, middling arrays come in pages of 4 KiB, each with its own fault. To fill a new vector of 64 MiB took
-/// 36 ms of processor time and 16,385 faults without this advice, 22 ms and 544 faults with it; to fill 2 MiB of `Words`
+/// 36 ms of processor time and 16,385 faults without this advice, 22 ms and 544 faults with it; to fill 2 MiB of `SharedWords`
 /// without it took 0.6 ms, 4 MiB with it 0.3 ms.
 const LARGE: usize = 2 * HUGE;
 
@@ -26,7 +30,7 @@ pub fn page_size() -> usize {
 
 /// Asks for huge pages under all that a vector has room for; to be called before it is filled. Advice only: nothing
 /// happens where the room is small, or the machine has none.
-pub fn huge_pages<T>(vec: &Vec<T>) {
+pub fn advise_huge_pages<T>(vec: &Vec<T>) {
     let length = vec.capacity() * size_of::<T>();
     if length >= LARGE {
         advise(vec.as_ptr().cast::<u8>().cast_mut(), length);
@@ -45,25 +49,25 @@ fn advise(start: *mut u8, length: usize) {
 
 /// Words that threads share, all 0 at first. Memory is taken when one is touched.
 #[derive(Debug)]
-pub struct Words(Area);
+pub struct SharedWords(Area);
 
 /// Words that nobody changes any more.
 #[derive(Debug)]
-pub struct Frozen(Area);
+pub struct FrozenWords(Area);
 
-impl Words {
+impl SharedWords {
     /// So many. An error if the machine has not so much memory.
-    pub fn new(count: usize) -> io::Result<Words> {
-        Area::new(count).map(Words)
+    pub fn new(count: usize) -> io::Result<SharedWords> {
+        Area::new(count).map(SharedWords)
     }
 
     /// The same words, which from now on do not change.
-    pub fn freeze(self) -> Frozen {
-        Frozen(self.0)
+    pub fn freeze(self) -> FrozenWords {
+        FrozenWords(self.0)
     }
 }
 
-impl Deref for Words {
+impl Deref for SharedWords {
     type Target = [AtomicU64];
 
     #[inline]
@@ -74,17 +78,17 @@ impl Deref for Words {
     }
 }
 
-impl Deref for Frozen {
+impl Deref for FrozenWords {
     type Target = [u64];
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        // SAFETY: as for `Words`, of which there are none any more: nobody can change what is read.
+        // SAFETY: as for `SharedWords`, of which there are none any more: nobody can change what is read.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.count) }
     }
 }
 
-impl Frozen {
+impl FrozenWords {
     /// The words as they lie in memory.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -102,7 +106,7 @@ struct Area {
     mapped: (usize, usize),
 }
 
-// SAFETY: the memory is nobody else's; what threads do with it is up to `Words` and `Frozen`, and both share it safely.
+// SAFETY: the memory is nobody else's; what threads do with it is up to `SharedWords` and `FrozenWords`, and both share it safely.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn words_are_shared_and_then_frozen() {
         for count in [1, 511, 513, 3 * HUGE / 8 + 5] {
-            let words = Words::new(count).unwrap();
+            let words = SharedWords::new(count).unwrap();
             assert_eq!(words.len(), count);
             thread::scope(|scope| {
                 for first in [0, 1] {
@@ -173,16 +177,16 @@ mod tests {
 
     #[test]
     fn no_words_need_no_memory_and_too_many_are_an_error() {
-        let none = Words::new(0).unwrap();
+        let none = SharedWords::new(0).unwrap();
         assert!(none.is_empty() && none.freeze().bytes().is_empty());
-        assert_eq!(Words::new(usize::MAX / 2).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
-        assert!(Words::new(isize::MAX as usize / 8 - HUGE).is_err());
+        assert_eq!(SharedWords::new(usize::MAX / 2).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert!(SharedWords::new(isize::MAX as usize / 8 - HUGE).is_err());
     }
 
     #[test]
     fn large_words_begin_where_a_huge_page_does() {
         for count in [LARGE / 8, LARGE / 8 + 1, 5 * HUGE / 8] {
-            assert_eq!(Words::new(count).unwrap().as_ptr().addr() % HUGE, 0);
+            assert_eq!(SharedWords::new(count).unwrap().as_ptr().addr() % HUGE, 0);
         }
     }
 
@@ -191,9 +195,9 @@ mod tests {
         for length in [0, 10, LARGE, LARGE + 4097] {
             let mut vec = vec![7_u8; length];
             vec.reserve(LARGE);
-            huge_pages(&vec);
+            advise_huge_pages(&vec);
             assert!(vec.iter().all(|&byte| byte == 7));
         }
-        huge_pages(&vec![(); 5]);
+        advise_huge_pages(&vec![(); 5]);
     }
 }

@@ -4,18 +4,25 @@ use std::io::{self, PipeReader, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::error::refused;
+use crate::error::call_error;
 
+mod clone_into;
+pub mod detach;
+pub mod entry;
 mod environment;
-mod into;
 mod launch;
+pub mod lifecycle;
+pub mod namespaces;
+pub mod pid_identity;
+pub mod procs;
+pub mod reaper;
 
 pub use environment::Environment;
-pub use launch::{Launcher, Program, Words, most_descriptors};
+pub use launch::{Argv, Launcher, Program, max_child_descriptors};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum ExitStatus {
     /// It exited with this code (0..=255).
     Code(i32),
     /// This signal killed it.
@@ -27,22 +34,22 @@ pub enum Status {
     },
 }
 
-impl Status {
+impl ExitStatus {
     /// From what the kernel says of a process that has ended.
-    pub(crate) fn of(status: libc::c_int) -> Status {
+    pub(crate) fn of(status: libc::c_int) -> ExitStatus {
         if libc::WIFEXITED(status) {
-            Status::Code(libc::WEXITSTATUS(status))
+            ExitStatus::Code(libc::WEXITSTATUS(status))
         } else {
-            Status::Killed { signal: libc::WTERMSIG(status), dumped: libc::WCOREDUMP(status) }
+            ExitStatus::Killed { signal: libc::WTERMSIG(status), dumped: libc::WCOREDUMP(status) }
         }
     }
 }
 
 /// A process that is gone, and what it and those that it waited for used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct ExitReport {
     /// How it ended.
-    pub status: Status,
+    pub status: ExitStatus,
     /// User time in microseconds.
     pub user_us: u64,
     /// System time in microseconds.
@@ -64,7 +71,7 @@ pub struct Child {
     is_told: bool,
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
-    ended: Option<Ended>,
+    ended: Option<ExitReport>,
 }
 
 impl Child {
@@ -75,7 +82,7 @@ impl Child {
     }
 
     /// It has ended so.
-    pub fn end(&mut self, ended: Ended) {
+    pub fn end(&mut self, ended: ExitReport) {
         self.ended = Some(ended);
     }
 
@@ -96,7 +103,7 @@ impl Child {
         let length = loop {
             match pipe.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => break done.map_err(|e| refused("read", None, e))?,
+                done => break done.map_err(|e| call_error("read", None, e))?,
             }
         };
         if length == 0 {
@@ -125,12 +132,12 @@ impl Child {
     }
 
     /// How it ended, if it has.
-    pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitReport>> {
         self.wait4(libc::WNOHANG)
     }
 
     /// Waits for its end. Not for another's child.
-    pub fn wait(&mut self) -> io::Result<Ended> {
+    pub fn wait(&mut self) -> io::Result<ExitReport> {
         assert!(!self.is_told, "its own parent waits for it");
         loop {
             if let Some(ended) = self.wait4(0)? {
@@ -148,7 +155,7 @@ impl Child {
         }
     }
 
-    fn wait4(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
+    fn wait4(&mut self, flags: libc::c_int) -> io::Result<Option<ExitReport>> {
         if self.ended.is_some() || self.is_told {
             return Ok(self.ended);
         }
@@ -162,22 +169,22 @@ impl Child {
                 -1 => {
                     let error = io::Error::last_os_error();
                     if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(refused("waitpid", Some(self.pid.to_string().as_bytes()), error));
+                        return Err(call_error("waitpid", Some(self.pid.to_string().as_bytes()), error));
                     }
                 }
                 _ => break,
             }
         }
-        self.ended = Some(Ended::from_raw(status, &usage));
+        self.ended = Some(ExitReport::from_raw(status, &usage));
         self.exit = None;
         Ok(self.ended)
     }
 }
 
-impl Ended {
-    fn from_raw(status: libc::c_int, usage: &libc::rusage) -> Ended {
-        Ended {
-            status: Status::of(status),
+impl ExitReport {
+    fn from_raw(status: libc::c_int, usage: &libc::rusage) -> ExitReport {
+        ExitReport {
+            status: ExitStatus::of(status),
             user_us: microseconds(&usage.ru_utime),
             system_us: microseconds(&usage.ru_stime),
             max_rss_kib: usage.ru_maxrss.unsigned_abs(),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The signals that end a build.
-pub const ENDINGS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+pub const TERMINATION_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The first ending that came and nobody has taken; 0: none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
@@ -31,13 +31,13 @@ struct Listeners {
 /// While one of these lives, the endings are received here and don't end the process. An ending that nobody took
 /// takes effect when the last listener goes, so that none is lost between two.
 #[derive(Debug)]
-pub struct Endings {
+pub struct TerminationSignals {
     _private: (),
 }
 
-impl Endings {
+impl TerminationSignals {
     /// Begins to listen.
-    pub fn listen() -> io::Result<Endings> {
+    pub fn listen() -> io::Result<TerminationSignals> {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         if BELL.load(Ordering::Relaxed) < 0 {
             BELL.store(bell()?, Ordering::Release);
@@ -46,7 +46,7 @@ impl Endings {
             listeners.before = Some(install()?);
         }
         listeners.count += 1;
-        Ok(Endings { _private: () })
+        Ok(TerminationSignals { _private: () })
     }
 
     /// Has an ending come that nobody has taken? True as soon as the handler has run, when a wait that it broke off may
@@ -68,14 +68,14 @@ impl Endings {
     }
 }
 
-impl AsRawFd for Endings {
+impl AsRawFd for TerminationSignals {
     /// Readable when something may have come.
     fn as_raw_fd(&self) -> RawFd {
         BELL.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Endings {
+impl Drop for TerminationSignals {
     fn drop(&mut self) {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.count -= 1;
@@ -172,7 +172,7 @@ extern "C" fn remember_pipe() {
 static AT_START: extern "C" fn() = remember_pipe;
 
 /// Whether the program was started with broken pipes ignored, as services often are. Children are given the same.
-pub fn pipe_ignored_at_start() -> bool {
+pub fn sigpipe_ignored_at_start() -> bool {
     PIPE_IGNORED.load(Ordering::Relaxed)
 }
 

@@ -1,5 +1,8 @@
 //! What stands at the other end of a descriptor. Does not know what is shown there.
 
+pub mod cursor;
+pub mod stop_flag;
+
 use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,7 +33,7 @@ pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
 }
 
 /// Is another process group in the terminal's foreground? Not so where it is not the terminal that controls us.
-pub fn is_anothers(fd: impl AsFd) -> bool {
+pub fn is_in_background(fd: impl AsFd) -> bool {
     // SAFETY: neither call touches memory of ours.
     let (owner, own) = unsafe { (libc::tcgetpgrp(fd.as_fd().as_raw_fd()), libc::getpgrp()) };
     owner != -1 && owner != own
@@ -49,18 +52,18 @@ pub fn take_foreground() {
 
 /// How a terminal treats what is typed and shown: echo, lines, special keys.
 #[derive(Clone, Copy)]
-pub struct Settings(libc::termios);
+pub struct TerminalSettings(libc::termios);
 
-impl Settings {
+impl TerminalSettings {
     /// Those of the terminal that is our standard input; none if that is no terminal.
-    pub fn of_stdin() -> Option<Settings> {
+    pub fn of_stdin() -> Option<TerminalSettings> {
         let mut settings = MaybeUninit::<libc::termios>::uninit();
         // SAFETY: `settings` is a place for the answer.
         if unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } != 0 {
             return None;
         }
         // SAFETY: the call succeeded and so has filled `settings`.
-        Some(Settings(unsafe { settings.assume_init() }))
+        Some(TerminalSettings(unsafe { settings.assume_init() }))
     }
 
     /// Gives them back to our standard input. That the terminal is gone is no error.
@@ -92,7 +95,7 @@ mod tests {
         let (_main, side) = pty(93);
         assert!(is_terminal(&side));
         assert_eq!(size(&side), Some((93, 10)));
-        assert!(!is_anothers(&side), "it controls nobody");
+        assert!(!is_in_background(&side), "it controls nobody");
         assert_eq!(columns(&side), Some(93));
         assert_eq!(columns(&pty(0).1), None);
     }

@@ -6,7 +6,7 @@ use std::thread;
 
 /// What the user allows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Threads {
+pub enum ThreadLimit {
     /// As many as fit the machine and the work; none beside the caller's for little work.
     #[default]
     Fitting,
@@ -14,22 +14,22 @@ pub enum Threads {
     AtMost(NonZeroUsize),
 }
 
-impl Threads {
+impl ThreadLimit {
     /// The caller's alone.
-    pub const ONE: Threads = Threads::AtMost(NonZeroUsize::MIN);
+    pub const ONE: ThreadLimit = ThreadLimit::AtMost(NonZeroUsize::MIN);
 
     /// The number, where `fitting` would be good.
     pub fn limit(self, fitting: usize) -> usize {
         match self {
-            Threads::Fitting => fitting,
-            Threads::AtMost(most) => fitting.min(most.get()),
+            ThreadLimit::Fitting => fitting,
+            ThreadLimit::AtMost(most) => fitting.min(most.get()),
         }
     }
 }
 
 /// Does `work` with each item, on no more than `threads` threads, the caller's among them. The results come in the order
 /// of the items. Where a thread cannot be started, the others do its share.
-pub fn each<I: Send, R: Send>(threads: usize, items: Vec<I>, work: impl Fn(I) -> R + Sync) -> Vec<R> {
+pub fn map_parallel<I: Send, R: Send>(threads: usize, items: Vec<I>, work: impl Fn(I) -> R + Sync) -> Vec<R> {
     if threads <= 1 || items.len() <= 1 {
         return items.into_iter().map(work).collect();
     }
@@ -62,15 +62,15 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_items() {
         for threads in [0, 1, 2, 5] {
-            let squares = each(threads, (0..100).collect(), |number: u32| number * number);
+            let squares = map_parallel(threads, (0..100).collect(), |number: u32| number * number);
             assert!(squares.into_iter().eq((0..100).map(|number| number * number)), "{threads}");
         }
     }
 
     #[test]
     fn nobody_needs_more_than_fit() {
-        let three = Threads::AtMost(NonZeroUsize::new(3).unwrap());
-        assert_eq!([Threads::Fitting, three, Threads::ONE].map(|threads| threads.limit(8)), [8, 3, 1]);
-        assert_eq!([Threads::Fitting, three, Threads::ONE].map(|threads| threads.limit(1)), [1, 1, 1]);
+        let three = ThreadLimit::AtMost(NonZeroUsize::new(3).unwrap());
+        assert_eq!([ThreadLimit::Fitting, three, ThreadLimit::ONE].map(|threads| threads.limit(8)), [8, 3, 1]);
+        assert_eq!([ThreadLimit::Fitting, three, ThreadLimit::ONE].map(|threads| threads.limit(1)), [1, 1, 1]);
     }
 }

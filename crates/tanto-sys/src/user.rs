@@ -1,24 +1,24 @@
 //! Whose a file is. Does not know what others may do with it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-use crate::file::path;
-
 /// The user in whose name this process acts.
-pub fn own() -> u32 {
+pub fn effective() -> u32 {
     // SAFETY: touches no memory, and cannot fail.
     unsafe { libc::geteuid() }
 }
 
 /// The user to whom `path` belongs; links are followed.
 pub fn owner(path: &[u8]) -> io::Result<u32> {
-    Ok(fs::metadata(self::path(path))?.uid())
+    Ok(fs::metadata(OsStr::from_bytes(path))?.uid())
 }
 
 /// The numbers of the user of this name, and of its group.
-pub fn named(name: &str) -> io::Result<(u32, u32)> {
+pub fn lookup(name: &str) -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let numbers = users.lines().find_map(|line| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':').skip(1);
@@ -29,7 +29,7 @@ pub fn named(name: &str) -> io::Result<(u32, u32)> {
 
 /// Is what belongs to this user as good as our own? Whoever is root could have changed ours as well.
 pub fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == own()
+    owner == 0 || owner == effective()
 }
 
 #[cfg(test)]
@@ -40,18 +40,18 @@ mod tests {
     #[test]
     fn what_we_make_is_ours() {
         let dir = Scratch::new("user");
-        assert_eq!(owner(&dir.bytes("")).unwrap(), own());
+        assert_eq!(owner(&dir.bytes("")).unwrap(), effective());
         assert!(owner(&dir.bytes("none")).is_err());
     }
 
     #[test]
     fn users_have_names() {
-        assert_eq!(named("root").unwrap(), (0, 0));
-        assert!(["", "roo", "root:x", "no such user"].iter().all(|name| named(name).is_err()));
+        assert_eq!(lookup("root").unwrap(), (0, 0));
+        assert!(["", "roo", "root:x", "no such user"].iter().all(|name| lookup(name).is_err()));
     }
 
     #[test]
     fn ourselves_and_root_are_trusted() {
-        assert!(is_trusted(own()) && is_trusted(0) && !is_trusted(own() + 1));
+        assert!(is_trusted(effective()) && is_trusted(0) && !is_trusted(effective() + 1));
     }
 }

@@ -6,8 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::ptr;
 
-use tanto_sys::map::Map;
-use tanto_sys::{memory, signals};
+use tanto_sys::memory;
+use tanto_sys::memory::map::Map;
+use tanto_sys::signals;
 use tanto_testing::Scratch;
 
 fn run(role: &str) -> ExitStatus {

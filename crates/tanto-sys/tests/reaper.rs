@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use tanto_sys::{procs, reaper};
+use tanto_sys::process::{procs, reaper};
 
 #[test]
 fn an_orphan_comes_to_us_and_can_be_reaped() {
@@ -18,7 +18,7 @@ fn an_orphan_comes_to_us_and_can_be_reaped() {
     shell.wait().unwrap();
     let orphan: u32 = text.trim().parse().unwrap();
     assert!(reaper.children().unwrap().contains(&orphan), "known at once when the parent was waited for");
-    let look = procs::look(orphan).unwrap();
+    let look = procs::stat(orphan).unwrap();
     assert_eq!(look.parent, std::process::id());
     assert!(!reaper::reap(orphan), "it lives");
     procs::signal(look.process, 9).unwrap();

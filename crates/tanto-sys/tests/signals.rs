@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use tanto_sys::poll::{self, Watch};
-use tanto_sys::process::{Environment, Launcher, Program, Status};
-use tanto_sys::signals::{self, Endings};
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::process::{Environment, ExitStatus, Launcher, Program};
+use tanto_sys::signals::{self, TerminationSignals};
 
 const HUP: i32 = 1;
 const INT: i32 = 2;
@@ -42,7 +42,7 @@ impl Other {
         signals::send(self.child.id(), signal).unwrap();
     }
 
-    fn ends(mut self) -> ExitStatus {
+    fn ends(mut self) -> std::process::ExitStatus {
         while !self.says().is_empty() {}
         self.child.wait().unwrap()
     }
@@ -51,7 +51,7 @@ impl Other {
 #[test]
 #[ignore = "a role that other tests start"]
 fn listener() {
-    let endings = Endings::listen().unwrap();
+    let endings = TerminationSignals::listen().unwrap();
     println!("@listens");
     poll::wait(&mut [Watch::new(&endings)], None).unwrap();
     println!("@took {:?}", endings.take());
@@ -61,7 +61,7 @@ fn listener() {
 #[test]
 #[ignore = "a role that other tests start"]
 fn leaver() {
-    let (first, second) = (Endings::listen().unwrap(), Endings::listen().unwrap());
+    let (first, second) = (TerminationSignals::listen().unwrap(), TerminationSignals::listen().unwrap());
     signals::send(std::process::id(), INT).unwrap();
     // Another thread may be the one that handles it, and later.
     poll::wait(&mut [Watch::new(&first)], None).unwrap();
@@ -74,7 +74,7 @@ fn leaver() {
 #[test]
 #[ignore = "a role that other tests start"]
 fn parent() {
-    let _endings = Endings::listen().unwrap();
+    let _endings = TerminationSignals::listen().unwrap();
     let run = |line: &[u8]| {
         let mut child = Launcher::new(Environment::ours_and(&[])).piped(Program::Shell(line)).unwrap();
         let mut buffer = [0; 1000];
@@ -83,13 +83,13 @@ fn parent() {
     };
     // The bits of 1 to 15; the C library has two of its own further up.
     println!("@{}", run(b"grep SigIgn: /proc/self/status | sed 's/.*\\(....\\)$/\\1/'").0.trim());
-    println!("@{:?}", run(b"kill -HUP $$; echo alive").1 == Status::Killed { signal: HUP, dumped: false });
-    println!("@{:?}", run(b"exit 7").1 == Status::Code(7));
+    println!("@{:?}", run(b"kill -HUP $$; echo alive").1 == ExitStatus::Killed { signal: HUP, dumped: false });
+    println!("@{:?}", run(b"exit 7").1 == ExitStatus::Code(7));
 }
 
 #[test]
 fn an_ending_is_received_once() {
-    for signal in signals::ENDINGS {
+    for signal in signals::TERMINATION_SIGNALS {
         let mut other = Other::start("listener", "");
         assert_eq!(other.says(), "listens");
         other.send(signal);

@@ -13,13 +13,13 @@ use tanto_exec::runner::spawn::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::cgroup::{Home, Layout};
-use tanto_sys::cpu;
-use tanto_sys::headroom::Headroom;
+use tanto_sys::cgroup::{Hierarchy, OwnCgroups};
+use tanto_sys::fs::state_dir::StateDirs;
+use tanto_sys::machine::cpu;
+use tanto_sys::machine::pressure::PressureMonitor;
 use tanto_sys::process::Environment;
-use tanto_sys::procs;
-use tanto_sys::state::State;
-use tanto_sys::threads::Threads;
+use tanto_sys::process::procs;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::build::{other_ninja, worker};
 use crate::flags::door::Door;
@@ -169,10 +169,10 @@ fn doubted(one_in: u32) -> String {
     if one_in == 0 { "none".into() } else { format!("one in {one_in}") }
 }
 
-fn threads(threads: Threads) -> Vec<u8> {
+fn threads(threads: ThreadLimit) -> Vec<u8> {
     match threads {
-        Threads::Fitting => "as many as fit".into(),
-        Threads::AtMost(most) => most.to_string().into(),
+        ThreadLimit::Fitting => "as many as fit".into(),
+        ThreadLimit::AtMost(most) => most.to_string().into(),
     }
 }
 
@@ -241,7 +241,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("state of ninja", presence(around.state(dir).places().nth(1).map(Path::to_path_buf))),
         row("commands have a shell", shell()),
         row("processors", cpu::count().to_string().into()),
-        row("control groups", control_groups(&Home::find())),
+        row("control groups", control_groups(&OwnCgroups::find())),
         row("process trees", process_trees().into()),
         row("free memory", free_memory().into()),
         row("pressure", pressure().into()),
@@ -256,7 +256,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
 }
 
 /// Where it was looked for, up to where it is; which clang it stands for; and which ones builds in this directory have used.
-fn compile_worker(state: &State) -> Vec<Vec<u8>> {
+fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
     let mut told = Vec::new();
     if let Some(name) = is_left_alone_because_of(&Environment::ours_and(&[])) {
         told.push([b"not used, because of ", name, b" in the environment"].concat());
@@ -290,12 +290,12 @@ fn compile_worker(state: &State) -> Vec<Vec<u8>> {
 }
 
 /// Which there are, and whether the monitor can use them.
-fn control_groups(home: &Home) -> Vec<u8> {
+fn control_groups(home: &OwnCgroups) -> Vec<u8> {
     let layout = match home.layout() {
-        Layout::Unified => "version 2",
-        Layout::Hybrid => "version 1, and version 2 beside it",
-        Layout::Old => return "version 1 alone, which is not used".into(),
-        Layout::None => return "none".into(),
+        Hierarchy::Unified => "version 2",
+        Hierarchy::Hybrid => "version 1, and version 2 beside it",
+        Hierarchy::Old => return "version 1 alone, which is not used".into(),
+        Hierarchy::None => return "none".into(),
     };
     let usable = match home.obstacle() {
         Some(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -310,7 +310,7 @@ fn control_groups(home: &Home) -> Vec<u8> {
 
 /// What the monitor looks at.
 fn process_trees() -> &'static str {
-    match (procs::lists_children(), procs::handle(std::process::id()).is_some()) {
+    match (procs::lists_children(), procs::pidfd(std::process::id()).is_some()) {
         (true, true) => "children are listed, signals cannot go astray",
         (false, true) => "found by a look at all processes (no CONFIG_PROC_CHILDREN)",
         (true, false) => "children are listed; no pidfd, which takes Linux 5.3",
@@ -319,13 +319,13 @@ fn process_trees() -> &'static str {
 }
 
 fn free_memory() -> String {
-    let free = Headroom::find().ask().free_kib;
+    let free = PressureMonitor::find().ask().free_kib;
     free.map_or_else(|| "not known".into(), |kib| format!("{} MiB", kib >> 10))
 }
 
 /// What this kernel says of how hard pressed it is.
 fn pressure() -> String {
-    let headroom = Headroom::find();
+    let headroom = PressureMonitor::find();
     if !headroom.knows_pressure() {
         return "not measured by this kernel".into();
     }

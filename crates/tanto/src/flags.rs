@@ -14,7 +14,7 @@ use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::flags::door::Door;
 use crate::flags::low::{Followed, LowArgs, Reader, ToolCall};
@@ -75,7 +75,7 @@ pub struct Options {
     /// Of so many that go on from there one is run twice; 0: none.
     pub verify_checkpoints: u32,
     /// How many threads of our own there may be.
-    pub threads: Threads,
+    pub threads: ThreadLimit,
     /// When snapshots are used.
     pub snapshots: Policy,
     /// A record of the build is kept.

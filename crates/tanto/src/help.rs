@@ -134,7 +134,7 @@ fn entry(flag: &Flag, width: usize, door: Door) -> String {
 /// The flag's note, with this machine's numbers in it.
 fn noted(flag: &Flag, door: Door) -> String {
     if flag.note.contains("{jobs}") {
-        let jobs = Settings::of(Layer::default(), door).jobs.value.limit(tanto_sys::cpu::count);
+        let jobs = Settings::of(Layer::default(), door).jobs.value.limit(tanto_sys::machine::cpu::count);
         return flag.note.replace("{jobs}", &jobs.to_string());
     }
     flag.note.replace("{version}", door.version())

@@ -18,8 +18,8 @@ use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::state::{State, Written};
-use tanto_sys::threads::Threads;
+use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
+use tanto_sys::threads::ThreadLimit;
 
 use crate::flags::door::Door;
 use crate::flags::low::{LowArgs, Reader};
@@ -85,7 +85,7 @@ pub struct Settings {
     /// Of so many that go on from there one is run twice; 0: none.
     pub verify_checkpoints: Said<u32>,
     /// How many threads of our own there may be.
-    pub threads: Said<Threads>,
+    pub threads: Said<ThreadLimit>,
     /// When snapshots are used.
     pub snapshots: Said<Policy>,
     /// Records of builds are kept.
@@ -118,7 +118,7 @@ impl Settings {
             clang_worker: or(layer.clang_worker, worker_default()),
             checkpoints: or(layer.checkpoints, kept),
             verify_checkpoints: or(layer.verify_checkpoints, 0),
-            threads: or(layer.threads, Threads::Fitting),
+            threads: or(layer.threads, ThreadLimit::Fitting),
             snapshots: or(layer.snapshots, Policy::Fitting),
             record: or(layer.record, true),
         }
@@ -189,8 +189,12 @@ impl Surroundings {
     }
 
     /// The state of a directory (none: the current one), for the commands of `tanto`.
-    pub fn state(&self, dir: Option<&[u8]>) -> State {
-        State::of(Path::new(OsStr::from_bytes(dir.unwrap_or_default())), self.cache().as_deref(), Written::Tree)
+    pub fn state(&self, dir: Option<&[u8]>) -> StateDirs {
+        StateDirs::of(
+            Path::new(OsStr::from_bytes(dir.unwrap_or_default())),
+            self.cache().as_deref(),
+            StateLocation::Tree,
+        )
     }
 }
 

@@ -43,7 +43,7 @@ impl Files {
         };
         let (file, recorded) = (&line[..colon], line[colon + 1..].trim_ascii());
         let seen =
-            self.seen.entry_ref(file).or_insert_with(|| Seen::read(&self.tree.join(tanto_sys::file::path(file))));
+            self.seen.entry_ref(file).or_insert_with(|| Seen::read(&self.tree.join(tanto_sys::fs::file::path(file))));
         let name = || String::from_utf8_lossy(file);
         match seen {
             None => Err(format!("{} is gone", name())),

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::{file, lock, user};
+use tanto_sys::fs::{file, lock};
+use tanto_sys::user;
 
 use super::urls;
 
@@ -49,19 +50,19 @@ pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
 /// A file gets its place, whole or not at all, and is ours alone then; `for_good`: even if the machine stops. As long as what
 /// comes back is open, `left` does not take it for something that nobody needs.
 pub(crate) fn bring(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
-    let mut content = file::open_itself(from)?;
+    let mut content = file::open_no_follow(from)?;
     let data = content.metadata()?;
     if !data.is_file() {
         return Err(io::Error::other("it is no file"));
     }
     // One that has another name could be changed by it.
     if data.nlink() == 1 {
-        if data.uid() != user::own() {
-            fchown(&content, Some(user::own()), None)?;
+        if data.uid() != user::effective() {
+            fchown(&content, Some(user::effective()), None)?;
         }
         content.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
         // If somebody who wrote to it has a lock on it, we go without.
-        lock::try_exclusive(&content)?;
+        lock::try_lock_exclusive(&content)?;
         if for_good {
             content.sync_all()?;
         }
@@ -101,8 +102,8 @@ fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
 /// else has it.
 pub(super) fn claim(path: &Path) -> io::Result<File> {
     loop {
-        let claimed = lock::open(path)?;
-        if !lock::try_exclusive(&claimed)? {
+        let claimed = lock::open_lock_file(path)?;
+        if !lock::try_lock_exclusive(&claimed)? {
             return Err(io::Error::other("another process is making it"));
         }
         // Somebody may have removed it as a remnant before we had the lock.
@@ -143,6 +144,6 @@ pub fn left(dir: &Path) -> Vec<(PathBuf, File)> {
 }
 
 fn if_nobodys(path: PathBuf) -> Option<(PathBuf, File)> {
-    let file = file::open_itself(&path).ok()?;
-    lock::try_exclusive(&file).ok()?.then_some((path, file))
+    let file = file::open_no_follow(&path).ok()?;
+    lock::try_lock_exclusive(&file).ok()?.then_some((path, file))
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 /// The script, in the directory that files are fetched into.
 const SCRIPT: &str = ".tanto-fetched";
@@ -34,7 +34,7 @@ pub(super) fn prepare(dir: &Path) -> io::Result<()> {
 pub(super) fn read(dir: &Path) -> HashMap<PathBuf, String> {
     let mut text = Vec::new();
     let opened =
-        file::open_itself(&dir.join(LIST)).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()));
+        file::open_no_follow(&dir.join(LIST)).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()));
     if let Some(file) = opened {
         // On a read error, uses what was read so far.
         let _ = file.take(LONGEST).read_to_end(&mut text);

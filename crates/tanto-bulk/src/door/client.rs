@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use tanto_sys::local;
+use tanto_sys::ipc::unix_socket;
 
 use super::frames::{self, Wrong};
 use super::{Answer, Request, SOCKET};
@@ -55,7 +55,7 @@ impl Unheard {
 
 /// Asks the build that has this state directory.
 pub fn ask(state: &Path, request: &Request) -> Result<Answer, Unheard> {
-    let mut stream = match local::connect(state, SOCKET) {
+    let mut stream = match unix_socket::connect(state, SOCKET) {
         Ok(stream) => stream,
         Err(error) if is_gone(&error) => return Err(Unheard::Nobody),
         Err(error) => return Err(error.into()),
@@ -94,7 +94,7 @@ fn answer(stream: &mut UnixStream, mut heard: Vec<u8>) -> Result<Answer, Unheard
 
 fn say(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match local::send(stream, bytes) {
+        match unix_socket::send(stream, bytes) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

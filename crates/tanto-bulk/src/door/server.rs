@@ -8,8 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tanto_sys::epoll::{Epoll, Interest};
-use tanto_sys::{local, user};
+use tanto_sys::ipc::epoll::{Epoll, Interest};
+use tanto_sys::ipc::unix_socket;
+use tanto_sys::user;
 
 use super::frames::{self, Wrong};
 use super::{Answer, Desk, Request, SOCKET};
@@ -55,7 +56,7 @@ enum Does {
 impl Server {
     /// Opens the door. Whoever calls has the state to itself, so that what lies there is dead.
     pub fn open(state: &Path) -> io::Result<Server> {
-        let listener = local::listen(state, SOCKET)?;
+        let listener = unix_socket::listen(state, SOCKET)?;
         let set = Epoll::new()?;
         set.add(&listener, LISTENER, Interest::Read)?;
         Ok(Server { path: state.join(SOCKET), listener, set, guests: BTreeMap::new(), last: LISTENER })
@@ -69,7 +70,7 @@ impl Server {
     fn welcome(&mut self) {
         // A guest that was gone again is no trouble of ours.
         while let Ok((stream, _)) = self.listener.accept() {
-            let is_ours = local::peer(&stream).is_ok_and(user::is_trusted);
+            let is_ours = unix_socket::peer_user(&stream).is_ok_and(user::is_trusted);
             if is_ours && self.guests.len() < MOST_GUESTS {
                 let _ = self.admit(stream);
             }
@@ -79,7 +80,7 @@ impl Server {
     fn admit(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         // A new socket has room for all of it.
-        local::send(&stream, &frames::greeting())?;
+        unix_socket::send(&stream, &frames::greeting())?;
         self.last += 1;
         self.set.add(&stream, self.last, Interest::Read)?;
         self.guests.insert(self.last, Guest { stream, since: Instant::now(), does: Does::Asks(Vec::new()) });
@@ -113,7 +114,7 @@ impl Server {
     fn send(&mut self, number: u64) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         let Does::Hears(rest) = &mut guest.does else { return };
-        match local::send(&guest.stream, rest) {
+        match unix_socket::send(&guest.stream, rest) {
             Ok(sent) if sent < rest.len() => drop(rest.drain(..sent)),
             Err(error) if is_later(&error) => {}
             _ => drop(self.guests.remove(&number)),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use tanto_sys::local;
-use tanto_sys::poll::{self, Watch};
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::ipc::unix_socket;
 use tanto_testing::{Random, Scratch, seeds};
 
 use super::frames::{self, Wrong};
@@ -121,7 +121,7 @@ fn large_ones_go_in_pieces() {
 #[test]
 fn who_is_silent_slow_or_lying_keeps_nobody_waiting() {
     let mut house = House::new("door-others");
-    let connect = |house: &House| local::connect(&house.state(), SOCKET).unwrap();
+    let connect = |house: &House| unix_socket::connect(&house.state(), SOCKET).unwrap();
     let silent: Vec<UnixStream> = (0..5).map(|_| connect(&house)).collect();
     let mut slow = connect(&house);
     slow.write_all(b"tanto bu").unwrap();
@@ -151,7 +151,7 @@ fn who_is_silent_slow_or_lying_keeps_nobody_waiting() {
 #[test]
 fn another_version_is_told_so() {
     let place = Scratch::new("door-version");
-    let listener = local::listen(&place.at(""), SOCKET).unwrap();
+    let listener = unix_socket::listen(&place.at(""), SOCKET).unwrap();
     listener.set_nonblocking(false).unwrap();
     let state = place.at("");
     let guest = thread::spawn(move || ask(&state, &Request::Status));

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::facts::Facts;
 use super::store::{Held, Store, hex, make_dir};

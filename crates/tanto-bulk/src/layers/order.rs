@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tanto_exec::sandbox::{self, Place};
-use tanto_sys::{spaces, tree};
+use tanto_sys::fs::dir_tree;
+use tanto_sys::process::lifecycle;
 
 use super::store::make_dir;
 use super::{Ground, Needs, Scripted, Store, Trouble, compose};
@@ -71,10 +72,10 @@ impl Order {
 
 /// Brings what is needed into a sandbox that is mounted. Says what is to be run in it then, if anything is.
 pub fn provide(place: &Place, order: &Order) -> Result<Option<String>, Trouble> {
-    spaces::end_with_parent()?;
+    lifecycle::exit_with_parent()?;
     let ground = order.store.ground();
     let own = place.own();
-    tree::remove(&own)?;
+    dir_tree::remove(&own)?;
     make_dir(&own)?;
     let nothing = own.join("nothing");
     let lowest = |at: &Path| Ok::<_, io::Error>(place.layers(at)?.pop().unwrap_or_else(|| nothing.clone()));

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::facts::Facts;
 use super::groups::second_name;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
-use tanto_sys::identity::boot;
-use tanto_sys::lock;
+use tanto_sys::fs::lock;
+use tanto_sys::process::pid_identity::boot_id;
 
 use super::facts::Facts;
 use super::{Ground, Trouble};
@@ -67,7 +67,7 @@ impl Store {
 
     /// Makes the store, or what a build has left of it, fit to use. Nobody uses it yet.
     pub fn begin(&self) -> io::Result<()> {
-        let made = format!("1\n{}{}", self.ground.key(), boot());
+        let made = format!("1\n{}{}", self.ground.key(), boot_id());
         if fs::read(self.dir.join("made")).ok().as_deref() != Some(made.as_bytes()) && self.dir.exists() {
             fs::remove_dir_all(&self.dir)?;
         }
@@ -205,8 +205,8 @@ impl Store {
     /// Only one at a time counts, and says what it uses.
     fn lock(&self) -> io::Result<File> {
         const PATIENCE: Duration = Duration::from_secs(1);
-        let file = lock::open(&self.dir.join("lock"))?;
-        lock::exclusive(&file, PATIENCE, || {})?;
+        let file = lock::open_lock_file(&self.dir.join("lock"))?;
+        lock::lock_exclusive(&file, PATIENCE, || {})?;
         Ok(file)
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::facts::Facts;
 use super::store::make_dir;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tanto_record::store::{Attempt, Stage};
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use super::Rows;
 use super::reach::{Lists, order};
@@ -44,7 +44,7 @@ pub struct OfStage {
     /// Written to files, in bytes.
     pub written_bytes: u64,
     /// How long it waited, as far as that is known.
-    pub waits: Option<Waits>,
+    pub waits: Option<StallTimes>,
 }
 
 /// What a package took, with all attempts.
@@ -59,7 +59,7 @@ pub struct OfPackage {
     /// The most memory that a stage took, in KiB.
     pub peak_kib: u64,
     /// How long it waited, as far as that is known.
-    pub waits: Option<Waits>,
+    pub waits: Option<StallTimes>,
     /// What was expected, in milliseconds.
     pub expected_ms: Option<u64>,
 }
@@ -134,9 +134,9 @@ fn of_stages(stages: &[Stage]) -> Vec<OfStage> {
 }
 
 /// The sum of what is known; none if neither is.
-fn together(one: Option<Waits>, other: Option<Waits>) -> Option<Waits> {
+fn together(one: Option<StallTimes>, other: Option<StallTimes>) -> Option<StallTimes> {
     let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
-    Some(Waits { io_us: a.io_us.saturating_add(b.io_us), cpu_us: a.cpu_us.saturating_add(b.cpu_us) })
+    Some(StallTimes { io_us: a.io_us.saturating_add(b.io_us), cpu_us: a.cpu_us.saturating_add(b.cpu_us) })
 }
 
 /// What an attempt took, in milliseconds; nothing if it has not ended.

@@ -2,7 +2,7 @@
 
 use tanto_record::json::{Object, integer, list, string};
 use tanto_record::store::Package;
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
 use super::costs::{Estimates, OfPackage, OfStage};
@@ -137,7 +137,7 @@ fn stage(out: &mut Vec<u8>, it: &OfStage) {
 }
 
 /// Both numbers are left out if they are not known.
-fn waits(object: &mut Object<'_>, waits: Option<Waits>) {
+fn waits(object: &mut Object<'_>, waits: Option<StallTimes>) {
     if let Some(waits) = waits {
         object.number("io_wait_ms", waits.io_us / 1000);
         object.number("cpu_wait_ms", waits.cpu_us / 1000);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::records;
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 const LOG: &str = "cc x.c\nx.c:1:2: error: <no> & \"no\"\n*** Error code 1\n";
 
@@ -36,7 +36,7 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> Stage {
         peak_kib: 2048,
         read_bytes: 1,
         written_bytes: 2,
-        waits: (job != 5).then_some(Waits { io_us: 500_000, cpu_us: wall_ms * 250 }),
+        waits: (job != 5).then_some(StallTimes { io_us: 500_000, cpu_us: wall_ms * 250 }),
         exit,
         log: format!("/logs/{job}/{name}.log"),
     }
@@ -160,7 +160,7 @@ fn all_forms_tell_the_same() {
 fn times_waited_are_known_or_said_not_to_be() {
     with_report(|report| {
         let waits: Vec<_> = report.costs.packages.iter().map(|it| it.waits).collect();
-        let of = |io_us, cpu_us| Some(Waits { io_us, cpu_us });
+        let of = |io_us, cpu_us| Some(StallTimes { io_us, cpu_us });
         assert_eq!(waits, [of(1_500_000, 1_252_500), of(500_000, 750_000), None]);
         assert!(!report.text().contains("were not recorded"));
     });

@@ -2,7 +2,7 @@
 
 use tanto_record::report::table::Table;
 use tanto_record::report::{memory, time};
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
 use super::costs::{OfPackage, OfStage};
@@ -199,8 +199,8 @@ fn stages(stages: &[OfStage]) -> String {
 }
 
 /// The columns of waiting times; empty if they are not known.
-pub(super) fn waited(waits: Option<Waits>) -> [String; 2] {
-    let column = |us: fn(Waits) -> u64| waits.map(|waits| ms(us(waits) / 1000)).unwrap_or_default();
+pub(super) fn waited(waits: Option<StallTimes>) -> [String; 2] {
+    let column = |us: fn(StallTimes) -> u64| waits.map(|waits| ms(us(waits) / 1000)).unwrap_or_default();
     [column(|waits| waits.io_us), column(|waits| waits.cpu_us)]
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::tree;
+use tanto_sys::fs::dir_tree;
 
 /// Directories that are searched for secrets, and how many levels deep: what lies deeper in `/var` is data.
 const ETC: (&str, usize) = ("etc", usize::MAX);
@@ -74,7 +74,7 @@ impl Masks {
             let own = self.layer.join(dir);
             if !own.is_dir() {
                 fs::create_dir_all(&own)?;
-                tree::same_mode(&template.join(dir), &own)?;
+                dir_tree::copy_mode(&template.join(dir), &own)?;
             }
         }
         let text = match PASSWORDS.iter().any(|it| inside == Path::new(it)) {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use tanto_exec::sandbox::{Mount, What};
-use tanto_sys::tree;
+use tanto_sys::fs::dir_tree;
 
 use super::Kind;
 use super::masks::Masks;
@@ -180,7 +180,7 @@ pub(super) fn make_var(template: &Path, var: &Path) -> io::Result<()> {
     for dir in [PathBuf::from(VAR), Path::new(VAR).join(SPOOL)] {
         let from = template.join(&dir);
         if from.is_dir() {
-            tree::outline(&from, &var.join(dir.strip_prefix(VAR).unwrap_or(&dir)))?;
+            dir_tree::copy_outline(&from, &var.join(dir.strip_prefix(VAR).unwrap_or(&dir)))?;
         }
     }
     let is_missing = |path: &PathBuf| fs::symlink_metadata(path).is_err();

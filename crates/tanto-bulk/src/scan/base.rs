@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::environment;
 use super::files::{Files, Print, stamp};

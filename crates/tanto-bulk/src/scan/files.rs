@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 use tanto_record::store::{Digested, Stamp};
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 /// What stands for content.
 pub(super) type Print = [u8; 32];

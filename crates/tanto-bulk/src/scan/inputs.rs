@@ -11,7 +11,7 @@ use std::path::Path;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::files::{FileId, Files, Print, makefiles, stamp};
 use super::sight::Sight;

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use crate::config::{Config, NO_SANDBOX};
 

@@ -11,7 +11,7 @@ pub mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tanto_sys::identity::Process;
+use tanto_sys::process::pid_identity::ProcessId;
 
 use crate::job::JobId;
 use crate::monitor::findings::Why;
@@ -88,7 +88,7 @@ impl Limits {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// All of them, in ascending order.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessId>,
     /// Processor time of them and of those that they have waited for, in microseconds.
     pub cpu_us: u64,
     /// Bytes that they have written, wherever to, as far as that is known.

@@ -6,8 +6,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use tanto_sys::cgroup;
-use tanto_sys::identity::Process;
-use tanto_sys::procs::{self, Look};
+use tanto_sys::process::pid_identity::ProcessId;
+use tanto_sys::process::procs::{self, ProcessStat};
 
 use super::findings::Seen;
 use super::trees::{self, MARK};
@@ -25,11 +25,11 @@ pub fn are_looked_for() -> bool {
 
 /// Kills all that this process has left, which was a build. Says which they were, and which of them do not end. To be called
 /// by whoever knows that it goes on no more: it may be about to end.
-pub fn end(owner: Process) -> io::Result<(Vec<Seen>, Vec<Seen>)> {
+pub fn end(owner: ProcessId) -> io::Result<(Vec<Seen>, Vec<Seen>)> {
     end_within(owner, PATIENCE)
 }
 
-fn end_within(owner: Process, patience: Duration) -> io::Result<(Vec<Seen>, Vec<Seen>)> {
+fn end_within(owner: ProcessId, patience: Duration) -> io::Result<(Vec<Seen>, Vec<Seen>)> {
     let mut known = BTreeMap::new();
     let until = Instant::now() + patience;
     loop {
@@ -58,21 +58,21 @@ fn end_within(owner: Process, patience: Duration) -> io::Result<(Vec<Seen>, Vec<
     }
 }
 
-fn is_still(process: Process) -> bool {
-    procs::look(process.pid()).is_some_and(|look| look.process == process && !look.is_gone())
+fn is_still(process: ProcessId) -> bool {
+    procs::stat(process.pid()).is_some_and(|look| look.process == process && !look.is_gone())
 }
 
 /// Its processes that have not ended, but for us and who has started us. Numbers may be taken again while we look: what is
 /// found out of one counts only if the same process had it before and after.
-fn find(owner: Process) -> io::Result<Vec<(u32, Look)>> {
+fn find(owner: ProcessId) -> io::Result<Vec<(u32, ProcessStat)>> {
     let mark = format!("{owner}.");
     let all = procs::all()?;
     let (members, above) = (cgroup::members_of(owner), above(&all));
     let is_its = |pid: u32| {
-        let given = || procs::given(pid, MARK.as_bytes()).is_some_and(|its| its.starts_with(mark.as_bytes()));
+        let given = || procs::initial_env_var(pid, MARK.as_bytes()).is_some_and(|its| its.starts_with(mark.as_bytes()));
         members.contains(&pid) || given()
     };
-    let mut ahead: Vec<(u32, &Look)> =
+    let mut ahead: Vec<(u32, &ProcessStat)> =
         all.iter().filter(|look| is_its(look.process.pid())).map(|look| (0, look)).collect();
     let (mut met, mut found) = (BTreeSet::new(), Vec::new());
     while let Some((depth, look)) = ahead.pop() {
@@ -90,7 +90,7 @@ fn find(owner: Process) -> io::Result<Vec<(u32, Look)>> {
 }
 
 /// Our own number, and those of who is above us.
-fn above(all: &[Look]) -> BTreeSet<u32> {
+fn above(all: &[ProcessStat]) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
     let mut next = Some(std::process::id());
     while let Some(pid) = next.filter(|&pid| numbers.insert(pid)) {
@@ -106,9 +106,9 @@ mod tests {
     use std::process::{Command, Stdio};
 
     /// One that was, and is no more.
-    fn gone() -> Process {
+    fn gone() -> ProcessId {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let process = procs::look(child.id()).unwrap().process;
+        let process = procs::stat(child.id()).unwrap().process;
         child.kill().unwrap();
         child.wait().unwrap();
         process
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn who_lives_has_left_nothing() {
-        let own = Process::own().unwrap();
+        let own = ProcessId::own().unwrap();
         let mut child = Command::new("sleep").arg("1000").env(MARK, format!("{own}.0.1")).spawn().unwrap();
         assert_eq!(end_within(own, STEP).unwrap(), (vec![], vec![]));
         assert!(child.try_wait().unwrap().is_none());

@@ -10,8 +10,8 @@ fn limits() -> Limits {
     Limits { hang_ms: Some(HANG), ..Limits::NONE }
 }
 
-fn process(number: u64) -> Process {
-    Process::parse(format!("{}.{}", 1 + number % 1000, number).as_bytes()).unwrap()
+fn process(number: u64) -> ProcessId {
+    ProcessId::parse(format!("{}.{}", 1 + number % 1000, number).as_bytes()).unwrap()
 }
 
 /// A job whose processes do something at some moments.

@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tanto_sys::cgroup::{self, Group, Home, Used, Waits};
-use tanto_sys::identity::Process;
-use tanto_sys::procs::{self, Look};
-use tanto_sys::reaper::{self, Reaper};
+use tanto_sys::cgroup::{self, Cgroup, CgroupUsage, OwnCgroups, StallTimes};
+use tanto_sys::process::pid_identity::ProcessId;
+use tanto_sys::process::procs::{self, ProcessStat};
+use tanto_sys::process::reaper::{self, Reaper};
 
 use super::Sample;
 use super::findings::{Load, Seen};
@@ -35,9 +35,9 @@ pub(super) struct Trees {
     /// Processor time of orphans that are gone, in microseconds.
     spent: BTreeMap<JobId, u64>,
     /// The control groups of jobs. Fields are dropped in this order: a group goes before the one that it is in.
-    groups: BTreeMap<JobId, Group>,
+    groups: BTreeMap<JobId, Cgroup>,
     /// In which those of jobs are.
-    whole: Option<Group>,
+    whole: Option<Cgroup>,
 }
 
 /// Whose an orphan is.
@@ -61,9 +61,9 @@ impl Trees {
     /// With `groups`, jobs can get control groups, where those can be had.
     pub(super) fn new(groups: bool) -> io::Result<Trees> {
         let reaper = Reaper::begin()?;
-        let own = Process::own()?;
+        let own = ProcessId::own()?;
         let number = MARKERS.fetch_add(1, Ordering::Relaxed);
-        let home = groups.then(Home::find).filter(|home| home.obstacle().is_none());
+        let home = groups.then(OwnCgroups::find).filter(|home| home.obstacle().is_none());
         let mut trees = Trees {
             reaper,
             ours: format!("{own}.{number}."),
@@ -72,7 +72,7 @@ impl Trees {
             rooms: BTreeMap::new(),
             spent: BTreeMap::new(),
             groups: BTreeMap::new(),
-            whole: home.and_then(|home| Group::below(&home, &cgroup::name(own, number)).ok()),
+            whole: home.and_then(|home| Cgroup::below(&home, &cgroup::group_name(own, number)).ok()),
         };
         let before = trees.reaper.children()?;
         trees.orphans = before.into_iter().map(|pid| (pid, Whose::Nobodys)).collect();
@@ -93,8 +93,8 @@ impl Trees {
         let Some(group) = self.groups.get(&job) else { return };
         // It has entered by itself, or has ended, or could not (or whoever started it did not tell it to).
         let is_outside = group.members().is_ok_and(|members| members.is_empty());
-        let may_enter = |look: Look| look.is_gone() || group.add(pid).is_ok();
-        if is_outside && !procs::look(pid).is_none_or(may_enter) {
+        let may_enter = |look: ProcessStat| look.is_gone() || group.add(pid).is_ok();
+        if is_outside && !procs::stat(pid).is_none_or(may_enter) {
             self.groups.remove(&job);
         }
     }
@@ -119,23 +119,23 @@ impl Trees {
     }
 
     /// What its control group says that the job has used; none if it has none.
-    pub(super) fn used(&self, job: JobId) -> Option<Used> {
+    pub(super) fn used(&self, job: JobId) -> Option<CgroupUsage> {
         Some(self.groups.get(&job)?.used())
     }
 
     /// How long its processes have waited, if its control group tells.
-    pub(super) fn waits(&self, job: JobId) -> Option<Waits> {
+    pub(super) fn waits(&self, job: JobId) -> Option<StallTimes> {
         self.groups.get(&job)?.waits()
     }
 
     /// Has the kernel killed one of its processes because they wanted more memory than they may have?
     pub(super) fn has_overrun(&self, job: JobId) -> bool {
-        self.groups.get(&job).is_some_and(Group::has_overrun)
+        self.groups.get(&job).is_some_and(Cgroup::has_overrun)
     }
 
     /// Has the kernel killed one of its processes for memory, whoever has set the limit?
     pub(super) fn was_short(&self, job: JobId) -> bool {
-        self.groups.get(&job).is_some_and(Group::was_short)
+        self.groups.get(&job).is_some_and(Cgroup::was_short)
     }
 
     /// Processor time of those that are gone and that nobody has waited for but us, in microseconds.
@@ -176,7 +176,7 @@ impl Trees {
                 continue;
             }
             let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(Whose::Unknown, Whose::Job));
-            let used_us = procs::look(pid).map_or(0, |look| look.cpu_us);
+            let used_us = procs::stat(pid).map_or(0, |look| look.cpu_us);
             if !reaper::reap(pid) {
                 self.orphans.insert(pid, whose);
                 continue;
@@ -191,10 +191,10 @@ impl Trees {
     }
 
     fn job_of(&self, pid: u32) -> Option<JobId> {
-        let group = procs::look(pid)?.group;
+        let group = procs::stat(pid)?.group;
         let by_group = self.firsts.get(&group).copied();
         by_group.or_else(|| {
-            let mark = String::from_utf8(procs::given(pid, MARK.as_bytes())?).ok()?;
+            let mark = String::from_utf8(procs::initial_env_var(pid, MARK.as_bytes())?).ok()?;
             mark.strip_prefix(&self.ours)?.parse().ok().map(JobId)
         })
     }
@@ -236,7 +236,7 @@ impl Trees {
     }
 
     /// The job's processes, each before those below it, with how far below the first of their tree they are.
-    pub(super) fn of(&mut self, job: JobId) -> Vec<(u32, Look)> {
+    pub(super) fn of(&mut self, job: JobId) -> Vec<(u32, ProcessStat)> {
         self.adopt();
         let first = self.firsts.iter().find(|(_, its)| **its == job).map(|(&pid, _)| pid);
         let roots: Vec<u32> = first.into_iter().chain(self.orphans_of(job)).collect();
@@ -244,7 +244,7 @@ impl Trees {
         let members = self.groups.get(&job).and_then(|group| group.members().ok()).unwrap_or_default();
         let known: BTreeSet<u32> = found.iter().map(|(_, look)| look.process.pid()).collect();
         let others = members.into_iter().filter(|pid| !known.contains(pid));
-        found.extend(others.filter_map(|pid| Some((0, procs::look(pid)?))));
+        found.extend(others.filter_map(|pid| Some((0, procs::stat(pid)?))));
         found
     }
 
@@ -287,11 +287,11 @@ const MOST_ROUNDS: usize = 100;
 
 /// What the monitor wants to know of these processes, but for what only their job's limits ask for. What they write is
 /// asked for only if it is `wanted`.
-pub(super) fn sample(tree: &[(u32, Look)], wanted: bool) -> Sample {
-    let mut processes: Vec<Process> = tree.iter().map(|(_, look)| look.process).collect();
+pub(super) fn sample(tree: &[(u32, ProcessStat)], wanted: bool) -> Sample {
+    let mut processes: Vec<ProcessId> = tree.iter().map(|(_, look)| look.process).collect();
     processes.sort_unstable();
-    let sum = |of: fn(&Look) -> u64| tree.iter().map(|(_, look)| of(look)).fold(0, u64::wrapping_add);
-    let written = |look: &Look| if wanted { procs::written(look.process.pid()).unwrap_or(0) } else { 0 };
+    let sum = |of: fn(&ProcessStat) -> u64| tree.iter().map(|(_, look)| of(look)).fold(0, u64::wrapping_add);
+    let written = |look: &ProcessStat| if wanted { procs::written_bytes(look.process.pid()).unwrap_or(0) } else { 0 };
     Sample {
         processes,
         cpu_us: sum(|look| look.cpu_us),
@@ -302,13 +302,13 @@ pub(super) fn sample(tree: &[(u32, Look)], wanted: bool) -> Sample {
 }
 
 /// The memory that these processes hold together, in KiB: what they share counts once.
-pub(super) fn held_kib(tree: &[(u32, Look)]) -> u64 {
-    let held = |look: &Look| procs::held_kib(look.process.pid()).unwrap_or(look.rss_kib);
+pub(super) fn held_kib(tree: &[(u32, ProcessStat)]) -> u64 {
+    let held = |look: &ProcessStat| procs::anonymous_kib(look.process.pid()).unwrap_or(look.rss_kib);
     tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone()).map(held).sum()
 }
 
 /// How much these processes have.
-pub(super) fn load(tree: &[(u32, Look)]) -> Load {
+pub(super) fn load(tree: &[(u32, ProcessStat)]) -> Load {
     let living = || tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone());
     Load {
         processes: u32::try_from(living().count()).unwrap_or(u32::MAX),
@@ -319,8 +319,8 @@ pub(super) fn load(tree: &[(u32, Look)]) -> Load {
 }
 
 /// These processes as a user wants to see them.
-pub(super) fn seen(tree: &[(u32, Look)]) -> Vec<Seen> {
-    let one = |(depth, look): &(u32, Look)| {
+pub(super) fn seen(tree: &[(u32, ProcessStat)]) -> Vec<Seen> {
+    let one = |(depth, look): &(u32, ProcessStat)| {
         let pid = look.process.pid();
         Seen {
             pid,
@@ -329,7 +329,7 @@ pub(super) fn seen(tree: &[(u32, Look)]) -> Vec<Seen> {
             cpu_ms: look.cpu_us / 1000,
             memory_kib: look.rss_kib,
             line: procs::command_line(pid).unwrap_or_else(|| look.name.clone()),
-            directory: procs::directory(pid),
+            directory: procs::current_dir(pid),
         }
     };
     tree.iter().map(one).collect()

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-use tanto_sys::cgroup::{Used, Waits};
-use tanto_sys::procs;
+use tanto_sys::cgroup::{CgroupUsage, StallTimes};
+use tanto_sys::process::procs;
 
 use super::findings::{Findings, Load, Seen, Stopped, Why};
 use super::measure::{Measure, News};
@@ -166,14 +166,14 @@ impl Watcher {
 
     /// What the whole tree of a job that is about to be said to have ended has used, if a control group has counted it:
     /// with the most memory that was seen.
-    pub fn used(&self, job: JobId) -> Option<Used> {
+    pub fn used(&self, job: JobId) -> Option<CgroupUsage> {
         let used = self.trees.used(job)?;
         let peak = self.peaks.get(&job).copied();
-        Some(Used { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
+        Some(CgroupUsage { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
     }
 
     /// How long the processes of such a job have waited, if its control group tells.
-    pub fn waits(&self, job: JobId) -> Option<Waits> {
+    pub fn waits(&self, job: JobId) -> Option<StallTimes> {
         self.trees.waits(job)
     }
 
@@ -291,7 +291,7 @@ impl Watcher {
     }
 
     /// What counts as memory that a job has used.
-    fn counted(&self, used: &Used) -> Option<u64> {
+    fn counted(&self, used: &CgroupUsage) -> Option<u64> {
         let files_kib = if self.groups == Groups::AllButFiles { used.files_kib.unwrap_or(0) } else { 0 };
         Some(used.memory_kib?.saturating_sub(files_kib))
     }

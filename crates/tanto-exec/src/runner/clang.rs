@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::file;
-use tanto_sys::packets::MOST_DESCRIPTORS;
-use tanto_sys::poll::Watch;
-use tanto_sys::process::{Child, Ended, Environment, Status, Words};
+use tanto_sys::fs::file;
+use tanto_sys::ipc::poll::Watch;
+use tanto_sys::ipc::seqpacket::MAX_DESCRIPTORS;
+use tanto_sys::process::{Argv, Child, Environment, ExitReport, ExitStatus};
 
 use self::checkpoints::Checkpoints;
 use self::frames::{Run, Said, Used};
@@ -93,7 +93,7 @@ pub(super) struct Fork {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// It is done.
-    Ended(Ended),
+    Ended(ExitReport),
     /// It has to be run as a process, for this reason. Empty: it failed, and the process tells more.
     Declined(Vec<u8>),
     /// Its process is gone. If nothing was told before, it crashed.
@@ -101,7 +101,7 @@ pub(super) enum News {
 }
 
 /// More control groups than a job has.
-const MOST_ENTRANCES: usize = MOST_DESCRIPTORS - 4;
+const MOST_ENTRANCES: usize = MAX_DESCRIPTORS - 4;
 
 impl Worker {
     /// For commands with this environment; none if something in it wants real programs. Looks at nothing yet.
@@ -118,7 +118,7 @@ impl Worker {
     /// required.
     pub(super) fn start(
         &mut self,
-        words: &Words,
+        words: &Argv,
         environment: &Environment,
         entrances: &[File],
     ) -> io::Result<Result<Fork, Vec<u8>>> {
@@ -202,7 +202,7 @@ impl Worker {
 
     fn fork(
         &mut self,
-        words: &Words,
+        words: &Argv,
         environment: &Environment,
         entrances: &[File],
         clang: &Path,
@@ -335,7 +335,7 @@ impl Worker {
 impl Common {
     fn find() -> Option<Common> {
         let (directory, nothing) = (File::open(".").ok()?, File::open("/dev/null").ok()?);
-        Some(Common { directory, nothing, umask: file::mask()? })
+        Some(Common { directory, nothing, umask: file::umask()? })
     }
 }
 
@@ -348,9 +348,9 @@ fn may_be_clang(name: &[u8]) -> bool {
 fn news(said: Said) -> Option<(u64, News)> {
     match said {
         Said::Ended { id, code, used } => {
-            let status = Status::Code(i32::try_from(code & 0xff).expect("a byte fits"));
+            let status = ExitStatus::Code(i32::try_from(code & 0xff).expect("a byte fits"));
             let Used { user_us, system_us, max_rss_kib, read_bytes, written_bytes } = used;
-            Some((id, News::Ended(Ended { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes })))
+            Some((id, News::Ended(ExitReport { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes })))
         }
         Said::Declined { id, why } => Some((id, News::Declined(why))),
         Said::Gone { id } => Some((id, News::Gone)),

@@ -6,8 +6,8 @@
 use std::os::fd::{AsRawFd, RawFd};
 
 use tanto_sys::error::text;
-use tanto_sys::file;
-use tanto_sys::tokens::{NoTokens, Tokens};
+use tanto_sys::fs::file;
+use tanto_sys::ipc::token_pipe::{TokenPipe, TokenPipeError};
 
 use self::bank::Bank;
 use self::server::Server;
@@ -221,7 +221,7 @@ impl Share {
 /// A share in the slots.
 #[derive(Debug)]
 pub struct Client {
-    tokens: Tokens,
+    tokens: TokenPipe,
     own_is_taken: bool,
     /// What was taken out of the pool.
     taken: Vec<u8>,
@@ -232,14 +232,14 @@ impl Client {
     pub fn open(place: &Place) -> Result<Client, Vec<u8>> {
         let tokens = match place {
             Place::Nowhere => return Err(b"Unsupported jobserver mode".to_vec()),
-            Place::Pipe(reader, writer) => Tokens::inherited(*reader, *writer).map_err(pipe_refused),
+            Place::Pipe(reader, writer) => TokenPipe::inherited(*reader, *writer).map_err(pipe_refused),
             Place::Fifo(path) if path.is_empty() => Err(b"Empty fifo path".to_vec()),
-            Place::Fifo(path) => Tokens::open(file::path(path)).map_err(|why| fifo_refused(path, &why)),
+            Place::Fifo(path) => TokenPipe::open(file::path(path)).map_err(|why| fifo_refused(path, &why)),
         };
         Ok(Client::of(tokens?))
     }
 
-    fn of(tokens: Tokens) -> Client {
+    fn of(tokens: TokenPipe) -> Client {
         Client { tokens, own_is_taken: false, taken: Vec::new() }
     }
 
@@ -271,19 +271,19 @@ impl AsRawFd for Client {
     }
 }
 
-fn pipe_refused(why: NoTokens) -> Vec<u8> {
+fn pipe_refused(why: TokenPipeError) -> Vec<u8> {
     match why {
-        NoTokens::NotAPipe => b"Invalid file descriptors".to_vec(),
-        NoTokens::Reading(_) => b"Could not duplicate read descriptor".to_vec(),
-        NoTokens::Writing(_) => b"Could not duplicate write descriptor".to_vec(),
+        TokenPipeError::NotAPipe => b"Invalid file descriptors".to_vec(),
+        TokenPipeError::Reading(_) => b"Could not duplicate read descriptor".to_vec(),
+        TokenPipeError::Writing(_) => b"Could not duplicate write descriptor".to_vec(),
     }
 }
 
-fn fifo_refused(path: &[u8], why: &NoTokens) -> Vec<u8> {
+fn fifo_refused(path: &[u8], why: &TokenPipeError) -> Vec<u8> {
     match why {
-        NoTokens::NotAPipe => [b"Not a fifo path: ", path].concat(),
-        NoTokens::Reading(error) => [b"Error opening fifo for reading: ", &text(error)[..]].concat(),
-        NoTokens::Writing(error) => [b"Error opening fifo for writing: ", &text(error)[..]].concat(),
+        TokenPipeError::NotAPipe => [b"Not a fifo path: ", path].concat(),
+        TokenPipeError::Reading(error) => [b"Error opening fifo for reading: ", &text(error)[..]].concat(),
+        TokenPipeError::Writing(error) => [b"Error opening fifo for writing: ", &text(error)[..]].concat(),
     }
 }
 

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tanto_sys::cgroup::Used;
-use tanto_sys::cpu;
-use tanto_sys::error::is_shortage;
-use tanto_sys::poll::{self, Watch};
-use tanto_sys::process::{self, Child, Ended, Environment, Status};
-use tanto_sys::signals::Endings;
+use tanto_sys::cgroup::CgroupUsage;
+use tanto_sys::error::is_resource_exhausted;
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::machine::cpu;
+use tanto_sys::process::{self, Child, Environment, ExitReport, ExitStatus};
+use tanto_sys::signals::TerminationSignals;
 use tanto_sys::terminal;
 
 use self::forks::Forked;
@@ -89,7 +89,7 @@ struct Task {
     left: Option<Instant>,
     slot: Option<Slot>,
     /// For a command on the console: how it found the terminal.
-    terminal: Option<terminal::Settings>,
+    terminal: Option<terminal::TerminalSettings>,
 }
 
 /// A command with all that its start takes.
@@ -113,7 +113,7 @@ pub struct SpawnRunner {
     purse: Option<Purse>,
     starter: Starter,
     machine: Machine,
-    endings: Endings,
+    endings: TerminationSignals,
     interrupted_by: Option<i32>,
     /// In the order of their start.
     running: Vec<Task>,
@@ -151,7 +151,7 @@ enum Seen {
 enum Step {
     Nothing,
     Wrote,
-    Ended(Ended),
+    Ended(ExitReport),
 }
 
 /// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is
@@ -177,11 +177,11 @@ impl SpawnRunner {
             purse,
             starter,
             machine: Machine { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
-            endings: Endings::listen()?,
+            endings: TerminationSignals::listen()?,
             interrupted_by: None,
             running: Vec::new(),
             crowded: false,
-            most_descriptors: process::most_descriptors(),
+            most_descriptors: process::max_child_descriptors(),
             held: VecDeque::new(),
             finished: VecDeque::new(),
             watcher: options.watch.map(Watcher::new).transpose()?,
@@ -323,13 +323,13 @@ impl SpawnRunner {
         Ok(())
     }
 
-    fn finish(&mut self, index: usize, ended: Ended) {
+    fn finish(&mut self, index: usize, ended: ExitReport) {
         let mut task = self.running.remove(index);
         let usage = usage(&ended);
         let why = self.watcher.as_mut().and_then(|watcher| watcher.concluded(task.job));
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.code()),
-            (None, Status::Killed { signal, dumped }) if task.direct => {
+            (None, ExitStatus::Killed { signal, dumped }) if task.direct => {
                 let mut said = Vec::new();
                 let exit = self.starter.death(signal, dumped, &mut said);
                 task.output.push(&said, self.overflow.as_ref());
@@ -400,7 +400,7 @@ impl SpawnRunner {
         let Ready { job, command, expected, slot, alone, twin } = ready;
         let bounds = command.bounds.as_deref();
         let limits = self.watcher.as_ref().map_or(Limits::NONE, |watcher| watcher.limits(bounds));
-        let terminal = command.console.then(terminal::Settings::of_stdin).flatten();
+        let terminal = command.console.then(terminal::TerminalSettings::of_stdin).flatten();
         if let Err(error) = self.house(job) {
             return Err((error, slot));
         }
@@ -439,7 +439,7 @@ impl SpawnRunner {
                 let output = Output::new(limits.printed);
                 self.running.push(Task { job, child, direct, fork, twin, output, limits, left: None, slot, terminal });
             }
-            Err(error) if is_shortage(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
+            Err(error) if is_resource_exhausted(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
                 self.held.push_back(Ready { job, command, expected, slot, alone, twin });
             }
             Err(error) => return Err((error, slot)),
@@ -678,7 +678,7 @@ impl Task {
     }
 }
 
-fn usage(ended: &Ended) -> Usage {
+fn usage(ended: &ExitReport) -> Usage {
     Usage {
         user_us: ended.user_us,
         system_us: ended.system_us,
@@ -690,7 +690,7 @@ fn usage(ended: &Ended) -> Usage {
 }
 
 /// What a control group has counted goes before what was waited for: it has whole trees.
-fn whole(usage: Usage, used: Used) -> Usage {
+fn whole(usage: Usage, used: CgroupUsage) -> Usage {
     Usage {
         user_us: used.user_us.max(usage.user_us),
         system_us: used.system_us.max(usage.system_us),
@@ -701,11 +701,11 @@ fn whole(usage: Usage, used: Used) -> Usage {
     }
 }
 
-fn exit(status: Status) -> Exit {
+fn exit(status: ExitStatus) -> Exit {
     match status {
-        Status::Code(code) => Exit::Code(code),
-        Status::Killed { signal, dumped: false } => Exit::Signal(signal),
-        Status::Killed { signal, dumped: true } => Exit::Dumped(signal),
+        ExitStatus::Code(code) => Exit::Code(code),
+        ExitStatus::Killed { signal, dumped: false } => Exit::Signal(signal),
+        ExitStatus::Killed { signal, dumped: true } => Exit::Dumped(signal),
     }
 }
 

@@ -6,6 +6,6 @@ use tanto_testing::Scratch;
 
 /// A named pipe in the directory: who reads it waits until somebody writes.
 pub(super) fn named_pipe(dir: &Scratch, name: &str) -> PathBuf {
-    tanto_sys::tokens::make_fifo(&dir.at(name)).unwrap();
+    tanto_sys::ipc::token_pipe::make_fifo(&dir.at(name)).unwrap();
     dir.at(name)
 }

@@ -12,10 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use tanto_sys::mounts::{self, Made};
-use tanto_sys::process::Status;
-use tanto_sys::spaces::{self, Space};
-use tanto_sys::{disk, error, procs, tree};
+use tanto_sys::error;
+use tanto_sys::fs::mounts::{self, VirtualFs};
+use tanto_sys::fs::{dir_tree, page_cache};
+use tanto_sys::process::ExitStatus;
+use tanto_sys::process::lifecycle;
+use tanto_sys::process::namespaces::{self, Namespace};
+use tanto_sys::process::procs;
 
 use super::{Place, Report, close, mount, text, unmount};
 
@@ -54,7 +57,7 @@ pub fn fault(place: &Place, error: &io::Error) -> i32 {
 
 /// The sandbox is mounted, for those who enter later. The exit code is as if a command had been run.
 pub fn begin(place: &Place, entry: &Entry) -> i32 {
-    let begun = spaces::end_with_parent().and_then(|()| make(place, entry));
+    let begun = lifecycle::exit_with_parent().and_then(|()| make(place, entry));
     begun.map_or_else(|error| fault(place, &error), |()| pass(place))
 }
 
@@ -75,18 +78,18 @@ pub fn leave(place: &Place) -> i32 {
 }
 
 fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
-    spaces::end_with_parent()?;
+    lifecycle::exit_with_parent()?;
     let report = File::create(place.report_path())?;
     if entry.fresh {
         make(place, entry)?;
     }
     // As it is called now nobody will find it any more.
     let scratch = entry.measures.then(|| File::open(place.scratch())).transpose()?;
-    let mut own = vec![Space::Mounts, Space::Processes, Space::Ipc, Space::Names];
-    own.extend((!entry.network).then_some(Space::Network));
-    spaces::leave(&own)?;
-    spaces::hear_endings(false);
-    let Some(child) = spaces::fork()? else {
+    let mut own = vec![Namespace::Mounts, Namespace::Processes, Namespace::Ipc, Namespace::Names];
+    own.extend((!entry.network).then_some(Namespace::Network));
+    namespaces::unshare(&own)?;
+    lifecycle::obey_termination_signals(false);
+    let Some(child) = lifecycle::fork()? else {
         let code = first(place, entry, line, &report).unwrap_or_else(|error| {
             let fault = String::from_utf8_lossy(&error::text(&error)).into_owned();
             eprintln!("tanto: the sandbox: {fault}");
@@ -95,14 +98,14 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
         });
         std::process::exit(code);
     };
-    match spaces::wait(child)? {
-        Status::Code(code) => {
+    match lifecycle::wait_and_reap(child)? {
+        ExitStatus::Code(code) => {
             if let Some(scratch) = scratch.filter(|_| code == 0) {
                 tell(&report, &Report { written_kib: written_kib(&scratch).ok(), ..Report::default() });
             }
             Ok(code)
         }
-        Status::Killed { signal, .. } => {
+        ExitStatus::Killed { signal, .. } => {
             tell(&report, &Report { signal: Some(signal), ..Report::default() });
             Ok(128 + signal)
         }
@@ -119,9 +122,9 @@ pub(super) fn make(place: &Place, entry: &Entry) -> io::Result<()> {
 
 /// How much lies in a directory.
 fn written_kib(dir: &File) -> io::Result<u64> {
-    spaces::go_to(dir)?;
+    lifecycle::change_dir(dir)?;
     let here = Path::new(".");
-    Ok(disk::in_memory_kib(here).unwrap_or_else(|| tree::kib(here)))
+    Ok(page_cache::tmpfs_used_kib(here).unwrap_or_else(|| dir_tree::disk_usage_kib(here)))
 }
 
 /// Runs `client_prepare_chroot` outside of the sandbox. It may mount more there.
@@ -136,44 +139,44 @@ fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
 
 /// The first process within, which others may outlive only for a moment.
 fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
-    spaces::end_with_parent()?;
-    mounts::close_off()?;
+    lifecycle::exit_with_parent()?;
+    mounts::make_all_private()?;
     come_in(place)?;
     if !entry.network {
-        spaces::raise_loopback()?;
+        namespaces::bring_up_loopback()?;
     }
-    let Some(leader) = spaces::fork()? else {
-        let error = spaces::drop_powers().err().unwrap_or_else(|| {
-            spaces::hear_endings(true);
+    let Some(leader) = lifecycle::fork()? else {
+        let error = namespaces::drop_capabilities().err().unwrap_or_else(|| {
+            lifecycle::obey_termination_signals(true);
             Command::new(SHELL).args(["-c", line]).exec()
         });
         eprintln!("tanto: {SHELL}: {}", String::from_utf8_lossy(&error::text(&error)));
         std::process::exit(NOT_BEGUN);
     };
-    let status = spaces::wait(leader)?;
+    let status = lifecycle::wait_and_reap(leader)?;
     let signal = match status {
-        Status::Killed { signal, .. } => Some(signal),
-        Status::Code(_) => None,
+        ExitStatus::Killed { signal, .. } => Some(signal),
+        ExitStatus::Code(_) => None,
     };
     tell(report, &Report { signal, left: left()?, ..Report::default() });
     Ok(match status {
-        Status::Code(code) => code,
-        Status::Killed { signal, .. } => 128 + signal,
+        ExitStatus::Code(code) => code,
+        ExitStatus::Killed { signal, .. } => 128 + signal,
     })
 }
 
 /// Nothing but the sandbox is seen from now on, and of processes none but those within.
 pub(super) fn come_in(place: &Place) -> io::Result<()> {
     // While the machine's own can be seen: the kernel shows nobody more than could be seen before.
-    mounts::make(Made::Proc, &place.root().join("proc"), "")?;
-    mounts::become_root(&place.root())
+    mounts::mount_virtual(VirtualFs::Proc, &place.root().join("proc"), "")?;
+    mounts::pivot_root(&place.root())
 }
 
 /// Who is here besides us, and has not ended.
 fn left() -> io::Result<Vec<String>> {
     let own = std::process::id();
     let others = procs::all()?.into_iter().filter(|look| look.process.pid() != own && !look.is_gone());
-    let shown = |look: procs::Look| {
+    let shown = |look: procs::ProcessStat| {
         let line = procs::command_line(look.process.pid()).unwrap_or(look.name);
         String::from_utf8_lossy(&line[..line.len().min(MOST_SHOWN)]).into_owned()
     };

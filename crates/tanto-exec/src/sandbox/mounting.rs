@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::mounts::{self, Made};
-use tanto_sys::tree;
+use tanto_sys::fs::dir_tree;
+use tanto_sys::fs::mounts::{self, VirtualFs};
 
 use super::{Mount, Place, Plan, What};
 
@@ -24,9 +24,9 @@ pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
         fs::create_dir_all(dir)?;
     }
     if let Some(bytes) = plan.memory {
-        mounts::make(Made::Tmpfs, &place.scratch(), &format!("size={bytes},mode=755"))?;
+        mounts::mount_virtual(VirtualFs::Tmpfs, &place.scratch(), &format!("size={bytes},mode=755"))?;
     }
-    mounts::make(Made::Tmpfs, &place.root(), ROOT)?;
+    mounts::mount_virtual(VirtualFs::Tmpfs, &place.root(), ROOT)?;
     for (number, mount) in plan.mounts.iter().enumerate() {
         Mounting { place, plan, scratch: place.scratch().join(number.to_string()), mount }.act()?;
     }
@@ -49,7 +49,7 @@ pub fn unmount(place: &Place) -> io::Result<()> {
         // An error says that nothing is mounted there.
         while mounts::unmount(&dir).is_ok() {}
     }
-    tree::remove(&place.scratch())
+    dir_tree::remove(&place.scratch())
 }
 
 /// Lays directories, the first uppermost, over those that are seen as one at each of these places of a sandbox that is
@@ -100,7 +100,7 @@ impl Mounting<'_> {
             }
             What::Over(lowers) => self.over(lowers, &at),
             What::Copy(lowers) => {
-                lowers.iter().rev().try_for_each(|from| tree::copy(from, &self.scratch))?;
+                lowers.iter().rev().try_for_each(|from| dir_tree::copy(from, &self.scratch))?;
                 fs::create_dir_all(&at)?;
                 mounts::bind(&self.scratch, &at)
             }
@@ -108,7 +108,7 @@ impl Mounting<'_> {
                 make_parent(&at)?;
                 symlink(to, &at)
             }
-            What::Nothing if fs::symlink_metadata(&at).is_ok() => mounts::make(Made::Tmpfs, &at, HIDDEN),
+            What::Nothing if fs::symlink_metadata(&at).is_ok() => mounts::mount_virtual(VirtualFs::Tmpfs, &at, HIDDEN),
             What::Nothing => Ok(()),
             What::Devices => devices(&at),
         }
@@ -130,7 +130,7 @@ impl Mounting<'_> {
         let upper = self.scratch.join("upper");
         fs::create_dir(&upper)?;
         if let Some(lowest) = lowers.first() {
-            tree::same_mode(lowest, &upper)?;
+            dir_tree::copy_mode(lowest, &upper)?;
         }
         fs::create_dir_all(at)?;
         self.overlay(lowers, &upper, at)
@@ -148,7 +148,7 @@ impl Mounting<'_> {
         let at = self.at();
         mounts::unmount(&at)?;
         // It belongs to what was mounted.
-        tree::remove(&self.scratch.join("work"))?;
+        dir_tree::remove(&self.scratch.join("work"))?;
         self.overlay(&[layers, lowers].concat(), &self.scratch.join("upper"), &at)
     }
 }
@@ -180,7 +180,7 @@ const LINKS: [(&str, &str); 5] = [
 
 fn devices(at: &Path) -> io::Result<()> {
     fs::create_dir_all(at)?;
-    mounts::make(Made::Tmpfs, at, "size=64k,mode=755")?;
+    mounts::mount_virtual(VirtualFs::Tmpfs, at, "size=64k,mode=755")?;
     for name in SHOWN {
         let (from, at) = (Path::new("/dev").join(name), at.join(name));
         make_point(&from, &at)?;
@@ -190,6 +190,6 @@ fn devices(at: &Path) -> io::Result<()> {
     for dir in ["pts", "shm"] {
         fs::create_dir(at.join(dir))?;
     }
-    mounts::make(Made::Devpts, &at.join("pts"), "newinstance,ptmxmode=666,mode=620")?;
-    mounts::make(Made::Tmpfs, &at.join("shm"), SHARED)
+    mounts::mount_virtual(VirtualFs::Devpts, &at.join("pts"), "newinstance,ptmxmode=666,mode=620")?;
+    mounts::mount_virtual(VirtualFs::Tmpfs, &at.join("shm"), SHARED)
 }

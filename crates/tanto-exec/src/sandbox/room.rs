@@ -9,9 +9,11 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use tanto_sys::process::Status;
-use tanto_sys::spaces::{self, Entrance, Space};
-use tanto_sys::{error, mounts, tree};
+use tanto_sys::error;
+use tanto_sys::fs::{dir_tree, mounts};
+use tanto_sys::process::ExitStatus;
+use tanto_sys::process::lifecycle;
+use tanto_sys::process::namespaces::{self, Namespace, NamespaceEntry};
 
 use super::{Entry, Place, entering};
 use crate::job::JobId;
@@ -19,7 +21,7 @@ use crate::job::JobId;
 /// A sandbox that is open.
 #[derive(Debug)]
 pub struct Room {
-    entrance: Entrance,
+    entrance: NamespaceEntry,
     /// Whoever loses his parents in there is its child.
     first: u32,
     keeper: Child,
@@ -40,10 +42,10 @@ impl Room {
             let ended = keeper.wait()?.to_string();
             let why = fs::read(&log).map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
             // What it had mounted went with it.
-            let _ = tree::remove(place.dir());
+            let _ = dir_tree::remove(place.dir());
             return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
         };
-        Entrance::to(first).map(|entrance| Room { entrance, first, keeper, place })
+        NamespaceEntry::to(first).map(|entrance| Room { entrance, first, keeper, place })
     }
 }
 
@@ -53,7 +55,7 @@ impl Drop for Room {
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         // What is left is removed before the next sandbox is made.
-        let _ = tree::remove(self.place.dir());
+        let _ = dir_tree::remove(self.place.dir());
     }
 }
 
@@ -61,7 +63,7 @@ impl Drop for Room {
 #[derive(Debug)]
 pub struct Guest<'a> {
     /// How to come in.
-    pub entrance: &'a Entrance,
+    pub entrance: &'a NamespaceEntry,
     /// Whoever loses his parents in there is this process's child.
     pub first: u32,
     /// Our child that keeps the room.
@@ -114,19 +116,19 @@ pub fn keep(place: &Place, entry: &Entry) -> i32 {
 }
 
 fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
-    spaces::end_with_parent()?;
-    spaces::leave(&[Space::Mounts])?;
-    mounts::close_off()?;
+    lifecycle::exit_with_parent()?;
+    namespaces::unshare(&[Namespace::Mounts])?;
+    mounts::make_all_private()?;
     entering::make(place, entry)?;
     // Not before the hook: its shell would be process 1 of the new namespace, which ends with it.
-    spaces::leave(&[Space::Processes, Space::Ipc, Space::Names, Space::Network])?;
-    spaces::hear_endings(false);
+    namespaces::unshare(&[Namespace::Processes, Namespace::Ipc, Namespace::Names, Namespace::Network])?;
+    lifecycle::obey_termination_signals(false);
     let (mut ready, mut is_ready) = io::pipe()?;
-    let Some(first) = spaces::fork()? else {
+    let Some(first) = lifecycle::fork()? else {
         drop(ready);
         let begun = begin(place).and_then(|()| is_ready.write_all(b"+"));
         match begun {
-            Ok(()) => spaces::rest(),
+            Ok(()) => lifecycle::pause_forever(),
             Err(error) => eprintln!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error))),
         }
         std::process::exit(entering::NOT_BEGUN);
@@ -136,17 +138,17 @@ fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
     if ready.read(&mut [0])? == 1 {
         println!("{first}");
     }
-    match spaces::wait(first)? {
-        Status::Code(_) => std::process::exit(entering::NOT_BEGUN),
-        Status::Killed { signal, .. } => Err(io::Error::other(format!("signal {signal} has ended what keeps it"))),
+    match lifecycle::wait_and_reap(first)? {
+        ExitStatus::Code(_) => std::process::exit(entering::NOT_BEGUN),
+        ExitStatus::Killed { signal, .. } => Err(io::Error::other(format!("signal {signal} has ended what keeps it"))),
     }
 }
 
 /// The first process within.
 fn begin(place: &Place) -> io::Result<()> {
-    spaces::end_with_parent()?;
+    lifecycle::exit_with_parent()?;
     entering::come_in(place)?;
-    spaces::raise_loopback()?;
-    spaces::forget_children();
+    namespaces::bring_up_loopback()?;
+    lifecycle::auto_reap_children();
     fs::metadata("/proc/self").map(drop)
 }

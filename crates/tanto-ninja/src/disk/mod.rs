@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io;
 
-use tanto_sys::file;
-use tanto_sys::stat::UNKNOWN;
-use tanto_sys::threads::Threads;
+use tanto_sys::fs::file;
+use tanto_sys::fs::stat::UNKNOWN_MTIME;
+use tanto_sys::threads::ThreadLimit;
 
 /// A file's modification time in nanoseconds since 1970, as ninja counts it: 0 is a missing file (also where a
 /// directory on the way is missing or is a file), and a real 0 is 1.
@@ -18,13 +18,13 @@ pub type PathOf<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
 pub trait Disk: Sync {
     /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
-    /// As `mtime`, for many files; `UNKNOWN` where that is an error. `path` gives each file's path, with a NUL at its
+    /// As `mtime`, for many files; `UNKNOWN_MTIME` where that is an error. `path` gives each file's path, with a NUL at its
     /// end. A disk that can ask on several threads does.
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         let _ = threads;
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number);
-            *found = self.mtime(&path[..path.len() - 1]).unwrap_or(UNKNOWN);
+            *found = self.mtime(&path[..path.len() - 1]).unwrap_or(UNKNOWN_MTIME);
         }
     }
     /// The whole content. A missing file is `ErrorKind::NotFound`.

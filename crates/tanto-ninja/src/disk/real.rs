@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 
-use tanto_sys::threads::Threads;
-use tanto_sys::{file, stat};
+use tanto_sys::fs::{file, stat};
+use tanto_sys::threads::ThreadLimit;
 
 use super::{Disk, Mtime, PathOf, Source};
 
@@ -17,8 +17,8 @@ impl Disk for RealDisk {
         stat::mtime(path)
     }
 
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
-        stat::mtimes_of(path, found, threads);
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+        stat::mtimes(path, found, threads);
     }
 
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
@@ -46,7 +46,7 @@ impl Disk for RealDisk {
     }
 
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()> {
-        file::make_parents(path)
+        file::create_parents(path)
     }
 
     fn remove(&mut self, path: &[u8]) -> io::Result<bool> {

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use tanto_sys::file::{path, too_large};
-use tanto_sys::map::{Map, WORTH_MAPPING};
-use tanto_sys::version::{self, Clock, Version};
+use tanto_sys::fs::file::{path, too_large};
+use tanto_sys::fs::file_stamp::{self, FileStamp, FsClock};
+use tanto_sys::memory::map::{MIN_MAPPED_SIZE, Map};
 
 use crate::digest;
 
@@ -18,7 +18,7 @@ pub struct Source {
 /// The state of a file when its text was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct State {
-    pub(crate) version: Version,
+    pub(crate) version: FileStamp,
     /// Of the text, if the file could be changed afterwards and have the same version.
     pub(crate) digest: Option<u64>,
 }
@@ -41,14 +41,14 @@ impl Source {
     /// Reads or maps the file; one longer than `limit` bytes is `EFBIG`.
     pub(super) fn open(name: &[u8], limit: u64) -> io::Result<Self> {
         for _ in 0..TRIES {
-            let began = version::now();
+            let began = file_stamp::coarse_now();
             let mut file = File::open(path(name))?;
-            let version = Version::of(&file)?;
+            let version = FileStamp::of(&file)?;
             if version.size > limit {
                 return Err(too_large());
             }
             if version.is_regular
-                && version.size >= WORTH_MAPPING
+                && version.size >= MIN_MAPPED_SIZE
                 && let Ok(map) = Map::new(&file, version.size)
             {
                 // Before anybody reads it: what changes in between is not what the digest is of.
@@ -64,7 +64,7 @@ impl Source {
             if !version.is_regular {
                 return Ok(Source::in_memory(text));
             }
-            if text.len() as u64 == version.size && Version::of(&file)? == version {
+            if text.len() as u64 == version.size && FileStamp::of(&file)? == version {
                 let state = State { version, digest: is_racy(version, began, &file).then(|| digest::of(&text)) };
                 return Ok(Source { text: Text::Read(text), state: Some(state) });
             }
@@ -99,7 +99,7 @@ impl Source {
     pub(crate) fn is_unchanged(&self) -> bool {
         match (&self.text, &self.state) {
             (Text::Mapped(map, file), Some(state)) => {
-                !map.is_torn() && Version::of(file).is_ok_and(|now| now == state.version)
+                !map.is_torn() && FileStamp::of(file).is_ok_and(|now| now == state.version)
             }
             _ => true,
         }
@@ -120,7 +120,7 @@ impl Source {
 }
 
 /// Could the file be changed and have the same version?
-pub(crate) fn is_racy(version: Version, began: i64, file: &File) -> bool {
+pub(crate) fn is_racy(version: FileStamp, began: i64, file: &File) -> bool {
     // The file system is asked only where its answer matters.
-    version.is_racy(began, Clock::Theirs) && version.is_racy(began, Clock::of(file))
+    version.is_racy(began, FsClock::Theirs) && version.is_racy(began, FsClock::of(file))
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use tanto_sys::map::Map;
-use tanto_sys::prefetch;
+use tanto_sys::memory::map::Map;
+use tanto_sys::memory::prefetch;
 
 use crate::log::hash::rapid;
 
@@ -123,7 +123,7 @@ impl Blocks {
     /// Asks for the memory of this byte, checked or not.
     #[inline]
     pub(super) fn prefetch(&self, at: usize) {
-        self.map.get(at).into_iter().for_each(prefetch::to_read);
+        self.map.get(at).into_iter().for_each(prefetch::for_read);
     }
 
     /// As `bytes`, for a range that is covered and not empty.

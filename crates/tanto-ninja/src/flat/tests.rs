@@ -4,13 +4,13 @@ use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 
-use tanto_sys::map::Map;
-use tanto_sys::memory::Words;
+use tanto_sys::memory::SharedWords;
+use tanto_sys::memory::map::Map;
 use tanto_testing::{Random, Scratch};
 
 use super::*;
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// An item that lies across the ends of blocks.
     #[derive(PartialEq, Eq, Debug)]
     struct Three([u32; 3]);
@@ -42,7 +42,7 @@ fn an_owned_row_is_a_vector() {
 
 #[test]
 fn a_frozen_row_is_its_words() {
-    let slab = Slab::from(Words::new(5).unwrap().freeze());
+    let slab = Slab::from(SharedWords::new(5).unwrap().freeze());
     assert_eq!((slab.len(), slab.get(4), slab.slice(1..3)), (5, 0, &[0, 0][..]));
 }
 

@@ -14,7 +14,7 @@ use crate::snapshot::KeptLogs;
 
 macro_rules! ids {
     ($($(#[$about:meta])* $name:ident)*) => {$(
-        tanto_sys::plain! {
+        tanto_sys::pod! {
             $(#[$about])*
             #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
             pub struct $name(pub u32);
@@ -70,7 +70,7 @@ impl ScopeId {
     pub const TOP: ScopeId = ScopeId(0);
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// The paths of an edge and what else the dirty check asks of it.
     #[derive(Default, Debug)]
     pub(crate) struct EdgeShape {
@@ -146,7 +146,7 @@ const NO_EDGE: Edge<'static> = Edge {
     names_itself: false,
 };
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// Where an edge's bindings stand, and in which scope.
     #[derive(Default, Debug)]
     pub(crate) struct EdgeText {

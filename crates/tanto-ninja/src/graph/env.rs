@@ -20,7 +20,7 @@ use crate::log::hash::rapid as hash;
 /// The place behind everything.
 pub(crate) const AT_THE_END: u32 = u32::MAX;
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A name.
     #[derive(Default, Debug)]
     pub(crate) struct Own {
@@ -29,7 +29,7 @@ tanto_sys::plain! {
     }
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A variable of a scope.
     #[derive(Default, Debug)]
     struct Variable {
@@ -41,7 +41,7 @@ tanto_sys::plain! {
     }
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A value that a variable was given.
     #[derive(Default, Debug)]
     struct Value {
@@ -52,7 +52,7 @@ tanto_sys::plain! {
     }
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A rule: its bindings are late text.
     #[derive(Default, Debug)]
     pub(crate) struct Rule {
@@ -71,7 +71,7 @@ tanto_sys::plain! {
     }
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A pool.
     #[derive(Default, Debug)]
     pub(crate) struct Pool {

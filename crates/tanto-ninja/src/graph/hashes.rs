@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tanto_sys::memory::Words;
+use tanto_sys::memory::SharedWords;
 
 use super::EdgeId;
 use crate::flat::Slab;
@@ -22,7 +22,7 @@ pub(crate) struct Hashes {
     /// How they were hashed: the version of the log that asked.
     kept_kind: u32,
     /// What this run has found out, and how.
-    found: OnceLock<Option<(u32, Words)>>,
+    found: OnceLock<Option<(u32, SharedWords)>>,
     count: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Hashes {
 
     /// Remembers a hash; `edges` is how many edges there are. Without memory for it, it is forgotten.
     pub(crate) fn put(&self, edge: EdgeId, kind: u32, hash: u64, edges: usize) {
-        let found = self.found.get_or_init(|| Some((kind, Words::new(edges).ok()?)));
+        let found = self.found.get_or_init(|| Some((kind, SharedWords::new(edges).ok()?)));
         if let Some((of, words)) = found
             && *of == kind
             && let Some(word) = words.get(edge.index())

@@ -9,8 +9,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use tanto_sys::error::is_shortage;
-use tanto_sys::version::Version;
+use tanto_sys::error::is_resource_exhausted;
+use tanto_sys::fs::file_stamp::FileStamp;
 
 use self::open::Open;
 use crate::digest;
@@ -18,7 +18,7 @@ use crate::disk::State;
 use crate::error::{Error, Result};
 use crate::flat::Slab;
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// A part of a manifest.
     #[derive(Default, Debug, PartialEq, Eq)]
     pub(crate) struct Span {
@@ -87,7 +87,7 @@ impl Manifests {
             Text::OnDisk => match self.open.get(span.file, &manifest.path) {
                 Ok(file) => manifest.append(&file, &range(span), text),
                 // The manifest may be what it was; it is we who cannot read it now.
-                Err(error) if is_shortage(&error) => return Err(manifest.unreadable(&error)),
+                Err(error) if is_resource_exhausted(&error) => return Err(manifest.unreadable(&error)),
                 Err(_) => None,
             },
         };
@@ -101,7 +101,7 @@ impl Manifests {
             Text::Kept(_) => true,
             Text::OnDisk => {
                 let file = self.open.get(number, &manifest.path);
-                let now = file.and_then(|file| Version::of(&file)).ok();
+                let now = file.and_then(|file| FileStamp::of(&file)).ok();
                 now.is_some() && now == manifest.state.map(|state| state.version)
             }
         }
@@ -151,7 +151,7 @@ mod tests {
     /// One manifest with this text.
     fn manifests(dir: &Scratch, text: &[u8]) -> Manifests {
         dir.write("m", text);
-        let state = Some(State { version: Version::at(&dir.bytes("m")).unwrap(), digest: None });
+        let state = Some(State { version: FileStamp::at(&dir.bytes("m")).unwrap(), digest: None });
         let sums: Vec<u64> = digest::of_blocks(text).collect();
         Manifests::new(vec![Manifest { path: dir.bytes("m"), state, sums: sums.into(), text: Text::OnDisk }])
     }
@@ -183,7 +183,7 @@ mod tests {
         let mut manifests = manifests(&dir, &text);
         dir.write("m", &other);
         // As if both were written at the same moment.
-        let version = Version::at(&dir.bytes("m")).unwrap();
+        let version = FileStamp::at(&dir.bytes("m")).unwrap();
         manifests.list[0].state = Some(State { version, digest: None });
         let read = |at, len| manifests.read(Span { file: 0, at, len });
         assert!(read(8000, 200).is_err());

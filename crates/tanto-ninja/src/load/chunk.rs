@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tanto_sys::sum::{self, Sum};
+use tanto_sys::bytes::checksum::{self, Checksum};
 
 use super::edge::{self, Raws};
 use super::lexer::{Lexer, Raw, Token};
@@ -341,7 +341,7 @@ fn sum(text: &[u8], part: Range<usize>, sums: &mut Vec<u64>) -> Option<usize> {
     let mut nul = find(part.start..first);
     for start in (first..part.end).step_by(digest::BLOCK) {
         let end = start + digest::BLOCK;
-        let Sum { sum, has_nul } = sum::of(&text[start..end.min(text.len())]);
+        let Checksum { sum, has_nul } = checksum::of(&text[start..end.min(text.len())]);
         sums.push(sum);
         if has_nul && nul.is_none() {
             nul = find(start..end.min(part.end));

@@ -1,7 +1,7 @@
 //! The third pass: the paths whose text has variables in it, or is not canonical. Does not know whose inputs or outputs
 //! they are.
 
-use tanto_sys::threads::each;
+use tanto_sys::threads::map_parallel;
 
 use super::chunk::{Chunk, LatePath, Part};
 use super::crew::File;
@@ -25,7 +25,7 @@ pub(super) struct Late {
 
 /// Those of all segments.
 pub(super) fn nodes(segments: &[Segment], files: &[File], env: &Env, interner: &Interner, threads: usize) -> Vec<Late> {
-    each(threads, segments.iter().collect(), |segment| {
+    map_parallel(threads, segments.iter().collect(), |segment| {
         let chunk = &files[segment.file].chunks[segment.chunk];
         let late = of_segment(segment, chunk);
         if late.is_empty() { Late::default() } else { Evaluation::new(segment, chunk, env).run(late, interner) }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tanto_sys::threads::each;
+use tanto_sys::threads::map_parallel;
 
 use super::chunk::{Chunk, RawEdge};
 use super::crew::File;
@@ -82,7 +82,7 @@ impl Linker<'_> {
         };
         let makers: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
         let rooms = rooms(segments, lates, &counts, &mut linked);
-        let findings = each(threads, rooms, |room| self.segment(room, &makers));
+        let findings = map_parallel(threads, rooms, |room| self.segment(room, &makers));
         for found in findings {
             linked.dyndeps.extend(found.dyndeps);
             linked.selfish.extend(found.selfish);
@@ -189,7 +189,7 @@ fn rooms<'r>(segments: &'r [Segment], lates: Vec<Late>, counts: &[usize], linked
 /// Room that costs nothing until it is filled.
 fn zeroed<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let zeroed = bytemuck::zeroed_vec(count);
-    tanto_sys::memory::huge_pages(&zeroed);
+    tanto_sys::memory::advise_huge_pages(&zeroed);
     zeroed
 }
 

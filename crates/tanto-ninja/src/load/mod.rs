@@ -26,7 +26,7 @@ pub(crate) mod version;
 
 use std::sync::Arc;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use self::crew::{Crew, File};
 use self::first::First;
@@ -70,7 +70,7 @@ pub struct LoadOptions {
     /// `-w phonycycle=err`: a phony edge that names itself is an error, not a warning.
     pub phony_cycle_is_error: bool,
     /// Who reads.
-    pub threads: Threads,
+    pub threads: ThreadLimit,
     /// How the work is divided. Nobody but tests needs another than the default.
     pub grain: Grain,
 }
@@ -78,8 +78,8 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// There are no more threads than this, the caller's among them.
     fn most_threads(&self) -> usize {
-        let fitting = || self.grain.threads.unwrap_or_else(tanto_sys::cpu::count);
-        if self.threads == Threads::ONE { 1 } else { self.threads.limit(fitting()).max(1) }
+        let fitting = || self.grain.threads.unwrap_or_else(tanto_sys::machine::cpu::count);
+        if self.threads == ThreadLimit::ONE { 1 } else { self.threads.limit(fitting()).max(1) }
     }
 }
 

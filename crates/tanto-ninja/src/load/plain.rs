@@ -1,10 +1,10 @@
 //! Plain paths in a manifest: where they end, and whether they are canonical, in one look at their bytes, since most of
 //! a manifest is paths. Does not know what stands around them.
 
-use tanto_sys::bytes::{COUNT, Classes};
+use tanto_sys::bytes::classes::{BLOCK_SIZE, ByteClasses};
 
 /// What may end a plain path (a NUL ends any text); dots; slashes.
-const CLASSES: Classes = Classes::new(b"$ :|\r\n\0", b".", b"/");
+const CLASSES: ByteClasses = ByteClasses::new(b"$ :|\r\n\0", b".", b"/");
 
 /// Where the text that stands for itself in a path ends, and whether it surely is its own canonical form.
 pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
@@ -32,8 +32,8 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
             return false;
         }
         odd |= found;
-        at += COUNT;
-        (slashes_before, dot_before) = (slashes >> (COUNT - 2), dots >> (COUNT - 1));
+        at += BLOCK_SIZE;
+        (slashes_before, dot_before) = (slashes >> (BLOCK_SIZE - 2), dots >> (BLOCK_SIZE - 1));
         true
     });
     let ends_well = !matches!(&text[begin..at], [] | b"." | [_, .., b'/'] | [.., b'/', b'.']);

@@ -8,7 +8,7 @@ use crate::disk::{Disk, Mtime};
 use crate::error::{Error, Result};
 use crate::graph::{Known, NodeId};
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use super::entries::{Entries, Index};
 use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
@@ -59,7 +59,12 @@ impl BuildLog {
 
     /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
     /// or none that can be read, a new one is to have `new_version`. The second value is a warning.
-    pub fn load(path: &[u8], new_version: u32, graph: &Known<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
+    pub fn load(
+        path: &[u8],
+        new_version: u32,
+        graph: &Known<'_>,
+        threads: ThreadLimit,
+    ) -> Result<(Self, Option<Vec<u8>>)> {
         let failed = |e| cannot_load(b"loading build log ", path, e);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut entries = Entries::new(new_version, graph.steady_count());
@@ -95,7 +100,7 @@ impl BuildLog {
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
     /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
     /// parts do not fit the graph.
-    pub fn resume(path: &[u8], parts: BuildParts, graph: &Known<'_>, threads: Threads) -> Option<Self> {
+    pub fn resume(path: &[u8], parts: BuildParts, graph: &Known<'_>, threads: ThreadLimit) -> Option<Self> {
         let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side, made } = parts;
         let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
         let seal = Seal::from_words(seal);

@@ -1,7 +1,7 @@
 //! `.ninja_deps`: the files that the commands of `deps` edges read, by their own account. Does not know whether
 //! they still exist, nor what made them.
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ impl DepsLog {
     }
 
     /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
-    pub fn load(path: &[u8], graph: &mut Graph<'_>, threads: Threads) -> Result<(Self, Option<Vec<u8>>)> {
+    pub fn load(path: &[u8], graph: &mut Graph<'_>, threads: ThreadLimit) -> Result<(Self, Option<Vec<u8>>)> {
         let failed = |e| cannot_load(b"loading deps log ", path, e);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut records = Records::default();
@@ -106,7 +106,7 @@ impl DepsLog {
         path: &[u8],
         parts: DepsParts,
         graph: &mut Graph<'_>,
-        threads: Threads,
+        threads: ThreadLimit,
     ) -> Option<(Self, Option<Vec<u8>>)> {
         let DepsParts { facts: [total, unique, seal @ ..], nodes, ids, deps } = parts;
         let seal = Seal::from_words(seal);

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use tanto_sys::threads::each;
+use tanto_sys::threads::map_parallel;
 
 use crate::flat::Slab;
 use crate::graph::{Known, NodeId};
@@ -110,7 +110,7 @@ impl Entries {
     fn read_lines(&mut self, at: usize, graph: &Known<'_>, shares: Shares) {
         let text = self.text.rest(at);
         let (pieces, known) = (text.len().div_ceil(shares.piece), self.last.len());
-        let found = each(shares.crew, (0..pieces).collect(), |piece| {
+        let found = map_parallel(shares.crew, (0..pieces).collect(), |piece| {
             let start = piece * shares.piece;
             find_lines(text, start..text.len().min(start + shares.piece), known, graph)
         });

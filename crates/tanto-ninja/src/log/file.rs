@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use tanto_sys::map::Map;
+use tanto_sys::memory::map::Map;
 
 use crate::error::Error;
 

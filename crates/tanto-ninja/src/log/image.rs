@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use tanto_sys::map::Map;
+use tanto_sys::memory::map::Map;
 
 /// What a file held when it was looked at.
 pub(super) enum Content {

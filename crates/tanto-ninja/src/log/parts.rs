@@ -20,7 +20,7 @@ pub struct BuildParts {
     pub made: Slab<Made>,
 }
 
-tanto_sys::plain! {
+tanto_sys::pod! {
     /// What the log says of how an output was made, without the times.
     #[derive(PartialEq, Eq, Debug)]
     pub struct Made {

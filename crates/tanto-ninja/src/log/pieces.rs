@@ -1,7 +1,7 @@
 //! Into which pieces a log is cut, and how many threads read them. Does not know what is in it.
 
-use tanto_sys::cpu;
-use tanto_sys::threads::Threads;
+use tanto_sys::machine::cpu;
+use tanto_sys::threads::ThreadLimit;
 
 /// The length of a piece of a log, in bytes. Larger, threads end at different times; smaller, the memory for what is
 /// found in a piece is asked for more often.
@@ -25,7 +25,7 @@ impl Shares {
     pub(super) const ONE: Shares = Shares { piece: PIECE, crew: 1 };
 
     /// What fits a log of so many bytes.
-    pub(super) fn of(bytes: usize, threads: Threads) -> Shares {
+    pub(super) fn of(bytes: usize, threads: ThreadLimit) -> Shares {
         match threads.limit(bytes / WORTH_A_THREAD) {
             0 | 1 => Shares::ONE,
             worth => Shares { crew: worth.min(cpu::count()).max(1), ..Shares::ONE },
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn a_small_log_has_no_crew() {
-        assert_eq!(Shares::of(2 * WORTH_A_THREAD - 1, Threads::Fitting), Shares::ONE);
-        assert_eq!(Shares::of(1 << 40, Threads::ONE), Shares::ONE);
-        assert!((1..=2).contains(&Shares::of(2 * WORTH_A_THREAD, Threads::Fitting).crew));
+        assert_eq!(Shares::of(2 * WORTH_A_THREAD - 1, ThreadLimit::Fitting), Shares::ONE);
+        assert_eq!(Shares::of(1 << 40, ThreadLimit::ONE), Shares::ONE);
+        assert!((1..=2).contains(&Shares::of(2 * WORTH_A_THREAD, ThreadLimit::Fitting).crew));
     }
 }

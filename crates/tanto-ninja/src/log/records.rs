@@ -5,7 +5,7 @@
 //! that has an id already, none of its own, or no name that a file can have. Records stay bytes until someone asks for
 //! one; where they begin is known by id.
 
-use tanto_sys::threads::each;
+use tanto_sys::threads::map_parallel;
 
 use crate::disk::Mtime;
 use crate::flat::Slab;
@@ -338,7 +338,7 @@ fn read_ahead(bytes: &[u8], graph: &Known<'_>, shares: Shares) -> Vec<Option<Pie
         return Vec::new();
     }
     let limits: Vec<usize> = limits(bytes, shares.piece).collect();
-    each(shares.crew, (0..limits.len()).collect(), |piece| {
+    map_parallel(shares.crew, (0..limits.len()).collect(), |piece| {
         let start = if piece == 0 { 0 } else { guess(bytes, limits[piece - 1]..limits[piece])? };
         Some(chain::read(bytes, start, limits[piece], graph))
     })

@@ -101,7 +101,7 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
-    use tanto_sys::map::Map;
+    use tanto_sys::memory::map::Map;
 
     use super::*;
     use crate::flat::Blocks;

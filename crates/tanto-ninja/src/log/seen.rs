@@ -1,7 +1,7 @@
 //! What was known of the logs at some moment, to be made into parts later and elsewhere, while the logs go on. Does not
 //! know where the parts are kept.
 
-use tanto_sys::threads::each;
+use tanto_sys::threads::map_parallel;
 
 use crate::graph::NodeId;
 
@@ -49,7 +49,7 @@ impl SeenBuild {
     fn made(&self, places: &[u64], threads: usize) -> Vec<Made> {
         let mut made = vec![Made::UNKNOWN; places.len()];
         let pieces = made.chunks_mut(PIECE).zip(places.chunks(PIECE)).collect();
-        each(threads, pieces, |(made, places): (&mut [Made], &[u64])| {
+        map_parallel(threads, pieces, |(made, places): (&mut [Made], &[u64])| {
             for (made, &at) in made.iter_mut().zip(places).filter(|(_, at)| **at != 0) {
                 *made = line::entry(self.text.rest(at as usize)).map_or(Made::UNKNOWN, |entry| entry.made());
             }

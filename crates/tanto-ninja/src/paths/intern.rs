@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use tanto_sys::prefetch;
+use tanto_sys::memory::prefetch;
 
 use super::pieces::{Growing, no_room};
 use super::slots::Slots;
@@ -225,7 +225,7 @@ impl Steps for Turn<'_, '_> {
     fn first(&mut self, path: &[u8]) -> Sought {
         let tag = self.writer.interner.tags.of(path);
         let slot = self.slots.first(tag);
-        prefetch::to_read(self.slots.at(slot));
+        prefetch::for_read(self.slots.at(slot));
         Sought { tag, at: 0, slot }
     }
 
@@ -235,11 +235,11 @@ impl Steps for Turn<'_, '_> {
         let text = &self.writer.interner.text;
         let count = 1 + words_for(path.len());
         if sought.at != 0 {
-            each_line(text.from(sought.at), count, prefetch::to_read);
+            each_line(text.from(sought.at), count, prefetch::for_read);
         } else {
-            prefetch::to_write(self.slots.at(sought.slot));
+            prefetch::for_write(self.slots.at(sought.slot));
             if self.room < self.writer.room.end {
-                each_line(text.from(self.room), count, prefetch::to_write);
+                each_line(text.from(self.room), count, prefetch::for_write);
                 self.room = self.room.saturating_add(count as u32);
             }
         }

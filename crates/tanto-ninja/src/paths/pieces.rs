@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tanto_sys::memory::Words;
+use tanto_sys::memory::SharedWords;
 
 use crate::flat::Slab;
 
@@ -39,7 +39,7 @@ pub(super) fn no_room(words: usize) -> ! {
 /// Words that threads take and fill.
 #[derive(Debug)]
 pub(super) struct Growing {
-    pieces: [OnceLock<Words>; PIECES],
+    pieces: [OnceLock<SharedWords>; PIECES],
     /// The first word that nobody took.
     next: AtomicU64,
 }
@@ -50,9 +50,9 @@ impl Growing {
         Growing { pieces: [const { OnceLock::new() }; PIECES], next: AtomicU64::new(skipped.into()) }
     }
 
-    fn piece(&self, number: usize) -> &Words {
+    fn piece(&self, number: usize) -> &SharedWords {
         let size = size_of_piece(number);
-        self.pieces[number].get_or_init(|| Words::new(size).unwrap_or_else(|_| no_room(size)))
+        self.pieces[number].get_or_init(|| SharedWords::new(size).unwrap_or_else(|_| no_room(size)))
     }
 
     /// The words from here to the end of their piece.

@@ -1,7 +1,7 @@
 //! A path table under construction whose order of paths is given: its text, its spans and its index.
 
-use tanto_sys::prefetch;
-use tanto_sys::threads::each;
+use tanto_sys::memory::prefetch;
+use tanto_sys::threads::map_parallel;
 
 use super::{Tags, halves, head, pair, words_for};
 
@@ -93,10 +93,10 @@ impl<'t> Relaid<'t> {
 }
 
 fn index(paths: &[&[u8]], spans: &[u64], threads: usize) -> Vec<u64> {
-    let tags = each(threads, paths.chunks(PIECE).collect(), tags).concat();
+    let tags = map_parallel(threads, paths.chunks(PIECE).collect(), tags).concat();
     let bits = (paths.len() * 2).next_power_of_two().ilog2();
     let mut index = vec![0; 1 << bits];
-    tanto_sys::memory::huge_pages(&index);
+    tanto_sys::memory::advise_huge_pages(&index);
     let mask = index.len() - 1;
     for (&span, tag) in spans.iter().zip(tags) {
         let mut slot = ((u64::from(tag) << bits) >> u32::BITS) as usize;
@@ -118,5 +118,5 @@ fn tags(paths: &[&[u8]]) -> Vec<u32> {
 
 fn prefetch_path(paths: &[&[u8]], number: usize) {
     let lines = paths.get(number).into_iter().flat_map(|path| path.iter().step_by(LINE));
-    lines.for_each(prefetch::to_read);
+    lines.for_each(prefetch::for_read);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tanto_sys::memory::{Frozen, Words};
+use tanto_sys::memory::{FrozenWords, SharedWords};
 
 use super::halves;
 use super::pieces::no_room;
@@ -13,7 +13,7 @@ const SMALLEST: u32 = 10;
 /// Words of place and tag, in the order of the tags as far as collisions allow. At most half of them are ever used.
 #[derive(Debug)]
 pub(super) struct Slots {
-    words: Words,
+    words: SharedWords,
     bits: u32,
 }
 
@@ -21,7 +21,7 @@ impl Slots {
     /// With room for so many paths.
     pub(super) fn new(paths: usize) -> Slots {
         let bits = SMALLEST.max((paths * 2).next_power_of_two().ilog2());
-        let words = Words::new(1 << bits).unwrap_or_else(|_| no_room(1 << bits));
+        let words = SharedWords::new(1 << bits).unwrap_or_else(|_| no_room(1 << bits));
         Slots { words, bits }
     }
 
@@ -60,7 +60,7 @@ impl Slots {
         grown
     }
 
-    pub(super) fn freeze(self) -> Frozen {
+    pub(super) fn freeze(self) -> FrozenWords {
         self.words.freeze()
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 
-use tanto_sys::map::Map;
+use tanto_sys::memory::map::Map;
 use tanto_testing::{Random, Scratch};
 
 use super::*;

@@ -2,8 +2,8 @@
 //! clean, with all below them: these the walk passes by. Does not know why the others are not. All that it finds, the
 //! walk would find; what it cannot tell is left to the walk.
 
-use tanto_sys::stat::UNKNOWN;
-use tanto_sys::threads::Threads;
+use tanto_sys::fs::stat::UNKNOWN_MTIME;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::graph::{EdgeId, Known, NodeId};
 use crate::log::{BuildLog, DepsLog};
@@ -21,14 +21,14 @@ use super::verdict::{Court, Verdict, date_groups};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LookAhead {
     /// Who asks. If that is one thread, nothing is asked for before the walk.
-    pub threads: Threads,
+    pub threads: ThreadLimit,
     /// For fewer files there is no look ahead.
     pub least: usize,
 }
 
 impl Default for LookAhead {
     fn default() -> Self {
-        LookAhead { threads: Threads::Fitting, least: LEAST }
+        LookAhead { threads: ThreadLimit::Fitting, least: LEAST }
     }
 }
 
@@ -49,7 +49,7 @@ impl Scan<'_, '_> {
     pub fn look_ahead(&mut self, targets: &[NodeId]) {
         self.cover_new_nodes();
         let LookAhead { threads, least } = self.look_ahead;
-        if threads == Threads::ONE || self.graph.node_count() < least {
+        if threads == ThreadLimit::ONE || self.graph.node_count() < least {
             return;
         }
         let Scan { graph, disk, log, deps_log, files, edges, .. } = self;
@@ -76,7 +76,7 @@ impl Scan<'_, '_> {
         graph.release();
         for (&node, mtime) in nodes.iter().zip(mtimes) {
             // Where that is an error the walk meets it again, in its own order.
-            if mtime != UNKNOWN {
+            if mtime != UNKNOWN_MTIME {
                 files.foretell(node, mtime);
             }
         }
@@ -120,7 +120,7 @@ impl<'s, 't> Outlook<'s, 't> {
         files: &Files,
         edges: &Edges<'s>,
         targets: &[NodeId],
-        threads: Threads,
+        threads: ThreadLimit,
     ) -> Self {
         let mut more = More::default();
         let mut orders = 1;
@@ -144,7 +144,7 @@ impl<'s, 't> Outlook<'s, 't> {
     }
 
     /// Finds out which edges are clean. `files` are known, as far as they can be.
-    fn judge(&self, log: &BuildLog, files: &mut Files, threads: Threads) -> Verdict {
+    fn judge(&self, log: &BuildLog, files: &mut Files, threads: ThreadLimit) -> Verdict {
         let groups = date_groups(self.graph, &self.cone, files);
         let facts = Facts { graph: self.graph, log, files };
         let nodes = self.deps_log.nodes();
@@ -156,7 +156,7 @@ impl<'s, 't> Outlook<'s, 't> {
     }
 
     /// Hashes the commands that the walk may ask for.
-    fn hash_commands(&self, log: &BuildLog, files: &Files, threads: Threads) {
+    fn hash_commands(&self, log: &BuildLog, files: &Files, threads: ThreadLimit) {
         let facts = Facts { graph: self.graph, log, files };
         let is_asked = |edge: EdgeId| self.graph.edge(edge).outs.iter().all(|&out| files.exists(out));
         pieces(threads, WORTH_A_THREAD, self.cone.edges.len(), |first, same| {

@@ -1,7 +1,7 @@
 //! Depfiles of edges without `deps`, which each build reads anew: here before the walk, on several threads. Does not
 //! know what is wrong with one that cannot be used: the walk reads that again, and tells.
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::bindings::Escape;
 use crate::canon::{canonical, canonicalize_into};
@@ -34,7 +34,7 @@ pub(super) fn read_ahead<'t>(
     disk: &dyn Disk,
     edges: &mut Edges<'t>,
     unread: &[EdgeId],
-    threads: Threads,
+    threads: ThreadLimit,
 ) {
     for batch in unread.chunks(BATCH) {
         let known: &Known<'_> = graph;

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::error::Result;
 use crate::graph::{EdgeId, Known, NodeId};
@@ -59,7 +59,7 @@ pub(super) struct Lookup<'s, 't, 'l> {
 
 impl<'l> Lookup<'_, '_, 'l> {
     /// Looks up what all edges of the cone read.
-    pub(super) fn all(&self, threads: Threads) -> Headers<'l> {
+    pub(super) fn all(&self, threads: ThreadLimit) -> Headers<'l> {
         let mut headers = Headers { found: Vec::new(), marks: OnceLock::new(), late: Vec::new() };
         let late = Mutex::new(Vec::new());
         headers.found = answers(threads, WORTH_A_THREAD, self.cone.edges.len(), |place| {

@@ -1,12 +1,12 @@
 //! Work shared by several threads, which end before it is done. Does not know the work.
 
-use tanto_sys::cpu;
-use tanto_sys::threads::{Threads, each};
+use tanto_sys::machine::cpu;
+use tanto_sys::threads::{ThreadLimit, map_parallel};
 
 /// The answers to `0..count`, in this order. For each `worth` of them another thread is started; that many at most a
 /// thread takes at a time.
 pub(super) fn answers<A: Default + Clone + Send>(
-    threads: Threads,
+    threads: ThreadLimit,
     worth: usize,
     count: usize,
     work: impl Fn(usize) -> A + Sync,
@@ -18,20 +18,20 @@ pub(super) fn answers<A: Default + Clone + Send>(
 
 /// As `answers`, for one who does better with several at a time: is given the first one's number, and places for them.
 pub(super) fn pieces<A: Default + Clone + Send>(
-    threads: Threads,
+    threads: ThreadLimit,
     worth: usize,
     count: usize,
     work: impl Fn(usize, &mut [A]) + Sync,
 ) -> Vec<A> {
     let crew = match threads {
-        Threads::Fitting => cpu::count(),
-        Threads::AtMost(most) => most.get(),
+        ThreadLimit::Fitting => cpu::count(),
+        ThreadLimit::AtMost(most) => most.get(),
     };
     let crew = crew.min(count / worth).max(1);
     let piece = (count / crew).clamp(1, worth);
     let mut answers = vec![A::default(); count];
     let pieces: Vec<_> = answers.chunks_mut(piece).enumerate().collect();
-    each(crew, pieces, |(number, answers)| work(number * piece, answers));
+    map_parallel(crew, pieces, |(number, answers)| work(number * piece, answers));
     answers
 }
 
@@ -43,14 +43,14 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    fn at_most(threads: usize) -> Threads {
-        Threads::AtMost(threads.try_into().unwrap())
+    fn at_most(threads: usize) -> ThreadLimit {
+        ThreadLimit::AtMost(threads.try_into().unwrap())
     }
 
     #[test]
     fn answers_come_in_order() {
         for count in [0, 1, 511, 512, 513, 10_000] {
-            for threads in [Threads::ONE, at_most(3), at_most(40), Threads::Fitting] {
+            for threads in [ThreadLimit::ONE, at_most(3), at_most(40), ThreadLimit::Fitting] {
                 assert!(
                     answers(threads, 512, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2))
                 );

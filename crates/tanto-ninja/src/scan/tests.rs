@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use super::{LookAhead, Scan};
 use crate::disk::VirtualDisk;
@@ -71,7 +71,7 @@ fn look_with<R>(
     }
     let last = graph.lookup(b"last").unwrap();
     let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    scan.look_ahead = LookAhead { threads: Threads::Fitting, least: 0 };
+    scan.look_ahead = LookAhead { threads: ThreadLimit::Fitting, least: 0 };
     scan.look_ahead(&[last]);
     ask(&scan)
 }

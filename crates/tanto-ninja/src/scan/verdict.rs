@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::Result;
@@ -56,7 +56,7 @@ impl<'s, 't, 'l> Court<'s, 't, 'l> {
     }
 
     /// Judges all edges.
-    pub(super) fn verdict(&self, nodes: &[NodeId], threads: Threads) -> Verdict {
+    pub(super) fn verdict(&self, nodes: &[NodeId], threads: ThreadLimit) -> Verdict {
         let count = self.cone.edges.len();
         let mut good = answers(threads, WORTH_A_THREAD, count, |place| self.is_good(place).unwrap_or(false));
         let mut clean = self.settle(&mut good, nodes);

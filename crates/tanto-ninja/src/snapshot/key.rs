@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tanto_sys::version::Version;
+use tanto_sys::fs::file_stamp::FileStamp;
 
 use super::code::Writer;
 use crate::digest;
@@ -16,7 +16,7 @@ pub(super) struct Key(pub(super) Vec<u8>);
 impl Key {
     /// That of a load of `manifest`, named as it is by whoever stands in `dir`.
     pub(super) fn new(dir: &[u8], manifest: &[u8], options: LoadOptions) -> io::Result<Key> {
-        let here = Version::at(dir)?;
+        let here = FileStamp::at(dir)?;
         let mut key = Writer::default();
         key.text(env!("CARGO_PKG_VERSION").as_bytes());
         // The rows in a snapshot are as the sources lay them out, and mean what those make of them.

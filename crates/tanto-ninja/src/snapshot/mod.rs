@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tanto_sys::state::State;
+use tanto_sys::fs::state_dir::StateDirs;
 
 use self::key::Key;
 pub(crate) use self::logs::KeptLogs;
@@ -64,7 +64,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The snapshot of a graph that is loaded with these options in the directory to which `state` belongs.
-    pub fn new(state: State, manifest: &[u8], options: LoadOptions) -> Snapshot {
+    pub fn new(state: StateDirs, manifest: &[u8], options: LoadOptions) -> Snapshot {
         let place = Place::new(state, key::name(manifest, options));
         Snapshot { place, manifest: manifest.into(), options }
     }

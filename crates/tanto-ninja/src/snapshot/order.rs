@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use tanto_sys::prefetch;
-use tanto_sys::threads::each;
+use tanto_sys::memory::prefetch;
+use tanto_sys::threads::map_parallel;
 
 use crate::graph::NodeId;
 use crate::paths::AllPaths;
@@ -52,7 +52,7 @@ pub(super) fn by_path<'p>(
         (rest, at) = (behind, group.keys.end);
         pieces.push((piece, group.depth));
     }
-    each(threads, pieces, |(piece, depth)| sort(piece, depth));
+    map_parallel(threads, pieces, |(piece, depth)| sort(piece, depth));
     keys.into_iter().map(|key| (key.id, key.path))
 }
 
@@ -65,7 +65,7 @@ fn split(keys: &mut [Key<'_>], threads: usize) -> Vec<Group> {
             small.push(group);
         } else {
             let looks = keys[group.keys.clone()].chunks_mut(PIECE).collect();
-            each(threads, looks, |keys| look(keys, group.depth));
+            map_parallel(threads, looks, |keys| look(keys, group.depth));
             step(keys, group, &mut groups);
         }
     }
@@ -107,7 +107,7 @@ fn step(keys: &mut [Key<'_>], group: Group, groups: &mut Vec<Group>) {
 fn look(keys: &mut [Key<'_>], depth: usize) {
     for number in 0..keys.len() {
         if let Some(ahead) = keys.get(number + AHEAD) {
-            ahead.path.get(depth).into_iter().for_each(prefetch::to_read);
+            ahead.path.get(depth).into_iter().for_each(prefetch::for_read);
         }
         keys[number].word = word(keys[number].path, depth);
     }

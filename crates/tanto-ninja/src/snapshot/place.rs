@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tanto_sys::file::open_itself;
-use tanto_sys::state::State;
-use tanto_sys::{lock, own};
+use tanto_sys::fs::file::open_no_follow;
+use tanto_sys::fs::state_dir::StateDirs;
+use tanto_sys::fs::{lock, private_files};
 
 /// Snapshots in one directory. Fewer, and who builds with many manifests by turns loads some of them each time; more,
 /// and what nobody needs any more takes room on the disk.
@@ -23,12 +23,12 @@ const UNFINISHED: &str = "new";
 /// The places of one snapshot.
 #[derive(Clone)]
 pub(super) struct Place {
-    state: State,
+    state: StateDirs,
     name: String,
 }
 
 impl Place {
-    pub(super) fn new(state: State, name: String) -> Place {
+    pub(super) fn new(state: StateDirs, name: String) -> Place {
         Place { state, name }
     }
 
@@ -41,7 +41,7 @@ impl Place {
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
         self.state.places().filter_map(|top| {
             let dir = top.join(SNAPSHOTS);
-            own::open(&dir.join(&self.name)).ok().filter(|_| own::is_safe(top, &dir))
+            private_files::open(&dir.join(&self.name)).ok().filter(|_| private_files::is_private_dir(top, &dir))
         })
     }
 
@@ -57,8 +57,8 @@ impl Place {
     pub(super) fn write(&self, write: impl FnOnce(&File) -> io::Result<bool>) -> io::Result<()> {
         let top = self.state.make()?;
         let dir = top.join(SNAPSHOTS);
-        own::make(&dir)?;
-        if !own::is_safe(top, &dir) {
+        private_files::create_dir(&dir)?;
+        if !private_files::is_private_dir(top, &dir) {
             return Ok(());
         }
         let file = dir.join(&self.name);
@@ -103,16 +103,16 @@ fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    let file = own::create(path)?;
+    let file = private_files::create(path)?;
     // Tells others that somebody is at work.
-    let _ = lock::try_exclusive(&file);
+    let _ = lock::try_lock_exclusive(&file);
     Ok(file)
 }
 
 /// Whether the writer of an unfinished snapshot is alive. If not, removes the file.
 fn is_in_progress(path: &Path) -> bool {
-    let Ok(file) = open_itself(path) else { return false };
-    match lock::try_exclusive(&file) {
+    let Ok(file) = open_no_follow(path) else { return false };
+    match lock::try_lock_exclusive(&file) {
         Ok(true) => {
             let _ = fs::remove_file(path);
             false

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tanto_sys::file::path;
-use tanto_sys::map::Map;
-use tanto_sys::threads::{Threads, each};
-use tanto_sys::version::{self, Version};
+use tanto_sys::fs::file::path;
+use tanto_sys::fs::file_stamp::{self, FileStamp};
+use tanto_sys::memory::map::Map;
+use tanto_sys::threads::{ThreadLimit, map_parallel};
 
 use super::key::Key;
 use super::logs::KeptLogs;
@@ -28,7 +28,7 @@ use crate::paths::PathTable;
 const WORTH_A_THREAD: usize = 64;
 
 /// The graph in a file, if that has this key and the manifests are those of which it was made.
-pub(super) fn read(file: &File, key: &Key, threads: Threads) -> Option<Base> {
+pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<Base> {
     let map = Map::new(file, file.metadata().ok()?.len()).ok()?;
     let (mut table, end) = Table::decode(&map)?;
     if map.is_torn() || table.key != *key {
@@ -40,11 +40,11 @@ pub(super) fn read(file: &File, key: &Key, threads: Threads) -> Option<Base> {
 
 /// Does everybody who loads the manifests now get what was loaded then? None if not. So many bytes had to be read to
 /// tell, and need not be again.
-fn check(manifests: &mut [Record], threads: Threads) -> Option<u64> {
-    let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::cpu::count())).max(1);
+fn check(manifests: &mut [Record], threads: ThreadLimit) -> Option<u64> {
+    let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::machine::cpu::count())).max(1);
     let shares = manifests.chunks_mut(manifests.len().div_ceil(crew).max(1)).collect();
     let check = |share: &mut [Record]| share.iter_mut().map(Record::check).sum::<Option<u64>>();
-    each(crew, shares, check).into_iter().sum()
+    map_parallel(crew, shares, check).into_iter().sum()
 }
 
 impl Record {
@@ -54,7 +54,7 @@ impl Record {
             return None;
         }
         let Some(digest) = self.state.digest else { return Some(0) };
-        let began = version::now();
+        let began = file_stamp::coarse_now();
         let file = File::open(path(&self.path)).ok()?;
         let map = Map::new(&file, self.state.version.size).ok()?;
         // Asked again after the reading: the text may have changed meanwhile.
@@ -71,7 +71,7 @@ impl Record {
 
     /// Is a file of that version there?
     pub(super) fn is_there(&self) -> bool {
-        Version::at(&self.path).is_ok_and(|version| version == self.state.version)
+        FileStamp::at(&self.path).is_ok_and(|version| version == self.state.version)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tanto_sys::version::Version;
+use tanto_sys::fs::file_stamp::FileStamp;
 
 use super::code::{Reader, Writer};
 use super::key::Key;
@@ -152,7 +152,7 @@ impl Record {
 
     fn decode(from: &mut Reader<'_>) -> Option<Record> {
         let path = from.text()?.into();
-        let version = Version {
+        let version = FileStamp {
             device: from.number()?,
             inode: from.number()?,
             size: from.number()?,

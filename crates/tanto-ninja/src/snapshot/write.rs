@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::cast_slice;
-use tanto_sys::file::longest_to_write;
-use tanto_sys::threads::each;
+use tanto_sys::fs::file::max_file_size;
+use tanto_sys::threads::map_parallel;
 
 use super::key::Key;
 use super::logs::{Parts, SeenLogs};
@@ -73,7 +73,7 @@ impl Picture<'_> {
             sums: vec![0; end.div_ceil(BLOCK)],
             manifests: self.manifests,
         };
-        if (end + table.encode(end).len()) as u64 > longest_to_write() {
+        if (end + table.encode(end).len()) as u64 > max_file_size() {
             return Ok(false);
         }
         table.sums = write_sections(file, &sections, &table.ranges, threads, self.given_up)?;
@@ -197,7 +197,7 @@ fn write_sections(
     let turn = Mutex::new(());
     let end = ranges[SECTIONS - 1].end;
     let pieces: Vec<Range<usize>> = (0..end).step_by(PIECE).map(|start| start..end.min(start + PIECE)).collect();
-    let sums = each(threads, pieces, |piece| {
+    let sums = map_parallel(threads, pieces, |piece| {
         if failed.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
             return Ok(Vec::new());
         }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ pub struct Options {
     /// `-f`.
     pub manifest: Vec<u8>,
     /// Who may read a log.
-    pub threads: Threads,
+    pub threads: ThreadLimit,
 }
 
 /// What a tool works on.

@@ -10,20 +10,20 @@ use tanto_ninja::graph::{Arena, NodeId};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
-use tanto_sys::stat::UNKNOWN;
-use tanto_sys::threads::Threads;
+use tanto_sys::fs::stat::UNKNOWN_MTIME;
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
 use crate::world::{World, known};
 
 /// All is left to the walk.
-pub const NEVER: LookAhead = LookAhead { threads: Threads::ONE, least: 0 };
+pub const NEVER: LookAhead = LookAhead { threads: ThreadLimit::ONE, least: 0 };
 /// Also for few files.
-pub const ALWAYS: LookAhead = LookAhead { threads: Threads::Fitting, least: 0 };
+pub const ALWAYS: LookAhead = LookAhead { threads: ThreadLimit::Fitting, least: 0 };
 
 /// With threads whatever they cost, but no more than these.
 pub fn at_most(threads: usize) -> LookAhead {
-    LookAhead { threads: Threads::AtMost(threads.try_into().unwrap()), least: 0 }
+    LookAhead { threads: ThreadLimit::AtMost(threads.try_into().unwrap()), least: 0 }
 }
 
 const RULES: &str = "\
@@ -162,11 +162,11 @@ impl Disk for Watched {
         self.asked.push(path.to_vec());
         self.disk.mtime(path)
     }
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], _threads: Threads) {
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], _threads: ThreadLimit) {
         self.at_once = found.len();
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number).strip_suffix(b"\0").unwrap();
-            *found = self.mtime(path).unwrap_or(UNKNOWN);
+            *found = self.mtime(path).unwrap_or(UNKNOWN_MTIME);
         }
     }
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! Tests of the history: what is noted is known, and what is damaged is not.
 
 use super::*;
-use tanto_sys::state::Written;
+use tanto_sys::fs::state_dir::StateLocation;
 use tanto_testing::{Random, Scratch};
 
 fn cost(wall_ms: u32) -> Cost {
@@ -15,17 +15,17 @@ fn at(seconds: u64) -> SystemTime {
 fn learn(dir: &Path, time: u64, jobs: &[(&str, u32)]) {
     let mut learned = Learned::default();
     jobs.iter().for_each(|(output, wall)| learned.note(output.as_bytes(), cost(*wall)));
-    learned.keep(&State::in_tree(dir), at(time)).unwrap();
+    learned.keep(&StateDirs::in_tree(dir), at(time)).unwrap();
 }
 
 #[test]
 fn what_ran_last_counts() {
     let place = Scratch::new("history");
     let dir = place.at("");
-    assert_eq!(History::open(&State::in_tree(&dir)).cost(b"a"), None);
+    assert_eq!(History::open(&StateDirs::in_tree(&dir)).cost(b"a"), None);
     learn(&dir, 1, &[("a", 100), ("b", 200), ("a", 300)]);
     learn(&dir, 2, &[("b", 2000), ("c", 0)]);
-    let history = History::open(&State::in_tree(&dir));
+    let history = History::open(&StateDirs::in_tree(&dir));
     let costs = ["a", "b", "c", "d"].map(|output| history.cost(output.as_bytes()));
     assert_eq!(costs, [Some(cost(300)), Some(cost(2000)), Some(cost(0)), None]);
     use std::os::unix::fs::MetadataExt;
@@ -45,9 +45,9 @@ fn it_agrees_with_a_table() {
             learned.note(output.to_string().as_bytes(), cost(wall));
             table.insert(output, cost(wall));
         }
-        learned.keep(&State::in_tree(&dir), at(round)).unwrap();
+        learned.keep(&StateDirs::in_tree(&dir), at(round)).unwrap();
     }
-    let history = History::open(&State::in_tree(&dir));
+    let history = History::open(&StateDirs::in_tree(&dir));
     for output in 0..200 {
         let (known, expected) = (history.cost(output.to_string().as_bytes()), table.get(&output).copied());
         // Too small a change is not written.
@@ -77,7 +77,7 @@ fn damage_is_noticed() {
     let dir = place.at("");
     learn(&dir, 1, &[("a", 100), ("b", 200)]);
     let sound = fs::read(path(&dir.join(".tanto"))).unwrap();
-    let is_known = || History::open(&State::in_tree(&dir)).cost(b"a").is_some();
+    let is_known = || History::open(&StateDirs::in_tree(&dir)).cost(b"a").is_some();
     assert!(is_known());
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
@@ -121,7 +121,8 @@ fn what_killed_builds_left_goes_when_it_is_old() {
 #[test]
 fn of_two_places_the_later_counts() {
     let (place, cache) = (Scratch::new("history-both"), Scratch::new("history-cache"));
-    let [tree, cached] = [Written::Tree, Written::Cache].map(|at| State::of(place.path(), Some(cache.path()), at));
+    let [tree, cached] =
+        [StateLocation::Tree, StateLocation::Cache].map(|at| StateDirs::of(place.path(), Some(cache.path()), at));
     for (time, wall, state) in [(1, 100, &cached), (2, 5000, &tree)] {
         let mut learned = Learned::default();
         learned.note(b"a", cost(wall));

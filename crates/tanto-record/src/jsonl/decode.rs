@@ -5,7 +5,7 @@ use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
 use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
 use tanto_exec::schedule::Hold;
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use super::{FORMAT, Finished, Head, Kept, Line, Place};
 use crate::json;
@@ -126,10 +126,10 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
 }
 
 /// `None` if the command had no control group with pressure stall information.
-fn waits(fields: &Fields) -> Result<Option<Waits>, Wrong> {
+fn waits(fields: &Fields) -> Result<Option<StallTimes>, Wrong> {
     let told = fields
         .contains_key("io_wait_us")
-        .then(|| Ok(Waits { io_us: count(fields, "io_wait_us")?, cpu_us: count(fields, "cpu_wait_us")? }));
+        .then(|| Ok(StallTimes { io_us: count(fields, "io_wait_us")?, cpu_us: count(fields, "cpu_wait_us")? }));
     told.transpose()
 }
 

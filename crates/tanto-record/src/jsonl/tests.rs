@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tanto_exec::event::Event;
 use tanto_exec::monitor::findings::Why;
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 use tanto_testing::{Random, each_variant};
 
 use super::*;
@@ -137,7 +137,7 @@ fn some_event(random: &mut Random) -> Kept {
                 max_rss_kib: random.number() >> 40,
                 read_bytes: random.number(),
                 written_bytes: u64::MAX,
-                waits: [None, Some(Waits { io_us: 0, cpu_us: random.number() })][random.below(2)],
+                waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
             ran: [Ran::Program, Ran::Worker, Ran::Checkpoint][random.below(3)],
         }),

@@ -8,7 +8,7 @@ use tanto_exec::event::Level;
 use tanto_exec::job::{About, Exit, JobId, Ran};
 use tanto_exec::monitor::findings::{Seen, Stopped};
 use tanto_exec::schedule::Hold;
-use tanto_sys::own;
+use tanto_sys::fs::private_files;
 
 use crate::jsonl::{self, Finished, Head, Kept, Line};
 
@@ -125,7 +125,7 @@ impl Session {
         use std::os::unix::ffi::OsStrExt;
         let bad = |why: &[u8]| Bad([path.as_os_str().as_bytes(), b": ", why].concat());
         let failed = |error| bad(&tanto_sys::error::text(&error));
-        let file = own::open(path).map_err(failed)?;
+        let file = private_files::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.len() > LONGEST {
             return Err(bad(format!("longer than {} MiB", LONGEST >> 20).as_bytes()));
         }

@@ -1,7 +1,7 @@
 //! Tests of where sessions lie: names, and which of them go.
 
 use super::*;
-use tanto_sys::state::Written;
+use tanto_sys::fs::state_dir::StateLocation;
 use tanto_testing::Scratch;
 
 fn at(seconds: u64) -> SystemTime {
@@ -34,7 +34,7 @@ fn names_are_times() {
 fn a_file_is_for_its_owner_and_no_two_are_one() {
     use std::os::unix::fs::MetadataExt;
     let place = Scratch::new("sessions");
-    let sessions = Sessions::of(&State::in_tree(place.path()));
+    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
     assert_eq!(sessions.list(), []);
     sessions.create(at(1_000_000)).unwrap().write_all(b"abc").unwrap();
     sessions.create(at(1_000_000)).unwrap();
@@ -48,7 +48,7 @@ fn a_file_is_for_its_owner_and_no_two_are_one() {
 #[test]
 fn old_ones_go() {
     let place = Scratch::new("sessions-old");
-    let sessions = Sessions::of(&State::in_tree(place.path()));
+    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
     for day in 0..5 {
         sessions.create(at(day * 86_400)).unwrap();
     }
@@ -62,7 +62,7 @@ fn old_ones_go() {
 #[test]
 fn many_and_large_ones_go() {
     let place = Scratch::new("sessions-many");
-    let sessions = Sessions::of(&State::in_tree(place.path()));
+    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
     for second in 0..MOST_FILES as u64 + 20 {
         sessions.create(at(second)).unwrap();
     }
@@ -77,7 +77,7 @@ fn many_and_large_ones_go() {
 fn a_directory_that_others_may_write_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let place = Scratch::new("sessions-open");
-    let sessions = Sessions::of(&State::in_tree(place.path()));
+    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
     sessions.create(at(1)).unwrap();
     fs::set_permissions(place.at(".tanto/sessions"), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(sessions.create(at(2)).is_err());
@@ -86,8 +86,8 @@ fn a_directory_that_others_may_write_is_not_used() {
 #[test]
 fn those_of_both_places_are_one_list() {
     let (place, cache) = (Scratch::new("sessions-both"), Scratch::new("sessions-cache"));
-    let state = |written| State::of(place.path(), Some(cache.path()), written);
-    let [tree, cached] = [Written::Tree, Written::Cache].map(|written| Sessions::of(&state(written)));
+    let state = |written| StateDirs::of(place.path(), Some(cache.path()), written);
+    let [tree, cached] = [StateLocation::Tree, StateLocation::Cache].map(|written| Sessions::of(&state(written)));
     let mut paths = Vec::new();
     for (second, sessions) in [&cached, &tree, &cached].into_iter().enumerate() {
         paths.push(sessions.create(at(second as u64)).unwrap().path().to_path_buf());

@@ -1,7 +1,7 @@
 //! What the database is asked. Does not know who asks.
 
 use rusqlite::{OptionalExtension, Row, params};
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 use super::{Attempt, Cost, Digested, Expected, File, Package, Result, Run, Scanned, Stage, Stamp, Store};
 
@@ -168,9 +168,9 @@ impl Store {
 }
 
 /// Two columns, both of which are NULL where nothing is known.
-fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Waits>> {
+fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<StallTimes>> {
     let is_known = row.get::<_, Option<i64>>(at)?.is_some();
-    is_known.then(|| Ok(Waits { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
+    is_known.then(|| Ok(StallTimes { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
 }
 
 /// SQLite's integers are signed. Counts are not.

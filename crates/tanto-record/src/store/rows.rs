@@ -1,6 +1,6 @@
 //! The rows of the database. Does not know how they are written.
 
-use tanto_sys::cgroup::Waits;
+use tanto_sys::cgroup::StallTimes;
 
 /// What changes in a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -143,7 +143,7 @@ pub struct Stage {
     /// Written to files, in bytes.
     pub written_bytes: u64,
     /// How long its processes waited, if that is known.
-    pub waits: Option<Waits>,
+    pub waits: Option<StallTimes>,
     /// The exit code; 128 and more for signals.
     pub exit: i32,
     /// The file with what it printed; empty if that is gone.

@@ -41,7 +41,7 @@ fn stage(name: &str) -> Stage {
         peak_kib: 9,
         read_bytes: 10,
         written_bytes: 11,
-        waits: Some(tanto_sys::cgroup::Waits { io_us: 12, cpu_us: 13 }),
+        waits: Some(tanto_sys::cgroup::StallTimes { io_us: 12, cpu_us: 13 }),
         exit: 130,
         log: "logs/p1-1/build".into(),
     }

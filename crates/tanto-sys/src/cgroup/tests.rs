@@ -5,16 +5,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn own_name(number: u32) -> String {
-    name(Process::own().unwrap(), number)
+    group_name(ProcessId::own().unwrap(), number)
 }
 
 /// A group of ours, where that can be had; else the test has nothing to test.
-fn group(number: u32) -> Option<Group> {
-    let home = Home::find();
+fn group(number: u32) -> Option<Cgroup> {
+    let home = OwnCgroups::find();
     if home.obstacle().is_some() {
         return None;
     }
-    Some(Group::below(&home, &own_name(number)).unwrap())
+    Some(Cgroup::below(&home, &own_name(number)).unwrap())
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn members_are_those_put_there_and_what_they_start() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(job.members().unwrap().contains(&child.id()));
-    let own = Process::own().unwrap();
+    let own = ProcessId::own().unwrap();
     assert!(members_of(own).contains(&child.id()));
-    assert!(members_of(Process::known(own.pid(), own.started() - 1)).is_empty(), "one that had our number before us");
+    assert!(members_of(ProcessId::known(own.pid(), own.started() - 1)).is_empty(), "one that had our number before us");
     assert!(job.used().user_us + job.used().system_us > 0);
     assert_eq!(job.used().memory_kib.is_some(), build.counts_memory());
     job.kill().unwrap();
@@ -136,14 +136,14 @@ fn groups_that_others_have_made_within_go_too() {
 
 #[test]
 fn what_the_dead_have_left_is_swept_away() {
-    let home = Home::find();
+    let home = OwnCgroups::find();
     if home.obstacle().is_some() {
         return;
     }
-    let own = Process::own().unwrap();
+    let own = ProcessId::own().unwrap();
     // One that had our number before us.
-    let dead = Process::known(own.pid(), own.started() - 1);
-    let [left, used] = [dead, own].map(|maker| home.unified().unwrap().join(name(maker, 3)));
+    let dead = ProcessId::known(own.pid(), own.started() - 1);
+    let [left, used] = [dead, own].map(|maker| home.unified().unwrap().join(group_name(maker, 3)));
     fs::create_dir_all(left.join("1/2")).unwrap();
     fs::create_dir(&used).unwrap();
     drop(group(4));
@@ -153,11 +153,11 @@ fn what_the_dead_have_left_is_swept_away() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let home = Home::find();
+    let home = OwnCgroups::find();
     if home.unified().is_none() {
         return;
     }
-    assert!(Group::below(&home, "no/such").is_err());
+    assert!(Cgroup::below(&home, "no/such").is_err());
     if let Some(group) = group(2) {
         assert!(group.add(u32::MAX / 4).is_err(), "there is no such process");
     }
@@ -168,24 +168,24 @@ fn what_cannot_be_is_said() {
 #[test]
 #[ignore = "a role that another test starts"]
 fn alone() {
-    let above = Home::find().unified().unwrap().to_owned();
+    let above = OwnCgroups::find().unified().unwrap().to_owned();
     let unified = make(&above, &own_name(0)).unwrap();
     let opened = open(&above, &unified, "hugetlb");
     assert!(opened.is_some(), "it is alone");
-    let group = Group { home: Home::find(), unified, memory: None, opened };
-    assert!(Home::find().unified().unwrap().starts_with(&group.unified), "it went out of the way");
+    let group = Cgroup { home: OwnCgroups::find(), unified, memory: None, opened };
+    assert!(OwnCgroups::find().unified().unwrap().starts_with(&group.unified), "it went out of the way");
     let job = group.within("1").unwrap();
     assert!(job.unified.join("hugetlb.2MB.current").exists());
     assert!(open(&above, &group.unified, "hugetlb").is_none(), "it is not there any more");
     drop(job);
     drop(group);
-    assert_eq!(Home::find().unified().unwrap(), above);
+    assert_eq!(OwnCgroups::find().unified().unwrap(), above);
     assert_eq!(fs::read_dir(&above).unwrap().flatten().filter(|it| it.path().is_dir()).count(), 0);
 }
 
 #[test]
 fn who_is_alone_goes_out_of_the_way_and_comes_back() {
-    let home = Home::find();
+    let home = OwnCgroups::find();
     let offers = |dir: &Path| fs::read_to_string(dir.join("cgroup.controllers")).is_ok_and(|it| it.contains("hugetlb"));
     let Some(above) = home.unified().filter(|above| home.obstacle().is_none() && offers(above)) else { return };
     let before = fs::read_to_string(above.join(SWITCHES)).unwrap();

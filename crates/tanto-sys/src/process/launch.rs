@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null;
 
-use super::{Child, Environment, into};
-use crate::error::refused;
+use super::{Child, Environment, clone_into};
+use crate::error::call_error;
+use crate::process::namespaces::{Door, NamespaceEntry};
 use crate::signals;
-use crate::spaces::{Door, Entrance};
 
 /// What a child becomes.
 #[derive(Clone, Copy, Debug)]
@@ -24,19 +24,19 @@ pub enum Program<'a> {
     Shell(&'a [u8]),
     /// The program that the first word names, with all of them as its arguments. Where the name has no slash, it is
     /// looked for in the `PATH` of the child's environment.
-    Words(&'a Words),
+    Argv(&'a Argv),
 }
 
 /// A command in words.
 #[derive(Default, Debug)]
-pub struct Words {
+pub struct Argv {
     /// Each with a NUL behind it, but for the last until it is ended.
     bytes: Vec<u8>,
     /// Where each begins.
     starts: Vec<usize>,
 }
 
-impl Words {
+impl Argv {
     /// Forgets them all.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -131,13 +131,13 @@ impl Launcher {
 
     /// From now on children live in these namespaces, in the directory that is the root there; without any, in ours.
     /// They have to stay open until another call.
-    pub fn shut_in(&mut self, entrance: Option<&Entrance>) {
-        self.door = entrance.map(Entrance::door);
+    pub fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
+        self.door = entrance.map(NamespaceEntry::door);
     }
 
     /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
     pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
-        let (reader, writer) = io::pipe().map_err(|e| refused("pipe", None, e))?;
+        let (reader, writer) = io::pipe().map_err(|e| call_error("pipe", None, e))?;
         let pid = self.launch(program, Some(writer.as_raw_fd()))?;
         Ok(Child { pid, grouped: true, is_told: false, output: Some(reader), exit: None, ended: None })
     }
@@ -156,7 +156,7 @@ impl Launcher {
                 let arguments = [shell.as_ptr(), c"-c".as_ptr(), line.as_ptr(), null()];
                 self.become_one_of(&[shell.as_ptr(), null()], &arguments, output)
             }
-            Program::Words(words) => {
+            Program::Argv(words) => {
                 let name = words.iter().next().ok_or(io::ErrorKind::InvalidInput)?;
                 let paths = self.paths_of(name);
                 let pointers: Vec<_> = paths.iter().map(|path| path.as_ptr()).chain([null()]).collect();
@@ -192,7 +192,7 @@ impl Launcher {
             handed_on: self.handed_on,
             door: self.door,
             inner: Inner { stack: self.stack[..STACK / 2].as_mut_ptr_range().end.cast(), pid: 0 },
-            pipe_action: if signals::pipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
+            pipe_action: if signals::sigpipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
             signals: no_signals(),
             error: 0,
         };
@@ -207,7 +207,7 @@ impl Launcher {
             libc::sigfillset(&raw mut handled);
             libc::sigdelset(&raw mut handled, libc::SIGCHLD);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut orders.signals);
-            let mut pid = into::clone(child, &mut self.stack, flags, self.group, (&raw mut orders).cast());
+            let mut pid = clone_into::clone(child, &mut self.stack, flags, self.group, (&raw mut orders).cast());
             if pid < 0 {
                 orders.group = self.group;
                 pid = libc::clone(child, top, flags, (&raw mut orders).cast());
@@ -225,13 +225,13 @@ impl Launcher {
                 // SAFETY: it is our child, and ends without doing anything; null asks for no status.
                 unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             }
-            refused("posix_spawn", None, io::Error::from_raw_os_error(error))
+            call_error("posix_spawn", None, io::Error::from_raw_os_error(error))
         })
     }
 }
 
 /// The number of descriptors that children may take: some are left for whoever opens files meanwhile.
-pub fn most_descriptors() -> RawFd {
+pub fn max_child_descriptors() -> RawFd {
     const OTHERS: u64 = 32;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a place for the answer.

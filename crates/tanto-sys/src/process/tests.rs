@@ -1,7 +1,7 @@
 //! Tests of processes: their output, their ends, their groups.
 
 use super::*;
-use crate::poll;
+use crate::ipc::poll;
 
 fn plain() -> Launcher {
     Launcher::new(Environment::ours_and(&[]))
@@ -12,11 +12,11 @@ fn spawn(line: &str) -> Child {
 }
 
 /// Runs a line to the end of its output and of itself.
-fn run(line: &str) -> (Vec<u8>, Status) {
+fn run(line: &str) -> (Vec<u8>, ExitStatus) {
     end(spawn(line))
 }
 
-fn end(mut child: Child) -> (Vec<u8>, Status) {
+fn end(mut child: Child) -> (Vec<u8>, ExitStatus) {
     let output = read_all(&mut child);
     (output, child.wait().unwrap().status)
 }
@@ -35,13 +35,13 @@ fn read_all(child: &mut Child) -> Vec<u8> {
 fn output_and_errors_come_in_order() {
     let (output, status) = run("echo a; echo b >&2; echo c");
     assert_eq!(output, b"a\nb\nc\n");
-    assert_eq!(status, Status::Code(0));
+    assert_eq!(status, ExitStatus::Code(0));
 }
 
 #[test]
 fn exit_codes_and_signals_are_told() {
-    assert_eq!(run("exit 3").1, Status::Code(3));
-    let killed = |signal| Status::Killed { signal, dumped: false };
+    assert_eq!(run("exit 3").1, ExitStatus::Code(3));
+    let killed = |signal| ExitStatus::Killed { signal, dumped: false };
     assert_eq!(run("kill -9 $$").1, killed(9));
     assert_eq!(run("kill -15 $$").1, killed(15));
 }
@@ -72,7 +72,7 @@ fn a_job_has_a_group_and_it_is_told_as_one() {
     // The pipe ends only when both sleepers are gone too.
     assert_eq!(child.read_output(&mut buffer).unwrap(), 0);
     assert!(child.output().is_none());
-    assert_eq!(child.wait().unwrap().status, Status::Killed { signal: libc::SIGTERM, dumped: false });
+    assert_eq!(child.wait().unwrap().status, ExitStatus::Killed { signal: libc::SIGTERM, dumped: false });
     child.signal_group(libc::SIGTERM);
 }
 
@@ -81,7 +81,7 @@ fn a_console_job_shares_our_group() {
     let mut child = plain().console(Program::Shell(b"test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID)")).unwrap();
     assert!(child.output().is_none());
     child.signal_group(libc::SIGKILL);
-    assert_eq!(child.wait().unwrap().status, Status::Code(0));
+    assert_eq!(child.wait().unwrap().status, ExitStatus::Code(0));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn the_end_can_be_polled_for() {
     assert_eq!(child.exit_fd().unwrap(), fd);
     poll::wait(&mut [poll::Watch::new(&fd)], None).unwrap();
     let ended = child.try_wait().unwrap().unwrap();
-    assert_eq!(ended.status, Status::Code(1));
+    assert_eq!(ended.status, ExitStatus::Code(1));
     assert_eq!(child.try_wait().unwrap(), Some(ended));
 }
 
@@ -130,8 +130,8 @@ fn a_line_that_cannot_be_run_is_an_error() {
     assert_eq!(plain().piped(Program::Shell(b"a\0b")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
-fn words(all: &[&str]) -> Words {
-    let mut words = Words::default();
+fn words(all: &[&str]) -> Argv {
+    let mut words = Argv::default();
     for word in all {
         words.begin();
         word.bytes().for_each(|byte| words.push(byte));
@@ -141,15 +141,15 @@ fn words(all: &[&str]) -> Words {
 }
 
 /// Runs a command without a shell.
-fn run_words(launcher: &mut Launcher, all: &[&str]) -> io::Result<(Vec<u8>, Status)> {
-    Ok(end(launcher.piped(Program::Words(&words(all)))?))
+fn run_words(launcher: &mut Launcher, all: &[&str]) -> io::Result<(Vec<u8>, ExitStatus)> {
+    Ok(end(launcher.piped(Program::Argv(&words(all)))?))
 }
 
 #[test]
 fn words_are_arguments() {
     let (output, status) = run_words(&mut plain(), &["printf", "<%s>", "", "a b", "$x", "'"]).unwrap();
-    assert_eq!((output.as_slice(), status), (b"<><a b><$x><'>".as_slice(), Status::Code(0)));
-    assert_eq!(run_words(&mut plain(), &["/bin/sh", "-c", "exit 7"]).unwrap().1, Status::Code(7));
+    assert_eq!((output.as_slice(), status), (b"<><a b><$x><'>".as_slice(), ExitStatus::Code(0)));
+    assert_eq!(run_words(&mut plain(), &["/bin/sh", "-c", "exit 7"]).unwrap().1, ExitStatus::Code(7));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_child_finds_signals_as_we_were_given_them() {
     assert_eq!(output.lines().next(), Some("SigBlk:\t0000000000000000"), "{output}");
     let ignored = output.lines().nth(1).unwrap().strip_prefix("SigIgn:\t").unwrap();
     let pipe = u64::from_str_radix(ignored, 16).unwrap() >> (libc::SIGPIPE - 1) & 1;
-    assert_eq!(pipe == 1, crate::signals::pipe_ignored_at_start());
+    assert_eq!(pipe == 1, crate::signals::sigpipe_ignored_at_start());
 }
 
 #[test]

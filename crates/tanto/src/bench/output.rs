@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::args::Flag;
 
@@ -61,7 +61,7 @@ impl Output {
 
     /// Can it be written? Leaves nothing behind. An error is a text for the user.
     pub fn check(&self) -> Result<(), Vec<u8>> {
-        file::may_replace(&self.path).map_err(|error| refused(&self.path, &error))
+        file::check_replaceable(&self.path).map_err(|error| refused(&self.path, &error))
     }
 
     /// Replaces what is in it, wholly or not at all. An error is a text for the user.
@@ -89,7 +89,7 @@ pub fn refused(path: &Path, error: &io::Error) -> Vec<u8> {
 
 /// Gives a file this content, wholly or not at all, also where the power fails.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    file::replace(path, |file| {
+    file::write_atomically(path, |file| {
         file.write_all(content)?;
         file.sync_data()
     })

@@ -63,7 +63,7 @@ fn asked(words: &[Vec<u8>]) -> Result<Option<Asked>, Vec<u8>> {
 fn drawn(asked: &Asked) -> Result<Vec<u8>, Vec<u8>> {
     let read = |path: &Vec<u8>| {
         let blame = |why: &[u8]| [b"reading ", &path[..], b": ", why].concat();
-        let text = tanto_sys::file::read(path).map_err(|error| blame(&tanto_sys::error::text(&error)))?;
+        let text = tanto_sys::fs::file::read(path).map_err(|error| blame(&tanto_sys::error::text(&error)))?;
         Ok((name(path), Timings::read(&text).map_err(|why| blame(&why))?))
     };
     let all = asked.files.iter().map(read).collect::<Result<Vec<_>, Vec<u8>>>()?;

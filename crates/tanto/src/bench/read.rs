@@ -7,7 +7,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use tanto_sys::{cpu, file, map};
+use tanto_sys::fs::file;
+use tanto_sys::machine::cpu;
+use tanto_sys::memory::map;
 
 use super::files::{search, thread_counts};
 use super::grid::{self, Grid};
@@ -191,7 +193,7 @@ fn verdict(rows: &[Row], index: usize, class: &Class) -> String {
     let cost = |row: &&Row| row.cells[index].unwrap_or(f64::INFINITY);
     let Some(best) = rows.iter().min_by(|one, other| cost(one).total_cmp(&cost(other))) else { return String::new() };
     let plural = if best.threads == 1 { "" } else { "s" };
-    let choice = if class.size >= map::WORTH_MAPPING { Way::Map } else { Way::Read };
+    let choice = if class.size >= map::MIN_MAPPED_SIZE { Way::Map } else { Way::Read };
     let ours = if choice == best.way { "and so does Tanto".into() } else { format!("Tanto does {}", choice.name()) };
     format!("{}: the fastest does {} on {} thread{plural}, {ours}.\n", class.name, best.way.name(), best.threads)
 }

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use tanto_sys::cpu;
-use tanto_sys::stat::{Accessor, Way, mtimes_by};
+use tanto_sys::fs::stat::{Accessor, StatCall, mtimes_by};
+use tanto_sys::machine::cpu;
 
 use super::files::{FILES, Found, search, thread_counts};
 use super::grid::{self, Grid};
@@ -35,7 +35,7 @@ const COLUMNS: [&str; 4] = ["file", "missing", "directory", "symlink"];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
     /// One way to ask for its time.
-    Way(Way),
+    Way(StatCall),
     /// A combination of calls for its existence and its attributes.
     Accessor(Accessor),
 }
@@ -123,7 +123,7 @@ impl From<Found> for Paths {
 fn measure(paths: &Paths, cores: usize) -> Vec<Row> {
     let row = |threads, call| Row { threads, call, cells: Default::default() };
     let ways = thread_counts(cores, &[1, 4]).into_iter();
-    let ways = ways.flat_map(|threads| Way::ALL.map(|way| row(threads, Call::Way(way))));
+    let ways = ways.flat_map(|threads| StatCall::ALL.map(|way| row(threads, Call::Way(way))));
     let mut rows: Vec<Row> = ways.chain(Accessor::ALL.map(|accessor| row(1, Call::Accessor(accessor)))).collect();
     let samples = [&paths.files, &paths.missing, &paths.directories, &paths.links].map(|paths| sample(paths));
     let begun = Instant::now();
@@ -144,8 +144,8 @@ fn sample(paths: &[Vec<u8>]) -> Vec<&[u8]> {
     let all = || paths.iter().map(Vec::as_slice).cycle();
     let first: Vec<&[u8]> = all().take(FEWEST_CALLS).collect();
     // Twice: the first time may have to wait for the disk.
-    time(Call::Way(Way::BEST), &first, 1);
-    let cost = time(Call::Way(Way::BEST), &first, 1).unwrap_or(0.0).max(1.0);
+    time(Call::Way(StatCall::BEST), &first, 1);
+    let cost = time(Call::Way(StatCall::BEST), &first, 1).unwrap_or(0.0).max(1.0);
     let fitting = (CELL.as_nanos() as f64 / cost) as usize;
     all().take(fitting.clamp(FEWEST_CALLS, FILES)).collect()
 }
@@ -209,7 +209,7 @@ fn verdict(rows: &[&Row], cores: usize) -> String {
         let plural = if row.threads == 1 { "" } else { "s" };
         format!("{} on {} thread{plural}", row.call.name(), row.threads)
     };
-    let ours = rows.iter().copied().find(|row| row.call == Call::Way(Way::BEST) && row.threads == cores);
+    let ours = rows.iter().copied().find(|row| row.call == Call::Way(StatCall::BEST) && row.threads == cores);
     let ours = ours.filter(|ours| !ours.cells[0].is_empty());
     match ours {
         Some(ours) if ours.call == best.call && ours.threads == best.threads => {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use tanto_testing::Scratch;
 
-    fn row(threads: usize, way: Way, file: f64) -> Row {
+    fn row(threads: usize, way: StatCall, file: f64) -> Row {
         Row { threads, call: Call::Way(way), cells: [vec![file, file + 2.0], vec![1.0], vec![], vec![]] }
     }
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_winner_is_named() {
-        let rows = [row(1, Way::Fstatat, 29.0), row(2, Way::Fstatat, 21.0), row(2, Way::Statx, 10.0)];
+        let rows = [row(1, StatCall::Fstatat, 29.0), row(2, StatCall::Fstatat, 21.0), row(2, StatCall::Statx, 10.0)];
         let text = tables(&rows, 2);
         assert!(text.contains("\n      2  statx    11 ± 1    1 ± 0          -        -\n"), "{text}");
         let words =
@@ -259,7 +259,10 @@ mod tests {
         assert!(text.contains(words), "{text}");
         assert_eq!(verdict(&rows[..2], 2), "The fastest for files is fstatat on 2 threads, and Tanto's choice.\n");
         assert_eq!(verdict(&rows[..1], 2), "The fastest for files is fstatat on 1 thread.\n");
-        assert_eq!((time(Call::Way(Way::BEST), &[b"a\0b"], 1), time(Call::Way(Way::BEST), &[], 1)), (None, None));
+        assert_eq!(
+            (time(Call::Way(StatCall::BEST), &[b"a\0b"], 1), time(Call::Way(StatCall::BEST), &[], 1)),
+            (None, None)
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, Naming, collect_target, collect_targets};
 use tanto_record::live::Follow;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::signals::Endings;
+use tanto_sys::signals::TerminationSignals;
 
 use crate::flags::Options;
 use crate::flags::door::Door;
@@ -170,13 +170,17 @@ impl Invocation<'_> {
 
     /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the
     /// build ended: while it keeps what is returned beside the verdict, signals wait.
-    fn execute(&mut self, builder: &mut Builder<'_, '_>, plan: Plan<'_>) -> Step<(Verdict, Option<Endings>)> {
+    fn execute(
+        &mut self,
+        builder: &mut Builder<'_, '_>,
+        plan: Plan<'_>,
+    ) -> Step<(Verdict, Option<TerminationSignals>)> {
         let Plan { schedule, jobserver, manifest } = plan;
         self.check_all()?;
         if let Err(bad) = self.view.shown.check_format() {
             return Err(self.fatal(&bad.0));
         }
-        let parallelism = self.options.jobs.limit(tanto_sys::cpu::count);
+        let parallelism = self.options.jobs.limit(tanto_sys::machine::cpu::count);
         let jobserver = self.share(jobserver, parallelism, builddir::of(builder.scan.graph));
         builder.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
@@ -210,8 +214,8 @@ impl Invocation<'_> {
         Ok((verdict, signals_wait))
     }
 
-    fn listen(&mut self) -> Step<Endings> {
-        Endings::listen().map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
+    fn listen(&mut self) -> Step<TerminationSignals> {
+        TerminationSignals::listen().map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
     /// How commands are watched. Under the name `ninja` only if that is asked for.
@@ -291,7 +295,7 @@ impl Invocation<'_> {
         match () {
             () if self.options.dry_run => 1,
             // Nobody knows how many tokens there will be; on a machine of our own it would be as many.
-            () if matches!(jobserver, Some(Share::Client(_))) => tanto_sys::cpu::count().max(2),
+            () if matches!(jobserver, Some(Share::Client(_))) => tanto_sys::machine::cpu::count().max(2),
             () => parallelism,
         }
     }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use tanto_ninja::flat::sum;
-    use tanto_sys::map::Map;
+    use tanto_sys::memory::map::Map;
     use tanto_testing::Scratch;
 
     /// A file, sound or not.

@@ -34,7 +34,7 @@ use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
 use tanto_record::history::History;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::state::{State, Written};
+use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::build::logs::Logs;
 use crate::build::record::Views;
@@ -61,7 +61,7 @@ pub struct Invocation<'o> {
     clock: RealClock,
     stats: Stats,
     /// Tanto's own state of the directory in which the build runs; of no use before that is entered.
-    state: State,
+    state: StateDirs,
     /// Held from the first round that writes.
     turn: Option<Turn>,
     /// About the snapshot that the graph was loaded from.
@@ -114,7 +114,7 @@ impl<'o> Invocation<'o> {
             writer,
             clock: RealClock::start(),
             stats: Stats::new(options.debug.stats),
-            state: State::in_tree(Path::new(".")),
+            state: StateDirs::in_tree(Path::new(".")),
             turn: None,
             doubts: Doubts::default(),
             said_unkept: false,
@@ -143,12 +143,12 @@ impl Invocation<'_> {
     }
 
     /// Tanto's own state of this directory (empty: the current one). Under the name `ninja` none is left in the tree.
-    fn state_of(&self, dir: &[u8]) -> State {
+    fn state_of(&self, dir: &[u8]) -> StateDirs {
         let written = match self.options.door {
-            Door::Ninja => Written::Cache,
-            Door::Tanto => Written::Tree,
+            Door::Ninja => StateLocation::Cache,
+            Door::Tanto => StateLocation::Tree,
         };
-        State::of(Path::new(OsStr::from_bytes(dir)), self.options.cache.as_deref(), written)
+        StateDirs::of(Path::new(OsStr::from_bytes(dir)), self.options.cache.as_deref(), written)
     }
 
     fn enter_directory(&mut self) -> Step<()> {

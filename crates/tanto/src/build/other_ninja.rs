@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tanto_sys::{own, state};
+use tanto_sys::fs::{private_files, state_dir};
 
 /// What does not say its version so soon is taken for no ninja.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -101,16 +101,16 @@ fn place(tanto: &Path) -> PathBuf {
 
 fn remembered(cache: &Path, stamp: &[u8]) -> Option<u32> {
     let mut text = Vec::new();
-    own::open(&place(&cache.join("tanto"))).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+    private_files::open(&place(&cache.join("tanto"))).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
     let version = std::str::from_utf8(text.strip_prefix(stamp)?).ok()?.trim_end().parse().ok()?;
     (5..=7).contains(&version).then_some(version)
 }
 
 fn remember(cache: &Path, stamp: &[u8], version: u32) -> std::io::Result<()> {
-    let place = place(&state::make_cache(cache)?);
+    let place = place(&state_dir::create_cache_dir(cache)?);
     let new = place.with_extension(format!("{}.new", std::process::id()));
-    let written =
-        own::create(&new).and_then(|mut file| file.write_all(&[stamp, format!("{version}\n").as_bytes()].concat()));
+    let written = private_files::create(&new)
+        .and_then(|mut file| file.write_all(&[stamp, format!("{version}\n").as_bytes()].concat()));
     written.and_then(|()| fs::rename(&new, &place)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 

@@ -11,7 +11,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::writer::Writer;
 use tanto_record::jsonl::Head;
 use tanto_record::recorder::Recorder;
-use tanto_sys::cpu;
+use tanto_sys::machine::cpu;
 
 use super::Invocation;
 use super::view::Shown;

@@ -12,7 +12,8 @@ use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, Grain, LoadOptions};
 use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
-use tanto_sys::{cpu, detach};
+use tanto_sys::machine::cpu;
+use tanto_sys::process::detach;
 
 use super::logs::Logs;
 use super::turn::ANCESTORS;
@@ -145,7 +146,7 @@ impl Invocation<'_> {
     /// With `--watch` this process goes on, and would have to wait for the other.
     pub(super) fn save(&mut self, saving: &Saving<'_>) {
         let threads = self.threads();
-        if self.may_detach() && detach::start(|| drop(saving.run(threads))).is_ok() {
+        if self.may_detach() && detach::spawn_detached(|| drop(saving.run(threads))).is_ok() {
             return;
         }
         let saved = saving.run(threads);

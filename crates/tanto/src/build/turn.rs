@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use tanto_sys::identity::Process;
-use tanto_sys::lock;
+use tanto_sys::fs::lock;
+use tanto_sys::process::pid_identity::ProcessId;
 
 /// The environment variable that names the Tantos above a job, with blanks between: `PROCESS@DIRECTORY`, without the
 /// second part where the directory is not locked.
@@ -39,7 +39,7 @@ impl Turn {
     pub fn take(builddir: &[u8], waiting: impl FnOnce(Option<u32>)) -> (Turn, bool) {
         let dir = if builddir.is_empty() { b"." } else { builddir };
         let Ok(file) = lock::open_dir(Path::new(OsStr::from_bytes(dir))) else { return (Turn::Nobodys, false) };
-        match lock::try_exclusive(&file) {
+        match lock::try_lock_exclusive(&file) {
             Ok(true) => {}
             Ok(false)
                 if lock::is_inherited(&file)
@@ -49,7 +49,7 @@ impl Turn {
             }
             Ok(false) => {
                 let holder = || lock::holders(&file).ok()?.first().copied();
-                return match lock::exclusive(&file, PATIENCE, || waiting(holder())) {
+                return match lock::lock_exclusive(&file, PATIENCE, || waiting(holder())) {
                     Ok(()) => (Turn::Mine(file), true),
                     Err(_) => (Turn::Nobodys, true),
                 };
@@ -72,7 +72,7 @@ pub fn for_jobs(turn: Option<&Turn>) -> OsString {
         value.push(" ");
     }
     // Without `/proc` there is no more to say of a process; nor can a job ask.
-    value.push(Process::own().map_or_else(|_| "?".to_owned(), |own| own.to_string()));
+    value.push(ProcessId::own().map_or_else(|_| "?".to_owned(), |own| own.to_string()));
     if let Some(Turn::Mine(file)) = turn {
         value.push(OsString::from_vec([b"@", &directory(file)[..]].concat()));
     }
@@ -88,7 +88,7 @@ fn directory(file: &File) -> Vec<u8> {
 /// Is the lock held by a Tanto that waits for this process? `above` is the value of `ANCESTORS`.
 fn is_held_above(file: &File, above: &OsStr) -> bool {
     let entries = || above.as_bytes().split(|&byte| byte == b' ').map(parts);
-    let is_above = |pid: u32| match Process::of(pid) {
+    let is_above = |pid: u32| match ProcessId::of(pid) {
         Some(process) => {
             let name = process.to_string();
             entries().any(|(one, _)| one == name.as_bytes()) || process.is_ancestor()
@@ -118,7 +118,7 @@ mod tests {
 
     fn locked(dir: &Path) -> File {
         let file = lock::open_dir(dir).unwrap();
-        assert!(lock::try_exclusive(&file).unwrap());
+        assert!(lock::try_lock_exclusive(&file).unwrap());
         file
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let dir = Scratch::new("turn");
         let _held = locked(dir.path());
         let file = lock::open_dir(dir.path()).unwrap();
-        let own = Process::own().unwrap().to_string();
+        let own = ProcessId::own().unwrap().to_string();
         let elsewhere = format!("{own}@1:2");
         for (above, expected) in
             [(own.as_str(), true), (&format!("1.2 {elsewhere} 3.4@x"), true), ("", false), ("1.2@1:2", false)]

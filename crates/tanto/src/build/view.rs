@@ -13,9 +13,10 @@ use tanto_record::jsonl::{Head, Stream};
 use tanto_record::live::{self, Follow, LiveView};
 use tanto_record::ninja::{self, NinjaView, Verbosity};
 use tanto_record::terminal::Terminal;
-use tanto_sys::cursor::Rescue;
-use tanto_sys::halt::Halts;
-use tanto_sys::{cpu, terminal};
+use tanto_sys::machine::cpu;
+use tanto_sys::terminal;
+use tanto_sys::terminal::cursor::CursorGuard;
+use tanto_sys::terminal::stop_flag::StopFlag;
 
 use crate::flags::Options;
 use crate::flags::door::Door;
@@ -103,9 +104,9 @@ impl View for Shown {
 struct Live {
     view: LiveView,
     /// Listened to while the screen is ours (where that can be): a command that has it halts with us.
-    halts: Option<Option<Halts>>,
+    halts: Option<Option<StopFlag>>,
     /// Shows the cursor if a signal ends us in that time.
-    rescue: Option<Rescue>,
+    rescue: Option<CursorGuard>,
 }
 
 impl View for Live {
@@ -135,9 +136,9 @@ impl Live {
             return;
         }
         if self.rescue.is_none() {
-            self.rescue = standard_output().map(Rescue::begin);
+            self.rescue = standard_output().map(CursorGuard::begin);
         }
-        let halts = self.halts.get_or_insert_with(Halts::listen);
+        let halts = self.halts.get_or_insert_with(StopFlag::listen);
         if let Some(halts) = halts.as_ref().filter(|halts| halts.came()) {
             self.view.hide();
             halts.halt();
@@ -210,7 +211,7 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
         color: terminal.color,
         unicode: terminal.unicode,
         size: Box::new(|| terminal::size(io::stdout())),
-        in_background: Box::new(|| terminal::is_anothers(io::stdout())),
+        in_background: Box::new(|| terminal::is_in_background(io::stdout())),
     };
     Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None, rescue: None }
 }

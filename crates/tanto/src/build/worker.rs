@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tanto_exec::runner::clang;
+use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::process::Environment;
-use tanto_sys::state::State;
 
 use crate::settings::layer::{ClangWorker, Kept};
 
@@ -53,7 +53,7 @@ pub fn most_kept(kept: Kept) -> u32 {
 }
 
 /// The checkpoints that are kept for builds in the directory to which `state` belongs.
-pub fn held(state: &State) -> Option<clang::Held> {
+pub fn held(state: &StateDirs) -> Option<clang::Held> {
     state.verified().find_map(|top| clang::held(&top.join(KEPT)))
 }
 

@@ -171,7 +171,7 @@ struct Scratch {
 impl Scratch {
     fn make(config: &Config) -> Result<Scratch, Vec<u8>> {
         let dir = Path::new(&config.state).join(format!("retry.{}", std::process::id()));
-        let made = tanto_sys::own::make(&dir);
+        let made = tanto_sys::fs::private_files::create_dir(&dir);
         made.map_err(|error| super::files::failed("making ", dir.as_os_str().as_encoded_bytes(), &error))?;
         let state = dir.to_string_lossy().into_owned();
         Ok(Scratch { config: Config { state, reuse_scan_results: false, ..config.clone() }, dir })

@@ -3,7 +3,8 @@
 use std::io;
 
 use tanto_bulk::delivery::Delivery;
-use tanto_sys::{error, spaces};
+use tanto_sys::error;
+use tanto_sys::process::lifecycle;
 
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -16,7 +17,7 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
     let Some(delivery) = Delivery::read(args) else {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk deliver' is for Tanto itself");
     };
-    ended("the package", spaces::end_with_parent().and_then(|()| delivery.run()))
+    ended("the package", lifecycle::exit_with_parent().and_then(|()| delivery.run()))
 }
 
 /// As it was with something that runs lines of the shell.

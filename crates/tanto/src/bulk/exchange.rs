@@ -16,7 +16,7 @@ use tanto_bulk::scan;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::build::{no_plan, now_ms};
 use super::files::{check, failed, open};
@@ -75,7 +75,7 @@ pub(super) fn export(args: &[Vec<u8>]) -> Stop {
         let mut told = String::new();
         let mut write = |name: &str, content: &[u8]| {
             let path = dir.join(name);
-            file::replace(&path, |file| file.write_all(content))
+            file::write_atomically(&path, |file| file.write_all(content))
                 .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))?;
             told += &format!("{}\n", path.display());
             Ok::<(), Vec<u8>>(())

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 
-use tanto_sys::file;
-use tanto_sys::map::Map;
+use tanto_sys::fs::file;
+use tanto_sys::memory::map::Map;
 
 /// The content of a file; an error is a text for the user.
 pub(super) fn open(path: &[u8]) -> Result<Map, Vec<u8>> {

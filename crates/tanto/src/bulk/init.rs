@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use tanto_bulk::config::Config;
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::files::failed;
 use super::place::CONFIG;

@@ -9,7 +9,7 @@ use tanto_exec::gauge;
 use tanto_exec::runner::jobserver::Share;
 use tanto_exec::runner::jobserver::bank::Bank;
 use tanto_exec::schedule::Reading;
-use tanto_sys::disk;
+use tanto_sys::fs::page_cache;
 
 use super::meta;
 
@@ -40,7 +40,7 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
 pub(super) fn gauge(config: &Config) -> impl FnMut() -> Reading {
     let mut machine = gauge::machine();
     let place = PathBuf::from(&config.state);
-    move || Reading { free_disk_kib: disk::free_kib(&place), cpu_some: 0.0, ..machine() }
+    move || Reading { free_disk_kib: page_cache::free_kib(&place), cpu_some: 0.0, ..machine() }
 }
 
 /// How many bytes each package may write in memory, if so many are built at a time, by an ordinary user or by root; none:
@@ -50,7 +50,7 @@ pub(super) fn memory(config: &Config, clients: usize, as_user: bool) -> Option<u
         Scratch::Most(bytes) => return Some(bytes),
         Scratch::Disk => return None,
         // An ordinary user's overlays mark with attributes what they have replaced.
-        Scratch::Auto if as_user && !disk::memory_has_attributes() => return None,
+        Scratch::Auto if as_user && !page_cache::tmpfs_supports_xattrs() => return None,
         // The other half is for processes.
         Scratch::Auto => gauge::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
     };
@@ -61,5 +61,5 @@ pub(super) fn memory(config: &Config, clients: usize, as_user: bool) -> Option<u
 const LEAST: u64 = 256 << 20;
 
 fn all(config: &Config) -> usize {
-    if config.jobs == 0 { tanto_sys::cpu::count() } else { config.jobs }
+    if config.jobs == 0 { tanto_sys::machine::cpu::count() } else { config.jobs }
 }

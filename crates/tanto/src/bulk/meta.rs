@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use tanto_bulk::config::Config;
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
-use tanto_sys::file;
-use tanto_sys::map::Map;
+use tanto_sys::fs::file;
+use tanto_sys::memory::map::Map;
 
 use super::files::{failed, open};
 
@@ -28,7 +28,7 @@ pub(super) fn write(
     fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
 ) -> Result<(), Vec<u8>> {
     let path = dir(config).join(name);
-    let written = fs::create_dir_all(dir(config)).and_then(|()| file::replace(&path, fill));
+    let written = fs::create_dir_all(dir(config)).and_then(|()| file::write_atomically(&path, fill));
     written.map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))
 }
 

@@ -12,7 +12,7 @@ use tanto_bulk::resolve::{Package, depends_of, resolve};
 use tanto_bulk::scan::Report;
 use tanto_exec::event::View;
 use tanto_record::store::Store;
-use tanto_sys::map::Map;
+use tanto_sys::memory::map::Map;
 
 use super::build::no_plan;
 use super::files::{check as check_whole, open};

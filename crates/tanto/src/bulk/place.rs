@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tanto_bulk::config::{Config, Why, Wrong};
 use tanto_record::store::{Store, StoreError};
-use tanto_sys::identity::{self, Process};
-use tanto_sys::{file, lock};
+use tanto_sys::fs::{file, lock};
+use tanto_sys::process::pid_identity::{self, ProcessId};
 
 use crate::flags::modes;
 use crate::settings;
@@ -58,16 +58,16 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Who that was, if it was since the machine was started.
-    pub(super) fn owner(&self) -> Option<Process> {
+    pub(super) fn owner(&self) -> Option<ProcessId> {
         let mut text = [0; LONGEST_OWNER];
         let length = self.file.read_at(&mut text, 0).ok()?;
         let (process, boot) = std::str::from_utf8(&text[..length]).ok()?.trim_end().split_once(' ')?;
-        Process::parse(process.as_bytes()).filter(|_| boot == identity::boot())
+        ProcessId::parse(process.as_bytes()).filter(|_| boot == pid_identity::boot_id())
     }
 
     /// From now on we may leave something.
     pub(super) fn own(&mut self) -> io::Result<()> {
-        let text = format!("{} {}\n", Process::own()?, identity::boot());
+        let text = format!("{} {}\n", ProcessId::own()?, pid_identity::boot_id());
         self.is_ours = true;
         self.file.set_len(0)?;
         self.file.write_all_at(text.as_bytes(), 0)
@@ -96,9 +96,9 @@ pub(super) fn try_take(config: &Config) -> Result<Option<State>, Vec<u8>> {
     let dir = Path::new(&config.state);
     let failed = |error: io::Error| super::files::failed("opening ", dir.as_os_str().as_encoded_bytes(), &error);
     fs::create_dir_all(dir.parent().unwrap_or(dir)).map_err(failed)?;
-    tanto_sys::own::make(dir).map_err(failed)?;
-    let file = lock::open(&dir.join("lock")).map_err(failed)?;
-    if !lock::try_exclusive(&file).map_err(failed)? {
+    tanto_sys::fs::private_files::create_dir(dir).map_err(failed)?;
+    let file = lock::open_lock_file(&dir.join("lock")).map_err(failed)?;
+    if !lock::try_lock_exclusive(&file).map_err(failed)? {
         return Ok(None);
     }
     let store = Store::open(&database(config)).map_err(|error| unusable(&error))?;
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn a_lock_says_who_was_killed_and_only_in_this_run_of_the_machine() {
         let place = Scratch::new("bulk-lock");
-        let take = || Lock { file: lock::open(&place.at("lock")).unwrap(), is_ours: false };
+        let take = || Lock { file: lock::open_lock_file(&place.at("lock")).unwrap(), is_ours: false };
         assert_eq!(take().owner(), None);
         let mut ours = take();
         ours.own().unwrap();
-        assert_eq!(take().owner(), Some(Process::own().unwrap()), "so it is if we are killed now");
+        assert_eq!(take().owner(), Some(ProcessId::own().unwrap()), "so it is if we are killed now");
         drop(ours);
         assert_eq!(take().owner(), None, "it was given back");
         for text in ["7.9 another-run-of-the-machine\n", "7.9", "7", "\0\0\0"] {

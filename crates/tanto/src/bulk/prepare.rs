@@ -12,7 +12,8 @@ use tanto_bulk::distfiles::left;
 use tanto_exec::monitor::findings::Seen;
 use tanto_exec::monitor::remains;
 use tanto_exec::sandbox::Place;
-use tanto_sys::{error, tree};
+use tanto_sys::error;
+use tanto_sys::fs::dir_tree;
 
 use super::files::failed;
 use super::place::State;
@@ -84,7 +85,7 @@ fn works(config: &Config) -> Result<(), Vec<u8>> {
             let what = format!("the work directory of {package}, {}", dir.display());
             let is_all = site::may_be_removed(&dir, config);
             let free = is_all.then_some(()).ok_or_else(|| io::Error::other("something else is in it"));
-            told(&what, free.and_then(|()| tree::remove(&dir)));
+            told(&what, free.and_then(|()| dir_tree::remove(&dir)));
         }
         if works.get(&package).is_none_or(|dir| !dir.exists()) {
             works.forget(&package).map_err(wrong)?;
@@ -100,7 +101,7 @@ fn clients(config: &Config) -> Result<(), Vec<u8>> {
     let count = names(&dir)?.iter().filter(|name| Place::new(dir.join(name)).scratch().exists()).count();
     if count > 0 {
         let what = if count == 1 { "a sandbox".into() } else { format!("{count} sandboxes") };
-        told(&format!("what was written in {what}, {}", dir.display()), tree::remove(&dir));
+        told(&format!("what was written in {what}, {}", dir.display()), dir_tree::remove(&dir));
     }
     Ok(())
 }

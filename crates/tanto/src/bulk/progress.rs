@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tanto_bulk::config::Config;
 use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::findings::Length;
-use tanto_sys::file;
-use tanto_sys::identity::{self, Process};
-use tanto_sys::procs;
+use tanto_sys::fs::file;
+use tanto_sys::process::pid_identity::{self, ProcessId};
+use tanto_sys::process::procs;
 
 use super::build::now_ms;
 
@@ -68,17 +68,17 @@ fn path(config: &Config) -> PathBuf {
 }
 
 fn write(path: &Path, phase: Phase, since_ms: i64, counts: Counts) {
-    let Ok(own) = Process::own() else { return };
+    let Ok(own) = ProcessId::own() else { return };
     let Counts { planned, ended, failed } = counts;
-    let text = format!("{own} {} {since_ms} {planned} {ended} {failed} {}\n", identity::boot(), phase.name());
-    let _ = file::replace(path, |file| std::io::Write::write_all(file, text.as_bytes()));
+    let text = format!("{own} {} {since_ms} {planned} {ended} {failed} {}\n", pid_identity::boot_id(), phase.name());
+    let _ = file::write_atomically(path, |file| std::io::Write::write_all(file, text.as_bytes()));
 }
 
 fn told_of(text: &str, now_ms: i64) -> Option<String> {
     let mut words = text.trim_end().splitn(7, ' ');
-    let owner = Process::parse(words.next()?.as_bytes())?;
-    let is_running = procs::look(owner.pid()).is_some_and(|look| look.process == owner && !look.is_gone());
-    if words.next()? != identity::boot() || !is_running {
+    let owner = ProcessId::parse(words.next()?.as_bytes())?;
+    let is_running = procs::stat(owner.pid()).is_some_and(|look| look.process == owner && !look.is_gone());
+    if words.next()? != pid_identity::boot_id() || !is_running {
         return None;
     }
     let mut number = || words.next()?.parse::<i64>().ok();

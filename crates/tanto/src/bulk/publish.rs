@@ -18,7 +18,8 @@ use tanto_bulk::records::Record;
 use tanto_bulk::report::{Report, Rows, machine};
 use tanto_ninja::getopt;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_sys::{cpu, file};
+use tanto_sys::fs::file;
+use tanto_sys::machine::cpu;
 
 use super::files::failed;
 use super::place::{config, look, unusable};
@@ -199,6 +200,6 @@ pub(super) fn as_built(name: &str, path: &Path, digest: &str, built: &Digests) -
 }
 
 fn replace(path: &Path, content: &[u8]) -> Result<(), Vec<u8>> {
-    let written = file::replace(path, |file| file.write_all(content));
+    let written = file::write_atomically(path, |file| file.write_all(content));
     written.map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))
 }

@@ -8,7 +8,7 @@ use tanto_bulk::records::{self, Record};
 use tanto_bulk::report::{Report, Rows, errors, machine};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::files::failed;
 use super::place::{config, look, unusable};
@@ -47,7 +47,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Vec<u8>, Vec<u8>> {
 }
 
 fn write(path: &[u8], report: &Report<'_>) -> Result<Vec<u8>, Vec<u8>> {
-    let written = file::replace(file::path(path), |file| file.write_all(report.html().as_bytes()));
+    let written = file::write_atomically(file::path(path), |file| file.write_all(report.html().as_bytes()));
     written.map(|()| Vec::new()).map_err(|error| failed("writing ", path, &error))
 }
 

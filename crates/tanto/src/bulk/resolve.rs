@@ -6,8 +6,8 @@ use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_sys::file;
-use tanto_sys::map::Map;
+use tanto_sys::fs::file;
+use tanto_sys::memory::map::Map;
 
 use super::files::{check, failed, open};
 use super::findings;
@@ -75,14 +75,13 @@ fn obey(args: &Args) -> Result<Stop, Vec<u8>> {
 fn write(args: &Args, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
     if let Some(path) = &args.missing {
         let missing = missing(&resolution.findings);
-        file::replace(file::path(path), |file| file.write_all(&missing))
+        file::write_atomically(file::path(path), |file| file.write_all(&missing))
             .map_err(|error| failed("writing ", path, &error))?;
     }
     let text = |out: &mut dyn Write| write_records(out, records, resolution);
     match &args.output {
-        Some(path) => {
-            file::replace(file::path(path), |file| text(file)).map_err(|error| failed("writing ", path, &error))
-        }
+        Some(path) => file::write_atomically(file::path(path), |file| text(file))
+            .map_err(|error| failed("writing ", path, &error)),
         None => match text(&mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.map_err(|error| failed("writing ", b"the output", &error)),

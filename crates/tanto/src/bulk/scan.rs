@@ -15,7 +15,8 @@ use tanto_exec::sandbox::Rooms;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;
-use tanto_sys::{clock, file};
+use tanto_sys::clock;
+use tanto_sys::fs::file;
 
 use super::files::failed;
 use super::place::{config, take};
@@ -54,7 +55,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
         Ok((report, _)) => report,
     };
     if let Some(path) = given.value("output") {
-        file::replace(file::path(path), |file| file.write_all(&report.records))
+        file::write_atomically(file::path(path), |file| file.write_all(&report.records))
             .map_err(|error| failed("writing ", path, &error))?;
     }
     let code = u8::from(!report.failed.is_empty() || !report.differing.is_empty());
@@ -163,7 +164,7 @@ fn spawning(config: &Config) -> spawn::Options {
     let own = config.limits("scan");
     let limits = own.watched();
     let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::None });
-    let parallelism = if config.scan_clients == 0 { tanto_sys::cpu::count() } else { config.scan_clients };
+    let parallelism = if config.scan_clients == 0 { tanto_sys::machine::cpu::count() } else { config.scan_clients };
     spawn::Options { parallelism, watch, ..spawn::Options::default() }
 }
 

@@ -14,7 +14,9 @@ use tanto_bulk::resolve::{self, depends_of};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Package as Row;
-use tanto_sys::{lock, spaces, terminal, tree};
+use tanto_sys::fs::{dir_tree, lock};
+use tanto_sys::process::lifecycle;
+use tanto_sys::terminal;
 
 use super::build::no_plan;
 use super::files::failed;
@@ -58,7 +60,7 @@ fn obey(args: &[Vec<u8>]) -> Result<u8, Vec<u8>> {
     // What cannot be removed now is removed by the next shell.
     let _ = shell(&visit.end(), None);
     for name in ["clients", "makes"] {
-        let _ = tree::remove(&Path::new(&own.state).join(name));
+        let _ = dir_tree::remove(&Path::new(&own.state).join(name));
     }
     code
 }
@@ -97,8 +99,8 @@ fn own_state(config: &Config) -> Result<(Config, File), Vec<u8>> {
     for number in 1..=MOST {
         let dir = all.join(number.to_string());
         fs::create_dir_all(&dir).map_err(|error| wrong(&dir, error))?;
-        let file = lock::open(&dir.join("lock")).map_err(|error| wrong(&dir, error))?;
-        if lock::try_exclusive(&file).map_err(|error| wrong(&dir, error))? {
+        let file = lock::open_lock_file(&dir.join("lock")).map_err(|error| wrong(&dir, error))?;
+        if lock::try_lock_exclusive(&file).map_err(|error| wrong(&dir, error))? {
             // Layers are those of a build, which may throw some away: pkg_add installs what is needed.
             let state = dir.to_string_lossy().into_owned();
             return Ok((Config { state, layers: false, ..config.clone() }, file));
@@ -117,10 +119,10 @@ fn visited(visit: &Visit<'_>, config: &Config, row: &Row, command: Option<&str>)
     }
     restore(visit, config, row)?;
     // Ctrl-C is for the shell.
-    spaces::hear_endings(false);
+    lifecycle::obey_termination_signals(false);
     let status = Command::new("/bin/sh").arg("-c").arg(visit.shell(command)).status();
     terminal::take_foreground();
-    spaces::hear_endings(true);
+    lifecycle::obey_termination_signals(true);
     Ok(status.map_err(wrong)?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }
 

@@ -80,7 +80,8 @@ fn one(client: &mut Client<UnixStream>, built: &Digests, name: &str, from: &Path
         seal(&mut out, (&text, &signature), (file, &mut package), digest)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.set_modified(modified)
     };
-    tanto_sys::file::replace(to, write).map_err(|error| failed("writing ", to.as_os_str().as_encoded_bytes(), &error))
+    tanto_sys::fs::file::write_atomically(to, write)
+        .map_err(|error| failed("writing ", to.as_os_str().as_encoded_bytes(), &error))
 }
 
 /// A signer, which knows nothing of our environment, and the stream to it. Where we are root it is another user.
@@ -96,8 +97,8 @@ fn start(config: &Config) -> io::Result<(Child, UnixStream)> {
     if !config.sign_keys.is_empty() {
         command.env("GNUPGHOME", &config.sign_keys).env("HOME", &config.sign_keys);
     }
-    if user::own() == ROOT && !config.sign_user.is_empty() {
-        let (uid, gid) = user::named(&config.sign_user)?;
+    if user::effective() == ROOT && !config.sign_user.is_empty() {
+        let (uid, gid) = user::lookup(&config.sign_user)?;
         command.uid(uid).gid(gid);
     }
     Ok((command.spawn()?, ours))
@@ -108,7 +109,7 @@ pub(super) fn serve(args: &[Vec<u8>]) -> Stop {
     let served = || {
         let [line, keys] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let mut verifier = Verifier::new(tanto_sys::file::path(keys)).map_err(io::Error::other)?;
+        let mut verifier = Verifier::new(tanto_sys::fs::file::path(keys)).map_err(io::Error::other)?;
         signer::serve(stream, |text| {
             let signature = signature(line, text)?;
             verifier.verify(text, &signature).map(|()| signature)

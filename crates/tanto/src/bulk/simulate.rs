@@ -11,7 +11,7 @@ use tanto_exec::simulate::Outcome;
 use tanto_exec::simulate::shared::{Parts, Sharing};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, letter, name};
-use tanto_sys::file;
+use tanto_sys::fs::file;
 
 use super::files::{check, open};
 use super::findings;
@@ -68,7 +68,7 @@ impl Args {
             },
             pkgsrc: given.value("pkgsrc").map(|path| file::path(path).to_owned()),
             slots: match given.value("j") {
-                None => usual_slots(tanto_sys::cpu::count()),
+                None => usual_slots(tanto_sys::machine::cpu::count()),
                 Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
             },
         })

@@ -14,8 +14,10 @@ use tanto_bulk::build::works::Works;
 use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::facts;
 use tanto_bulk::sandbox::{Kind, Sandbox};
-use tanto_sys::spaces::{self, Space};
-use tanto_sys::{error, lock, mounts, user};
+use tanto_sys::error;
+use tanto_sys::fs::{lock, mounts};
+use tanto_sys::process::namespaces::{self, Namespace};
+use tanto_sys::user;
 
 use super::jobs;
 
@@ -48,7 +50,7 @@ pub(super) fn refuse(config: &Config) -> Result<(), Vec<u8>> {
 pub(super) fn check_user(config: &Config, as_user: bool) -> Result<(), Vec<u8>> {
     let name = &config.unprivileged_user;
     let hooks = [&config.client_prepare_chroot, &config.client_prepare_action];
-    if name.is_empty() || user::own() != ROOT || as_user || hooks.iter().any(|hook| !hook.is_empty()) {
+    if name.is_empty() || user::effective() != ROOT || as_user || hooks.iter().any(|hook| !hook.is_empty()) {
         return Ok(());
     }
     let (root, options) = match config.sandbox_root.as_str() {
@@ -101,7 +103,7 @@ pub(super) fn keep_prefix(config: &Config) -> Result<Vec<File>, Vec<u8>> {
         let failed = |error| super::files::failed("opening ", dir.as_bytes(), &error);
         fs::create_dir_all(dir).map_err(failed)?;
         let file = File::open(dir).map_err(failed)?;
-        if !lock::try_exclusive(&file).map_err(|error| super::files::failed("locking ", dir.as_bytes(), &error))? {
+        if !lock::try_lock_exclusive(&file).map_err(|error| super::files::failed("locking ", dir.as_bytes(), &error))? {
             return Err(format!(
                 "another build without a sandbox is using {dir}, which each package begins by emptying: wait for it, or \
                  give this build a '{key}' of its own"
@@ -161,7 +163,7 @@ pub(super) fn enter(config: &Config, hidden: Option<&str>) -> Result<Option<Rc<S
 /// Where packages are built.
 pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u8>> {
     let as_user = spaces.is_some_and(|spaces| spaces.as_user);
-    let is_root = user::own() == ROOT && !as_user;
+    let is_root = user::effective() == ROOT && !as_user;
     let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
     if let (true, Some(user)) = (as_user, unprivileged) {
         eprintln!("tanto: there is only one user here: nothing is done as '{user}'");
@@ -208,7 +210,7 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
 fn clients(config: &Config) -> usize {
     match config.build_clients {
         _ if config.sandbox == NO_SANDBOX => 1,
-        0 => tanto_sys::cpu::count(),
+        0 => tanto_sys::machine::cpu::count(),
         count => count,
     }
 }
@@ -238,11 +240,11 @@ fn shut_in(config: &Config, spaces: &Spaces) -> Result<(Sandbox, Vec<String>), S
 
 /// Into a mount namespace of our own; true if we are root only there.
 fn leave() -> io::Result<bool> {
-    let as_user = user::own() != ROOT || spaces::leave(&[Space::Mounts]).is_err();
+    let as_user = user::effective() != ROOT || namespaces::unshare(&[Namespace::Mounts]).is_err();
     if as_user {
-        spaces::leave_as_root(&[Space::Mounts])?;
+        namespaces::unshare_as_root(&[Namespace::Mounts])?;
     }
-    mounts::keep_to_ourselves()?;
+    mounts::make_all_slave()?;
     Ok(as_user)
 }
 

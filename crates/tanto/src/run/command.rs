@@ -11,9 +11,10 @@ use tanto_exec::cost::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::monitor::findings::{Findings, Seen};
 use tanto_exec::monitor::watcher::{Leftovers, Note, Watcher};
-use tanto_sys::poll::{self, Watch};
-use tanto_sys::signals::Endings;
-use tanto_sys::{procs, terminal};
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::process::procs;
+use tanto_sys::signals::TerminationSignals;
+use tanto_sys::terminal;
 
 use super::tail::Tail;
 
@@ -46,7 +47,7 @@ pub struct Running {
     streams: Vec<Stream>,
     watcher: Watcher,
     leftovers: Leftovers,
-    endings: Endings,
+    endings: TerminationSignals,
     tail: Tail,
 }
 
@@ -65,7 +66,7 @@ impl Stream {
 impl Running {
     /// Starts it. A stream of ours that is a terminal it gets itself; the others are passed on.
     pub fn start(mut command: Command, mut watcher: Watcher, leftovers: Leftovers) -> io::Result<Running> {
-        let endings = Endings::listen()?;
+        let endings = TerminationSignals::listen()?;
         let through = |is_terminal: bool| if is_terminal { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
         let (name, mark) = watcher.mark(JOB);
@@ -76,7 +77,7 @@ impl Running {
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));
         let err = child.stderr.take().map(|from| Stream::new(from, Box::new(io::stderr())));
         Ok(Running {
-            handle: procs::handle(child.id()),
+            handle: procs::pidfd(child.id()),
             child,
             ended: None,
             streams: out.into_iter().chain(err).collect(),
@@ -166,7 +167,7 @@ impl Running {
     fn hand_on(&mut self) {
         let Some(signal) = self.endings.take() else { return };
         let told = signal == SIGINT && terminal::is_foreground();
-        if let Some(look) = procs::look(self.child.id()).filter(|_| !told && self.ended.is_none()) {
+        if let Some(look) = procs::stat(self.child.id()).filter(|_| !told && self.ended.is_none()) {
             // It may be gone, or somebody else's.
             let _ = procs::signal(look.process, signal);
         }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::flags::number;
 use crate::flags::table::Id;
@@ -171,7 +171,7 @@ pub struct Layer {
     /// `--verify-checkpoints`
     pub verify_checkpoints: Option<Said<u32>>,
     /// `TANTO_THREADS`
-    pub threads: Option<Said<Threads>>,
+    pub threads: Option<Said<ThreadLimit>>,
     /// `TANTO_SNAPSHOT`
     pub snapshots: Option<Said<Policy>>,
     /// `--record`
@@ -360,7 +360,7 @@ fn snapshots(value: &[u8]) -> Option<Policy> {
     }
 }
 
-fn threads(value: &[u8]) -> Option<Threads> {
+fn threads(value: &[u8]) -> Option<ThreadLimit> {
     let count = usize::try_from(number::integer(value)?).ok()?;
-    NonZeroUsize::new(count).map(Threads::AtMost)
+    NonZeroUsize::new(count).map(ThreadLimit::AtMost)
 }

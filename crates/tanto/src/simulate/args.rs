@@ -59,7 +59,7 @@ impl Args {
             dir: owned("C"),
             manifest: owned("f").unwrap_or(b"build.ninja".to_vec()),
             slots: match given.value("j") {
-                None => usual_slots(tanto_sys::cpu::count()),
+                None => usual_slots(tanto_sys::machine::cpu::count()),
                 Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
             },
             memory: match given.value("memory") {

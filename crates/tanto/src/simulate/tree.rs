@@ -11,7 +11,7 @@ use tanto_ninja::replay::Replay;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_record::history::History;
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use super::Build;
 use super::args::Args;
@@ -48,10 +48,10 @@ fn replay(args: &Args) -> Result<Replay> {
 
 fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {
     let path = builddir::join(builddir, ".ninja_log");
-    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, Threads::Fitting)?;
+    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, ThreadLimit::Fitting)?;
     if !log.was_found() {
         return Err(Error::of(&[b"nothing was built here: there is no ", &path]));
     }
-    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, Threads::Fitting)?;
+    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, ThreadLimit::Fitting)?;
     Ok((log, deps_log))
 }

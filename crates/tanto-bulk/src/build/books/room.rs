@@ -2,7 +2,7 @@
 
 use tanto_exec::job::{Command, Completion};
 use tanto_exec::monitor::findings::Why;
-use tanto_sys::disk;
+use tanto_sys::fs::page_cache;
 
 use super::faults::{says_full, why};
 use super::{Books, Progress};
@@ -33,7 +33,7 @@ impl Books<'_> {
     /// What a package has written, if that is kept in memory.
     pub(super) fn files_in_memory(&self, package: Package) -> Option<u64> {
         let progress = self.running.get(&package).filter(|it| it.room_kib.is_some())?;
-        disk::in_memory_kib(&self.site.sandbox.as_ref()?.place(progress.client).scratch())
+        page_cache::tmpfs_used_kib(&self.site.sandbox.as_ref()?.place(progress.client).scratch())
     }
 
     /// A stage has ended. Was there too little room in memory for what it wrote? Then even what has succeeded may be

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::poll::Watch;
+use tanto_sys::ipc::poll::Watch;
 
 use super::frames::{self, Run, Said};
 use super::keeper::Keeper;

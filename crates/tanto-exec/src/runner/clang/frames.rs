@@ -1,6 +1,6 @@
 //! What we say to the compile worker and it to us, as bytes (`clang-worker/PROTOCOL.md`). Does not know how they travel.
 
-use tanto_sys::process::Words;
+use tanto_sys::process::Argv;
 
 /// Both sides refuse what goes beyond these; `clang-worker/src/frames.h` has the same numbers.
 pub(super) const PROTOCOL: u32 = 2;
@@ -22,7 +22,7 @@ pub(super) struct Run<'a> {
     pub(super) clang: &'a [u8],
     /// The lld that may link; empty: none.
     pub(super) lld: &'a [u8],
-    pub(super) words: &'a Words,
+    pub(super) words: &'a Argv,
     /// `NAME=value` each.
     pub(super) environment: &'a [&'a [u8]],
 }

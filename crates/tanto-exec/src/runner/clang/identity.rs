@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::process::{Environment, Launcher, Program, Status};
+use tanto_sys::process::{Environment, ExitStatus, Launcher, Program};
 
 use crate::elf;
 
@@ -173,7 +173,7 @@ fn run(program: &Path, extra: &[(OsString, OsString)]) -> Option<Vec<u8>> {
     const MOST: usize = 64 << 10;
     let mut launcher = Launcher::new(Environment::ours_and(extra));
     let words = words(&[program.as_os_str().as_bytes(), b"--version"]);
-    let mut child = launcher.piped(Program::Words(&words)).ok()?;
+    let mut child = launcher.piped(Program::Argv(&words)).ok()?;
     let mut text = Vec::new();
     let mut room = [0; 4096];
     loop {
@@ -183,7 +183,7 @@ fn run(program: &Path, extra: &[(OsString, OsString)]) -> Option<Vec<u8>> {
             _ => child.close_output(),
         }
     }
-    (child.wait().ok()?.status == Status::Code(0)).then_some(text)
+    (child.wait().ok()?.status == ExitStatus::Code(0)).then_some(text)
 }
 
 #[cfg(test)]

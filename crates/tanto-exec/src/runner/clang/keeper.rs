@@ -11,8 +11,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tanto_sys::local;
-use tanto_sys::packets::Packets;
+use tanto_sys::ipc::seqpacket::SeqpacketSocket;
+use tanto_sys::ipc::unix_socket;
 use tanto_sys::process::{Environment, Launcher, Program};
 use tanto_sys::user;
 
@@ -63,9 +63,9 @@ impl Keeper {
     pub(super) fn find(place: &Path) -> io::Result<Keeper> {
         let mut address = Vec::new();
         File::open(place.join(ADDRESS))?.take(LONGEST_ADDRESS).read_to_end(&mut address)?;
-        let socket = Packets::connect(address.trim_ascii_end())?;
-        let who = local::who(&socket)?;
-        if who.user != user::own() {
+        let socket = SeqpacketSocket::connect(address.trim_ascii_end())?;
+        let who = unix_socket::peer_credentials(&socket)?;
+        if who.user != user::effective() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut link = Link::greeted(socket, PATIENCE)?;
@@ -87,19 +87,19 @@ impl Keeper {
     }
 
     /// Starts one, and gives the other end of a socket of its own, into which can be said at once what it is to hear.
-    pub(super) fn start(program: &Path, place: &Path) -> io::Result<Packets> {
+    pub(super) fn start(program: &Path, place: &Path) -> io::Result<SeqpacketSocket> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
         let place = place.canonicalize()?;
         let it = fs::metadata(&place)?;
-        if it.uid() != user::own() || it.mode() & 0o077 != 0 {
+        if it.uid() != user::effective() || it.mode() & 0o077 != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let (socket, its) = Packets::pair()?;
+        let (socket, its) = SeqpacketSocket::pair()?;
         let number = its.as_raw_fd().to_string();
         let line = [program.as_os_str().as_bytes(), b"--keep", place.as_os_str().as_bytes(), number.as_bytes(), IDLE];
         let mut launcher = Launcher::new(Environment::ours_and(&[]));
         launcher.hand_on([its.as_raw_fd(), -1]);
-        let mut child = launcher.piped(Program::Words(&words(&line)))?;
+        let mut child = launcher.piped(Program::Argv(&words(&line)))?;
         // What we have started only begins another.
         child.close_output();
         child.wait()?;
@@ -142,7 +142,7 @@ fn number(place: &Path) -> Option<u32> {
 
 /// Is this process one that keeps checkpoints? The number that it has left in its directory says so.
 pub fn is_keeper(pid: u32) -> bool {
-    let Some(line) = tanto_sys::procs::command_line(pid) else { return false };
+    let Some(line) = tanto_sys::process::procs::command_line(pid) else { return false };
     // Behind the directory, which may have blanks in its name, are two numbers.
     let word = b" --keep ";
     let from = line.windows(word.len()).position(|part| part == word).map(|at| at + word.len());

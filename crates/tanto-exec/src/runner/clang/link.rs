@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use tanto_sys::packets::Packets;
-use tanto_sys::poll::Watch;
+use tanto_sys::ipc::poll::Watch;
+use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 
 use super::frames::{self, MOST_BYTES, PROTOCOL, Said};
 
 /// Our end of it.
 pub(super) struct Link {
-    socket: Packets,
+    socket: SeqpacketSocket,
     /// The first line of the other's `clang --version`.
     pub(super) clang: Vec<u8>,
     /// The beginning of its `ld.lld --version`.
@@ -28,7 +28,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Waits until the other has said what it stands for.
-    pub(super) fn greeted(socket: Packets, patience: Duration) -> io::Result<Link> {
+    pub(super) fn greeted(socket: SeqpacketSocket, patience: Duration) -> io::Result<Link> {
         let (unheard, room) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
         let (clang, lld, builds) = (Vec::new(), Vec::new(), Vec::new());
         let mut link = Link { socket, clang, lld, builds, patience, unheard, room };
@@ -40,13 +40,13 @@ impl Link {
     }
 
     /// The socket itself.
-    pub(super) fn socket(&self) -> &Packets {
+    pub(super) fn socket(&self) -> &SeqpacketSocket {
         &self.socket
     }
 
     /// Nobody holds our end of the socket any more.
     pub(super) fn close(&mut self) {
-        if let Ok((gone, _)) = Packets::pair() {
+        if let Ok((gone, _)) = SeqpacketSocket::pair() {
             self.socket = gone;
         }
     }

@@ -9,7 +9,7 @@ fn worker(program: &str, required: bool) -> Worker {
 }
 
 /// A program that is called like a clang.
-fn clang(dir: &Scratch) -> Words {
+fn clang(dir: &Scratch) -> Argv {
     std::fs::copy("/bin/true", dir.at("clang")).unwrap();
     zygote::words(&[&dir.bytes("clang"), b"-c", b"x.c"])
 }

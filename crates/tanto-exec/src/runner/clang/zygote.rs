@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tanto_sys::packets::Packets;
-use tanto_sys::process::{Child, Environment, Launcher, Program, Words};
+use tanto_sys::ipc::seqpacket::SeqpacketSocket;
+use tanto_sys::process::{Argv, Child, Environment, Launcher, Program};
 
 use super::link::Link;
 
@@ -25,13 +25,13 @@ const SIGKILL: i32 = 9;
 impl Zygote {
     /// Starts this program, and waits until it is ready.
     pub(super) fn start(program: &Path) -> io::Result<Zygote> {
-        let (socket, its) = Packets::pair()?;
+        let (socket, its) = SeqpacketSocket::pair()?;
         let mut process = {
             let mut launcher = Launcher::new(Environment::ours_and(&[]));
             launcher.hand_on([its.as_raw_fd(), -1]);
             let words =
                 words(&[program.as_os_str().as_encoded_bytes(), b"--serve", its.as_raw_fd().to_string().as_bytes()]);
-            launcher.piped(Program::Words(&words))?
+            launcher.piped(Program::Argv(&words))?
         };
         drop(its);
         match Link::greeted(socket, PATIENCE) {
@@ -71,8 +71,8 @@ fn see_off(process: &mut Child) {
 }
 
 /// Words for a command of our own.
-pub(super) fn words(texts: &[&[u8]]) -> Words {
-    let mut words = Words::default();
+pub(super) fn words(texts: &[&[u8]]) -> Argv {
+    let mut words = Argv::default();
     for text in texts {
         words.begin();
         text.iter().filter(|&&byte| byte != 0).for_each(|&byte| words.push(byte));

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use tanto_sys::tokens::{Ends, NoTokens, Tokens};
+use tanto_sys::ipc::token_pipe::{SharedPipe, TokenPipe, TokenPipeError};
 
 use super::Slot;
 use crate::deal::{Claim, Need, deal};
@@ -36,8 +36,8 @@ pub struct Bank {
 struct Purse {
     job: JobId,
     urgency: i64,
-    ends: Ends,
-    tokens: Tokens,
+    ends: SharedPipe,
+    tokens: TokenPipe,
     /// What was put in and not taken back.
     given: usize,
 }
@@ -53,12 +53,12 @@ struct Look {
 
 impl Purse {
     fn open(job: JobId, urgency: i64) -> io::Result<Purse> {
-        let ends = Ends::new()?;
+        let ends = SharedPipe::new()?;
         // The command may become another user, who has inherited it but may want to open it anew.
         ends.open_to_all()?;
         let tokens = ends.tokens().map_err(|why| match why {
-            NoTokens::NotAPipe => io::ErrorKind::InvalidInput.into(),
-            NoTokens::Reading(error) | NoTokens::Writing(error) => error,
+            TokenPipeError::NotAPipe => io::ErrorKind::InvalidInput.into(),
+            TokenPipeError::Reading(error) | TokenPipeError::Writing(error) => error,
         })?;
         Ok(Purse { job, urgency, ends, tokens, given: 0 })
     }
@@ -175,15 +175,15 @@ mod tests {
     use super::*;
 
     /// A command that is started, and its end of the pipe.
-    fn join(bank: &mut Bank, job: u32, urgency: i64) -> Tokens {
+    fn join(bank: &mut Bank, job: u32, urgency: i64) -> TokenPipe {
         assert!(bank.acquire(urgency).is_some());
         let [reader, writer] = bank.join(JobId(job), urgency).unwrap();
         bank.balance(None);
-        Tokens::inherited(reader, writer).unwrap()
+        TokenPipe::inherited(reader, writer).unwrap()
     }
 
     /// Takes tokens, as fast as they come, until it has as many as it wants or no more come.
-    fn take_all(bank: &mut Bank, client: &Tokens, wanted: usize) -> usize {
+    fn take_all(bank: &mut Bank, client: &TokenPipe, wanted: usize) -> usize {
         let mut taken = 0;
         for _ in 0..20 {
             while taken < wanted && client.take().unwrap().is_some() {
@@ -194,7 +194,7 @@ mod tests {
         taken
     }
 
-    fn put(client: &Tokens, count: usize) {
+    fn put(client: &TokenPipe, count: usize) {
         (0..count).for_each(|_| client.put(TOKEN).unwrap());
     }
 
@@ -273,14 +273,14 @@ mod tests {
     fn what_is_dealt_never_exceeds_what_there_is() {
         let mut draw = tanto_testing::Random::new(7);
         let mut bank = Bank::new(6, 5);
-        let mut clients: Vec<(u32, Tokens, usize)> = Vec::new();
+        let mut clients: Vec<(u32, TokenPipe, usize)> = Vec::new();
         for step in 0..2000_u32 {
             match draw.below(5) {
                 0 => {
                     let urgency = draw.below(10) as i64;
                     if bank.acquire(urgency).is_some() {
                         let [reader, writer] = bank.join(JobId(step), urgency).unwrap();
-                        clients.push((step, Tokens::inherited(reader, writer).unwrap(), 0));
+                        clients.push((step, TokenPipe::inherited(reader, writer).unwrap(), 0));
                     }
                 }
                 1 if !clients.is_empty() => {

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tanto_sys::error::text;
-use tanto_sys::tokens::{self, Ends, NoTokens, Tokens};
+use tanto_sys::ipc::token_pipe::{self, SharedPipe, TokenPipe, TokenPipeError};
 
 use super::{Client, fifo_refused, makeflags, pipe_refused};
 
@@ -38,7 +38,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Pool {
     /// In a pipe that commands inherit.
-    Pipe(Ends),
+    Pipe(SharedPipe),
     /// In a named pipe.
     Fifo(Named),
 }
@@ -57,7 +57,7 @@ impl Drop for Named {
 impl Server {
     /// So many slots (1 to `MOST_SLOTS`) in a pipe that commands inherit. The error is for the user.
     pub fn pipe(slots: usize) -> Result<Server, Vec<u8>> {
-        let ends = Ends::new().map_err(|error| [b"pipe: ", &text(&error)[..]].concat())?;
+        let ends = SharedPipe::new().map_err(|error| [b"pipe: ", &text(&error)[..]].concat())?;
         let tokens = ends.tokens().map_err(pipe_refused)?;
         Server::new(slots, tokens, Pool::Pipe(ends))
     }
@@ -66,13 +66,13 @@ impl Server {
     /// nothing may be there. The error is for the user.
     pub fn fifo(slots: usize, path: &Path) -> Result<Server, Vec<u8>> {
         let shown = path.as_os_str().as_bytes();
-        tokens::make_fifo(path).map_err(|error| [b"mkfifo ", shown, b": ", &text(&error)].concat())?;
+        token_pipe::make_fifo(path).map_err(|error| [b"mkfifo ", shown, b": ", &text(&error)].concat())?;
         let named = Named(path.to_owned());
-        let tokens = Tokens::open(path).map_err(|why: NoTokens| fifo_refused(shown, &why))?;
+        let tokens = TokenPipe::open(path).map_err(|why: TokenPipeError| fifo_refused(shown, &why))?;
         Server::new(slots, tokens, Pool::Fifo(named))
     }
 
-    fn new(slots: usize, tokens: Tokens, place: Pool) -> Result<Server, Vec<u8>> {
+    fn new(slots: usize, tokens: TokenPipe, place: Pool) -> Result<Server, Vec<u8>> {
         assert!((1..=MOST_SLOTS).contains(&slots), "{slots} slots are for the caller to refuse");
         let server = Server { client: Client::of(tokens), place, tokens: slots - 1 };
         server.fill().map_err(|error| text(&error))?;

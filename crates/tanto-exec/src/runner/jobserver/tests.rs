@@ -119,7 +119,7 @@ fn a_pipe_is_warned_about() {
 fn slots_of_a_fifo_are_taken_and_given_back() {
     let dir = Scratch::new("jobserver-fifo");
     let path = named_pipe(&dir, "fifo");
-    let pool = Tokens::open(&path).unwrap();
+    let pool = TokenPipe::open(&path).unwrap();
     pool.put(b'a').unwrap();
     pool.put(b'b').unwrap();
     let makeflags = [b"-j --jobserver-auth=fifo:", path.as_os_str().as_bytes()].concat();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tanto_sys::process::Ended;
+use tanto_sys::process::ExitReport;
 
 use super::launch::Mark;
 use super::twin::Twin;
@@ -22,7 +22,7 @@ pub(super) struct Forked {
     /// A control group counts it, which has to be empty before it is done.
     is_counted: bool,
     /// How it ended, if it said so.
-    ended: Option<Ended>,
+    ended: Option<ExitReport>,
     /// It wants to be run as a process of its own, for this reason.
     declined: Option<Vec<u8>>,
     /// Its process is no more.
@@ -31,10 +31,10 @@ pub(super) struct Forked {
 
 /// What becomes of one.
 enum Verdict {
-    Done(Ended),
+    Done(ExitReport),
     Again,
     /// It is done, and has to be done again to see whether that comes to the same.
-    Twice(Ended),
+    Twice(ExitReport),
 }
 
 impl Forked {

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 
-use tanto_sys::process::{Child, Environment, Launcher, Program, Status, Words};
+use tanto_sys::process::namespaces::NamespaceEntry;
+use tanto_sys::process::{Argv, Child, Environment, ExitStatus, Launcher, Program};
 use tanto_sys::signals;
-use tanto_sys::spaces::Entrance;
 
 use super::words;
 use crate::job::{Command, Exit};
@@ -17,7 +17,7 @@ pub(super) struct Starter {
     launcher: Launcher,
     /// Commands may go without the shell.
     direct: bool,
-    words: Words,
+    words: Argv,
     entrances: Vec<File>,
     /// Commands live in namespaces of their own, where the worker is not.
     is_shut_in: bool,
@@ -57,7 +57,7 @@ impl Starter {
         let direct = words::wants_the_shell(&environment).is_none();
         let worker = worker.and_then(|options| Worker::new(options, &environment));
         let launcher = Launcher::new(environment);
-        let (words, entrances) = (Words::default(), Vec::new());
+        let (words, entrances) = (Argv::default(), Vec::new());
         Starter { launcher, direct, words, entrances, is_shut_in: false, worker, outlives: None }
     }
 
@@ -78,7 +78,7 @@ impl Starter {
     }
 
     /// From now on commands live in these namespaces, which have to stay open until another call.
-    pub(super) fn shut_in(&mut self, entrance: Option<&Entrance>) {
+    pub(super) fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
         self.launcher.shut_in(entrance);
         self.is_shut_in = entrance.is_some();
     }
@@ -128,7 +128,7 @@ impl Starter {
 
     /// Starts the words, or else the shell.
     fn start_program(&mut self, command: &Command) -> io::Result<Started> {
-        match self.launcher.piped(Program::Words(&self.words)) {
+        match self.launcher.piped(Program::Argv(&self.words)) {
             Ok(child) => Ok(Started { child, direct: true, fork: None }),
             Err(_) => self.start_shell(command),
         }
@@ -143,7 +143,7 @@ impl Starter {
     /// How a shell would have ended whose command a signal has ended, after adding to the output what it says of it.
     pub(super) fn death(&mut self, signal: i32, dumped: bool, output: &mut Vec<u8>) -> Exit {
         if !*self.outlives.get_or_insert_with(|| outlives_its_command(&mut self.launcher)) {
-            return super::exit(Status::Killed { signal, dumped });
+            return super::exit(ExitStatus::Killed { signal, dumped });
         }
         if !signals::is_silent(signal) {
             output.extend_from_slice(&signals::description(signal));
@@ -155,7 +155,7 @@ impl Starter {
 
 /// dash does; bash becomes its command, if it has but one.
 fn outlives_its_command(launcher: &mut Launcher) -> bool {
-    const KILLED: Status = Status::Code(128 + 9);
+    const KILLED: ExitStatus = ExitStatus::Code(128 + 9);
     let probe = launcher.piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));
     probe.and_then(|mut child| child.wait()).is_ok_and(|ended| ended.status == KILLED)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use tanto_sys::file::{self, Limited};
+use tanto_sys::fs::file::{self, LimitedFile};
 
 use crate::job;
 use crate::spilled::Spilled;
@@ -147,10 +147,10 @@ impl Spill {
         let file = Arc::new(OnceLock::new());
         let (dir, opened) = (overflow.dir.clone(), Arc::clone(&file));
         let open = move || {
-            let file = file::unnamed(&dir)?;
+            let file = file::unnamed_temp_file(&dir)?;
             // No other thread sets it.
             let _ = opened.set(file.try_clone()?);
-            Ok(Limited::new(file))
+            Ok(LimitedFile::new(file))
         };
         Ok(Spill { stream: overflow.writer.begin(open)?, file })
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use tanto_sys::poll::Watch;
+use tanto_sys::ipc::poll::Watch;
 
 use super::super::jobserver::{Share, Slot};
 use crate::job::JobId;

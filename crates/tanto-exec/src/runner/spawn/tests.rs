@@ -9,7 +9,7 @@ use crate::runner::jobserver::{Client, Place};
 use crate::runner::tests::named_pipe;
 use std::fs;
 use std::path::Path;
-use tanto_sys::tokens::Tokens;
+use tanto_sys::ipc::token_pipe::TokenPipe;
 use tanto_testing::Scratch;
 
 fn runner() -> SpawnRunner {
@@ -211,15 +211,15 @@ fn load_limits_what_runs() {
 }
 
 /// A runner that shares these slots with the test.
-fn sharing(fifo: &Path, tokens: &[u8]) -> (SpawnRunner, Tokens) {
-    let pool = Tokens::open(fifo).unwrap();
+fn sharing(fifo: &Path, tokens: &[u8]) -> (SpawnRunner, TokenPipe) {
+    let pool = TokenPipe::open(fifo).unwrap();
     tokens.iter().for_each(|&token| pool.put(token).unwrap());
     let place = Place::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
     let jobserver = Some(Share::Client(Client::open(&place).unwrap()));
     (SpawnRunner::new(Options { parallelism: 1, jobserver, ..Options::default() }).unwrap(), pool)
 }
 
-fn drain(pool: &Tokens) -> Vec<u8> {
+fn drain(pool: &TokenPipe) -> Vec<u8> {
     std::iter::from_fn(|| pool.take().unwrap()).collect()
 }
 
@@ -418,7 +418,7 @@ fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
 
 #[test]
 fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
-    if tanto_sys::cgroup::Home::find().obstacle().is_some() {
+    if tanto_sys::cgroup::OwnCgroups::find().obstacle().is_some() {
         return;
     }
     let limits = Limits { hang_ms: Some(3_600_000), ..Limits::NONE };
@@ -437,7 +437,7 @@ fn a_stopped_job_ends_when_the_build_is_interrupted() {
     let mut runner = runner();
     start(&mut runner, 3, "kill -STOP $$; echo");
     let pid = runner.running[0].child.pid();
-    while !tanto_sys::procs::look(pid).unwrap().is_stopped() {
+    while !tanto_sys::process::procs::stat(pid).unwrap().is_stopped() {
         std::thread::sleep(Duration::from_millis(1));
     }
     runner.interrupted_by = Some(15);

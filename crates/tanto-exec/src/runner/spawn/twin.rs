@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::process::Words;
+use tanto_sys::process::Argv;
 
 use super::output::{Output, Overflow};
 use super::words;
@@ -22,7 +22,7 @@ pub(super) struct Twin {
 impl Twin {
     /// The command has just run.
     pub(super) fn of(command: &Command, exit: Exit, output: &Output) -> Twin {
-        let mut words = Words::default();
+        let mut words = Argv::default();
         let files = match words::split(&command.line, &mut words) {
             true => made_by(&words.iter().collect::<Vec<_>>()),
             false => Vec::new(),

@@ -5,14 +5,14 @@
 //! are not ASCII, which mean one thing or another by the locale and by the shell; and control characters, some of which
 //! shells use inside.
 
-use tanto_sys::process::{Environment, Words};
+use tanto_sys::process::{Argv, Environment};
 
 /// From so many bytes on a line is too long for `/bin/sh -c`. It stays so, lest a tree that Tanto builds is none that
 /// ninja can build.
 const TOO_LONG: usize = 128 << 10;
 
 /// Makes words of a line. False where that is the shell's business; then they may be anything.
-pub fn split(line: &[u8], words: &mut Words) -> bool {
+pub fn split(line: &[u8], words: &mut Argv) -> bool {
     words.clear();
     let is_plain = line.len() < TOO_LONG && line.iter().all(|&b| b == b'\t' || matches!(b, b' '..=b'~'));
     // What begins so the shell would take for its own options.
@@ -37,7 +37,7 @@ pub fn wants_the_shell(environment: &Environment) -> Option<&[u8]> {
 
 struct Splitter<'a> {
     rest: &'a [u8],
-    words: &'a mut Words,
+    words: &'a mut Argv,
 }
 
 impl Splitter<'_> {

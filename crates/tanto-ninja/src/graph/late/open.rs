@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tanto_sys::file::path;
+use tanto_sys::fs::file::path;
 
 use crate::graph::Map;
 

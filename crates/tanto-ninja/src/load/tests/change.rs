@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use tanto_sys::map::WORTH_MAPPING;
+use tanto_sys::memory::map::MIN_MAPPED_SIZE;
 use tanto_testing::{Random, Scratch};
 
 use crate::bindings::Escape;
@@ -22,7 +22,7 @@ use crate::load::{Grain, LoadOptions, TRIES, load};
 const EDGE: usize = 45;
 
 /// Edges in a manifest that is worth mapping.
-const EDGES: usize = WORTH_MAPPING as usize / EDGE + 1;
+const EDGES: usize = MIN_MAPPED_SIZE as usize / EDGE + 1;
 
 /// So finely that several threads read.
 const GRAIN: Grain = Grain { part: 50_000, worth_a_thread: 10_000, threads: Some(4), bold: true };

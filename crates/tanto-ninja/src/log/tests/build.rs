@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Process {
     /// Some outputs are nodes before the log is loaded, others become nodes later.
     fn load(space: &Space, new_version: u32) -> (Process, Option<String>) {
         let graph = graph_with(&["x.o", "a", "c", "o1", "o4", "dir/o1", "dir/o2", "0/7", "all"]);
-        let (log, warning) = BuildLog::load(&space.log(), new_version, &graph, Threads::ONE).expect("a log");
+        let (log, warning) = BuildLog::load(&space.log(), new_version, &graph, ThreadLimit::ONE).expect("a log");
         (Process { graph, log }, text(warning))
     }
 
@@ -483,7 +483,8 @@ fn writers_at_the_same_time_lose_nothing() {
 fn what_cannot_be_read_is_an_error() {
     let space = Space::new();
     std::fs::create_dir(space.0.at("log")).expect("mkdir");
-    let error = BuildLog::load(&space.log(), 7, &graph_with(&[]), Threads::ONE).map(|_| ()).expect_err("a directory");
+    let error =
+        BuildLog::load(&space.log(), 7, &graph_with(&[]), ThreadLimit::ONE).map(|_| ()).expect_err("a directory");
     let expected = [b"loading build log ".as_slice(), &space.log(), b": Is a directory; remove or rename it"].concat();
     assert_eq!(error.text, expected);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::graph::{Arena, Graph, NodeId};
@@ -39,7 +39,7 @@ struct Process<'t> {
 impl<'t> Process<'t> {
     fn load(arena: &'t Arena, space: &Space) -> (Self, Option<String>) {
         let mut graph = arena.empty();
-        let (log, warning) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+        let (log, warning) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
         (Process { graph, log }, text(warning))
     }
 
@@ -98,7 +98,7 @@ fn what_ninja_wrote_is_read() {
     space.write(GOLDEN);
     let mut graph = graph_of(&arena, b"build all: phony a.h\n");
     let known = graph.lookup(b"a.h").expect("a node");
-    let (log, warning) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+    let (log, warning) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
     assert_eq!(text(warning), None);
     let process = Process { graph, log };
     let headers = ["a.h", "sub/bb.h"];
@@ -364,7 +364,7 @@ fn a_log_that_another_process_has_only_begun_is_not_lost() {
     // As the file is between its making and its first record.
     space.write(b"");
     let mut graph = arenas[1].empty();
-    let (mut log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+    let (mut log, _) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
     writes.record("a", 1, &["h"]).expect("record");
     log.open(&mut graph, &mut |_| false).expect("open");
     assert_eq!(reloaded(&space), [deps("a", 1, &["h"])]);
@@ -395,7 +395,7 @@ fn recompaction_keeps_what_a_deps_edge_makes() {
     space.write(GOLDEN);
     let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n  how = gcc\nbuild x.o: cc\n";
     let mut graph = graph_of(&arena, rules);
-    let (log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+    let (log, _) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
     let mut process = Process { graph, log };
     let live = |path: &[u8]| is_deps_entry_live(&process.graph, process.graph.lookup(path).expect("a node"));
     assert!(live(b"y1.o") && !live(b"x.o") && !live(b"q") && !live(b"a.h"));
@@ -416,7 +416,7 @@ fn recompaction_keeps_outputs_of_other_manifests_while_they_exist() {
     space.write(GOLDEN);
     let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n";
     let mut graph = graph_of(&arena, rules);
-    let (mut log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+    let (mut log, _) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
     let mut asked = Vec::new();
     let mut exists = |path: &[u8]| {
         asked.push(path.to_vec());
@@ -461,7 +461,7 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
             manifest += &format!("build o{output}: cc\n");
         }
         let mut graph = graph_of(&arena, manifest.leak().as_bytes());
-        let (log, _) = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("load");
+        let (log, _) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
         let mut process = Process { graph, log };
         process.log.open(&mut process.graph, &mut |_| false).expect("open");
         let expected: Vec<_> = before.into_iter().filter(|(name, ..)| !shrinks || name != "o1").collect();

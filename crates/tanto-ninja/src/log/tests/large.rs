@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::graph::Graph;
 use crate::log::file::WORTH_MAPPING;
@@ -41,13 +41,13 @@ fn records() -> Vec<u8> {
 }
 
 fn build_log(space: &Space, graph: &Graph<'_>) -> BuildLog {
-    let (log, warning) = BuildLog::load(&space.log(), 7, graph, Threads::Fitting).expect("a log");
+    let (log, warning) = BuildLog::load(&space.log(), 7, graph, ThreadLimit::Fitting).expect("a log");
     assert_eq!(warning, None);
     log
 }
 
 fn deps_log(space: &Space, graph: &mut Graph<'_>) -> DepsLog {
-    let (log, warning) = DepsLog::load(&space.log(), graph, Threads::Fitting).expect("a log");
+    let (log, warning) = DepsLog::load(&space.log(), graph, ThreadLimit::Fitting).expect("a log");
     assert_eq!(warning, None);
     log
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::graph::Arena;
 use crate::log::{BuildLog, DepsLog};
@@ -47,8 +47,8 @@ fn a_ninja_takes_our_logs_for_its_own() {
     run(&referee, &space, &[]);
     let (arena, mut graph) = (Arena::new(), None);
     let graph = graph.insert(arena.empty());
-    let (theirs, _) = BuildLog::load(&path(&space, ".ninja_log"), 7, graph, Threads::ONE).expect("its log");
-    let (their_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph, Threads::ONE).expect("its deps log");
+    let (theirs, _) = BuildLog::load(&path(&space, ".ninja_log"), 7, graph, ThreadLimit::ONE).expect("its log");
+    let (their_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph, ThreadLimit::ONE).expect("its deps log");
     assert_eq!(theirs.entries(graph).count(), 2);
 
     // All that its logs say goes into new ones, which it must then take for its own.
@@ -56,14 +56,14 @@ fn a_ninja_takes_our_logs_for_its_own() {
         fs::remove_file(space.0.at(name)).expect("remove");
     }
     let (mut ours, _) =
-        BuildLog::load(&path(&space, ".ninja_log"), theirs.version(), graph, Threads::ONE).expect("no log");
+        BuildLog::load(&path(&space, ".ninja_log"), theirs.version(), graph, ThreadLimit::ONE).expect("no log");
     ours.open(graph, &mut |_| false).expect("open");
     for (output, entry) in theirs.entries(graph) {
         let command = format!("touch {0} && printf '{0}: a.h b.h\\n' > {0}.d", String::from_utf8_lossy(output));
         assert_eq!(entry.command_hash, ours.hash_command(command.as_bytes()));
         ours.record(graph, [output], entry).expect("record");
     }
-    let (mut our_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph, Threads::ONE).expect("no deps log");
+    let (mut our_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph, ThreadLimit::ONE).expect("no deps log");
     our_deps.open(graph, &mut |_| false).expect("open");
     for &node in their_deps.nodes() {
         if let Some(deps) = their_deps.deps(node) {

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::graph::{Graph, NodeId};
@@ -38,7 +38,7 @@ trait Log: Sized {
 
 impl Log for BuildLog {
     fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
-        BuildLog::load(&space.log(), 7, graph, Threads::ONE).expect("a log").0
+        BuildLog::load(&space.log(), 7, graph, ThreadLimit::ONE).expect("a log").0
     }
 
     fn open(&mut self, graph: &mut Graph<'_>) {
@@ -53,7 +53,7 @@ impl Log for BuildLog {
 
     fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
         let parts = self.seen()?.parts(numbers, new.node_count(), 1 + new.node_count() % 3)?;
-        BuildLog::resume(&space.log(), parts, new, Threads::ONE)
+        BuildLog::resume(&space.log(), parts, new, ThreadLimit::ONE)
     }
 
     fn known(&self, graph: &Graph<'_>) -> Vec<String> {
@@ -72,7 +72,7 @@ impl Log for BuildLog {
 
 impl Log for DepsLog {
     fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
-        DepsLog::load(&space.log(), graph, Threads::ONE).expect("a log").0
+        DepsLog::load(&space.log(), graph, ThreadLimit::ONE).expect("a log").0
     }
 
     fn open(&mut self, graph: &mut Graph<'_>) {
@@ -87,7 +87,7 @@ impl Log for DepsLog {
 
     fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
         let parts = self.seen()?.parts(numbers, new.node_count())?;
-        DepsLog::resume(&space.log(), parts, new, Threads::ONE).map(|(log, _)| log)
+        DepsLog::resume(&space.log(), parts, new, ThreadLimit::ONE).map(|(log, _)| log)
     }
 
     fn known(&self, graph: &Graph<'_>) -> Vec<String> {
@@ -226,7 +226,7 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
         let mut parts = log.seen().and_then(|log| log.parts(&numbers, numbers.len(), 1)).expect("parts");
         (parts.last, parts.side) = (garbage(&mut random).into(), garbage(&mut random).into());
         parts.made = vec![Made::UNKNOWN; random.below(12)].into();
-        if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, Threads::ONE) {
+        if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, ThreadLimit::ONE) {
             log.known(&graph);
             Log::open(&mut log, &mut graph);
             Log::record(&mut log, &mut graph, &mut random);
@@ -237,7 +237,7 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
         if random.below(2) == 0 {
             parts.nodes = words(&mut random).into_iter().map(NodeId).collect::<Vec<_>>().into();
         }
-        if let Some((mut log, _)) = DepsLog::resume(&deps.log(), parts, &mut graph, Threads::ONE) {
+        if let Some((mut log, _)) = DepsLog::resume(&deps.log(), parts, &mut graph, ThreadLimit::ONE) {
             log.known(&graph);
             Log::open(&mut log, &mut graph);
             Log::record(&mut log, &mut graph, &mut random);
@@ -262,11 +262,11 @@ fn parts_that_do_not_fit_are_refused() {
     let space = Space::new();
     space.write(b"# ninja log v7\n1\t2\t3\ta\t4\n");
     let graph = graph_with(&["a"]);
-    let log = BuildLog::load(&space.log(), 7, &graph, Threads::ONE).expect("a log").0;
+    let log = BuildLog::load(&space.log(), 7, &graph, ThreadLimit::ONE).expect("a log").0;
     let resume = |word: usize, value: u64, nodes: usize| {
         let mut parts = log.seen().expect("a log").parts(&[NodeId(0)], nodes, 1).expect("parts");
         parts.facts[word] = value;
-        BuildLog::resume(&space.log(), parts, &graph, Threads::ONE)
+        BuildLog::resume(&space.log(), parts, &graph, ThreadLimit::ONE)
     };
     assert!(resume(0, 7, 1).is_some());
     assert!(resume(0, 4, 1).is_none() && resume(1, u64::MAX, 1).is_none() && resume(0, 7, 2).is_none());
@@ -274,17 +274,17 @@ fn parts_that_do_not_fit_are_refused() {
 
     let mut graph = graph_with(&["a"]);
     std::fs::remove_file(space.0.at("log")).expect("remove");
-    let mut log = DepsLog::load(&space.log(), &mut graph, Threads::ONE).expect("a log").0;
+    let mut log = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("a log").0;
     log.open(&mut graph, &mut |_| false).expect("open");
     log.record(&mut graph, NodeId(0), 1, &[NodeId(0)]).expect("record");
     let seen = log.seen().expect("a log");
     assert!(seen.parts(&[NodeId(1)], 1).is_none() && seen.parts(&[], 1).is_none());
     let parts = || seen.parts(&[NodeId(0)], 1).expect("parts");
     let mut empty = graph_with(&[]);
-    assert!(DepsLog::resume(&space.log(), parts(), &mut empty, Threads::ONE).is_none());
+    assert!(DepsLog::resume(&space.log(), parts(), &mut empty, ThreadLimit::ONE).is_none());
     for word in 0..7 {
         let mut parts = parts();
         parts.facts[word] = u64::MAX;
-        assert!(DepsLog::resume(&space.log(), parts, &mut graph, Threads::ONE).is_none());
+        assert!(DepsLog::resume(&space.log(), parts, &mut graph, ThreadLimit::ONE).is_none());
     }
 }

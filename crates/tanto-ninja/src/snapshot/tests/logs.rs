@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::{Random, Scratch};
 
 use super::same::all_of;
@@ -43,19 +43,20 @@ impl Dir {
     }
 
     fn load(&self, graph: &mut Graph<'_>) -> (BuildLog, DepsLog) {
-        let build = BuildLog::load(&self.path("log"), 7, graph, Threads::ONE).unwrap().0;
-        (build, DepsLog::load(&self.path("deps"), graph, Threads::ONE).unwrap().0)
+        let build = BuildLog::load(&self.path("log"), 7, graph, ThreadLimit::ONE).unwrap().0;
+        (build, DepsLog::load(&self.path("deps"), graph, ThreadLimit::ONE).unwrap().0)
     }
 
     /// As a run does that has a snapshot: from there, or from text. Which of them went on from there?
     fn load_kept(&self, graph: &mut Graph<'_>) -> ((BuildLog, DepsLog), [bool; 2]) {
         let build =
-            graph.build_parts().and_then(|parts| BuildLog::resume(&self.path("log"), parts, graph, Threads::ONE));
+            graph.build_parts().and_then(|parts| BuildLog::resume(&self.path("log"), parts, graph, ThreadLimit::ONE));
         let is_build = build.is_some();
-        let build = build.unwrap_or_else(|| BuildLog::load(&self.path("log"), 7, graph, Threads::ONE).unwrap().0);
-        let deps = graph.deps_parts().and_then(|parts| DepsLog::resume(&self.path("deps"), parts, graph, Threads::ONE));
+        let build = build.unwrap_or_else(|| BuildLog::load(&self.path("log"), 7, graph, ThreadLimit::ONE).unwrap().0);
+        let deps =
+            graph.deps_parts().and_then(|parts| DepsLog::resume(&self.path("deps"), parts, graph, ThreadLimit::ONE));
         let is_deps = deps.is_some();
-        let load = || DepsLog::load(&self.path("deps"), graph, Threads::ONE).unwrap();
+        let load = || DepsLog::load(&self.path("deps"), graph, ThreadLimit::ONE).unwrap();
         let deps = deps.unwrap_or_else(load).0;
         ((build, deps), [is_build, is_deps])
     }

@@ -10,8 +10,8 @@ mod validity;
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
-use tanto_sys::map::Map;
-use tanto_sys::version::Version;
+use tanto_sys::fs::file_stamp::FileStamp;
+use tanto_sys::memory::map::Map;
 use tanto_testing::Scratch;
 
 use super::key::Key;
@@ -26,7 +26,7 @@ use crate::graph::{Arena, Graph};
 
 /// The state of a manifest that is in no file.
 fn any_state() -> State {
-    let version = Version { device: 1, inode: 2, size: 0, mtime_ns: 4, ctime_ns: 5, is_regular: true };
+    let version = FileStamp { device: 1, inode: 2, size: 0, mtime_ns: 4, ctime_ns: 5, is_regular: true };
     State { version, digest: None }
 }
 

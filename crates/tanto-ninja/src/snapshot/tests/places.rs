@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-use tanto_sys::state::{State, Written};
+use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 use tanto_testing::Scratch;
 
 use crate::snapshot::place::Place;
 
 fn place(scratch: &Scratch, name: &str) -> Place {
-    Place::new(State::in_tree(scratch.path()), name.to_owned())
+    Place::new(StateDirs::in_tree(scratch.path()), name.to_owned())
 }
 
 fn put(scratch: &Scratch, name: &str) {
@@ -138,8 +138,8 @@ fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
 #[test]
 fn one_that_lies_in_the_other_place_is_found_too() {
     let (scratch, cache) = (Scratch::new("place-both"), Scratch::new("place-cache"));
-    let [tree, cached] = [Written::Tree, Written::Cache]
-        .map(|written| Place::new(State::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));
+    let [tree, cached] = [StateLocation::Tree, StateLocation::Cache]
+        .map(|written| Place::new(StateDirs::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));
     let put = |place: &Place, text: &[u8]| {
         place.write(|file| io::Write::write_all(&mut &*file, text).map(|()| true)).unwrap();
     };

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use tanto_sys::state::State;
-use tanto_sys::threads::Threads;
-use tanto_sys::version::Version;
+use tanto_sys::fs::file_stamp::FileStamp;
+use tanto_sys::fs::state_dir::StateDirs;
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
 use super::same::assert_same;
@@ -33,7 +33,7 @@ impl Tree {
     }
 
     fn snapshot_with(&self, options: LoadOptions) -> Snapshot {
-        Snapshot::new(State::in_tree(self.0.path()), &self.0.bytes("input"), options)
+        Snapshot::new(StateDirs::in_tree(self.0.path()), &self.0.bytes("input"), options)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -105,14 +105,14 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
     for manifest in &tree.load(&Arena::new()).base.manifests.list {
         // However long the test is kept waiting, these are young.
         let later = SystemTime::now() + Duration::from_secs(3600);
-        File::open(tanto_sys::file::path(&manifest.path)).and_then(|file| file.set_modified(later)).unwrap();
+        File::open(tanto_sys::fs::file::path(&manifest.path)).and_then(|file| file.set_modified(later)).unwrap();
     }
     let graph = tree.load(arena);
     let manifests = graph.base.manifests.list.iter().map(|manifest| {
         let mut state = manifest.state.unwrap();
         assert!(state.digest.is_some(), "it was written just now");
         state.digest = state.digest.map(&change);
-        let text = fs::read(tanto_sys::file::path(&manifest.path)).unwrap();
+        let text = fs::read(tanto_sys::fs::file::path(&manifest.path)).unwrap();
         let sums = manifest.sums.all().to_vec();
         assert!(sums.iter().copied().eq(digest::of_blocks(&text)));
         Manifest { path: manifest.path.clone(), state: Some(state), sums: sums.into(), text: Text::OnDisk }
@@ -184,7 +184,7 @@ fn late_text_that_was_changed_without_a_trace_is_noticed() {
     tree.0.write("inner", text("wrong"));
     // As if the file system had given both the same times.
     for manifest in &mut base.manifests.list {
-        manifest.state.as_mut().unwrap().version = Version::at(&manifest.path).unwrap();
+        manifest.state.as_mut().unwrap().version = FileStamp::at(&manifest.path).unwrap();
     }
     let graph = arena.hold(base);
     let binding = |output: &[u8], name| {
@@ -215,7 +215,7 @@ fn other_circumstances_need_another_snapshot() {
     let options = LoadOptions { phony_cycle_is_error: true, ..LoadOptions::default() };
     let opens = |snapshot: Snapshot| snapshot.open(&Arena::new(), &mut |_| {}).unwrap().is_some();
     assert!(!opens(tree.snapshot_with(options)));
-    assert!(opens(tree.snapshot_with(LoadOptions { threads: Threads::ONE, ..LoadOptions::default() })));
+    assert!(opens(tree.snapshot_with(LoadOptions { threads: ThreadLimit::ONE, ..LoadOptions::default() })));
     // The name differs: so the key is looked at only if the file has it all the same.
     let other = tree.snapshot_with(options);
     let arena = Arena::new();
@@ -232,7 +232,7 @@ fn other_circumstances_need_another_snapshot() {
 fn a_snapshot_of_another_directory_is_none() {
     let (tree, other) = (Tree::new(), Scratch::new("validity-other"));
     tree.save();
-    let elsewhere = || Snapshot::new(State::in_tree(other.path()), &tree.0.bytes("input"), LoadOptions::default());
+    let elsewhere = || Snapshot::new(StateDirs::in_tree(other.path()), &tree.0.bytes("input"), LoadOptions::default());
     assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());
     fs::rename(tree.0.at(".tanto"), other.at(".tanto")).unwrap();
     assert!(elsewhere().open(&Arena::new(), &mut |_| {}).unwrap().is_none());

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use tanto_sys::affinity::Mask;
-use tanto_sys::machine::Machine;
+use tanto_sys::machine::affinity::CpuMask;
+use tanto_sys::machine::info::MachineInfo;
 
 use crate::bench::chart::{Chart, Point, Series};
 use crate::bench::measure::json;
@@ -16,7 +16,7 @@ use super::findings::{Comparison, Lead, Outlier};
 use super::record::{End, Record};
 
 /// All that was measured, and what it comes to once it has ended.
-pub fn json(args: &Args, machine: Option<&(Machine, Mask)>, record: &Record, notes: &[String]) -> Vec<u8> {
+pub fn json(args: &Args, machine: Option<&(MachineInfo, CpuMask)>, record: &Record, notes: &[String]) -> Vec<u8> {
     let sides = record.sides.iter().map(|side| {
         let prepare: Vec<_> = side.prepare.iter().map(|line| text(line)).collect();
         json!({"name": side.name, "command": text(&side.line), "prepare": prepare, "control": side.control})

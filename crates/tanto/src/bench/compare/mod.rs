@@ -20,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tanto_sys::affinity::Mask;
-use tanto_sys::machine::Machine;
+use tanto_sys::machine::affinity::CpuMask;
+use tanto_sys::machine::info::MachineInfo;
 
 use crate::bench::measure::{Bench, Halt, Meter, conditions};
 use crate::bench::output::Form;
@@ -107,7 +107,7 @@ struct Shown<'a> {
     args: &'a Args,
     /// What was noticed before.
     before: Vec<String>,
-    machine: Option<(Machine, Mask)>,
+    machine: Option<(MachineInfo, CpuMask)>,
     terminal: bool,
     written: Option<Instant>,
     /// Why a file could not be written: no reason to stop measuring, but one to fail.
@@ -118,8 +118,8 @@ impl<'a> Shown<'a> {
     fn new(args: &'a Args, before: Vec<String>) -> Shown<'a> {
         let terminal = std::io::stderr().is_terminal();
         before.iter().filter(|_| terminal).for_each(|note| eprintln!("note: {note}"));
-        let cpus = args.controls.cpus.clone().or_else(|| Mask::own().ok());
-        let machine = cpus.map(|cpus| (Machine::ask(), cpus));
+        let cpus = args.controls.cpus.clone().or_else(|| CpuMask::own().ok());
+        let machine = cpus.map(|cpus| (MachineInfo::ask(), cpus));
         Shown { args, before, machine, terminal, written: None, refused: None }
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::sum;
+use tanto_sys::bytes::checksum;
 
 /// So much of a file is read at a time.
 const PIECE: usize = 1 << 20;
@@ -57,25 +57,25 @@ fn of(path: &Path) -> io::Result<u64> {
         let below = path.join(&name);
         let kind = fs::symlink_metadata(&below)?.file_type();
         let sum = match () {
-            () if kind.is_symlink() => sum::of(fs::read_link(&below)?.as_os_str().as_bytes()).sum,
+            () if kind.is_symlink() => checksum::of(fs::read_link(&below)?.as_os_str().as_bytes()).sum,
             () if kind.is_dir() || kind.is_file() => of(&below)?,
             // A pipe or a socket has no content.
             () => 0,
         };
-        all.extend(sum::of(name.as_bytes()).sum.to_le_bytes());
+        all.extend(checksum::of(name.as_bytes()).sum.to_le_bytes());
         all.extend(sum.to_le_bytes());
     }
-    Ok(sum::of(&all).sum)
+    Ok(checksum::of(&all).sum)
 }
 
 fn of_file(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let (mut piece, mut all) = (Vec::new(), Vec::new());
     while file.by_ref().take(PIECE as u64).read_to_end(&mut piece)? > 0 {
-        all.extend(sum::of(&piece).sum.to_le_bytes());
+        all.extend(checksum::of(&piece).sum.to_le_bytes());
         piece.clear();
     }
-    Ok(sum::of(&all).sum)
+    Ok(checksum::of(&all).sum)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tanto_sys::affinity::Mask;
-use tanto_sys::machine::Machine;
+use tanto_sys::machine::affinity::CpuMask;
+use tanto_sys::machine::info::MachineInfo;
 
 use super::args::Args;
 use crate::bench::measure::{self, Sample};
@@ -20,9 +20,9 @@ pub struct Setup {
     /// What was held still: names and values.
     pub controls: BTreeMap<String, String>,
     /// Where.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// The processors of it that were used.
-    pub cpus: Mask,
+    pub cpus: CpuMask,
 }
 
 /// One run.
@@ -48,13 +48,13 @@ impl Setup {
     pub fn of(args: &Args) -> Result<Setup, Vec<u8>> {
         let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
         let lines = |lines: &[Vec<u8>]| lines.iter().map(|line| text(line)).collect();
-        let own = Mask::own().map_err(|error| tanto_sys::error::text(&error))?;
+        let own = CpuMask::own().map_err(|error| tanto_sys::error::text(&error))?;
         Ok(Setup {
             command: text(&line(args)),
             prepare: lines(&args.prepare),
             prepare_once: lines(&args.prepare_once),
             controls: args.controls.told().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            machine: Machine::ask(),
+            machine: MachineInfo::ask(),
             cpus: args.controls.cpus.clone().unwrap_or(own),
         })
     }
@@ -75,7 +75,7 @@ impl Setup {
     }
 
     fn told(&self) -> Vec<(String, String)> {
-        let Machine { model, processors, memory_kib, kernel, is_virtual: _ } = &self.machine;
+        let MachineInfo { model, processors, memory_kib, kernel, is_virtual: _ } = &self.machine;
         let machine = format!("{model}, {processors} processors, {memory_kib} KiB, {kernel}");
         let lists = |lines: &[String]| if lines.is_empty() { "nothing".to_owned() } else { lines.join("; ") };
         let mut told = vec![
@@ -134,7 +134,7 @@ pub mod tests {
 
     /// An experiment with these runs, on a machine of 16 processors.
     pub fn experiment(runs: &[(u32, f64)]) -> Experiment {
-        let machine = Machine {
+        let machine = MachineInfo {
             model: "Some CPU".into(),
             processors: 16,
             memory_kib: 8 << 20,
@@ -147,7 +147,7 @@ pub mod tests {
             prepare_once: Vec::new(),
             controls: BTreeMap::from([("settle".into(), "0 ms".into())]),
             machine,
-            cpus: Mask::parse(b"0-15").expect("a mask"),
+            cpus: CpuMask::parse(b"0-15").expect("a mask"),
         };
         let run = |&(jobs, seconds)| Run { jobs, sample: fake::sample(seconds) };
         Experiment { setup, runs: runs.iter().map(run).collect() }

@@ -209,7 +209,7 @@ fn outputs(args: &Args) -> Result<Vec<Output>, Vec<u8>> {
 fn resumed(path: &Path, setup: Setup) -> Result<Experiment, Vec<u8>> {
     let shown = path.as_os_str().as_encoded_bytes();
     let blame = |why: &[u8]| [b"--resume: ", shown, b": ", why].concat();
-    let text = tanto_sys::file::read(shown).map_err(|error| blame(&tanto_sys::error::text(&error)))?;
+    let text = tanto_sys::fs::file::read(shown).map_err(|error| blame(&tanto_sys::error::text(&error)))?;
     let before = file::json::read(&text).map_err(|why| blame(&why))?;
     let differences = setup.differences(&before.setup);
     if differences.is_empty() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use tanto_sys::own;
+use tanto_sys::fs::private_files;
 
 use crate::bench::output::{Form, Output, refused, replace};
 
@@ -20,14 +20,14 @@ pub fn save(config: &Path, jobs: u32) -> Result<Option<String>, Vec<u8>> {
 
 /// Could `save` write it? Leaves at most the directory behind. An error is a text for the user.
 pub fn check(config: &Path) -> Result<(), Vec<u8>> {
-    let made = config.parent().map_or(Ok(()), own::make_top);
+    let made = config.parent().map_or(Ok(()), private_files::create_state_dir);
     made.map_err(|error| refused(config, &error))?;
     Output { path: config.into(), form: Form::Text }.check()
 }
 
 fn save_to(config: &Path, jobs: u32) -> io::Result<Option<String>> {
     if let Some(top) = config.parent() {
-        own::make_top(top)?;
+        private_files::create_state_dir(top)?;
     }
     // Through a link: it stays one.
     let place = fs::canonicalize(config).unwrap_or_else(|_| config.to_owned());

@@ -1,8 +1,8 @@
 //! All processes below this one, and how they are told to end. Does not know which of them is a command's: while
 //! something is measured all are.
 
-use tanto_sys::identity::Process;
-use tanto_sys::procs;
+use tanto_sys::process::pid_identity::ProcessId;
+use tanto_sys::process::procs;
 
 const SIGKILL: i32 = 9;
 const SIGCONT: i32 = 18;
@@ -22,9 +22,9 @@ pub fn tell(signal: i32) {
 
 /// Kills them all, those too that they start meanwhile.
 pub fn kill() {
-    let mut told: Vec<Process> = Vec::new();
+    let mut told: Vec<ProcessId> = Vec::new();
     for _ in 0..MOST_ROUNDS {
-        let fresh: Vec<Process> =
+        let fresh: Vec<ProcessId> =
             living().into_iter().map(|look| look.process).filter(|process| !told.contains(process)).collect();
         if fresh.is_empty() {
             return;
@@ -36,7 +36,7 @@ pub fn kill() {
     }
 }
 
-fn living() -> Vec<procs::Look> {
+fn living() -> Vec<procs::ProcessStat> {
     let all = procs::trees(&[std::process::id()]).into_iter();
     all.filter(|(depth, look)| *depth > 0 && !look.is_gone()).map(|(_, look)| look).collect()
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tanto_sys::machine::Machine;
-use tanto_sys::times::Times;
+use tanto_sys::machine::info::MachineInfo;
+use tanto_sys::machine::proc_stat::SystemTimes;
 
 use super::Sample;
 use super::controls::Controls;
@@ -37,7 +37,7 @@ const TOO_SHORT: Duration = Duration::from_millis(250);
 
 /// Of all processors of the machine: what was used by others than a run that took so long and used so much itself, and
 /// what was stolen.
-pub fn shares(between: &Times, wall: Duration, own: Duration, processors: usize) -> (Option<f64>, Option<f64>) {
+pub fn shares(between: &SystemTimes, wall: Duration, own: Duration, processors: usize) -> (Option<f64>, Option<f64>) {
     if wall < TOO_SHORT || processors == 0 {
         return (None, None);
     }
@@ -55,13 +55,13 @@ const STOLEN: f64 = 0.01;
 const FREQUENCY: f64 = 0.05;
 
 /// Were other programs at rest in this time, in which nothing of ours ran? `None` if it was too short to tell.
-pub fn is_calm(between: &Times, time: Duration, processors: usize) -> Option<bool> {
+pub fn is_calm(between: &SystemTimes, time: Duration, processors: usize) -> Option<bool> {
     let (used, stolen) = shares(between, time, Duration::ZERO, processors);
     Some(used? + stolen? <= DISTURBING)
 }
 
 /// What could not be held still, for people: a line each under a head, or nothing.
-pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls, machine: &Machine) -> String {
+pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls, machine: &MachineInfo) -> String {
     let all: Vec<&Conditions> = samples.map(|sample| &sample.conditions).collect();
     let spread = |of: &dyn Fn(&Conditions) -> Option<f64>| {
         Summary::of(&all.iter().filter_map(|conditions| of(conditions)).collect::<Vec<f64>>())
@@ -99,7 +99,7 @@ pub fn notes<'s>(samples: impl Iterator<Item = &'s Sample>, controls: &Controls,
     text
 }
 
-fn frequency(found: Option<Summary>, machine: &Machine) -> Option<String> {
+fn frequency(found: Option<Summary>, machine: &MachineInfo) -> Option<String> {
     match found {
         None if machine.is_virtual => Some("the processors' frequency: a virtual machine does not tell".into()),
         None => Some("the processors' frequency: this machine does not tell".into()),
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_was_not_held_still_is_named() {
-        let notes = |samples: &[Sample], controls: &Controls| notes(samples.iter(), controls, &Machine::default());
+        let notes = |samples: &[Sample], controls: &Controls| notes(samples.iter(), controls, &MachineInfo::default());
         let mut calm = fake::sample(1.0);
         calm.conditions.frequency_mhz = Some(3000);
         let still = Controls { drop_caches: true, ..Controls::default() };
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_machine_is_calm_when_others_rest() {
         let second = Duration::from_secs(1);
-        let used = |busy_us, stolen_us| Times { busy_us, stolen_us, ..Times::default() };
+        let used = |busy_us, stolen_us| SystemTimes { busy_us, stolen_us, ..SystemTimes::default() };
         assert_eq!(is_calm(&used(90_000, 0), second, 2), Some(true));
         assert_eq!(is_calm(&used(150_000, 0), second, 2), Some(false));
         assert_eq!(is_calm(&used(60_000, 60_000), second, 2), Some(false));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_others() {
-        let between = Times { busy_us: 3_000_000, stolen_us: 500_000, ..Times::default() };
+        let between = SystemTimes { busy_us: 3_000_000, stolen_us: 500_000, ..SystemTimes::default() };
         let shares =
             |wall_ms, own_ms| super::shares(&between, Duration::from_millis(wall_ms), Duration::from_millis(own_ms), 2);
         assert_eq!(shares(2000, 2000), (Some(0.25), Some(0.125)));

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tanto_sys::affinity::Mask;
-use tanto_sys::cgroup::confine::Confined;
-use tanto_sys::disk::{self, ReadAhead, WriteThrough};
+use tanto_sys::cgroup::memory_limit::MemoryLimit;
+use tanto_sys::fs::page_cache::{self, ReadAhead, WriteThrough};
+use tanto_sys::machine::affinity::CpuMask;
 
 use crate::bench::args::{Flag, wrong};
 use crate::flags::number;
@@ -45,7 +45,7 @@ const MOST_READ_AHEAD: i64 = 1 << 20;
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Controls {
     /// `--cpus`
-    pub cpus: Option<Mask>,
+    pub cpus: Option<CpuMask>,
     /// `--drop-caches`
     pub drop_caches: bool,
     /// `--write-through`
@@ -66,7 +66,7 @@ impl Controls {
         let bad = |expected: &str| wrong(flag, expected);
         match flag {
             flag if *flag == CPUS => {
-                self.cpus = Some(Mask::parse(value).ok_or_else(|| bad("processors such as 0 or 2-3,5"))?);
+                self.cpus = Some(CpuMask::parse(value).ok_or_else(|| bad("processors such as 0 or 2-3,5"))?);
             }
             flag if *flag == DROP_CACHES => self.drop_caches = true,
             flag if *flag == WRITE_THROUGH => self.write_through = true,
@@ -93,7 +93,7 @@ impl Controls {
     pub fn told(&self) -> Vec<(&'static str, String)> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let mut told = vec![
-            (CPUS.name, self.cpus.as_ref().map_or("all".into(), Mask::to_string)),
+            (CPUS.name, self.cpus.as_ref().map_or("all".into(), CpuMask::to_string)),
             (DROP_CACHES.name, yes_or_no(self.drop_caches)),
             (WRITE_THROUGH.name, yes_or_no(self.write_through)),
             (MEMORY.name, self.memory_kib.map_or("no limit".into(), |kib| format!("{kib} KiB"))),
@@ -107,7 +107,7 @@ impl Controls {
 
 /// What lasts as long as the measuring does. When it is dropped the machine is as before.
 pub struct Held {
-    _memory: Option<Confined>,
+    _memory: Option<MemoryLimit>,
     _write_through: Option<WriteThrough>,
     _read_ahead: Option<ReadAhead>,
 }
@@ -119,9 +119,9 @@ impl Held {
             has_all(cpus)?;
         }
         if controls.drop_caches {
-            disk::drop_caches().map_err(|error| cannot("--drop-caches", &error, "only root may"))?;
+            page_cache::drop_caches().map_err(|error| cannot("--drop-caches", &error, "only root may"))?;
         }
-        let memory = controls.memory_kib.map(|kib| Confined::to(kib.saturating_mul(1024))).transpose();
+        let memory = controls.memory_kib.map(|kib| MemoryLimit::to(kib.saturating_mul(1024))).transpose();
         let read_ahead = controls.read_ahead.map(|kib| ReadAhead::set(Path::new("."), kib)).transpose();
         let here = controls.write_through.then(|| WriteThrough::begin(Path::new("."))).transpose();
         Ok(Held {
@@ -142,8 +142,8 @@ impl Held {
     }
 }
 
-fn has_all(cpus: &Mask) -> Result<(), Vec<u8>> {
-    let own = Mask::own().map_err(|error| tanto_sys::error::text(&error))?;
+fn has_all(cpus: &CpuMask) -> Result<(), Vec<u8>> {
+    let own = CpuMask::own().map_err(|error| tanto_sys::error::text(&error))?;
     match cpus.without(&own) {
         lacking if lacking.count() == 0 => Ok(()),
         lacking => Err(format!("--cpus {cpus}: we may not use {lacking}, only {own}").into_bytes()),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn processors_that_are_not_there_are_named() {
-        let controls = Controls { cpus: Mask::parse(b"1000"), ..Controls::default() };
+        let controls = Controls { cpus: CpuMask::parse(b"1000"), ..Controls::default() };
         let why = Held::begin(&controls).err().expect("no such processor");
         assert!(why.starts_with(b"--cpus 1000: we may not use 1000, only "), "{}", String::from_utf8_lossy(&why));
     }

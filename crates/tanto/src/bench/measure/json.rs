@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tanto_sys::affinity::Mask;
-use tanto_sys::machine::Machine;
+use tanto_sys::machine::affinity::CpuMask;
+use tanto_sys::machine::info::MachineInfo;
 
 use super::conditions::Conditions;
 use super::{Pressure, Sample};
@@ -74,7 +74,7 @@ fn count(value: &Value) -> Option<usize> {
 }
 
 /// A machine, and the processors of it that were used.
-pub fn machine(machine: &Machine, cpus: &Mask) -> Value {
+pub fn machine(machine: &MachineInfo, cpus: &CpuMask) -> Value {
     json!({
         "model": machine.model,
         "processors": machine.processors,
@@ -86,16 +86,16 @@ pub fn machine(machine: &Machine, cpus: &Mask) -> Value {
 }
 
 /// What `machine` made such a value of; none if it is none.
-pub fn read_machine(value: &Value) -> Option<(Machine, Mask)> {
+pub fn read_machine(value: &Value) -> Option<(MachineInfo, CpuMask)> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
-    let machine = Machine {
+    let machine = MachineInfo {
         model: text("model")?,
         processors: count(&value["processors"])?,
         memory_kib: value["memory_kib"].as_u64()?,
         kernel: text("kernel")?,
         is_virtual: value["virtual"].as_bool()?,
     };
-    Some((machine, Mask::parse(text("cpus")?.as_bytes())?))
+    Some((machine, CpuMask::parse(text("cpus")?.as_bytes())?))
 }
 
 #[cfg(test)]
@@ -117,8 +117,8 @@ mod tests {
         }
         assert_eq!(sample(&json!({"wall_s": -1})), None);
         assert_eq!(sample(&json!([])), None);
-        let mask = Mask::parse(b"0-1").expect("a mask");
-        let ours = (Machine::ask(), mask);
+        let mask = CpuMask::parse(b"0-1").expect("a mask");
+        let ours = (MachineInfo::ask(), mask);
         assert_eq!(read_machine(&machine(&ours.0, &ours.1)), Some(ours));
     }
 }

@@ -12,11 +12,12 @@ use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
 use tanto_exec::monitor::{GRACE_MS, Limits};
 use tanto_exec::runner::spawn::{self, SpawnRunner};
 use tanto_exec::runner::{Runner, Woken};
-use tanto_sys::affinity::Mask;
-use tanto_sys::poll::{self, Watch};
-use tanto_sys::signals::Endings;
-use tanto_sys::times::Times;
-use tanto_sys::{cpu, disk, machine, own};
+use tanto_sys::fs::{page_cache, private_files};
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::machine::affinity::CpuMask;
+use tanto_sys::machine::proc_stat::SystemTimes;
+use tanto_sys::machine::{cpu, info};
+use tanto_sys::signals::TerminationSignals;
 
 use super::below;
 use super::conditions::{Conditions, is_calm, shares};
@@ -33,17 +34,17 @@ const LOOK: Duration = Duration::from_millis(500);
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
     runner: SpawnRunner,
-    endings: Endings,
+    endings: TerminationSignals,
     controls: Controls,
     /// The processors that we had before.
-    all: Mask,
+    all: CpuMask,
     /// Where logs are kept.
     dir: PathBuf,
     /// Processors of the machine.
     online: usize,
     begun: Instant,
     /// What the machine had done when we began.
-    before: Times,
+    before: SystemTimes,
     /// Processor time of all commands so far.
     used: Duration,
     next: u32,
@@ -64,7 +65,7 @@ impl Meter {
     pub fn new(controls: Controls, dir: &Path) -> Result<Meter, Vec<u8>> {
         let failed = |error| tanto_sys::error::text(&error);
         // First, so that no signal ends us before what is held is given back.
-        let endings = Endings::listen().map_err(failed)?;
+        let endings = TerminationSignals::listen().map_err(failed)?;
         let held = Held::begin(&controls)?;
         let limits = Limits { looks: true, ..Limits::NONE };
         let options = spawn::Options {
@@ -78,11 +79,11 @@ impl Meter {
             endings,
             runner: SpawnRunner::new(options).map_err(failed)?,
             controls,
-            all: Mask::own().map_err(failed)?,
+            all: CpuMask::own().map_err(failed)?,
             dir: dir.into(),
-            online: machine::Machine::ask().processors,
+            online: info::MachineInfo::ask().processors,
             begun: Instant::now(),
-            before: Times::now(),
+            before: SystemTimes::now(),
             used: Duration::ZERO,
             next: 0,
             _held: held,
@@ -157,25 +158,25 @@ impl Meter {
         let path = self.dir.join("failed.txt");
         make(&self.dir).ok()?;
         let _ = fs::remove_file(&path);
-        own::create(&path).and_then(|mut file| file.write_all(output)).ok()?;
+        private_files::create(&path).and_then(|mut file| file.write_all(output)).ok()?;
         Some(path)
     }
 
     /// Writes to the disks what is in memory only, and waits until other programs rest, for as long as `--settle`
     /// allows. Returns whether they do; `None` without `--settle`.
     fn settle(&mut self) -> Result<Option<bool>, Halt> {
-        disk::sync();
+        page_cache::sync();
         if self.controls.drop_caches {
-            disk::drop_caches().map_err(|error| Halt::Machine(tanto_sys::error::text(&error)))?;
+            page_cache::drop_caches().map_err(|error| Halt::Machine(tanto_sys::error::text(&error)))?;
         }
         if self.controls.settle.is_zero() {
             return self.pause(Duration::ZERO).map(|()| None);
         }
         let begun = Instant::now();
         loop {
-            let (looked, before) = (Instant::now(), Times::now());
+            let (looked, before) = (Instant::now(), SystemTimes::now());
             self.pause(LOOK)?;
-            let calm = is_calm(&Times::now().since(&before), looked.elapsed(), self.online).unwrap_or(true);
+            let calm = is_calm(&SystemTimes::now().since(&before), looked.elapsed(), self.online).unwrap_or(true);
             if calm || begun.elapsed() + LOOK > self.controls.settle {
                 return Ok(Some(calm));
             }
@@ -198,12 +199,12 @@ impl Meter {
         }
     }
 
-    fn conditions(&self, load: f64, between: &Times, done: &Done, own: Duration) -> Conditions {
+    fn conditions(&self, load: f64, between: &SystemTimes, done: &Done, own: Duration) -> Conditions {
         let (background, stolen) = shares(between, done.wall, own, self.online);
         Conditions {
             processors: self.controls.cpus.as_ref().unwrap_or(&self.all).count(),
-            frequency_mhz: machine::frequency_mhz(),
-            governor: machine::governor(),
+            frequency_mhz: info::frequency_mhz(),
+            governor: info::governor(),
             load,
             background,
             stolen,
@@ -216,14 +217,14 @@ impl Meter {
 impl Bench for Meter {
     fn run(&mut self, line: &[u8]) -> Result<Sample, Halt> {
         let calm = self.settle()?;
-        let (load, before) = (cpu::load_average(), Times::now());
+        let (load, before) = (cpu::load_average(), SystemTimes::now());
         let mut done = self.complete(line)?;
         if self.controls.count_sync {
             let begun = Instant::now();
-            disk::sync();
+            page_cache::sync();
             done.wall += begun.elapsed();
         }
-        let between = Times::now().since(&before);
+        let between = SystemTimes::now().since(&before);
         let usage = done.completion.usage;
         let (user, system) = (Duration::from_micros(usage.user_us), Duration::from_micros(usage.system_us));
         let stalled = |us: Option<u64>| us.map(Duration::from_micros);
@@ -255,7 +256,7 @@ impl Bench for Meter {
     }
 
     fn others(&self) -> Option<Others> {
-        let between = Times::now().since(&self.before);
+        let between = SystemTimes::now().since(&self.before);
         let (background, stolen) = shares(&between, self.begun.elapsed(), self.used, self.online);
         let share = (background? + stolen?).min(1.0);
         Some(Others { share, left: self.online as f64 * (1.0 - share) })
@@ -265,9 +266,9 @@ impl Bench for Meter {
 /// Makes the directory below `.tanto/` that is ours.
 pub fn make(dir: &Path) -> std::io::Result<()> {
     if let Some(top) = dir.parent() {
-        own::make_top(top)?;
+        private_files::create_state_dir(top)?;
     }
-    own::make(dir).map(|_| ())
+    private_files::create_dir(dir).map(|_| ())
 }
 
 /// A `make` that runs us must not lend its slots to what is measured.

@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use tanto_sys::{file, map::Map, memory};
+use tanto_sys::fs::file;
+use tanto_sys::memory::{self, map::Map};
 
 /// What threads that share a file take at a time, in bytes. A smaller file is read by one of them.
 const PIECE: usize = 1 << 20;
@@ -65,7 +66,7 @@ impl Way {
 
 fn read(file: &File, size: usize) -> io::Result<()> {
     let mut content = Vec::with_capacity(size);
-    memory::huge_pages(&content);
+    memory::advise_huge_pages(&content);
     file.take(size as u64).read_to_end(&mut content)?;
     look(&content)?;
     whole(content.len() == size)
@@ -73,7 +74,7 @@ fn read(file: &File, size: usize) -> io::Result<()> {
 
 fn pread(file: &File, size: usize, threads: usize) -> io::Result<()> {
     let mut content = vec![0; size];
-    memory::huge_pages(&content);
+    memory::advise_huge_pages(&content);
     share(content.chunks_mut(PIECE).enumerate(), threads, |(number, piece)| {
         file.read_exact_at(piece, (number * PIECE) as u64)?;
         look(piece)

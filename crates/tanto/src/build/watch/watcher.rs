@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tanto_sys::inotify::{Change, Inotify, MOST_INSTANCES, MOST_WATCHES, WatchId};
-use tanto_sys::poll::{self, Watch};
-use tanto_sys::signals::Endings;
+use tanto_sys::fs::inotify::{Change, Inotify, MOST_INSTANCES, MOST_WATCHES, WatchId};
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::signals::TerminationSignals;
 
 use super::places::Places;
 
@@ -118,7 +118,7 @@ impl Watcher {
 
     /// Waits until a watched file changes, unless some have `changed` already, and then until changes cease to arrive.
     pub fn wait(&self, changed: Option<Changed>) -> io::Result<Woken> {
-        let endings = Endings::listen()?;
+        let endings = TerminationSignals::listen()?;
         let mut burst = changed.map(Burst::new);
         loop {
             let patience = burst.as_ref().map(Burst::left);

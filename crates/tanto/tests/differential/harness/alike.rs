@@ -14,7 +14,7 @@ use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 use tanto_ninja::targets::default_nodes;
 use tanto_ninja::tools::{self, Context};
-use tanto_sys::threads::Threads;
+use tanto_sys::threads::ThreadLimit;
 
 /// A few bytes are a part, and worth a thread.
 const FINE: Grain = Grain { part: 16, worth_a_thread: 1, threads: Some(8), bold: true };
@@ -29,7 +29,7 @@ pub fn check(root: &Path, flags: &[String]) {
     if !root.join(manifest).is_file() {
         return;
     }
-    let told = |threads: usize| told(root, manifest, Threads::AtMost(threads.try_into().expect("not 0")));
+    let told = |threads: usize| told(root, manifest, ThreadLimit::AtMost(threads.try_into().expect("not 0")));
     let (one, eight) = (told(1), told(8));
     // A command that was left behind may still be changing the tree.
     if one != eight && one == told(1) {
@@ -37,7 +37,7 @@ pub fn check(root: &Path, flags: &[String]) {
     }
 }
 
-fn told(root: &Path, manifest: &str, threads: Threads) -> String {
+fn told(root: &Path, manifest: &str, threads: ThreadLimit) -> String {
     let mut told = String::new();
     if let Err(error) = tell(root, manifest.as_bytes(), threads, &mut told) {
         told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii());
@@ -45,7 +45,7 @@ fn told(root: &Path, manifest: &str, threads: Threads) -> String {
     told
 }
 
-fn tell(root: &Path, manifest: &[u8], threads: Threads, told: &mut String) -> Result<(), Error> {
+fn tell(root: &Path, manifest: &[u8], threads: ThreadLimit, told: &mut String) -> Result<(), Error> {
     let (arena, mut disk) = (Arena::new(), Below(root));
     let options = LoadOptions { phony_cycle_is_error: false, threads, grain: FINE };
     let mut graph = load(&arena, &disk, manifest, options, &mut |text| {
@@ -66,7 +66,7 @@ fn run_tool(
     args: &[&str],
     graph: &mut Graph<'_>,
     disk: &mut Below<'_>,
-    threads: Threads,
+    threads: ThreadLimit,
     told: &mut String,
 ) -> Result<(), Error> {
     let outputs =
@@ -94,7 +94,7 @@ fn run_tool(
 }
 
 /// What is known of all files and edges before a build of the default targets, by path.
-fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: Threads, told: &mut String) -> Result<(), Error> {
+fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told: &mut String) -> Result<(), Error> {
     let logs = |name| disk.at(&builddir::join(builddir::of(graph), name));
     let [build, deps] = [logs(".ninja_log"), logs(".ninja_deps")];
     let (mut log, warning) = BuildLog::load(&build, 7, graph, threads)?;
@@ -139,7 +139,7 @@ impl Disk for Below<'_> {
         RealDisk.mtime(&self.at(path))
     }
 
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: Threads) {
+    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         let paths: Vec<Vec<u8>> = (0..found.len()).map(|number| self.at(path(number))).collect();
         RealDisk.mtimes(&|number| &paths[number], found, threads);
     }

@@ -79,7 +79,7 @@ fn an_interrupt_ends_all_that_runs_and_keeps_what_was_measured() {
     assert_eq!(runs_in(&dir.at(".tanto/bench/jobs.json")), 1);
     for name in ["p1", "p2"] {
         let pid = std::fs::read_to_string(dir.at(name)).expect("a number").trim().parse().expect("a number");
-        assert!(tanto_sys::procs::look(pid).is_none_or(|look| look.is_gone()), "{name}");
+        assert!(tanto_sys::process::procs::stat(pid).is_none_or(|look| look.is_gone()), "{name}");
     }
     std::fs::remove_file(dir.at("first")).expect("it was made");
     let it = ended(dir.path(), &["jobs", "--jobs=1,2", "--runs=1", "--order=swept", "--resume", "--", line]);

@@ -27,8 +27,8 @@ fn says(ended: &Ended, parts: &[&str]) {
 /// Kills the process whose number is in this file, and says whether there was one.
 fn killed(side: &Side, path: &str) -> bool {
     let text = std::fs::read_to_string(side.root.join(path)).unwrap_or_default();
-    let look = text.trim().parse().ok().and_then(tanto_sys::procs::look).filter(|look| !look.is_gone());
-    look.is_some_and(|look| tanto_sys::procs::signal(look.process, 9).unwrap_or(false))
+    let look = text.trim().parse().ok().and_then(tanto_sys::process::procs::stat).filter(|look| !look.is_gone());
+    look.is_some_and(|look| tanto_sys::process::procs::signal(look.process, 9).unwrap_or(false))
 }
 
 /// The process whose number is in this file ends.
@@ -36,7 +36,7 @@ fn ends(side: &Side, path: &str) {
     let text = std::fs::read_to_string(side.root.join(path)).expect("a number");
     let pid = text.trim().parse().expect("a number");
     for _ in 0..30_000 {
-        if tanto_sys::procs::look(pid).is_none_or(|look| look.is_gone()) {
+        if tanto_sys::process::procs::stat(pid).is_none_or(|look| look.is_gone()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -138,7 +138,7 @@ fn took(side: &Side, ms: i64) {
 
 #[test]
 fn a_command_that_took_long_gets_a_control_group_under_tanto_alone() {
-    let home = tanto_sys::cgroup::Home::find();
+    let home = tanto_sys::cgroup::OwnCgroups::find();
     if home.obstacle().is_some() {
         eprintln!("skipped: no control group can be made here");
         return;

@@ -64,14 +64,14 @@ fn who_lives_on_is_named_or_killed() {
         assert!(it.code == 3 && text(&it.err).starts_with(said), "{what}: {}", it.text());
         let pid: u32 = text(&it.out).lines().last().and_then(|line| line.parse().ok()).expect("its number");
         for _ in 0..30_000 {
-            if tanto_sys::procs::look(pid).is_some_and(|look| !look.is_gone()) == lives {
+            if tanto_sys::process::procs::stat(pid).is_some_and(|look| !look.is_gone()) == lives {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let look = tanto_sys::procs::look(pid).filter(|look| !look.is_gone());
+        let look = tanto_sys::process::procs::stat(pid).filter(|look| !look.is_gone());
         assert_eq!(look.is_some(), lives, "{what}");
-        look.map(|look| tanto_sys::procs::signal(look.process, 9));
+        look.map(|look| tanto_sys::process::procs::signal(look.process, 9));
     }
 }
 
@@ -85,7 +85,7 @@ fn who_holds_the_output_of_an_ended_command_is_not_waited_for() {
         it.text()
     );
     let pid = text(&it.out).trim().parse().expect("its number");
-    tanto_sys::procs::look(pid).map(|look| tanto_sys::procs::signal(look.process, 9));
+    tanto_sys::process::procs::stat(pid).map(|look| tanto_sys::process::procs::signal(look.process, 9));
 }
 
 #[test]

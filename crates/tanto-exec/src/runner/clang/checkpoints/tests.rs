@@ -2,7 +2,7 @@
 
 use super::super::zygote::words;
 use super::*;
-use tanto_sys::process::Words;
+use tanto_sys::process::Argv;
 use tanto_testing::Scratch;
 
 fn checkpoints(dir: &Scratch, most: u32) -> Checkpoints {
@@ -10,7 +10,7 @@ fn checkpoints(dir: &Scratch, most: u32) -> Checkpoints {
     Checkpoints::new(Wanted { place, most, may_start: false, doubted: 2 })
 }
 
-fn run(words: &Words) -> Run<'_> {
+fn run(words: &Argv) -> Run<'_> {
     Run { id: 1, umask: 0, clang: b"/usr/bin/clang", lld: b"", words, environment: &[] }
 }
 

@@ -19,8 +19,8 @@ fn golden() -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-fn words(texts: &[&[u8]]) -> Words {
-    let mut words = Words::default();
+fn words(texts: &[&[u8]]) -> Argv {
+    let mut words = Argv::default();
     for text in texts {
         words.begin();
         text.iter().for_each(|&byte| words.push(byte));
@@ -64,7 +64,7 @@ fn commands_are_the_golden_ones() {
         environment: &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"],
     };
     assert_eq!(encode(&run).as_ref(), golden().get("run"));
-    let nothing = Run { id: 0, umask: 0, clang: b"", lld: b"", words: &Words::default(), environment: &[] };
+    let nothing = Run { id: 0, umask: 0, clang: b"", lld: b"", words: &Argv::default(), environment: &[] };
     assert_eq!(encode(&nothing).as_ref(), golden().get("run-nothing"));
 }
 

@@ -14,7 +14,7 @@ fn run(starter: &mut Starter, line: &str) -> Outcome {
         output.extend_from_slice(&buffer[..length]);
     }
     let exit = match child.wait().unwrap().status {
-        Status::Killed { signal, dumped } if direct => starter.death(signal, dumped, &mut output),
+        ExitStatus::Killed { signal, dumped } if direct => starter.death(signal, dumped, &mut output),
         status => crate::runner::spawn::exit(status),
     };
     (exit, String::from_utf8_lossy(&output).into_owned(), direct)

@@ -6,7 +6,7 @@ use std::process::Command;
 use tanto_testing::{Random, Scratch, seeds};
 
 fn words_of(line: &str) -> Option<Vec<String>> {
-    let mut words = Words::default();
+    let mut words = Argv::default();
     let word = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
     split(line.as_bytes(), &mut words).then(|| words.iter().map(word).collect())
 }

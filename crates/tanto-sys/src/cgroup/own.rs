@@ -1,0 +1,103 @@
+//! Where this process stands in the trees of control groups. Does not know what a group is good for.
+
+use std::path::{Path, PathBuf};
+
+use crate::cgroup_paths::{CgroupPaths, CgroupTree};
+
+/// Which trees this machine has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hierarchy {
+    /// Version 2 alone.
+    Unified,
+    /// Version 1's trees count, and version 2's is there too.
+    Hybrid,
+    /// Version 1 alone.
+    Old,
+    /// No control groups that we could see.
+    None,
+}
+
+/// The groups that this process is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnCgroups {
+    layout: Hierarchy,
+    unified: Option<PathBuf>,
+    memory: Option<PathBuf>,
+}
+
+impl OwnCgroups {
+    /// Those of this process, as it is now.
+    pub fn find() -> OwnCgroups {
+        OwnCgroups::parse(&CgroupPaths::of_process(Path::new("/")))
+    }
+
+    fn parse(groups: &CgroupPaths) -> OwnCgroups {
+        let layout = match (groups.has_mount_of("cgroup2"), groups.has_mount_of("cgroup")) {
+            (true, false) => Hierarchy::Unified,
+            (true, true) => Hierarchy::Hybrid,
+            (false, true) => Hierarchy::Old,
+            (false, false) => Hierarchy::None,
+        };
+        let place = |tree| groups.around_us(tree).into_iter().next();
+        OwnCgroups { layout, unified: place(CgroupTree::Unified), memory: place(CgroupTree::Of("memory")) }
+    }
+
+    /// Which trees there are.
+    pub fn layout(&self) -> Hierarchy {
+        self.layout
+    }
+
+    /// The directory of our group in version 2's tree.
+    pub fn unified(&self) -> Option<&Path> {
+        self.unified.as_deref()
+    }
+
+    /// The directory of our group in version 1's tree that counts memory.
+    pub fn memory(&self) -> Option<&Path> {
+        self.memory.as_deref()
+    }
+
+    /// Why we cannot make groups there, if we cannot. Only asks.
+    pub fn obstacle(&self) -> Option<std::io::Error> {
+        let Some(unified) = self.unified() else { return Some(std::io::ErrorKind::Unsupported.into()) };
+        super::is_ours(unified).err()
+    }
+
+    /// Could memory be counted for groups of ours? Only asks.
+    pub fn could_count_memory(&self) -> bool {
+        match (self.memory(), self.unified()) {
+            (Some(memory), _) => super::is_ours(memory).is_ok(),
+            (None, Some(unified)) => super::could_open(unified, "memory"),
+            (None, None) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(groups: &str, mounts: &str) -> CgroupPaths {
+        CgroupPaths::new(Path::new("/"), groups.to_owned(), mounts.to_owned())
+    }
+
+    #[test]
+    fn version_2_alone_is_unified() {
+        let home = OwnCgroups::parse(&groups("0::/a\n", "25 30 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup rw\n"));
+        assert_eq!((home.layout(), home.unified()), (Hierarchy::Unified, Some(Path::new("/sys/fs/cgroup/a"))));
+    }
+
+    #[test]
+    fn a_hybrid_machine_has_both() {
+        let ours = "4:memory:/a\n1:name=systemd:/\n0::/b\n";
+        let mounts = "30 25 0:26 / /g/memory rw - cgroup cgroup rw,memory\n31 25 0:27 / /g/unified rw - cgroup2 c rw\n";
+        let home = OwnCgroups::parse(&groups(ours, mounts));
+        assert_eq!(home.layout(), Hierarchy::Hybrid);
+        assert_eq!(home.unified(), Some(Path::new("/g/unified/b")));
+        assert_eq!(home.memory(), Some(Path::new("/g/memory/a")));
+        let old = OwnCgroups::parse(&groups(ours, mounts.lines().next().unwrap()));
+        assert_eq!((old.layout(), old.unified()), (Hierarchy::Old, None));
+        assert_eq!(old.obstacle().unwrap().kind(), std::io::ErrorKind::Unsupported);
+        assert_eq!(OwnCgroups::parse(&groups("", "")).layout(), Hierarchy::None);
+    }
+}

@@ -1,0 +1,13 @@
+//! Files, directories and file systems.
+
+pub mod dir_tree;
+pub mod file;
+pub mod file_stamp;
+pub mod inotify;
+pub mod lock;
+pub mod mounts;
+pub mod page_cache;
+pub mod private_files;
+pub mod spool;
+pub mod stat;
+pub mod state_dir;

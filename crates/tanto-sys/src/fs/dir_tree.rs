@@ -1,0 +1,181 @@
+//! Whole directories: copied, or removed. Does not know what is in them.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::Path;
+
+use crate::error::call_error;
+
+/// Copies what is in a directory into another, which is made if it is not there, with permissions and owners: files,
+/// directories and links, as far as they may be read. What is there already gives way.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    make_like(from, to)?;
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        entries => named("opendir", from, entries)?,
+    };
+    for entry in entries {
+        let entry = named("readdir", from, entry)?;
+        copy_one(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Makes the directories and links that are in a directory in another, without what is in them, as `copy` does.
+pub fn copy_outline(from: &Path, to: &Path) -> io::Result<()> {
+    make_like(from, to)?;
+    for entry in named("opendir", from, fs::read_dir(from))? {
+        let (from, to) = named("readdir", from, entry).map(|it| (it.path(), to.join(it.file_name())))?;
+        // It may be gone since.
+        let Ok(data) = fs::symlink_metadata(&from) else { continue };
+        if data.is_dir() {
+            make_like(&from, &to)?;
+        } else if data.is_symlink() {
+            copy_one(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+    if !to.is_dir() {
+        named("mkdir", to, fs::create_dir(to))?;
+    }
+    copy_mode(from, to)
+}
+
+fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
+    let data = named("stat", from, fs::symlink_metadata(from))?;
+    let kind = data.file_type();
+    if kind.is_dir() {
+        return copy(from, to);
+    }
+    if kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
+        return Ok(());
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        named("unlink", to, fs::remove_file(to))?;
+    }
+    if kind.is_symlink() {
+        named("symlink", to, symlink(fs::read_link(from)?, to))?;
+    } else {
+        match fs::copy(from, to) {
+            // What an ordinary user may not read, its copy need not have.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            copied => named("copy", from, copied)?,
+        };
+    }
+    own_like(&data, to)
+}
+
+/// Gives a directory the permissions and the owner of another.
+pub fn copy_mode(from: &Path, to: &Path) -> io::Result<()> {
+    let data = named("stat", from, fs::metadata(from))?;
+    own_like(&data, to)?;
+    named("chmod", to, fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777)))
+}
+
+/// Whose owner is not in our namespace of users becomes ours.
+fn own_like(data: &Metadata, path: &Path) -> io::Result<()> {
+    match lchown(path, Some(data.uid()), Some(data.gid())) {
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => {
+            Err(call_error("chown", Some(path.as_os_str().as_bytes()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What all in a directory takes on its disk, in KiB, as `du -skx` says it: a file with several names counts once. What
+/// vanishes meanwhile, or may not be looked at, counts for nothing.
+pub fn disk_usage_kib(dir: &Path) -> u64 {
+    let Ok(data) = fs::symlink_metadata(dir) else { return 0 };
+    let (disk, mut blocks) = (data.dev(), data.blocks());
+    let (mut open, mut known) = (vec![dir.to_owned()], HashSet::new());
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            if data.dev() != disk || data.nlink() > 1 && !data.is_dir() && !known.insert(data.ino()) {
+                continue;
+            }
+            blocks += data.blocks();
+            if data.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    blocks.div_ceil(2)
+}
+
+/// Removes a directory with all that is in it, if it is there.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => named("rm", path, Err(error)),
+        _ => Ok(()),
+    }
+}
+
+fn named<T>(call: &'static str, about: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| call_error(call, Some(about.as_os_str().as_bytes()), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn what_lies_there_is_what_du_says() {
+        let place = Scratch::new("tree-size");
+        place.write("top/a/b/large", "x".repeat(3 << 20));
+        place.write("top/small", "x");
+        fs::hard_link(place.at("top/a/b/large"), place.at("top/again")).unwrap();
+        symlink("a", place.at("top/link")).unwrap();
+        symlink(place.path(), place.at("top/up")).unwrap();
+        let du = std::process::Command::new("du").arg("-skx").arg(place.at("top")).output().unwrap();
+        let told = String::from_utf8(du.stdout).unwrap();
+        let told: u64 = told.split_ascii_whitespace().next().unwrap().parse().unwrap();
+        assert_eq!(disk_usage_kib(&place.at("top")), told);
+        assert!((3 << 10..6 << 10).contains(&told));
+        assert_eq!(disk_usage_kib(&place.at("none")), 0);
+    }
+
+    #[test]
+    fn an_outline_has_no_files() {
+        let place = Scratch::new("tree-outline");
+        place.write("from/a/b/file", "one");
+        place.write("from/other", "two");
+        symlink("a", place.at("from/link")).unwrap();
+        fs::set_permissions(place.at("from/a"), fs::Permissions::from_mode(0o2771)).unwrap();
+        copy_outline(&place.at("from"), &place.at("to")).unwrap();
+        copy_outline(&place.at("from"), &place.at("to")).unwrap();
+        assert_eq!(fs::metadata(place.at("to/a")).unwrap().mode() & 0o7777, 0o2771);
+        assert_eq!(fs::read_link(place.at("to/link")).unwrap(), Path::new("a"));
+        assert!(!place.at("to/a/b").exists() && !place.at("to/other").exists());
+    }
+
+    #[test]
+    fn a_copy_is_like_the_original() {
+        let place = Scratch::new("tree");
+        place.write("from/a/file", "one");
+        place.write("from/other", "two");
+        symlink("a/file", place.at("from/link")).unwrap();
+        fs::set_permissions(place.at("from/a"), fs::Permissions::from_mode(0o751)).unwrap();
+        fs::set_permissions(place.at("from/a/file"), fs::Permissions::from_mode(0o640)).unwrap();
+        place.write("to/other", "older");
+        place.write("to/more", "stays");
+        copy(&place.at("from"), &place.at("to")).unwrap();
+        let text = |path: &str| fs::read_to_string(place.at(path)).unwrap();
+        assert_eq!([text("to/a/file"), text("to/other"), text("to/more")], ["one", "two", "stays"]);
+        assert_eq!(fs::read_link(place.at("to/link")).unwrap(), Path::new("a/file"));
+        let mode = |path: &str| fs::metadata(place.at(path)).unwrap().mode() & 0o777;
+        assert_eq!((mode("to/a"), mode("to/a/file")), (0o751, 0o640));
+        copy(&place.at("from"), &place.at("to")).unwrap();
+        remove(&place.at("to")).unwrap();
+        remove(&place.at("to")).unwrap();
+        assert!(!place.at("to").exists() && place.at("from/link").exists());
+        assert!(copy(&place.at("none"), &place.at("to")).is_err());
+    }
+}

@@ -1,0 +1,344 @@
+//! Files, by paths that are bytes. Does not know what is in them.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::call_error;
+use crate::fs::stat::mtime;
+
+/// The bytes as a path.
+pub fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// Longest path, with its end, that needs no heap.
+pub(crate) const SHORT: usize = 512;
+
+/// Calls `f` with the path and the NUL that system calls want at its end. A path that contains a NUL is
+/// `InvalidInput`.
+#[inline]
+pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) -> T) -> io::Result<T> {
+    if path.len() >= SHORT {
+        let path = CString::new(path)?;
+        return Ok(f(path.as_ptr()));
+    }
+    if path.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "path contains a NUL byte"));
+    }
+    let mut buffer = [MaybeUninit::uninit(); SHORT];
+    buffer[..path.len()].write_copy_of_slice(path);
+    buffer[path.len()].write(0);
+    Ok(f(buffer.as_ptr().cast()))
+}
+
+/// Asks whether we may write there; an error says why not.
+pub fn check_writable(path: &[u8]) -> io::Result<()> {
+    // SAFETY: `with_c_path` gives a path with its end.
+    let rc = with_c_path(path, |path| unsafe { libc::faccessat(libc::AT_FDCWD, path, libc::W_OK, libc::AT_EACCESS) })?;
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What is taken away from the modes of files that this process makes; none if the kernel does not say (before 4.7). It
+/// is not asked for by setting it, which another thread's file would notice.
+pub fn umask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+/// The longest file that `read` takes, in bytes: thousands of times what a compiler writes about one command.
+const LONGEST: u64 = 1 << 30;
+
+/// The whole content. A missing file is `ErrorKind::NotFound`, one of over 1 GiB an error (`too_large`).
+pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(self::path(path))?;
+    let expected = file.metadata()?.len();
+    let mut content = Vec::with_capacity(expected.min(LONGEST) as usize);
+    // A device or a pipe does not say its length, and a file may have grown.
+    if expected <= LONGEST {
+        file.take(LONGEST + 1).read_to_end(&mut content)?;
+    }
+    if expected.max(content.len() as u64) > LONGEST { Err(too_large()) } else { Ok(content) }
+}
+
+/// As `read`, but into what `room` gives for a length; a file longer than `limit` bytes is an error (`too_large`).
+pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+    let mut file = fs::File::open(self::path(path))?;
+    let expected = file.metadata()?.len();
+    if expected > limit {
+        return Err(too_large());
+    }
+    let content = room(expected as usize);
+    let length = fill(&mut file, content)?;
+    if length < content.len() {
+        return Ok(&mut content[..length]);
+    }
+    // A pipe does not say its length, and a file may have grown.
+    let mut rest = Vec::new();
+    file.take(limit - expected + 1).read_to_end(&mut rest)?;
+    match (rest.len(), expected + rest.len() as u64) {
+        (0, _) => Ok(content),
+        (_, whole) if whole > limit => Err(too_large()),
+        (_, whole) => {
+            let grown = room(whole as usize);
+            grown[..length].copy_from_slice(content);
+            grown[length..].copy_from_slice(&rest);
+            Ok(grown)
+        }
+    }
+}
+
+/// Opens a file for reading. What somebody else may have put in its place does no harm: a link is not followed, and
+/// nothing makes the opener, or who reads from it, wait.
+pub fn open_no_follow(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+/// Reads until the room is full or the file ends; says how much.
+fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < room.len() {
+        match file.read(&mut room[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// How long a file this process may write, in bytes (`ulimit -f`). Whoever writes behind that is ended by a signal.
+pub fn max_file_size() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
+/// Gives a file another content; whoever looks meanwhile sees the old or the new, and so does who comes after we were
+/// killed (after a loss of power only if `fill` syncs). What is no file (`/dev/stdout`) is written as it is.
+pub fn write_atomically(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
+        return fill(&mut fs::File::options().write(true).open(path)?);
+    }
+    let beside = beside(path);
+    let written = fs::File::create(&beside).and_then(|mut file| fill(&mut file));
+    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// Opens a new file without a name, for writing and reading, on the file system of `dir`; in the system's directory for
+/// temporary files if that has none. It is gone when it is closed.
+pub fn unnamed_temp_file(dir: &Path) -> io::Result<fs::File> {
+    let options = || {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options
+    };
+    if let Ok(file) = options().custom_flags(libc::O_TMPFILE).open(dir) {
+        return Ok(file);
+    }
+    let path = std::env::temp_dir();
+    options().custom_flags(libc::O_TMPFILE).open(&path).or_else(|_| {
+        let path = path.join(format!("tanto-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+        let file = options().create_new(true).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(file)
+    })
+}
+
+/// Tells the names of temporary files of this process apart.
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// Could `replace` write there? Asked by making the file that it would make.
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(data) if data.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(data) if !data.is_file() => return fs::File::options().write(true).open(path).map(drop),
+        _ => {}
+    }
+    let beside = beside(path);
+    fs::File::create(&beside)?;
+    fs::remove_file(&beside)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    name.into()
+}
+
+/// A file, being written, that gets no longer than this process may make one.
+#[derive(Debug)]
+pub struct LimitedFile {
+    file: fs::File,
+    room: u64,
+}
+
+impl LimitedFile {
+    /// A file that is empty.
+    pub fn new(file: fs::File) -> LimitedFile {
+        LimitedFile { file, room: max_file_size() }
+    }
+}
+
+impl Write for LimitedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.room {
+            return Err(too_large());
+        }
+        let written = self.file.write(bytes)?;
+        self.room -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The error of a file that is longer than its reader takes.
+pub fn too_large() -> io::Error {
+    io::Error::from_raw_os_error(libc::EFBIG)
+}
+
+/// Creates or replaces the content.
+pub fn write(path: &[u8], content: &[u8]) -> io::Result<()> {
+    fs::write(self::path(path), content)
+}
+
+/// Makes the directories above `path`, if they are not there. The error's text names the directory.
+pub fn create_parents(path: &[u8]) -> io::Result<()> {
+    let Some(parent) = parent(path) else { return Ok(()) };
+    if mtime(parent).map_err(|e| call_error("stat", Some(parent), e))? != 0 {
+        return Ok(());
+    }
+    create_parents(parent)?;
+    match fs::create_dir(self::path(parent)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(call_error("mkdir", Some(parent), error)),
+        _ => Ok(()),
+    }
+}
+
+/// What stands before the last run of slashes; none where that is nothing.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    let end = path[..slash].iter().rposition(|&b| b != b'/')?;
+    Some(&path[..=end])
+}
+
+/// Removes a file, or an empty directory; false if there was none. The error's text names the path.
+pub fn remove(path: &[u8]) -> io::Result<bool> {
+    // SAFETY: `name` is NUL-terminated and outlives the call.
+    if with_c_path(path, |name| unsafe { libc::remove(name) })? == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(false),
+        _ => Err(call_error("remove", Some(path), error)),
+    }
+}
+
+/// Gives a file another name, in place of a file that has it.
+pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
+    fs::rename(path(from), path(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::text;
+    use std::os::unix::fs::PermissionsExt;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn content_goes_into_the_room_it_is_given() {
+        let dir = Scratch::new("read-into");
+        let room = |length| Box::leak(vec![0; length].into_boxed_slice());
+        let path = dir.bytes("a");
+        write(&path, b"four").unwrap();
+        assert_eq!(read_into(&path, 4, room).unwrap(), b"four");
+        assert_eq!(text(&read_into(&path, 3, room).unwrap_err()), b"File too large");
+        assert_eq!(text(&read_into(&dir.bytes("no"), 3, room).unwrap_err()), b"No such file or directory");
+        assert_eq!(text(&read_into(&dir.bytes("."), 1 << 20, room).unwrap_err()), b"Is a directory");
+        // A file that says it is empty and is not.
+        assert!(!read_into(b"/proc/self/stat", 1 << 20, room).unwrap().is_empty());
+        assert_eq!(text(&read_into(b"/proc/self/stat", 3, room).unwrap_err()), b"File too large");
+    }
+
+    #[test]
+    fn parents_are_what_stands_before_the_slashes() {
+        for (path, expected) in [("a/b", "a"), ("a//b", "a"), ("/a/b", "/a"), ("a/b/", "a/b"), ("../x", "..")] {
+            assert_eq!(parent(path.as_bytes()), Some(expected.as_bytes()), "{path}");
+        }
+        for path in ["a", "", "/", "/a", "//a"] {
+            assert_eq!(parent(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn parents_are_made_once() {
+        let dir = Scratch::new("parents");
+        create_parents(&dir.bytes("a/b//c/file")).unwrap();
+        assert!(dir.at("a/b/c").is_dir() && !dir.at("a/b/c/file").exists());
+        create_parents(&dir.bytes("a/b/c/other")).unwrap();
+        create_parents(b"here").unwrap();
+    }
+
+    #[test]
+    fn a_parent_that_cannot_be_made_is_named() {
+        let dir = Scratch::new("parents-file");
+        write(&dir.bytes("f"), b"").unwrap();
+        // A file in a directory's place counts as there, as it does for ninja; only below it is there an error.
+        create_parents(&dir.bytes("f/x")).unwrap();
+        let mut expected = b"mkdir(".to_vec();
+        expected.extend_from_slice(&dir.bytes("f/x"));
+        expected.extend_from_slice(b"): Not a directory");
+        assert_eq!(text(&create_parents(&dir.bytes("f/x/y")).unwrap_err()), expected);
+    }
+
+    #[test]
+    fn content_is_written_read_and_replaced() {
+        let dir = Scratch::new("content");
+        let (f, g) = (dir.bytes("f"), dir.bytes("g"));
+        write(&f, b"long content").unwrap();
+        write(&f, b"\xff\0").unwrap();
+        assert_eq!(read(&f).unwrap(), b"\xff\0");
+        assert_eq!(read(&g).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(text(&read(&dir.bytes(".")).unwrap_err()), b"Is a directory");
+        rename(&f, &g).unwrap();
+        assert_eq!(read(&g).unwrap(), b"\xff\0");
+    }
+
+    #[test]
+    fn a_file_beyond_the_limit_is_refused() {
+        let dir = Scratch::new("too-large");
+        fs::File::create(dir.at("f")).unwrap().set_len(LONGEST + 1).unwrap();
+        assert_eq!(text(&read(&dir.bytes("f")).unwrap_err()), b"File too large");
+    }
+
+    #[test]
+    fn remove_says_whether_there_was_one() {
+        let dir = Scratch::new("remove");
+        write(&dir.bytes("f"), b"").unwrap();
+        fs::set_permissions(dir.at("f"), fs::Permissions::from_mode(0o400)).unwrap();
+        fs::create_dir_all(dir.at("d/e")).unwrap();
+        assert!(remove(&dir.bytes("f")).unwrap());
+        assert!(!remove(&dir.bytes("f")).unwrap());
+        assert!(remove(&dir.bytes("d/e")).unwrap());
+        fs::create_dir(dir.at("d/e")).unwrap();
+        let error = text(&remove(&dir.bytes("d")).unwrap_err());
+        assert!(error.starts_with(b"remove(") && error.ends_with(b"/d): Directory not empty"));
+    }
+}

@@ -1,0 +1,211 @@
+//! Which state of a file one has seen, told by its numbers alone. Does not know what is in the file.
+//!
+//! Equal numbers mean equal content, but for one case: a file that is changed twice within the time that its file
+//! system takes for one moment looks after both changes as after the first. So a file whose times are not older than the
+//! moment before the reading began is *racy*, and its content has to be compared as well.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+use crate::fs::file::path;
+
+/// A state of a file. Times are in nanoseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileStamp {
+    /// The file system.
+    pub device: u64,
+    /// The file in it.
+    pub inode: u64,
+    /// In bytes.
+    pub size: u64,
+    /// When its content was changed; whoever owns it can say otherwise.
+    pub mtime_ns: i64,
+    /// When anything of it was changed, by the file system's own clock.
+    pub ctime_ns: i64,
+    /// It is a regular file, and no directory, pipe or device.
+    pub is_regular: bool,
+}
+
+/// Whose clock a file's times are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FsClock {
+    /// This machine's kernel's.
+    Ours,
+    /// Perhaps another machine's, or another program's.
+    Theirs,
+}
+
+impl FileStamp {
+    /// That of an open file.
+    pub fn of(file: &File) -> io::Result<FileStamp> {
+        Ok(FileStamp::from(&file.metadata()?))
+    }
+
+    /// That of the file at `path`; links are followed.
+    pub fn at(path: &[u8]) -> io::Result<FileStamp> {
+        Ok(FileStamp::from(&fs::metadata(self::path(path))?))
+    }
+
+    /// Could the file be changed after `began` and look as it does here? `began` is what `now` said before the file was
+    /// opened.
+    pub fn is_racy(&self, began: i64, clock: FsClock) -> bool {
+        let newest = self.mtime_ns.max(self.ctime_ns);
+        newest >= began.saturating_sub(self.granule(clock))
+    }
+
+    /// How far apart two changes are, in nanoseconds, if they are sure to get different times.
+    fn granule(&self, clock: FsClock) -> i64 {
+        let is_whole = |time: i64| time % SECOND == 0;
+        match clock {
+            FsClock::Theirs => WRONG_CLOCK,
+            FsClock::Ours if is_whole(self.mtime_ns) || is_whole(self.ctime_ns) => COARSE,
+            FsClock::Ours => FINE,
+        }
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Kernels write the time of their last tick into files, and tick 100 to 1,000 times a second. Two ticks of the slowest,
+/// since the clock and the file may be on two sides of one.
+const FINE: i64 = SECOND / 50;
+
+/// File systems that keep no fractions of a second: FAT has one mtime for two seconds, HFS+ and ext3 (and ext4 with
+/// small inodes) one a second. One time in 10 million looks like that by chance, which costs a comparison.
+const COARSE: i64 = 2 * SECOND;
+
+/// A server's clock may be wrong. Files of a server that look a day older than our clock are taken for old.
+const WRONG_CLOCK: i64 = 24 * 60 * 60 * SECOND;
+
+impl From<&Metadata> for FileStamp {
+    fn from(data: &Metadata) -> FileStamp {
+        FileStamp {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            mtime_ns: nanoseconds(data.mtime(), data.mtime_nsec()),
+            ctime_ns: nanoseconds(data.ctime(), data.ctime_nsec()),
+            is_regular: data.is_file(),
+        }
+    }
+}
+
+/// Beyond the year 2262 (or before 1677) the last (first) moment that can be told: always (never) racy.
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(SECOND).saturating_add(rest)
+}
+
+/// What a file system of this machine would now give a file as its times: nanoseconds since 1970. It lags behind the
+/// real time by up to a tick of the kernel.
+pub fn coarse_now() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer; the call writes nothing else.
+    let code = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) };
+    assert_eq!(code, 0, "Linux always has CLOCK_REALTIME_COARSE");
+    nanoseconds(now.tv_sec, now.tv_nsec)
+}
+
+/// File systems whose times come from this machine's kernel, by the number that `statfs` gives them (`linux/magic.h`):
+/// ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS, bcachefs, ZFS, FAT, exFAT, ReiserFS, JFS, ramfs, HFS+.
+const OURS: [i64; 14] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x794c_7630,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x2fc1_2fc1,
+    0x4d44,
+    0x2011_bab0,
+    0x5265_4973,
+    0x3153_464a,
+    0x8584_58f6,
+    0x482b,
+];
+
+impl FsClock {
+    /// That of the file system in which this file lies. What is not known is not ours.
+    pub fn of(file: &File) -> FsClock {
+        let mut answer = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the descriptor is open, and `answer` is a place for the answer.
+        if unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) } != 0 {
+            return FsClock::Theirs;
+        }
+        // SAFETY: the call succeeded and so has filled `answer`.
+        let kind = unsafe { answer.assume_init() }.f_type;
+        if OURS.contains(&kind) { FsClock::Ours } else { FsClock::Theirs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, UNIX_EPOCH};
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn a_file_has_one_version_by_both_ways_and_another_after_a_change() {
+        let dir = Scratch::new("version");
+        dir.write("f", "four");
+        symlink("f", dir.at("link")).unwrap();
+        let file = File::open(dir.at("f")).unwrap();
+        let before = FileStamp::of(&file).unwrap();
+        assert_eq!((before.size, before.is_regular), (4, true));
+        assert_eq!(FileStamp::at(&dir.bytes("link")).unwrap(), before);
+        assert!(!FileStamp::at(&dir.bytes(".")).unwrap().is_regular);
+        assert_eq!(FileStamp::at(&dir.bytes("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        File::options().write(true).open(dir.at("f")).unwrap().set_modified(UNIX_EPOCH + Duration::new(5, 7)).unwrap();
+        let after = FileStamp::of(&file).unwrap();
+        assert_eq!(after.mtime_ns, 5_000_000_007);
+        assert_ne!(after, before);
+    }
+
+    #[test]
+    fn a_file_that_was_written_just_now_is_racy() {
+        let dir = Scratch::new("version-racy");
+        dir.write("f", "");
+        let began = coarse_now();
+        let version = FileStamp::of(&File::open(dir.at("f")).unwrap()).unwrap();
+        for clock in [FsClock::Ours, FsClock::Theirs] {
+            assert!(version.is_racy(began, clock));
+        }
+    }
+
+    #[test]
+    fn times_that_are_older_by_a_granule_are_not_racy() {
+        let old = |mtime_ns, ctime_ns| FileStamp { device: 1, inode: 2, size: 3, mtime_ns, ctime_ns, is_regular: true };
+        let began = 1_000_000 * SECOND + 5;
+        for (age, clock, expected) in [
+            (FINE, FsClock::Ours, true),
+            (FINE + 1, FsClock::Ours, false),
+            (-5 * SECOND, FsClock::Ours, true),
+            (SECOND, FsClock::Theirs, true),
+            (WRONG_CLOCK + 1, FsClock::Theirs, false),
+        ] {
+            // The newer of both times counts.
+            for version in [old(began - age, 7), old(7, began - age)] {
+                assert_eq!(version.is_racy(began, clock), expected, "{age} {clock:?}");
+            }
+        }
+        let whole = began - 5 - SECOND;
+        assert!(old(whole, whole).is_racy(began, FsClock::Ours));
+        assert!(!old(whole - SECOND, whole - SECOND).is_racy(began, FsClock::Ours));
+        assert!(old(i64::MAX, 0).is_racy(i64::MAX, FsClock::Ours));
+    }
+
+    #[test]
+    fn years_that_do_not_fit_are_the_ends_of_time() {
+        assert_eq!(nanoseconds(i64::MAX, 1), i64::MAX);
+        assert_eq!(nanoseconds(-1, 999_999_999), -1);
+    }
+
+    #[test]
+    fn file_systems_that_are_not_known_have_a_clock_of_their_own() {
+        assert_eq!(FsClock::of(&File::open("/proc/self/stat").unwrap()), FsClock::Theirs);
+    }
+}

@@ -1,0 +1,224 @@
+//! What lies between files and disks: memory that was not written yet, and memory that need not be read again. Does
+//! not know whose files they are.
+
+mod read_ahead;
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::call_error;
+use crate::fs::file::{self, with_c_path};
+
+pub use read_ahead::ReadAhead;
+
+/// Writes down all that is in memory only, on all disks, and waits for it.
+pub fn sync() {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::sync() };
+}
+
+/// How much may still be written to the file system of this path, in KiB; none if nobody says.
+pub fn free_kib(path: &Path) -> Option<u64> {
+    let answer = file_system(path)?;
+    kib(&answer, answer.f_bavail)
+}
+
+/// What files take that are in memory, in KiB, if this path is on a file system that keeps all of its files there.
+pub fn tmpfs_used_kib(path: &Path) -> Option<u64> {
+    let answer = file_system(path).filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
+    kib(&answer, answer.f_blocks.saturating_sub(answer.f_bfree))
+}
+
+/// May ordinary users give attributes (`user.*`) to files that are in memory? Since Linux 6.6, if it was built so.
+pub fn tmpfs_supports_xattrs() -> bool {
+    // SAFETY: the name ends with a NUL.
+    let fd = unsafe { libc::memfd_create(c"attributes".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded, so it is open and ours alone.
+    let file = unsafe { File::from_raw_fd(fd) };
+    mark(&file)
+}
+
+/// Gives a file an attribute, if it can have one.
+fn mark(file: &File) -> bool {
+    // SAFETY: the name ends with a NUL, the value is empty, and the file is open.
+    unsafe { libc::fsetxattr(file.as_raw_fd(), c"user.tanto".as_ptr(), std::ptr::null(), 0, 0) == 0 }
+}
+
+fn kib(of: &libc::statfs, blocks: u64) -> Option<u64> {
+    Some(blocks.saturating_mul(u64::try_from(of.f_frsize).ok()?) / 1024)
+}
+
+fn file_system(path: &Path) -> Option<libc::statfs> {
+    let mut answer = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
+    let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statfs(path, answer.as_mut_ptr()) });
+    // SAFETY: the call succeeded, so all of it is written.
+    (rc.ok()? == 0).then(|| unsafe { answer.assume_init() })
+}
+
+/// What the kernel is told to forget what it has read.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// Forgets what was read from disks, so that it will be read anew. Only root may.
+pub fn drop_caches() -> io::Result<()> {
+    sync();
+    fs::write(DROP_CACHES, "3\n").map_err(|error| call_error("write", Some(DROP_CACHES.as_bytes()), error))
+}
+
+/// While it lives, what is written into the files of a tree has reached the disk when the writing comes back: into
+/// those that are there, and into those that are made. It is the attribute `S` of `lsattr`, and it is taken from those
+/// again that did not have it.
+#[derive(Debug)]
+pub struct WriteThrough {
+    top: PathBuf,
+    /// What had it before.
+    before: Vec<PathBuf>,
+}
+
+/// Writes go through to the disk.
+const SYNCHRONOUS: libc::c_int = 0x8;
+
+impl WriteThrough {
+    /// For all that is in this directory and below it. An error where the file system does not know how, or the files
+    /// are not ours.
+    pub fn begin(top: &Path) -> io::Result<WriteThrough> {
+        let mut through = WriteThrough { top: top.into(), before: Vec::new() };
+        let mut ahead = vec![top.to_owned()];
+        while let Some(path) = ahead.pop() {
+            if !change(&path, true)? {
+                through.before.push(path.clone());
+            }
+            ahead.extend(within(&path));
+        }
+        through.before.sort_unstable();
+        Ok(through)
+    }
+}
+
+impl Drop for WriteThrough {
+    fn drop(&mut self) {
+        let mut ahead = vec![self.top.clone()];
+        while let Some(path) = ahead.pop() {
+            if self.before.binary_search(&path).is_err() {
+                // It may be gone.
+                let _ = change(&path, false);
+            }
+            ahead.extend(within(&path));
+        }
+    }
+}
+
+/// Files and directories in a directory; nothing for what is none. No links: they have no such attribute.
+fn within(dir: &Path) -> Vec<PathBuf> {
+    if !fs::symlink_metadata(dir).is_ok_and(|data| data.is_dir()) {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let has_it = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_dir());
+    entries.filter(has_it).map(|entry| entry.path()).collect()
+}
+
+/// Sets the attribute or takes it away; says whether that changed anything.
+fn change(path: &Path, on: bool) -> io::Result<bool> {
+    let blame = |error| call_error("ioctl", Some(path.as_os_str().as_encoded_bytes()), error);
+    let opened = file::open_no_follow(path)
+        .map_err(|error| call_error("open", Some(path.as_os_str().as_encoded_bytes()), error))?;
+    let before = attributes(&opened).map_err(blame)?;
+    let after = if on { before | SYNCHRONOUS } else { before & !SYNCHRONOUS };
+    if before == after {
+        return Ok(false);
+    }
+    // SAFETY: the descriptor is open; the call reads one `int`, whatever its number says.
+    match unsafe { libc::ioctl(opened.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const after) } {
+        0 => Ok(true),
+        _ => Err(blame(io::Error::last_os_error())),
+    }
+}
+
+fn attributes(file: &File) -> io::Result<libc::c_int> {
+    let mut attributes: libc::c_int = 0;
+    // SAFETY: the descriptor is open; the call writes one `int`, whatever its number says.
+    match unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut attributes) } {
+        0 => Ok(attributes),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    fn is_synchronous(path: &Path) -> bool {
+        attributes(&File::open(path).unwrap()).unwrap() & SYNCHRONOUS != 0
+    }
+
+    #[test]
+    fn what_is_free_is_known_where_there_is_a_file_system() {
+        let dir = Scratch::new("free");
+        assert!(free_kib(dir.path()).is_some_and(|kib| kib < u64::MAX / 1024));
+        assert_eq!(free_kib(&dir.at("none")), None);
+    }
+
+    #[test]
+    fn files_in_memory_are_counted_where_all_are() {
+        assert_eq!((tmpfs_used_kib(Path::new("/proc")), tmpfs_used_kib(Path::new("/nonexistent"))), (None, None));
+        let shared = Path::new("/dev/shm");
+        let Some(before) = tmpfs_used_kib(shared) else {
+            return println!("not tested: /dev/shm is not in memory");
+        };
+        let file = shared.join(format!("tanto-in-memory-{}", std::process::id()));
+        fs::write(&file, vec![1; 40 << 20]).unwrap();
+        let after = tmpfs_used_kib(shared);
+        fs::remove_file(&file).unwrap();
+        // Others may have taken theirs away meanwhile.
+        assert!(after.is_some_and(|kib| kib + (20 << 10) > before + (40 << 10)), "{before} {after:?}");
+    }
+
+    #[test]
+    fn files_in_memory_have_attributes_where_those_of_a_mount_have() {
+        let shared = Path::new("/dev/shm");
+        if tmpfs_used_kib(shared).is_none() {
+            return println!("not tested: /dev/shm is not in memory");
+        }
+        let path = shared.join(format!("tanto-attributes-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        let marked = mark(&file);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(tmpfs_supports_xattrs(), marked);
+    }
+
+    #[test]
+    fn a_tree_is_written_through_for_a_while() {
+        let dir = Scratch::new("write-through");
+        dir.write("sub/old", "x");
+        std::os::unix::fs::symlink("nowhere", dir.at("link")).unwrap();
+        let Ok(through) = WriteThrough::begin(dir.path()) else {
+            return println!("not tested: the file system of {} does not know how", dir.text());
+        };
+        dir.write("sub/new", "x");
+        for name in ["", "sub", "sub/old", "sub/new"] {
+            assert!(is_synchronous(&dir.at(name)), "{name}");
+        }
+        drop(through);
+        for name in ["", "sub", "sub/old", "sub/new"] {
+            assert!(!is_synchronous(&dir.at(name)), "{name}");
+        }
+        assert!(change(&dir.at("sub/old"), true).unwrap());
+        drop(WriteThrough::begin(dir.path()).unwrap());
+        assert!(is_synchronous(&dir.at("sub/old")) && !is_synchronous(&dir.at("sub")));
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_written_through() {
+        assert!(WriteThrough::begin(Path::new("/nonexistent")).is_err());
+        sync();
+    }
+}

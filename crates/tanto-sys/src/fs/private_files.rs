@@ -1,0 +1,89 @@
+//! Files of our own, below `.tanto/`. Does not know what is in them.
+//!
+//! Whoever could write there could have us believe anything: what others may have written is left alone. And nobody
+//! else needs to read it, for it tells commands and what they printed.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::fs::file;
+use crate::user;
+
+/// Makes the directory that holds all else, with what keeps it out of version control.
+pub fn create_state_dir(top: &Path) -> io::Result<()> {
+    // Whoever keeps the directory above under version control need not see this one.
+    if create_dir(top)? { fs::write(top.join(".gitignore"), "*\n") } else { Ok(()) }
+}
+
+/// Makes a directory for us alone; false if it was there, perhaps because somebody else makes it at the same moment.
+pub fn create_dir(dir: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+/// May nobody else put something into `dir`, which lies in `top`?
+pub fn is_private_dir(top: &Path, dir: &Path) -> bool {
+    let is_trusted = |data: Metadata| user::is_trusted(data.uid());
+    fs::metadata(top).is_ok_and(is_trusted) && fs::symlink_metadata(dir).is_ok_and(|dir| is_ours(&dir))
+}
+
+/// A new file, for writing.
+pub fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// A file for reading, if only we can have written it; `PermissionDenied` if somebody else can.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = file::open_no_follow(path)?;
+    let data = file.metadata()?;
+    if data.is_file() && is_ours(&data) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Does it belong to us, and may nobody else write it?
+fn is_ours(data: &Metadata) -> bool {
+    user::is_trusted(data.uid()) && data.mode() & 0o022 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn a_directory_is_made_once_and_for_its_owner() {
+        let place = Scratch::new("own");
+        let top = place.at(".tanto");
+        create_state_dir(&top).unwrap();
+        assert_eq!(fs::metadata(&top).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_to_string(top.join(".gitignore")).unwrap(), "*\n");
+        fs::remove_file(top.join(".gitignore")).unwrap();
+        create_state_dir(&top).unwrap();
+        assert!(!top.join(".gitignore").exists(), "who has removed it wants it so");
+        assert!(!create_dir(&top).unwrap());
+        assert!(create_dir(&place.at("no/dir")).is_err());
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_ours() {
+        let place = Scratch::new("own-safe");
+        let (top, dir) = (place.at("t"), place.at("t/d"));
+        fs::create_dir_all(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(is_private_dir(&top, &dir) && !is_private_dir(&top, &place.at("t/none")));
+        let file = place.at("t/f");
+        create(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert!(create(&file).is_err() && open(&file).is_ok() && open(&dir).is_err());
+        for path in [&dir, &file] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o772)).unwrap();
+        }
+        assert!(!is_private_dir(&top, &dir) && open(&file).is_err());
+        std::os::unix::fs::symlink("d", place.at("t/l")).unwrap();
+        assert!(!is_private_dir(&top, &place.at("t/l")));
+    }
+}

@@ -1,0 +1,135 @@
+//! Combinations of calls that find out whether a file exists and what its attributes are.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::{Stat, StatCall, answer, fstatat};
+use crate::fs::file::with_c_path;
+
+/// A combination of calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accessor {
+    /// One call answers both questions.
+    OneCall,
+    /// First whether the file exists, and only then its attributes.
+    ExistenceFirst,
+    /// The parent directory is opened for each file, and the file is asked for by its name in it.
+    ParentOpened,
+    /// The same, but the directory stays open for as long as files of it are asked for.
+    ParentKept,
+}
+
+/// The directory that was opened last, with its path.
+type Parent = (Vec<u8>, OwnedFd);
+
+impl Accessor {
+    /// All of them.
+    pub const ALL: [Accessor; 4] =
+        [Accessor::OneCall, Accessor::ExistenceFirst, Accessor::ParentOpened, Accessor::ParentKept];
+
+    /// Its name, with the calls that it makes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accessor::OneCall => "one call (fstatat)",
+            Accessor::ExistenceFirst => "existence first (faccessat, fstatat)",
+            Accessor::ParentOpened => "parent opened (openat, fstatat, close)",
+            Accessor::ParentKept => "parent kept open (fstatat in it)",
+        }
+    }
+
+    /// Asks for all of these. Returns how many answers there were: of what exists, and of what does not.
+    pub fn ask(self, paths: &[&[u8]]) -> usize {
+        let mut parent = None;
+        paths.iter().filter(|path| self.stat(path, &mut parent).is_ok()).count()
+    }
+
+    fn stat(self, path: &[u8], parent: &mut Option<Parent>) -> io::Result<Option<Stat>> {
+        match self {
+            Accessor::OneCall => StatCall::Fstatat.stat(path),
+            Accessor::ExistenceFirst => {
+                // SAFETY: the path ends with a NUL and outlives the call.
+                let ask = |path| match unsafe { libc::faccessat(libc::AT_FDCWD, path, libc::F_OK, 0) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                };
+                match with_c_path(path, ask).flatten() {
+                    Ok(()) => StatCall::Fstatat.stat(path),
+                    Err(error) => answer(Err(error)),
+                }
+            }
+            Accessor::ParentOpened | Accessor::ParentKept => {
+                let (dir, name) = parted(path);
+                let is_open = |(open, _): &Parent| self == Accessor::ParentKept && open == dir;
+                if !parent.as_ref().is_some_and(is_open) {
+                    *parent = match opened(dir) {
+                        Ok(handle) => Some((dir.to_vec(), handle)),
+                        Err(error) => return answer(Err(error)),
+                    };
+                }
+                let dir = parent.as_ref().map_or(libc::AT_FDCWD, |(_, dir)| dir.as_raw_fd());
+                // SAFETY: the name ends with a NUL and outlives the call.
+                answer(with_c_path(name, |name| unsafe { fstatat(dir, name) }).flatten())
+            }
+        }
+    }
+}
+
+/// The directory of a path, and the name in it.
+fn parted(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => (b"/", &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b".", path),
+    }
+}
+
+/// A handle of a directory that is good for nothing but names in it.
+fn opened(dir: &[u8]) -> io::Result<OwnedFd> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a NUL and outlives the call.
+    let open = |dir| match unsafe { libc::openat(libc::AT_FDCWD, dir, flags) } {
+        // SAFETY: the call succeeded, so the descriptor is open and ours alone.
+        fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    };
+    with_c_path(dir, open).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn all_combinations_give_the_same_answers() {
+        let dir = Scratch::new("accessors");
+        dir.write("a/file", "12345");
+        dir.write("b/file", "1");
+        std::os::unix::fs::symlink("a/file", dir.at("link")).expect("made");
+        std::os::unix::fs::symlink("nowhere", dir.at("dangling")).expect("made");
+        let names = ["a/file", "a/none", "a", "b/file", "link", "dangling", "a/file/below"];
+        let paths: Vec<Vec<u8>> = names.iter().map(|name| dir.bytes(name)).collect();
+        let all = |accessor: Accessor| {
+            let mut parent = None;
+            paths.iter().map(|path| accessor.stat(path, &mut parent).ok().flatten()).collect::<Vec<_>>()
+        };
+        let expected = all(Accessor::OneCall);
+        assert_eq!(
+            expected.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false, true, true, true, false, false]
+        );
+        for accessor in Accessor::ALL {
+            assert_eq!(all(accessor), expected, "{accessor:?}");
+        }
+        let found: Vec<&[u8]> = paths[..6].iter().map(Vec::as_slice).collect();
+        assert!(Accessor::ALL.iter().all(|accessor| accessor.ask(&found) == 6), "what is missing is an answer too");
+    }
+
+    #[test]
+    fn paths_are_parted() {
+        for (path, parts) in [("a/b/c", ("a/b", "c")), ("c", (".", "c")), ("/c", ("/", "c"))] {
+            let (dir, name) = parted(path.as_bytes());
+            assert_eq!((dir, name), (parts.0.as_bytes(), parts.1.as_bytes()));
+        }
+    }
+}

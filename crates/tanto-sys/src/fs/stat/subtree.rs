@@ -1,0 +1,204 @@
+//! Neighbours in a list of paths, asked for from a directory that they share, so that the way to it is gone once. Does
+//! not know where the list comes from: sorted, it has such neighbours.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::{UNKNOWN_MTIME, answer, fstatat};
+use crate::fs::file::with_c_path;
+
+/// A directory is opened for so many neighbours or more. Fewer, and that costs more than it saves; more, and fewer
+/// directories qualify; between 16 and 64 it makes no difference. On ext4 and Linux 6.18 this takes 12 % of the
+/// processor time from calls for the files of a build (22,000 of them: 1,180 ns a call instead of 1,342; 219,000:
+/// 1,317 instead of 1,478), and costs nothing where the list is not sorted. Sorting alone has more than that effect:
+/// the same files in random order took 1,947 and 3,031 ns.
+const FEWEST: usize = 32;
+
+/// The longest path, with its end, that a call takes. A longer one is an error, also where its end alone is short.
+const LONGEST: usize = libc::PATH_MAX as usize;
+
+/// The mtimes of some paths, each with a NUL at its end.
+pub fn ask<'p>(path: impl Fn(usize) -> &'p [u8], found: &mut [i64]) {
+    let mut at = 0;
+    while at < found.len() {
+        let run = Run::at(at, found.len(), &path);
+        let dir = run.open();
+        for (index, found) in (at..run.end).zip(&mut found[at..run.end]) {
+            let path = path(index);
+            *found = dir.as_ref().and_then(|dir| below(dir, path, run.shared.len())).unwrap_or_else(|| whole(path));
+        }
+        at = run.end;
+    }
+}
+
+/// Neighbours, and the directory in which all of them lie; empty if it is not worth while to open one.
+struct Run<'p> {
+    shared: &'p [u8],
+    end: usize,
+}
+
+impl<'p> Run<'p> {
+    fn at(start: usize, end: usize, path: &impl Fn(usize) -> &'p [u8]) -> Run<'p> {
+        if end - start < FEWEST {
+            return Run { shared: b"", end };
+        }
+        let shared = shared(path(start), path(start + FEWEST - 1));
+        if shared.is_empty() {
+            return Run { shared, end: start + 1 };
+        }
+        let others = (start + 1..end).find(|&index| !path(index).starts_with(shared)).unwrap_or(end);
+        // What lies between two neighbours of a sorted list lies where both lie: this list is not one.
+        if others - start < FEWEST { Run { shared: b"", end } } else { Run { shared, end: others } }
+    }
+
+    fn open(&self) -> Option<OwnedFd> {
+        if self.shared.is_empty() {
+            return None;
+        }
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: `path` is NUL-terminated and outlives the call.
+        let fd = with_c_path(self.shared, |path| unsafe { libc::open(path, flags) }).ok()?;
+        // SAFETY: the call succeeded, so `fd` is open and ours alone.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// What both begin with, up to a slash, that included.
+fn shared<'p>(one: &'p [u8], other: &[u8]) -> &'p [u8] {
+    let same = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let length = one[..same].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    &one[..length]
+}
+
+/// Asks from the directory to which the first bytes of the path lead. None where the answer might be another than by
+/// the whole path.
+fn below(dir: &OwnedFd, path: &[u8], skipped: usize) -> Option<i64> {
+    let rest = &path[skipped..];
+    if path.len() > LONGEST || matches!(rest, [] | [b'/' | 0, ..]) {
+        return None;
+    }
+    time(dir.as_raw_fd(), rest).ok()
+}
+
+fn whole(path: &[u8]) -> i64 {
+    time(libc::AT_FDCWD, path).unwrap_or(UNKNOWN_MTIME)
+}
+
+fn time(dir: RawFd, path: &[u8]) -> io::Result<i64> {
+    let path = CStr::from_bytes_with_nul(path).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a `CStr` ends with a NUL.
+    let stat = answer(unsafe { fstatat(dir, path.as_ptr()) })?;
+    Ok(stat.map_or(0, |stat| stat.mtime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::stat::mtime;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use tanto_testing::{Random, Scratch};
+
+    /// Names of which there are few, so that they meet: files, directories, links and nothing.
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "link", "up", "loop", ".."];
+
+    /// Where the tree is: so deep that no path leads out of it, to where other tests make files.
+    const ROOT: &str = "1/2/3/4/5/6/7/8/";
+
+    fn plant(dir: &Scratch, below: &str, depth: usize, random: &mut Random) {
+        for name in &NAMES[..4] {
+            let path = format!("{below}{name}");
+            match random.below(3) {
+                0 => dir.write(&path, ""),
+                1 if depth > 0 => {
+                    fs::create_dir(dir.at(&path)).unwrap();
+                    plant(dir, &format!("{path}/"), depth - 1, random);
+                }
+                _ => {}
+            }
+        }
+        let target = ["a", "b/c", "../d", ".", "nowhere"][random.below(5)];
+        symlink(target, dir.at(&format!("{below}link"))).unwrap();
+        symlink("..", dir.at(&format!("{below}up"))).unwrap();
+        symlink("loop", dir.at(&format!("{below}loop"))).unwrap();
+    }
+
+    fn random_path(dir: &Scratch, random: &mut Random) -> Vec<u8> {
+        let mut path = dir.bytes(ROOT);
+        for _ in 0..random.below(6) {
+            path.extend_from_slice(random.pick(&NAMES).as_bytes());
+            path.extend_from_slice(random.pick(&["/", "/", "/", "//", "/./"]).as_bytes());
+        }
+        if random.chance(80) {
+            path.extend_from_slice(random.pick(&NAMES).as_bytes());
+        }
+        match random.below(200) {
+            0 => path.extend_from_slice(b"\0x"),
+            1 => path.extend_from_slice(&[b'x'; 300]),
+            2 | 3 => path.resize(LONGEST - 3 + random.below(6), b'/'),
+            4 => path.clear(),
+            _ => {}
+        }
+        path
+    }
+
+    #[test]
+    fn answers_are_those_of_the_whole_paths() {
+        for seed in 0..60 {
+            let random = &mut Random::new(seed);
+            let dir = Scratch::new("subtree");
+            fs::create_dir_all(dir.at(ROOT)).unwrap();
+            plant(&dir, ROOT, 4, random);
+            let closed = dir.at(ROOT).join("a");
+            if closed.is_dir() {
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+            }
+            let mut paths: Vec<_> = (0..1000).map(|_| random_path(&dir, random)).collect();
+            if random.chance(90) {
+                paths.sort();
+            }
+            let expected: Vec<i64> = paths.iter().map(|path| mtime(path).unwrap_or(UNKNOWN_MTIME)).collect();
+            let ended: Vec<Vec<u8>> = paths.iter().map(|path| [path, &b"\0"[..]].concat()).collect();
+            let mut found = vec![-1; paths.len()];
+            ask(|index| &ended[index], &mut found);
+            let wrong = (0..paths.len()).find(|&index| found[index] != expected[index]);
+            let wrong = wrong.map(|index| (String::from_utf8_lossy(&paths[index]), found[index], expected[index]));
+            assert_eq!(wrong, None, "seed {seed}");
+            assert!(found.contains(&0) && found.contains(&UNKNOWN_MTIME) && found.iter().any(|&time| time > 1));
+            if closed.exists() {
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_without_its_end_is_an_error() {
+        let mut found = [0; 40];
+        ask(|index| [&b"/dev/null"[..], b"", b"/dev/null\0"][index % 3], &mut found);
+        assert_eq!(found[..2], [UNKNOWN_MTIME; 2]);
+        assert!(found[2] > 0);
+    }
+
+    #[test]
+    fn runs_are_of_paths_in_one_directory() {
+        let mut paths: Vec<String> = (10..50).map(|number| format!("x/y/{number}/f")).collect();
+        paths.extend((10..40).map(|number| format!("x/z/{number}")));
+        paths.push("x/z/45/f".into());
+        paths.extend(["x/zz".into(), "y".into()]);
+        let run = |start| Run::at(start, paths.len(), &|index: usize| paths[index].as_bytes());
+        let seen = |start| (str::from_utf8(run(start).shared).unwrap(), run(start).end);
+        assert_eq!(seen(0), ("x/y/", 40));
+        assert_eq!(seen(9), ("x/", 72));
+        assert_eq!(seen(40), ("x/", 72));
+        assert_eq!(seen(41), ("", 42));
+        assert_eq!(seen(42), ("", 73));
+    }
+
+    #[test]
+    fn a_list_that_is_not_sorted_is_given_up() {
+        let paths: Vec<String> = (0..100).map(|number| format!("{}/{number}", ["x", "y"][number % 31 % 2])).collect();
+        let run = Run::at(0, paths.len(), &|index: usize| paths[index].as_bytes());
+        assert_eq!((run.shared, run.end), (&b""[..], 100));
+    }
+}

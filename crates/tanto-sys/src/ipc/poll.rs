@@ -1,0 +1,91 @@
+//! Waits until one of many descriptors has something to say. Does not know what they are.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// A descriptor to be watched for something to read (or for its other end's going away).
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Watch(libc::pollfd);
+
+impl Watch {
+    /// Watches this descriptor. The caller keeps it open until the wait is over; a closed one is ready at once.
+    pub fn new(fd: &impl AsRawFd) -> Watch {
+        Watch(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN | libc::POLLPRI, revents: 0 })
+    }
+
+    /// Watches nothing: never ready.
+    pub fn nothing() -> Watch {
+        Watch(libc::pollfd { fd: -1, events: 0, revents: 0 })
+    }
+
+    /// Did the last wait find something?
+    pub fn ready(&self) -> bool {
+        self.0.revents != 0
+    }
+
+    /// Is there something to watch?
+    pub fn is_nothing(&self) -> bool {
+        self.0.fd < 0
+    }
+}
+
+/// Waits until a watched descriptor is ready, the time is over (none: without end), or a signal was handled. None
+/// need be ready afterwards.
+pub fn wait(watches: &mut [Watch], timeout: Option<Duration>) -> io::Result<()> {
+    let millis = match timeout {
+        // Rounded up, so that a short wait does not become a busy one.
+        Some(time) => i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX),
+        None => -1,
+    };
+    let count = libc::nfds_t::try_from(watches.len()).expect("a slice's length fits");
+    // SAFETY: `Watch` is a transparent `pollfd`, and the slice holds `count` of them for the whole call.
+    let rc = unsafe { libc::poll(watches.as_mut_ptr().cast::<libc::pollfd>(), count, millis) };
+    if rc >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() != io::ErrorKind::Interrupted {
+        return Err(crate::error::call_error("poll", None, error));
+    }
+    // The kernel left the answers as they were before.
+    for watch in watches {
+        watch.0.revents = 0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn finds_the_one_with_something_to_read() {
+        let (quiet, _quiet_end) = io::pipe().unwrap();
+        let (loud, mut loud_end) = io::pipe().unwrap();
+        loud_end.write_all(b"x").unwrap();
+        let mut watches = [Watch::new(&quiet), Watch::new(&loud), Watch::nothing()];
+        wait(&mut watches, None).unwrap();
+        assert_eq!(watches.map(|w| w.ready()), [false, true, false]);
+        assert_eq!(watches.map(|w| w.is_nothing()), [false, false, true]);
+    }
+
+    #[test]
+    fn a_closed_other_end_is_ready() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(writer);
+        let mut watches = [Watch::new(&reader)];
+        wait(&mut watches, None).unwrap();
+        assert!(watches[0].ready());
+    }
+
+    #[test]
+    fn time_ends_a_wait() {
+        let (quiet, _end) = io::pipe().unwrap();
+        let mut watches = [Watch::new(&quiet)];
+        wait(&mut watches, Some(Duration::from_micros(1))).unwrap();
+        assert!(!watches[0].ready());
+    }
+}

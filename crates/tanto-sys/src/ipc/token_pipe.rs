@@ -1,0 +1,226 @@
+//! A pipe that many processes share, with a byte in it for each thing that may be done. Does not know what for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use crate::fs::file::with_c_path;
+
+/// Both ends of a pipe of tokens, as this process opened them for itself: they never block, whatever the others do
+/// with theirs.
+#[derive(Debug)]
+pub struct TokenPipe {
+    reader: File,
+    writer: File,
+}
+
+/// Why there is no pipe of tokens.
+#[derive(Debug)]
+pub enum TokenPipeError {
+    /// It is something else.
+    NotAPipe,
+    /// It could not be opened for reading.
+    Reading(io::Error),
+    /// It could not be opened for writing.
+    Writing(io::Error),
+}
+
+impl TokenPipe {
+    /// Opens a named pipe.
+    pub fn open(path: &Path) -> Result<TokenPipe, TokenPipeError> {
+        let reader = nonblocking().read(true).open(path).map_err(TokenPipeError::Reading)?;
+        if !reader.metadata().is_ok_and(|m| m.file_type().is_fifo()) {
+            return Err(TokenPipeError::NotAPipe);
+        }
+        // Only now: a pipe without a reader cannot be opened for writing without blocking.
+        let writer = nonblocking().write(true).open(path).map_err(TokenPipeError::Writing)?;
+        Ok(TokenPipe { reader, writer })
+    }
+
+    /// Opens anew the pipe whose ends this process inherited under these numbers. A duplicate would share the
+    /// blocking mode with every other process that has it.
+    pub fn inherited(reader: RawFd, writer: RawFd) -> Result<TokenPipe, TokenPipeError> {
+        let (reader, writer) = (format!("/proc/self/fd/{reader}"), format!("/proc/self/fd/{writer}"));
+        let is_pipe = |path: &str| fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo());
+        if !is_pipe(&reader) || !is_pipe(&writer) {
+            return Err(TokenPipeError::NotAPipe);
+        }
+        let reader = nonblocking().read(true).open(reader).map_err(TokenPipeError::Reading)?;
+        let writer = nonblocking().write(true).open(writer).map_err(TokenPipeError::Writing)?;
+        Ok(TokenPipe { reader, writer })
+    }
+
+    /// Takes a token; none if there is none now.
+    pub fn take(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        loop {
+            match (&self.reader).read(&mut byte) {
+                Ok(0) => return Ok(None),
+                Ok(_) => return Ok(Some(byte[0])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Puts a token back.
+    pub fn put(&self, token: u8) -> io::Result<()> {
+        (&self.writer).write_all(&[token])
+    }
+
+    /// How many there are now.
+    pub fn count(&self) -> io::Result<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and `count` a place for the answer.
+        match unsafe { libc::ioctl(self.reader.as_raw_fd(), libc::FIONREAD, &raw mut count) } {
+            0 => Ok(usize::try_from(count).unwrap_or(0)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A pipe for tokens, as children are to have it: it blocks. It closes itself at `exec` but in those children to whom it
+/// is handed on (`Launcher::hand_on`).
+#[derive(Debug)]
+pub struct SharedPipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+/// Scripts open files of their own under low numbers, and shells from 10 on; `select` knows none from 1024 on.
+const LEAST_NUMBER: RawFd = 50;
+
+impl SharedPipe {
+    /// A new pipe.
+    pub fn new() -> io::Result<SharedPipe> {
+        let (reader, writer) = io::pipe()?;
+        Ok(SharedPipe { reader: moved_up(reader.into())?, writer: moved_up(writer.into())? })
+    }
+
+    /// The numbers of the end to read and the end to write, here and in children.
+    pub fn numbers(&self) -> [RawFd; 2] {
+        [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
+    }
+
+    /// Users other than ours may open it too, if they find it: by its place in `/proc`.
+    pub fn open_to_all(&self) -> io::Result<()> {
+        let file = File::from(self.reader.try_clone()?);
+        file.set_permissions(fs::Permissions::from_mode(0o666))
+    }
+
+    /// The same pipe for ourselves.
+    pub fn tokens(&self) -> Result<TokenPipe, TokenPipeError> {
+        TokenPipe::inherited(self.reader.as_raw_fd(), self.writer.as_raw_fd())
+    }
+}
+
+/// The same under a number that nobody minds, if there is one.
+fn moved_up(fd: OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is open; no memory is touched.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LEAST_NUMBER) };
+    let error = io::Error::last_os_error();
+    match (moved, error.raw_os_error()) {
+        // SAFETY: the call succeeded, so the number is open and ours alone.
+        (0.., _) => Ok(unsafe { OwnedFd::from_raw_fd(moved) }),
+        // So few descriptors may be open here.
+        (_, Some(libc::EINVAL | libc::EMFILE)) => Ok(fd),
+        _ => Err(error),
+    }
+}
+
+impl AsRawFd for TokenPipe {
+    /// Readable when there is a token.
+    fn as_raw_fd(&self) -> RawFd {
+        self.reader.as_raw_fd()
+    }
+}
+
+fn nonblocking() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NONBLOCK);
+    options
+}
+
+/// Makes a named pipe that only this user may open.
+pub fn make_fifo(path: &Path) -> io::Result<()> {
+    let made = with_c_path(path.as_os_str().as_bytes(), |path| {
+        // SAFETY: `path` is a NUL-terminated string that outlives the call.
+        unsafe { libc::mkfifo(path, 0o600) }
+    });
+    match made? {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use tanto_testing::Scratch;
+
+    fn is_nonblocking(fd: &impl AsRawFd) -> bool {
+        // SAFETY: F_GETFL takes no further argument and touches no memory.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+        flags & libc::O_NONBLOCK != 0
+    }
+
+    #[test]
+    fn a_named_pipe_gives_and_takes() {
+        let dir = Scratch::new("tokens");
+        make_fifo(&dir.at("fifo")).unwrap();
+        let one = TokenPipe::open(&dir.at("fifo")).unwrap();
+        let other = TokenPipe::open(&dir.at("fifo")).unwrap();
+        assert_eq!(one.take().unwrap(), None);
+        one.put(b'x').unwrap();
+        assert_eq!(other.take().unwrap(), Some(b'x'));
+        assert_eq!(one.take().unwrap(), None);
+    }
+
+    #[test]
+    fn an_inherited_pipe_keeps_its_blocking_mode() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"ab").unwrap();
+        let tokens = TokenPipe::inherited(reader.as_raw_fd(), writer.as_raw_fd()).unwrap();
+        assert_eq!(tokens.take().unwrap(), Some(b'a'));
+        assert_eq!(tokens.take().unwrap(), Some(b'b'));
+        assert_eq!(tokens.take().unwrap(), None);
+        assert!(is_nonblocking(&tokens));
+        assert!(!is_nonblocking(&OwnedFd::from(reader)) && !is_nonblocking(&OwnedFd::from(writer)));
+    }
+
+    #[test]
+    fn a_new_pipe_is_under_high_numbers_and_blocks() {
+        let ends = SharedPipe::new().unwrap();
+        let mode = || fs::metadata(format!("/proc/self/fd/{}", ends.numbers()[0])).unwrap().permissions().mode();
+        assert_eq!(mode() & 0o777, 0o600);
+        ends.open_to_all().unwrap();
+        assert_eq!(mode() & 0o777, 0o666);
+        let tokens = ends.tokens().unwrap();
+        assert!(ends.numbers().iter().all(|&number| number >= LEAST_NUMBER));
+        assert!(!is_nonblocking(&ends.reader) && !is_nonblocking(&ends.writer) && is_nonblocking(&tokens));
+        assert_eq!(tokens.count().unwrap(), 0);
+        tokens.put(b'a').unwrap();
+        tokens.put(b'b').unwrap();
+        assert_eq!(tokens.count().unwrap(), 2);
+        let mut byte = [0];
+        File::from(ends.reader).read_exact(&mut byte).unwrap();
+        assert_eq!((byte, tokens.count().unwrap()), (*b"a", 1));
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_refused() {
+        let dir = Scratch::new("no-tokens");
+        fs::write(dir.at("file"), "x").unwrap();
+        assert!(matches!(TokenPipe::open(&dir.at("file")), Err(TokenPipeError::NotAPipe)));
+        assert!(matches!(TokenPipe::open(&dir.at("none")), Err(TokenPipeError::Reading(_))));
+        let file = File::open("/dev/null").unwrap();
+        let fd = file.as_raw_fd();
+        assert!(matches!(TokenPipe::inherited(fd, fd), Err(TokenPipeError::NotAPipe)));
+        assert!(matches!(TokenPipe::inherited(-2, 1 << 30), Err(TokenPipeError::NotAPipe)));
+    }
+}

@@ -1,0 +1,127 @@
+//! The processors that a thread, and what it starts, may use. Does not know what runs on them.
+
+use std::fmt;
+use std::io;
+
+use crate::error::call_error;
+
+/// Some processors, by their numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CpuMask(Vec<usize>);
+
+/// Processors that the kernel's masks have room for here.
+const MOST: usize = libc::CPU_SETSIZE as usize;
+
+impl CpuMask {
+    /// Those of the calling thread.
+    pub fn own() -> io::Result<CpuMask> {
+        let mut set = empty();
+        // SAFETY: `set` is a place for an answer of the size given.
+        match unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } {
+            // SAFETY: the numbers are below the set's size; only its bits are read.
+            0 => Ok(CpuMask((0..MOST).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())),
+            _ => Err(call_error("sched_getaffinity", None, io::Error::last_os_error())),
+        }
+    }
+
+    /// Reads a list such as `0-3,8`; none for what is no list, or names what no machine has.
+    pub fn parse(text: &[u8]) -> Option<CpuMask> {
+        let number = |text: &str| text.parse().ok().filter(|&cpu: &usize| cpu < MOST && !text.starts_with('+'));
+        let mut cpus = Vec::new();
+        for part in std::str::from_utf8(text).ok()?.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            cpus.extend((first <= last).then_some(first..=last)?);
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        Some(CpuMask(cpus))
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Those that are not among these others.
+    pub fn without(&self, others: &CpuMask) -> CpuMask {
+        CpuMask(self.0.iter().copied().filter(|cpu| !others.0.contains(cpu)).collect())
+    }
+
+    /// From now on the calling thread, and what it starts, may use these and no others.
+    pub fn apply(&self) -> io::Result<()> {
+        let mut set = empty();
+        for &cpu in &self.0 {
+            // SAFETY: the number is below the set's size; only a bit of it is changed.
+            unsafe { libc::CPU_SET(cpu, &mut set) };
+        }
+        // SAFETY: `set` is a valid set of the size given.
+        match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
+            0 => Ok(()),
+            _ => Err(call_error("sched_setaffinity", None, io::Error::last_os_error())),
+        }
+    }
+
+    /// As a number in hexadecimal digits, in which each processor is a bit; as `taskset` shows it.
+    pub fn hex(&self) -> String {
+        let nibbles = self.0.last().map_or(1, |last| last / 4 + 1);
+        let digit = |nibble: usize| self.0.iter().filter(|&&cpu| cpu / 4 == nibble).map(|cpu| 1_u8 << (cpu % 4)).sum();
+        (0..nibbles).rev().map(|nibble| format!("{:x}", u8::min(digit(nibble), 15))).collect()
+    }
+}
+
+impl fmt::Display for CpuMask {
+    /// As `parse` reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &self.0[..];
+        let mut comma = "";
+        while let Some(&first) = rest.first() {
+            let length = rest.iter().enumerate().take_while(|&(at, &cpu)| cpu == first + at).count();
+            match length {
+                1 => write!(f, "{comma}{first}")?,
+                _ => write!(f, "{comma}{first}-{}", first + length - 1)?,
+            }
+            (rest, comma) = (&rest[length..], ",");
+        }
+        Ok(())
+    }
+}
+
+fn empty() -> libc::cpu_set_t {
+    // SAFETY: an all-zero `cpu_set_t` is an empty set, a valid value.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        for (text, shown, hex) in
+            [("0", "0", "1"), ("3,1-2", "1-3", "e"), ("0-3,8", "0-3,8", "10f"), ("4,4", "4", "10"), ("0,2", "0,2", "5")]
+        {
+            let mask = CpuMask::parse(text.as_bytes()).unwrap();
+            assert_eq!((mask.to_string().as_str(), mask.hex().as_str()), (shown, hex), "{text}");
+        }
+        for bad in ["", "-", "1-", "2-1", "x", "1,", "99999", "+1", "-1", "0x3", "1-2-3"] {
+            assert_eq!(CpuMask::parse(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(CpuMask::parse(b"0-3").unwrap().without(&CpuMask::parse(b"0,2").unwrap()).to_string(), "1,3");
+    }
+
+    #[test]
+    fn a_thread_can_be_kept_to_one_processor() {
+        std::thread::spawn(|| {
+            let all = CpuMask::own().unwrap();
+            let one = CpuMask(vec![all.0[0]]);
+            one.apply().unwrap();
+            assert_eq!(CpuMask::own().unwrap(), one);
+            all.apply().unwrap();
+            assert_eq!(CpuMask::own().unwrap(), all);
+            assert!(CpuMask(Vec::new()).apply().is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}

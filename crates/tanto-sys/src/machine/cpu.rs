@@ -1,0 +1,148 @@
+//! How many processors there are for us, and how busy they are. Does not know how many jobs that makes.
+
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+use crate::cgroup_paths::{CgroupPaths, CgroupTree, read_small_file};
+
+/// Processors that this process may use: those of its affinity mask, or fewer where a control group's quota pays for
+/// fewer. Reads some files; not for the path that runs nothing.
+pub fn count() -> usize {
+    let counts = (group_quota(Path::new("/")), affinity());
+    let count = match counts {
+        (Some(quota), Some(mask)) => quota.min(mask),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => online(),
+    };
+    usize::try_from(count).unwrap_or(0)
+}
+
+/// The load average of the last minute; 0 where it is not known.
+pub fn load_average() -> f64 {
+    let mut load = 0.0;
+    // SAFETY: room for one number is given and one is asked for.
+    let got = unsafe { libc::getloadavg(&raw mut load, 1) };
+    if got == 1 { load } else { 0.0 }
+}
+
+/// How often the calling thread has waited for something else than a processor, since its start.
+pub fn waits() -> i64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is a place for the answer, and all zero it is a valid value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    }
+}
+
+fn affinity() -> Option<i64> {
+    // SAFETY: an all-zero `cpu_set_t` is an empty set, a valid value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a place for an answer of the size given.
+    let rc = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    // SAFETY: only counts the bits of `set`.
+    (rc == 0).then(|| i64::from(unsafe { libc::CPU_COUNT(&set) }))
+}
+
+fn online() -> i64 {
+    // SAFETY: reads no memory of ours.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
+}
+
+/// Processors that the quotas of control groups pay for, the started one included: with two and a half of them, two
+/// jobs would leave a half unused. Each group around us has a say, of both versions; the smallest quota counts.
+fn group_quota(root: &Path) -> Option<i64> {
+    let groups = CgroupPaths::of_process(root);
+    let unified = groups.around_us(CgroupTree::Unified).into_iter();
+    let unified = unified.filter_map(|dir| quota_of_v2(&read_small_file(&dir.join("cpu.max"))?));
+    let old = groups.around_us(CgroupTree::Of("cpu")).into_iter().filter_map(|dir| {
+        let file = |name: &str| read_small_file(&dir.join(format!("cpu.cfs_{name}_us")));
+        quota_of_v1(&file("quota")?, &file("period")?)
+    });
+    unified.chain(old).min()
+}
+
+/// `quota period` in microseconds, or `max period`.
+fn quota_of_v2(text: &str) -> Option<i64> {
+    let (quota, period) = text.lines().next()?.split_once(' ')?;
+    let (quota, period): (i64, i64) = (quota.parse().ok()?, period.parse().ok()?);
+    started(quota, period)
+}
+
+/// Two files with a number each; a quota of -1 is none.
+fn quota_of_v1(quota: &str, period: &str) -> Option<i64> {
+    started(quota.trim().parse().ok()?, period.trim().parse().ok()?)
+}
+
+/// How many periods a quota begins.
+fn started(quota: i64, period: i64) -> Option<i64> {
+    (quota > 0 && period > 0).then(|| quota / period + i64::from(quota % period > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn there_is_a_processor() {
+        assert!(affinity().unwrap() > 0 && online() > 0);
+        assert!(load_average() >= 0.0);
+        assert!(count() as i64 <= affinity().unwrap());
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_waits() {
+        let before = waits();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(waits() > before);
+    }
+
+    #[test]
+    fn quotas_are_begun_processors() {
+        assert_eq!(quota_of_v2("250000 100000\n"), Some(3));
+        assert_eq!(quota_of_v2("200000 100000\n"), Some(2));
+        assert_eq!(quota_of_v2("50000 100000\n"), Some(1));
+        for none in ["max 100000\n", "", "1", "x y", "100 0", "-5 100", "0 100"] {
+            assert_eq!(quota_of_v2(none), None, "{none}");
+        }
+        assert_eq!(quota_of_v1("400000\n", "100000\n"), Some(4));
+        assert_eq!(quota_of_v1("-1\n", "100000\n"), None);
+        assert_eq!(quota_of_v1("5\n", "0\n"), None);
+    }
+
+    const MOUNTS: &str =
+        "25 30 0:23 / /g/unified rw - cgroup2 c rw\n26 30 0:24 / /g/cpu rw - cgroup c rw,cpu,cpuacct\n";
+
+    fn machine(name: &str, files: &[(&str, &str)]) -> Scratch {
+        let root = Scratch::new(name);
+        root.write("proc/self/mountinfo", MOUNTS);
+        files.iter().for_each(|(path, text)| root.write(path, text));
+        root
+    }
+
+    #[test]
+    fn each_group_around_us_has_a_say() {
+        let groups = ("proc/self/cgroup", "0::/a/b/c\n");
+        let (a, c) = ("g/unified/a/cpu.max", "g/unified/a/b/c/cpu.max");
+        let quota = |name, files: &[_]| group_quota(machine(name, &[&[groups], files].concat()).path());
+        assert_eq!(quota("none", &[]), None);
+        assert_eq!(quota("outer", &[(a, "300000 100000\n"), (c, "max 100000\n")]), Some(3));
+        assert_eq!(quota("inner", &[(a, "300000 100000\n"), (c, "50000 50000\n")]), Some(1));
+        assert_eq!(quota("both", &[(a, "150000 100000\n"), (c, "700000 100000\n")]), Some(2));
+        assert_eq!(quota("mount", &[("g/unified/cpu.max", "400000 100000\n")]), Some(4));
+    }
+
+    #[test]
+    fn on_a_hybrid_machine_the_old_tree_counts() {
+        let files = [
+            ("proc/self/cgroup", "3:cpu,cpuacct:/box/job\n0::/box\n"),
+            ("g/unified/box/cgroup.procs", "1\n"),
+            ("g/cpu/box/cpu.cfs_quota_us", "250000\n"),
+            ("g/cpu/box/cpu.cfs_period_us", "100000\n"),
+            ("g/cpu/box/job/cpu.cfs_quota_us", "-1\n"),
+            ("g/cpu/box/job/cpu.cfs_period_us", "100000\n"),
+        ];
+        assert_eq!(group_quota(machine("hybrid", &files).path()), Some(3));
+    }
+}
