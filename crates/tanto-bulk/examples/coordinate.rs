@@ -19,12 +19,12 @@ use tanto_bulk::door::Nobody;
 use tanto_bulk::records;
 use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
-use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, View};
-use tanto_exec::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
+use tanto_exec::job::Cost;
+use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::runner::{Runner, Woken};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
+use tanto_exec::runner::{Runner, Wakeup};
 use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
 
@@ -36,7 +36,7 @@ impl View for Blind {
 
 /// Puts one command in the place of each build; the other stages are done at once.
 struct Builds {
-    runner: SpawnRunner,
+    runner: ProcessRunner,
     command: Command,
     done: VecDeque<JobId>,
 }
@@ -58,16 +58,16 @@ impl Runner for Builds {
         !self.done.is_empty() || self.runner.has_ended()
     }
 
-    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
         let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
-        Ok(Woken::Completed(Completion {
+        Ok(Wakeup::Completed(Completion {
             job,
             exit,
             output,
-            kept: Kept::Whole,
+            kept: Capture::Whole,
             usage,
-            ran: Ran::Program,
+            ran: ExecutedBy::Program,
             findings: None,
         }))
     }
@@ -108,8 +108,8 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     let mut runner: Box<dyn Runner> = match command {
         "fake" => Box::new(FakeRunner::new(jobs, |_: &Command| Effect::success())),
         line => {
-            let options = spawn::Options { parallelism: jobs, ..spawn::Options::default() };
-            let runner = SpawnRunner::new(options).map_err(|error| error.to_string())?;
+            let options = RunnerOptions { parallelism: jobs, ..RunnerOptions::default() };
+            let runner = ProcessRunner::new(options).map_err(|error| error.to_string())?;
             Box::new(Builds {
                 runner,
                 command: Command { line: line.into(), console: false, bounds: None },

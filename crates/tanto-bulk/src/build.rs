@@ -20,10 +20,10 @@ use std::cell::RefCell;
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
-use tanto_exec::run::{Run, Verdict};
+use tanto_exec::run::{BuildOutcome, Run};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::staged::Staged;
-use tanto_exec::schedule::{Limits, Reading};
+use tanto_exec::runner::steps::MultiStepRunner;
+use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
 use tanto_record::store::journal::Journal;
 
 use self::books::{Books, Opening};
@@ -51,13 +51,13 @@ pub struct Build<'a> {
     /// What is known of the packages' directories, for the case that one of them changes.
     pub sources: Sources,
     /// Who says how much room the machine has, if that is to be heeded.
-    pub gauge: Option<&'a mut dyn FnMut() -> Reading>,
+    pub gauge: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
 
 impl Build<'_> {
     /// Builds all that is open, the most urgent first by what each package is expected to take, in milliseconds. The
     /// journal has not ended then.
-    pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(Verdict, Plan, Journal), Bad> {
+    pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
         let Build { site, runner, view, clock, epoch_ms, desk, sources, gauge } = self;
         for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
@@ -68,14 +68,14 @@ impl Build<'_> {
         let books = RefCell::new(Books::new(opening, journal));
         let packages = Packages::new(&books);
         if gauge.is_some() {
-            schedule.ration(Limits { memory_kib: None, slots: usize::MAX });
+            schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }
-        let mut silent = Reading::default;
+        let mut silent = ResourceSample::default;
         schedule.begin();
         let run = Run {
             front: &mut packages.clone(),
             schedule: &mut schedule,
-            runner: &mut Staged::new(runner, packages),
+            runner: &mut MultiStepRunner::new(runner, packages),
             view,
             clock,
             failures_allowed: usize::MAX,

@@ -8,7 +8,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tanto_exec::monitor;
+use tanto_exec::job::ResourceLimits;
 
 pub use self::keys::{KEYS, Key};
 pub use self::read::{Why, Wrong};
@@ -177,8 +177,8 @@ pub struct Limits {
 
 impl Limits {
     /// As the monitor wants them.
-    pub fn watched(self) -> monitor::Limits {
-        monitor::Limits {
+    pub fn watched(self) -> ResourceLimits {
+        ResourceLimits {
             hang_ms: self.hang_ms,
             total_ms: self.total_ms,
             cpu_ms: self.cpu_ms,
@@ -187,7 +187,7 @@ impl Limits {
             disk_kib: self.disk.map(|bytes| bytes / 1024),
             linger_ms: Some(LINGER_MS),
             looks: true,
-            ..monitor::Limits::NONE
+            ..ResourceLimits::NONE
         }
     }
 }

@@ -1,11 +1,11 @@
 //! How long a bulk build would take: its packages as jobs of a schedule, against a clock that jumps. Does not know
 //! where times are kept.
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_exec::simulate::shared::{self, Parts, Sharing};
-use tanto_exec::simulate::{self, Outcome};
+use tanto_exec::simulate::{self, SimulatedBuild};
 
 use crate::resolve::Package;
 
@@ -31,7 +31,7 @@ impl Forecast {
     }
 
     /// A build by so many at a time, in the order that `expected` brings, while packages take `takes`; milliseconds both.
-    pub fn play(&self, slots: usize, expected: &[u64], takes: &[u64]) -> Outcome {
+    pub fn play(&self, slots: usize, expected: &[u64], takes: &[u64]) -> SimulatedBuild {
         let mut truth = self.schedule.clone();
         expect(&mut truth, takes);
         let mut schedule = self.schedule.clone();
@@ -42,7 +42,7 @@ impl Forecast {
 
     /// A build in which packages share job tokens, each with a part that takes as many as it gets. As urgent as a package
     /// makes what it would take if it had them all.
-    pub fn share(&self, tokens: usize, sharing: Sharing, parts: &[Parts]) -> Outcome {
+    pub fn share(&self, tokens: usize, sharing: Sharing, parts: &[Parts]) -> SimulatedBuild {
         let mut schedule = self.schedule.clone();
         let most = match sharing {
             Sharing::Pool => tokens,

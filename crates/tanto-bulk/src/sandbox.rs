@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tanto_exec::sandbox::{Mount, Place, Plan, Room, What};
+use tanto_exec::sandbox::{Mount, Place, Plan, WarmSandbox, What};
 use tanto_sys::error;
 use tanto_sys::fs::dir_tree;
 
@@ -209,7 +209,7 @@ impl Sandbox {
     }
 
     /// Opens a room for scans, which write in these directories only.
-    pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<Room> {
+    pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
         let place = Place::new(self.dir.join(format!("scan-{}", number + 1)));
         place.prepare(&self.scan_plan(written))?;
         let mut command = Command::new(&self.door);
@@ -217,7 +217,7 @@ impl Sandbox {
         if !self.prepare_chroot.is_empty() {
             command.arg(format!("--hook={}", self.prepare_chroot));
         }
-        Room::open(command, place)
+        WarmSandbox::open(command, place)
     }
 
     /// A mount takes one directory at least.

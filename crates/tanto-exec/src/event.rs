@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::job::{About, Exit, JobId, Ran, Usage};
-use crate::monitor::findings::{Load, Seen, Stopped};
-use crate::schedule::Hold;
+use crate::job::report::{JobSample, ProcessInfo, Termination};
+use crate::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use crate::schedule::ThrottleReason;
 
 /// How loud a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,17 +50,17 @@ pub enum Event<'a> {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a About,
+        about: &'a JobInfo,
         /// When.
         at_ms: i64,
     },
     /// A group (ninja's phony) is complete: all that it waited for is done. So is a command that need not run after
     /// all, but that comes only if somebody asks for it.
-    Grouped {
+    NothingToRun {
         /// Which job.
         job: JobId,
         /// What it is; without a command, and empty unless asked for.
-        about: &'a About,
+        about: &'a JobInfo,
         /// When.
         at_ms: i64,
     },
@@ -69,7 +69,7 @@ pub enum Event<'a> {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a About,
+        about: &'a JobInfo,
         /// When it was started.
         start_ms: i64,
         /// When it ended.
@@ -81,7 +81,7 @@ pub enum Event<'a> {
         /// What it used.
         usage: Usage,
         /// What ran it.
-        ran: Ran,
+        ran: ExecutedBy,
     },
     /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
     /// `BuildFinished`.
@@ -104,38 +104,38 @@ pub enum Event<'a> {
     },
     /// How many jobs there are in each state, in the words of the language whose jobs they are; comes when that has
     /// changed, and only from one that has words of its own.
-    Standing {
+    StateCounts {
         /// States and numbers, in the order in which they are told.
         counts: &'a [(&'static str, usize)],
         /// When.
         at_ms: i64,
     },
     /// A look at the processes of a command that runs.
-    Looked {
+    Sampled {
         /// Which job.
         job: JobId,
         /// When.
         at_ms: i64,
         /// What they have.
-        load: Load,
+        load: JobSample,
     },
     /// A command was ended because it hung or took too much; comes after its end was told.
-    Stopped {
+    Terminated {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a About,
+        about: &'a JobInfo,
         /// Why, and which processes it had.
-        stopped: &'a Stopped,
+        stopped: &'a Termination,
     },
     /// Processes have outlived their command.
-    Left {
+    LeftBehind {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a About,
+        about: &'a JobInfo,
         /// The processes.
-        processes: &'a [Seen],
+        processes: &'a [ProcessInfo],
         /// They were killed. Else they are still there at the end of the build.
         killed: bool,
     },
@@ -149,9 +149,9 @@ pub enum Event<'a> {
         output: &'a [u8],
     },
     /// Nothing more is started for now, though there are slots and jobs; or that is over.
-    Held {
+    Throttled {
         /// Why; none when it is over.
-        why: Option<Hold>,
+        why: Option<ThrottleReason>,
         /// When.
         at_ms: i64,
     },

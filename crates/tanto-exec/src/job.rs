@@ -1,11 +1,12 @@
 //! What is run, and what became of it. Does not know why it is run.
 
+pub mod report;
+
 use std::path::PathBuf;
 
 use tanto_sys::cgroup::StallTimes;
 
-use crate::monitor::Limits;
-use crate::monitor::findings::Findings;
+use self::report::MonitorReport;
 use crate::spilled::Spilled;
 
 /// A job of one build: a dense number, in the order in which jobs were added to the schedule.
@@ -20,21 +21,62 @@ pub struct Command {
     /// Runs with Tanto's own terminal, in its foreground process group (ninja's `console` pool).
     pub console: bool,
     /// What it may take, if that is not what all may take.
-    pub bounds: Option<Box<Bounds>>,
+    pub bounds: Option<Box<JobLimits>>,
 }
 
 /// What a command may take, and where it takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub struct JobLimits {
     /// So much.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// What lies in this directory counts as what it has written.
     pub scratch: Option<PathBuf>,
 }
 
+/// How long processes usually have to end themselves when they are asked to, in milliseconds.
+pub const GRACE_MS: i64 = 10_000;
+
+/// What a job may take, and how it is watched. Times are in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResourceLimits {
+    /// It hangs after so long without a new process, processor time and output.
+    pub hang_ms: Option<i64>,
+    /// It is ended after so long, whatever it does.
+    pub total_ms: Option<i64>,
+    /// It is ended when its processes together have used so much processor time.
+    pub cpu_ms: Option<i64>,
+    /// It is ended when they hold more memory than this, in KiB.
+    pub memory_kib: Option<u64>,
+    /// It is ended when it has printed more than this, in bytes.
+    pub printed: Option<u64>,
+    /// It is ended when more than this lies where it writes, in KiB, as far as that place is known.
+    pub disk_kib: Option<u64>,
+    /// It is over so long after its first process has ended, though others still hold its output; none: when they do not.
+    pub linger_ms: Option<i64>,
+    /// How long its processes have to end themselves when they are told to, and again when they are killed.
+    pub grace_ms: i64,
+    /// It is looked at even where there is nothing to find.
+    pub looks: bool,
+}
+
+impl ResourceLimits {
+    /// It may take what it wants.
+    pub const NONE: ResourceLimits = ResourceLimits {
+        hang_ms: None,
+        total_ms: None,
+        cpu_ms: None,
+        memory_kib: None,
+        printed: None,
+        disk_kib: None,
+        linger_ms: None,
+        grace_ms: GRACE_MS,
+        looks: false,
+    };
+}
+
 /// What the views may show of a job.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct About {
+pub struct JobInfo {
     /// The command line as the user would type it.
     pub command: Vec<u8>,
     /// A short text for the progress line; empty where the job has none.
@@ -108,7 +150,7 @@ pub struct Usage {
 
 /// What ran a command. It does not decide a result.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Ran {
+pub enum ExecutedBy {
     /// A program of its own.
     #[default]
     Program,
@@ -128,18 +170,18 @@ pub struct Completion {
     /// Its standard output and standard error, in the order of writing: all of it, or both ends.
     pub output: Vec<u8>,
     /// How much of it `output` has.
-    pub kept: Kept,
+    pub kept: Capture,
     /// What it used.
     pub usage: Usage,
     /// What ran it.
-    pub ran: Ran,
+    pub ran: ExecutedBy,
     /// What watching its processes has brought, if there is anything to tell.
-    pub findings: Option<Box<Findings>>,
+    pub findings: Option<Box<MonitorReport>>,
 }
 
 /// How much of what a command printed is in `Completion::output`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum Capture {
     /// All of it.
     Whole,
     /// Its beginning and its end. The rest is lost.
@@ -152,8 +194,8 @@ impl Completion {
     /// Returns all that the command printed or, where the middle is lost, both ends.
     pub fn printed(&self) -> &[u8] {
         match &self.kept {
-            Kept::InFile(spilled) => spilled.bytes(),
-            Kept::Whole | Kept::Ends => &self.output,
+            Capture::InFile(spilled) => spilled.bytes(),
+            Capture::Whole | Capture::Ends => &self.output,
         }
     }
 
@@ -161,10 +203,24 @@ impl Completion {
     pub fn add_line(&mut self, text: &[u8]) {
         let line = if self.output.is_empty() { text.to_vec() } else { [b"\n", text].concat() };
         self.output.extend_from_slice(&line);
-        if let Kept::InFile(spilled) = &mut self.kept
+        if let Capture::InFile(spilled) = &mut self.kept
             && spilled.append(&line).is_err()
         {
-            self.kept = Kept::Ends;
+            self.kept = Capture::Ends;
         }
     }
 }
+
+/// What one run of a job took of the machine.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Cost {
+    /// From its start to its end, in milliseconds.
+    pub wall_ms: u32,
+    /// Of processors, user and system, in milliseconds.
+    pub cpu_ms: u32,
+    /// The most that its processes held at once, in KiB; 0 if it was not measured.
+    pub memory_kib: u32,
+}
+
+/// Who remembers: asked for the path of an output, says what the job that made it cost when it last ran.
+pub type CostLookup<'p> = &'p dyn Fn(&[u8]) -> Option<Cost>;

@@ -3,14 +3,13 @@
 //! It does not know `.ninja` files, packages, SQL or HTTP.
 
 pub mod clock;
-pub mod cost;
-pub mod deal;
 pub mod elf;
 pub mod event;
-pub mod front;
-pub mod gauge;
+pub mod frontend;
 pub mod job;
+pub mod jobserver;
 pub mod monitor;
+pub mod resource_sampler;
 pub mod run;
 pub mod runner;
 pub mod sandbox;
@@ -18,4 +17,6 @@ pub mod schedule;
 pub mod simulate;
 pub mod spilled;
 pub mod startup;
+#[cfg(test)]
+mod testing;
 pub mod writer;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::event::{Event, View};
-use crate::front::{Ending, Fatal, Front, Start};
-use crate::job::{About, Completion, Exit, JobId, Kept, Ran, Usage};
-use crate::monitor::findings::Findings;
-use crate::runner::{Runner, Woken};
-use crate::schedule::{Blocked, Hold, Next, Reading, Schedule};
+use crate::frontend::{Fatal, Frontend, JobOutcome, Start};
+use crate::job::report::MonitorReport;
+use crate::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
+use crate::runner::{Runner, Wakeup};
+use crate::schedule::{Blocked, Next, ResourceSample, Schedule, ThrottleReason};
 
 /// How a build ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum BuildOutcome {
     /// All that was wanted is done.
     Done,
     /// A signal, or a command that died of one, ended it.
@@ -30,16 +30,16 @@ pub enum Verdict {
     Wrong(Vec<u8>),
 }
 
-impl From<Fatal> for Verdict {
-    fn from(Fatal { why, no_build }: Fatal) -> Verdict {
-        if no_build { Verdict::Wrong(why) } else { Verdict::Failed { code: 1, why } }
+impl From<Fatal> for BuildOutcome {
+    fn from(Fatal { why, no_build }: Fatal) -> BuildOutcome {
+        if no_build { BuildOutcome::Wrong(why) } else { BuildOutcome::Failed { code: 1, why } }
     }
 }
 
 /// The parts of one build, lent for its duration.
 pub struct Run<'a> {
     /// What the jobs mean.
-    pub front: &'a mut dyn Front,
+    pub front: &'a mut dyn Frontend,
     /// In which order they go.
     pub schedule: &'a mut Schedule,
     /// What executes them.
@@ -51,18 +51,18 @@ pub struct Run<'a> {
     /// After this many failures nothing more is started; at least 1.
     pub failures_allowed: usize,
     /// Reads what the machine says; asked now and then, and only if the schedule is rationed.
-    pub gauge: &'a mut dyn FnMut() -> Reading,
+    pub gauge: &'a mut dyn FnMut() -> ResourceSample,
 }
 
 /// A command under way.
 struct Running {
-    about: About,
+    about: JobInfo,
     start_ms: i64,
 }
 
 enum Step {
     GoOn,
-    Stop(Verdict),
+    Stop(BuildOutcome),
 }
 
 struct Loop<'a> {
@@ -73,11 +73,11 @@ struct Loop<'a> {
     /// Exit code of the last failure.
     code: i32,
     /// Jobs that have ended and had left processes then.
-    leavers: BTreeMap<JobId, About>,
+    leavers: BTreeMap<JobId, JobInfo>,
     /// When the machine was last asked how it is.
     asked_ms: Option<i64>,
     /// Why nothing was started, as the view last heard it.
-    hold: Option<Hold>,
+    hold: Option<ThrottleReason>,
     /// When the view last heard what a command has printed.
     followed_ms: Option<i64>,
 }
@@ -92,7 +92,7 @@ const MOST_FOLLOWED: usize = 4 << 10;
 
 impl Run<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
-    pub fn to_end(self) -> Verdict {
+    pub fn to_end(self) -> BuildOutcome {
         let behind_ms = self.schedule.behind();
         self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms(), behind_ms: &behind_ms });
         let mut it = Loop {
@@ -119,14 +119,14 @@ impl Run<'_> {
         it.run.view.event(Event::BuildFinished { at_ms: it.run.clock.now_ms() });
         it.run.view.flush();
         match (verdict, flushed) {
-            (Verdict::Done, Err(fatal)) => fatal.into(),
+            (BuildOutcome::Done, Err(fatal)) => fatal.into(),
             (verdict, _) => verdict,
         }
     }
 }
 
 impl Loop<'_> {
-    fn turn_until_stop(&mut self) -> Verdict {
+    fn turn_until_stop(&mut self) -> BuildOutcome {
         loop {
             match self.attend().and_then(|()| self.turn()) {
                 Ok(Step::GoOn) => {}
@@ -145,12 +145,12 @@ impl Loop<'_> {
     /// Starts all that may start, then waits for one thing to happen; stops when there is nothing more to do.
     fn turn(&mut self) -> Result<Step, Fatal> {
         if !self.run.schedule.more_to_do() {
-            return Ok(Step::Stop(Verdict::Done));
+            return Ok(Step::Stop(BuildOutcome::Done));
         }
         self.start_ready()?;
         if self.running.is_empty() {
             let done = !self.run.schedule.more_to_do();
-            return Ok(Step::Stop(if done { Verdict::Done } else { self.no_progress() }));
+            return Ok(Step::Stop(if done { BuildOutcome::Done } else { self.no_progress() }));
         }
         if !self.run.runner.has_ended() {
             self.run.front.flush(self.run.view)?;
@@ -158,15 +158,15 @@ impl Loop<'_> {
             self.run.view.flush();
         }
         match self.run.runner.wait(self.patience()) {
-            Ok(Woken::Completed(completion)) => self.complete(completion),
-            Ok(Woken::Interrupted(_)) => Ok(Step::Stop(Verdict::Interrupted)),
-            Ok(Woken::MayStart | Woken::Called) => Ok(Step::GoOn),
-            Ok(Woken::Looked(job, load)) => {
+            Ok(Wakeup::Completed(completion)) => self.complete(completion),
+            Ok(Wakeup::Interrupted(_)) => Ok(Step::Stop(BuildOutcome::Interrupted)),
+            Ok(Wakeup::SlotAvailable | Wakeup::ControlRequest) => Ok(Step::GoOn),
+            Ok(Wakeup::Sampled(job, load)) => {
                 self.run.schedule.holds(job, load.memory_kib);
-                self.run.view.event(Event::Looked { job, at_ms: self.run.clock.now_ms(), load });
+                self.run.view.event(Event::Sampled { job, at_ms: self.run.clock.now_ms(), load });
                 Ok(Step::GoOn)
             }
-            Ok(Woken::Nothing) => {
+            Ok(Wakeup::TimedOut) => {
                 self.tell_printed();
                 if self.run.view.tick().is_some() {
                     self.run.view.event(Event::Tick { at_ms: self.run.clock.now_ms() });
@@ -224,15 +224,15 @@ impl Loop<'_> {
         };
         if !same {
             self.hold = why;
-            self.run.view.event(Event::Held { why, at_ms: self.run.clock.now_ms() });
+            self.run.view.event(Event::Throttled { why, at_ms: self.run.clock.now_ms() });
         }
     }
 
     /// Why nothing more is started, though something could be.
-    fn reason(&self) -> Option<Hold> {
+    fn reason(&self) -> Option<ThrottleReason> {
         let Run { schedule, runner, failures_allowed, .. } = &self.run;
         let loaded = runner.is_loaded() && schedule.has_next() && self.failures < *failures_allowed;
-        schedule.hold().or(loaded.then_some(Hold::Load))
+        schedule.hold().or(loaded.then_some(ThrottleReason::LoadAverage))
     }
 
     /// Tells the view what the command that it follows has printed.
@@ -278,9 +278,9 @@ impl Loop<'_> {
                     job,
                     exit: Exit::Code(1),
                     output: why,
-                    kept: Kept::Whole,
+                    kept: Capture::Whole,
                     usage: Usage::default(),
-                    ran: Ran::Program,
+                    ran: ExecutedBy::Program,
                     findings: None,
                 };
                 self.end(Running { about, start_ms }, &completion)
@@ -288,12 +288,12 @@ impl Loop<'_> {
         }
     }
 
-    fn group(&mut self, job: JobId, about: &About, at_ms: i64) {
-        self.run.view.event(Event::Grouped { job, about, at_ms });
+    fn group(&mut self, job: JobId, about: &JobInfo, at_ms: i64) {
+        self.run.view.event(Event::NothingToRun { job, about, at_ms });
     }
 
     fn pass(&mut self, job: JobId) -> Result<(), Fatal> {
-        self.run.front.finish(job, Ending::Passed, self.run.schedule, self.run.view)?;
+        self.run.front.finish(job, JobOutcome::Passed, self.run.schedule, self.run.view)?;
         self.run.schedule.succeeded(job);
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Loop<'_> {
         if completion.exit.interrupted() {
             // Its outputs stay, as with ninja: only those of commands that Tanto itself ended are removed.
             self.take_running(completion.job);
-            return Ok(Step::Stop(Verdict::Interrupted));
+            return Ok(Step::Stop(BuildOutcome::Interrupted));
         }
         let job = completion.job;
         self.run.front.judge(&mut completion)?;
@@ -319,8 +319,8 @@ impl Loop<'_> {
         let about_it = &about;
         self.run.view.event(Event::Finished { job, about: about_it, start_ms, end_ms, exit, output, usage, ran });
         let ending = match exit.success() {
-            true => Ending::Succeeded { start_ms, end_ms, completion },
-            false => Ending::Failed,
+            true => JobOutcome::Succeeded { start_ms, end_ms, completion },
+            false => JobOutcome::Failed,
         };
         self.run.front.finish(job, ending, self.run.schedule, self.run.view)?;
         self.leave(job, exit);
@@ -330,14 +330,14 @@ impl Loop<'_> {
         Ok(())
     }
 
-    fn tell_findings(&mut self, job: JobId, about: About, findings: &Findings) {
+    fn tell_findings(&mut self, job: JobId, about: JobInfo, findings: &MonitorReport) {
         if let Some(stopped) = &findings.stopped {
-            self.run.view.event(Event::Stopped { job, about: &about, stopped });
+            self.run.view.event(Event::Terminated { job, about: &about, stopped });
         }
         match findings.left.as_slice() {
             [] => {}
             processes if findings.left_killed => {
-                self.run.view.event(Event::Left { job, about: &about, processes, killed: true });
+                self.run.view.event(Event::LeftBehind { job, about: &about, processes, killed: true });
             }
             // Many are about to end: only those are told of that are still there at the end.
             _ => drop(self.leavers.insert(job, about)),
@@ -347,7 +347,7 @@ impl Loop<'_> {
     fn tell_left(&mut self) {
         for (job, processes) in self.run.runner.left() {
             if let Some(about) = self.leavers.get(&job) {
-                self.run.view.event(Event::Left { job, about, processes: &processes, killed: false });
+                self.run.view.event(Event::LeftBehind { job, about, processes: &processes, killed: false });
             }
         }
     }
@@ -379,14 +379,14 @@ impl Loop<'_> {
         }
     }
 
-    fn no_progress(&self) -> Verdict {
+    fn no_progress(&self) -> BuildOutcome {
         let why: &[u8] = match (self.failures, self.run.failures_allowed) {
             (0, _) => b"stuck [this is a bug]",
             (failed, 1) if failed >= 1 => b"subcommand failed",
             (failed, allowed) if failed >= allowed => b"subcommands failed",
             _ => b"cannot make progress due to previous errors",
         };
-        Verdict::Failed { code: if self.code == 0 { 1 } else { self.code }, why: why.to_vec() }
+        BuildOutcome::Failed { code: if self.code == 0 { 1 } else { self.code }, why: why.to_vec() }
     }
 }
 

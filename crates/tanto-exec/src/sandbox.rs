@@ -5,14 +5,14 @@
 
 mod entering;
 mod mounting;
-mod room;
+mod pool;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 pub use self::entering::{Entry, begin, enter, fault, leave, pass};
 pub use self::mounting::{close, cover, mount, unmount};
-pub use self::room::{Guest, Room, Rooms, keep};
+pub use self::pool::{SandboxGuard, SandboxPool, WarmSandbox, keep};
 
 /// Something that is seen at a place of the sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]

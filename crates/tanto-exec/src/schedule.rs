@@ -1,21 +1,21 @@
 //! The scheduler: a pure state machine over jobs and pools. It has no clock, no lock and no I/O, so that a list of
 //! completions replays it exactly. It does not know what a job does.
 
-mod again;
+mod admission;
 mod blocked;
 mod order;
-mod rations;
+mod reopen;
 
 use std::collections::BTreeSet;
 
-use crate::cost::Cost;
+use crate::job::Cost;
 use crate::job::JobId;
 
+use self::admission::{AdmissionControl, Candidate};
 pub use self::blocked::Blocked;
-use self::rations::{Candidate, Rations};
 
+pub use self::admission::{AdmissionLimits, MAX_TIMES_PASSED_OVER, ResourceSample, ThrottleReason};
 pub use self::order::Order;
-pub use self::rations::{Hold, Limits, PATIENCE, Reading};
 
 /// A pool of one schedule; pool 0 is unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -124,7 +124,7 @@ pub struct Schedule {
     ready: BTreeSet<Rank>,
     idle: Vec<JobId>,
     order: Order,
-    rations: Option<Rations>,
+    rations: Option<AdmissionControl>,
     wanted: usize,
     commands: usize,
     begun: bool,
@@ -259,8 +259,8 @@ impl Schedule {
     }
 
     /// From now on what jobs take together is limited. Only before anything is handed out.
-    pub fn ration(&mut self, limits: Limits) {
-        self.rations = Some(Rations::new(limits));
+    pub fn ration(&mut self, limits: AdmissionLimits) {
+        self.rations = Some(AdmissionControl::new(limits));
     }
 
     /// Does what the machine says matter?
@@ -269,7 +269,7 @@ impl Schedule {
     }
 
     /// What the machine says now.
-    pub fn told(&mut self, reading: Reading) {
+    pub fn told(&mut self, reading: ResourceSample) {
         if let Some(rations) = &mut self.rations {
             rations.told(reading);
         }
@@ -283,7 +283,7 @@ impl Schedule {
     }
 
     /// Why the last `hand_out` handed out nothing, if there was something.
-    pub fn hold(&self) -> Option<Hold> {
+    pub fn hold(&self) -> Option<ThrottleReason> {
         self.rations.as_ref().filter(|_| !self.ready.is_empty())?.hold
     }
 

@@ -18,7 +18,7 @@ const NEAR: u64 = 1;
 
 /// What became of a build that nobody ran. Times are milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct SimulatedBuild {
     /// Commands at a time, at most.
     pub slots: usize,
     /// From the first start to the last end.
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub commands: usize,
 }
 
-impl Outcome {
+impl SimulatedBuild {
     /// No order is faster than this on so many slots: the longest chain, all work on all slots, or a pool's on its own.
     pub fn bound_ms(&self) -> u64 {
         self.path_ms.max(self.pool_ms).max(self.work_ms.div_ceil(self.slots as u64))
@@ -78,13 +78,13 @@ pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
 }
 
 /// Runs a schedule that has its order and has not begun. `slots` are 1 or more.
-pub fn run(schedule: &mut Schedule, slots: usize) -> Outcome {
+pub fn run(schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
     let bounds = (schedule.longest_chain(), schedule.busiest_pool());
     play(schedule, slots, bounds, Schedule::expected_ms)
 }
 
 /// The same where the order rests on wrong expectations: `truth` has the same jobs, and expects of each what it takes.
-pub fn run_against(truth: &Schedule, schedule: &mut Schedule, slots: usize) -> Outcome {
+pub fn run_against(truth: &Schedule, schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
     let bounds = (truth.longest_chain(), truth.busiest_pool());
     play(schedule, slots, bounds, |_, job| truth.expected_ms(job))
 }
@@ -94,8 +94,8 @@ fn play(
     slots: usize,
     (path_ms, pool_ms): (u64, u64),
     takes: impl Fn(&Schedule, JobId) -> u64,
-) -> Outcome {
-    let mut it = Outcome { slots, makespan_ms: 0, work_ms: 0, path_ms, pool_ms, commands: 0 };
+) -> SimulatedBuild {
+    let mut it = SimulatedBuild { slots, makespan_ms: 0, work_ms: 0, path_ms, pool_ms, commands: 0 };
     let mut running: BinaryHeap<Reverse<(u64, JobId)>> = BinaryHeap::new();
     schedule.begin();
     loop {

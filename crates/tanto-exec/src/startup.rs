@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tanto_sys::process::{Argv, Environment, ExitReport, ExitStatus, Launcher, Program};
 
 use crate::elf;
-use crate::runner::spawn::split_words;
+use crate::runner::process::split_words;
 
 /// Number of measurements; their median counts.
 const TRIALS: usize = 5;

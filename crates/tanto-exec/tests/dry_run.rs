@@ -4,9 +4,9 @@ mod commands;
 
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::run::{Run, Verdict};
+use tanto_exec::run::{BuildOutcome, Run};
 use tanto_exec::runner::dry::DryRunner;
-use tanto_exec::schedule::{JobSpec, Kind, PoolId, Reading, Schedule};
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, ResourceSample, Schedule};
 
 use commands::Commands;
 
@@ -39,8 +39,8 @@ fn time_does_not_grow_with_the_square_of_the_jobs() {
         view: &mut ends,
         clock: &FakeClock::default(),
         failures_allowed: 1,
-        gauge: &mut Reading::default,
+        gauge: &mut ResourceSample::default,
     };
-    assert_eq!(run.to_end(), Verdict::Done);
+    assert_eq!(run.to_end(), BuildOutcome::Done);
     assert!(ends.0.into_iter().eq(0..JOBS));
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command as Process, Stdio};
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::{Command, JobId};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::spawn::{Options, SpawnRunner};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_sys::ipc::token_pipe::make_fifo;
 use tanto_sys::signals;
 use tanto_testing::Scratch;
@@ -71,7 +71,7 @@ impl Build {
     }
 }
 
-fn start(runner: &mut SpawnRunner, job: u32, line: &str, console: bool) {
+fn start(runner: &mut ProcessRunner, job: u32, line: &str, console: bool) {
     let directory = std::env::var(DIRECTORY).unwrap();
     let line = format!("cd '{directory}'; job={job}; {line}").into_bytes();
     runner.start(JobId(job), &Command { line, console, bounds: None }, Cost::default()).unwrap();
@@ -87,7 +87,7 @@ const HELD: &str = "for s in INT TERM HUP; do trap \"echo $s >> log\" $s; done; 
 #[test]
 #[ignore = "a role that other tests start"]
 fn two_jobs() {
-    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    let mut runner = ProcessRunner::new(RunnerOptions::default()).unwrap();
     start(&mut runner, 0, NOTES, false);
     start(&mut runner, 1, NOTES, false);
     println!("@{:?}", runner.wait(None).unwrap());
@@ -97,7 +97,7 @@ fn two_jobs() {
 #[test]
 #[ignore = "a role that other tests start"]
 fn dropped() {
-    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    let mut runner = ProcessRunner::new(RunnerOptions::default()).unwrap();
     start(&mut runner, 0, NOTES, false);
     println!("@{:?}", runner.wait(None).unwrap());
 }
@@ -105,7 +105,7 @@ fn dropped() {
 #[test]
 #[ignore = "a role that other tests start"]
 fn console() {
-    let mut runner = SpawnRunner::new(Options::default()).unwrap();
+    let mut runner = ProcessRunner::new(RunnerOptions::default()).unwrap();
     start(&mut runner, 0, HELD, true);
     println!("@{:?}", runner.wait(None).unwrap());
     println!("@{:?}", runner.abort());

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
-use tanto_exec::schedule::{JobSpec, Kind, Limits, Next, Order, PATIENCE, PoolId, Reading, Schedule, State};
+use tanto_exec::schedule::{
+    AdmissionLimits, JobSpec, Kind, MAX_TIMES_PASSED_OVER, Next, Order, PoolId, ResourceSample, Schedule, State,
+};
 use tanto_testing::Random;
 
 /// How this seed's builds are.
@@ -96,7 +98,7 @@ impl Simulation {
             it.depths.push(depth);
         }
         if let Some(memory) = it.character.memory {
-            it.schedule.ration(Limits { memory_kib: Some(memory), slots: it.character.parallelism });
+            it.schedule.ration(AdmissionLimits { memory_kib: Some(memory), slots: it.character.parallelism });
         }
         for _ in 0..1 + it.random.below(MOST_JOBS) {
             it.add_job();
@@ -221,7 +223,7 @@ impl Simulation {
                 None => {
                     assert!(!self.running.is_empty(), "nothing runs, and nothing is started");
                     let fits = best.is_none_or(|best| self.fits(best));
-                    let starves = self.jobs.iter().any(|job| job.passed_over >= PATIENCE);
+                    let starves = self.jobs.iter().any(|job| job.passed_over >= MAX_TIMES_PASSED_OVER);
                     assert!(self.pressed || starves || !fits, "nothing is started without a reason");
                     let hold = self.schedule.hold().expect("it says why");
                     self.trace.push(format!("hold {hold:?}"));
@@ -236,7 +238,7 @@ impl Simulation {
         if self.random.chance(self.character.pressing) {
             self.pressed = !self.pressed;
             let memory_some = if self.pressed { 50.0 } else { 0.0 };
-            self.schedule.told(Reading { memory_some, ..Reading::default() });
+            self.schedule.told(ResourceSample { memory_some, ..ResourceSample::default() });
         }
         for &job in &self.running {
             let most = self.jobs[job].memory as usize;
@@ -255,7 +257,7 @@ impl Simulation {
         let is_command = |job: usize| self.jobs[job].kind == Kind::Command;
         let is_ready = |job: usize| self.schedule.state(id(job)) == State::Ready;
         // Of several that starve, one after the other gets its turn.
-        let starved = self.jobs[started].passed_over == PATIENCE;
+        let starved = self.jobs[started].passed_over == MAX_TIMES_PASSED_OVER;
         let counts: Vec<_> = (0..self.jobs.len())
             .map(|job| match () {
                 () if !is_ready(job) => 0,
@@ -266,8 +268,8 @@ impl Simulation {
             })
             .collect();
         for (job, count) in counts.into_iter().enumerate() {
-            assert!(count <= PATIENCE, "job {job} starves");
-            if count == PATIENCE && self.jobs[job].passed_over < PATIENCE {
+            assert!(count <= MAX_TIMES_PASSED_OVER, "job {job} starves");
+            if count == MAX_TIMES_PASSED_OVER && self.jobs[job].passed_over < MAX_TIMES_PASSED_OVER {
                 self.trace.push(format!("lose patience {job}"));
             }
             self.jobs[job].passed_over = count;

@@ -7,18 +7,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
-use tanto_exec::monitor::Limits;
-use tanto_exec::monitor::findings::{Findings, Why};
-use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, Note, Options, Watcher};
+use tanto_exec::job::ResourceLimits;
+use tanto_exec::job::report::{MonitorReport, TerminationReason};
+use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, Note, WatchOptions, Watcher};
 use tanto_sys::cgroup;
 use tanto_sys::process::pid_identity::ProcessId;
 use tanto_sys::process::procs;
 
 /// Long enough for a test never to meet it, in milliseconds.
 const NEVER: i64 = 3_600_000;
-const LIMITS: Limits = Limits { grace_ms: NEVER, ..Limits::NONE };
+const LIMITS: ResourceLimits = ResourceLimits { grace_ms: NEVER, ..ResourceLimits::NONE };
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -30,11 +30,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(limits: Limits, leftovers: Leftovers) -> Watch {
+    fn new(limits: ResourceLimits, leftovers: Leftovers) -> Watch {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::Long };
-        let options = Options { limits, leftovers, groups };
-        Watch { watcher: Watcher::new(options).unwrap(), children: Vec::new(), _alone: alone }
+        let options = WatchOptions { limits, leftovers, groups };
+        Watch { watcher: Watcher::new(options, |_| false).unwrap(), children: Vec::new(), _alone: alone }
     }
 
     /// Starts a shell's line that waits for the other end of its input wherever it reads. It runs once it has said so.
@@ -63,7 +63,7 @@ impl Watch {
     }
 
     /// Watches until the job has ended by itself or by the watcher.
-    fn end(&mut self, number: u32) -> Option<Findings> {
+    fn end(&mut self, number: u32) -> Option<MonitorReport> {
         let at = self.children.iter().position(|(job, _)| job.0 == number).unwrap();
         let (job, mut child) = self.children.remove(at);
         for _ in 0..60_000 {
@@ -106,8 +106,8 @@ impl Watch {
 }
 
 /// Hangs soon.
-fn hang() -> Limits {
-    Limits { hang_ms: Some(500), ..LIMITS }
+fn hang() -> ResourceLimits {
+    ResourceLimits { hang_ms: Some(500), ..LIMITS }
 }
 
 fn line(text: &[u8]) -> String {
@@ -119,7 +119,7 @@ fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "cd /; sleep 1000 & sleep 1001");
     let stopped = watch.end(1).unwrap().stopped.unwrap();
-    assert_eq!(stopped.why, Why::Hung { after_ms: 500 });
+    assert_eq!(stopped.why, TerminationReason::Hung { after_ms: 500 });
     assert!(!stopped.killed);
     let lines: Vec<String> = stopped.processes.iter().map(|seen| line(&seen.line)).collect();
     assert_eq!(&lines[1..], ["sleep 1000", "sleep 1001"]);
@@ -130,7 +130,7 @@ fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
 
 #[test]
 fn who_does_not_listen_is_killed() {
-    let mut watch = Watch::new(Limits { grace_ms: 100, ..hang() }, Leftovers::Ignore);
+    let mut watch = Watch::new(ResourceLimits { grace_ms: 100, ..hang() }, Leftovers::Ignore);
     let _input = watch.start(1, "trap '' TERM; sleep 1000 & sleep 1001; sleep 1002");
     let stopped = watch.end(1).unwrap().stopped.unwrap();
     assert!(stopped.killed);
@@ -157,21 +157,21 @@ fn a_zombie_does_nothing_and_is_shown() {
 
 #[test]
 fn a_time_limit_ends_the_busy() {
-    let mut watch = Watch::new(Limits { total_ms: Some(300), ..LIMITS }, Leftovers::Ignore);
+    let mut watch = Watch::new(ResourceLimits { total_ms: Some(300), ..LIMITS }, Leftovers::Ignore);
     let _input = watch.start(1, "while :; do :; done");
     let stopped = watch.end(1).unwrap().stopped.unwrap();
-    assert_eq!(stopped.why, Why::TooLong { after_ms: 300 });
+    assert_eq!(stopped.why, TerminationReason::TooLong { after_ms: 300 });
 }
 
 #[test]
 fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
-    let limits = Limits { cpu_ms: Some(300), ..LIMITS };
+    let limits = ResourceLimits { cpu_ms: Some(300), ..LIMITS };
     // Each part of it is short, and nobody but us waits for it.
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     for line in ["while :; do :; done", &format!("while :; do (sh -c '{busy}; :' & :); sleep 0.05; done")] {
         let mut watch = Watch::new(limits, Leftovers::Kill);
         let _input = watch.start(1, line);
-        assert_eq!(watch.end(1).unwrap().stopped.unwrap().why, Why::Cpu { after_ms: 300 });
+        assert_eq!(watch.end(1).unwrap().stopped.unwrap().why, TerminationReason::Cpu { after_ms: 300 });
         watch.await_nobody(1);
     }
 }
@@ -185,12 +185,12 @@ fn hold(mib: u32) -> String {
 fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
     // By looks alone, and where there are control groups by the kernel too.
     for hang_ms in [None, Some(NEVER)] {
-        let limits = Limits { memory_kib: Some(64 << 10), hang_ms, ..LIMITS };
+        let limits = ResourceLimits { memory_kib: Some(64 << 10), hang_ms, ..LIMITS };
         let mut watch = Watch::new(limits, Leftovers::Ignore);
         let mut input = watch.start(1, &format!("read x; ({}; sleep 1000; :) & wait; read x", hold(200)));
         input.write_all(b"go\n").unwrap();
         let stopped = watch.end(1).unwrap().stopped.unwrap();
-        assert_eq!(stopped.why, Why::Memory { most_kib: 64 << 10 });
+        assert_eq!(stopped.why, TerminationReason::Memory { most_kib: 64 << 10 });
         assert!(stopped.killed);
         watch.await_nobody(1);
     }
@@ -198,7 +198,7 @@ fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
 
 #[test]
 fn what_processes_share_counts_once() {
-    let limits = Limits { memory_kib: Some(96 << 10), looks: true, ..LIMITS };
+    let limits = ResourceLimits { memory_kib: Some(96 << 10), looks: true, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Kill);
     // Six shells have the same 32 MiB, and that is told of each.
     let input = watch.start(1, &format!("{}; for i in 1 2 3 4 5; do (sleep 1000; :) & done; echo; read x", hold(32)));
@@ -206,7 +206,7 @@ fn what_processes_share_counts_once() {
     let mut most = 0;
     while most < 150 << 10 {
         match watch.watcher.attend() {
-            Some(Note::Load(_, load)) => most = most.max(load.memory_kib),
+            Some(Note::Sampled(_, load)) => most = most.max(load.memory_kib),
             Some(other) => panic!("{other:?}"),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
@@ -218,7 +218,7 @@ fn what_processes_share_counts_once() {
 
 #[test]
 fn who_multiplies_is_killed_to_the_last() {
-    let limits = Limits { total_ms: Some(300), grace_ms: 100, ..LIMITS };
+    let limits = ResourceLimits { total_ms: Some(300), grace_ms: 100, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Ignore);
     let storm = "trap '' TERM; grow() { sleep 0.02; (setsid sleep 1000 </dev/null >/dev/null 2>&1 &); grow & sleep 1000; }; grow";
     let _input = watch.start(1, storm);
@@ -298,12 +298,12 @@ fn jobs_that_run_keep_what_is_theirs() {
 
 #[test]
 fn looks_tell_how_much_a_job_has() {
-    let mut watch = Watch::new(Limits { looks: true, ..LIMITS }, Leftovers::Ignore);
+    let mut watch = Watch::new(ResourceLimits { looks: true, ..LIMITS }, Leftovers::Ignore);
     let input = watch.start(1, "sleep 1000 & read x; kill $!");
     let load = loop {
         match watch.watcher.attend() {
-            Some(Note::Load(JobId(1), load)) if load.processes == 2 => break load,
-            Some(Note::Load(..)) | None => std::thread::sleep(Duration::from_millis(1)),
+            Some(Note::Sampled(JobId(1), load)) if load.processes == 2 => break load,
+            Some(Note::Sampled(..)) | None => std::thread::sleep(Duration::from_millis(1)),
             Some(other) => panic!("{other:?}"),
         }
     };
@@ -317,7 +317,7 @@ fn a_control_group_counts_the_whole_tree() {
     if cgroup::OwnCgroups::find().obstacle().is_some() {
         return;
     }
-    let mut watch = Watch::new(Limits { hang_ms: Some(NEVER), ..LIMITS }, Leftovers::Report);
+    let mut watch = Watch::new(ResourceLimits { hang_ms: Some(NEVER), ..LIMITS }, Leftovers::Report);
     // What nobody waits for is in no sum of `wait4`; and whoever hides its mark is known all the same.
     let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; exec sleep 1000";
     let line = format!("read x; (env -i setsid sh -c '{busy}' </dev/null 2>/dev/null &) ; read x; exec >/dev/null");

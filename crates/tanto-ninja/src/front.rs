@@ -3,10 +3,10 @@
 
 use std::fs::File;
 
-use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, Exit, JobId, Kept};
+use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
+use tanto_exec::job::CostLookup;
+use tanto_exec::job::{Capture, Command, Completion, Exit, JobId, JobInfo};
 use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
@@ -100,7 +100,7 @@ pub struct Builder<'a, 't> {
     /// What is dirty.
     pub scan: Scan<'a, 't>,
     /// Who remembers what commands cost, besides the log.
-    pub past: Option<Past<'a>>,
+    pub past: Option<CostLookup<'a>>,
     plan: Plan<'a>,
     options: Options,
     active: Map<JobId, Active>,
@@ -191,9 +191,9 @@ impl<'a, 't> Builder<'a, 't> {
         Ok(Words { hash, ..words })
     }
 
-    fn about(&self, job: JobId, command: Vec<u8>, description: Vec<u8>) -> About {
+    fn about(&self, job: JobId, command: Vec<u8>, description: Vec<u8>) -> JobInfo {
         let it = self.scan.graph.edge(self.plan.edge(job));
-        About {
+        JobInfo {
             command,
             description,
             outputs: self.outputs(job),
@@ -212,11 +212,11 @@ impl<'a, 't> Builder<'a, 't> {
 
     /// What may be shown of a job that runs nothing. The outputs of a command that need not run after all are told
     /// nowhere else either.
-    fn passed(&self, job: JobId) -> About {
+    fn passed(&self, job: JobId) -> JobInfo {
         let edge = self.scan.graph.edge(self.plan.edge(job));
         let named = self.options.detail && edge.is_phony();
         let outputs = if named { self.outputs(job) } else { Vec::new() };
-        About { outputs, after: self.after(job), ..About::default() }
+        JobInfo { outputs, after: self.after(job), ..JobInfo::default() }
     }
 
     fn after(&self, job: JobId) -> Vec<JobId> {
@@ -258,7 +258,9 @@ impl<'a, 't> Builder<'a, 't> {
         let Some(Active { deps, depfile, .. }) = self.active.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
-            b"msvc" if completion.kept != Kept::Whole => Err("too much output to find in it what was included".into()),
+            b"msvc" if completion.kept != Capture::Whole => {
+                Err("too much output to find in it what was included".into())
+            }
             b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
             b"gcc" => {
                 let path = depfile.clone();
@@ -448,12 +450,12 @@ impl<'a, 't> Builder<'a, 't> {
     }
 }
 
-impl Front for Builder<'_, '_> {
+impl Frontend for Builder<'_, '_> {
     fn start(&mut self, job: JobId) -> std::result::Result<Start, Fatal> {
         self.start_edge(job).map_err(fatal)
     }
 
-    fn passes(&self, job: JobId) -> Option<About> {
+    fn passes(&self, job: JobId) -> Option<JobInfo> {
         self.options.detail.then(|| self.passed(job))
     }
 
@@ -477,15 +479,15 @@ impl Front for Builder<'_, '_> {
     fn finish(
         &mut self,
         job: JobId,
-        ending: Ending<'_>,
+        ending: JobOutcome<'_>,
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> std::result::Result<(), Fatal> {
         let edge = self.plan.edge(job);
         match ending {
-            Ending::Passed => self.outputs_done(edge, schedule, view),
-            Ending::Succeeded { start_ms, end_ms, .. } => self.succeeded(job, (start_ms, end_ms), schedule, view),
-            Ending::Failed => {
+            JobOutcome::Passed => self.outputs_done(edge, schedule, view),
+            JobOutcome::Succeeded { start_ms, end_ms, .. } => self.succeeded(job, (start_ms, end_ms), schedule, view),
+            JobOutcome::Failed => {
                 self.active.remove(&job);
                 Ok(())
             }

@@ -7,8 +7,8 @@ mod urgency;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, View};
+use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId as ExecPool, Schedule, State};
 use tanto_exec::simulate::best_order;
@@ -112,7 +112,7 @@ impl<'p> Plan<'p> {
 
     /// Lets the schedule begin, for so many commands at a time. Of commands that run alone, one after the other, no
     /// order saves time: theirs is ninja's, to the letter. `past` remembers what jobs cost, besides the log.
-    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, slots: usize, past: Option<Past<'p>>) {
+    pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, slots: usize, past: Option<CostLookup<'p>>) {
         self.link(scan, schedule);
         let mut order = Order::Ninja;
         if slots > 1 {

@@ -1,7 +1,7 @@
 //! All commands that targets need, as jobs that nobody runs: as if nothing had been built. Does not know what is dirty,
 //! nor who asks.
 
-use tanto_exec::cost::Past;
+use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
@@ -32,7 +32,7 @@ struct Frame {
 impl Replay {
     /// The build of these targets, on what `scan` knows of the logs; no file is looked at. What dyndep files would say
     /// is not known.
-    pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<Past<'_>>) -> Result<Replay> {
+    pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<Replay> {
         let edges = edges_below(scan, targets)?;
         let is_command = |edge: EdgeId| !scan.graph.edge(edge).is_phony();
         let estimates = Estimates::new(scan, &edges, past);

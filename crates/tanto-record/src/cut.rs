@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tanto_exec::job::About;
+use tanto_exec::job::JobInfo;
 
 /// Longer output is cut, in bytes.
 const LONG: usize = 16 << 20;
@@ -19,7 +19,7 @@ pub enum Rest {
 }
 
 /// Returns `output`, or both ends of it with a line between that says how to read the rest.
-pub(crate) fn cut<'o>(output: &'o [u8], about: &About, rest: &Rest) -> Cow<'o, [u8]> {
+pub(crate) fn cut<'o>(output: &'o [u8], about: &JobInfo, rest: &Rest) -> Cow<'o, [u8]> {
     if output.len() <= LONG {
         return Cow::Borrowed(output);
     }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn long_output_names_the_command_that_shows_the_rest() {
-        let about = About { outputs: vec![b"a.o".to_vec()], ..About::default() };
+        let about = JobInfo { outputs: vec![b"a.o".to_vec()], ..JobInfo::default() };
         let text = vec![b'x'; LONG + 1];
         let between = |rest: &Rest| {
             let shown = cut(&text, &about, rest).into_owned();

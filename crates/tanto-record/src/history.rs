@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytemuck::bytes_of;
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::fs::{file, private_files};
 use tanto_sys::memory::map::Map;

@@ -9,9 +9,9 @@ mod encode;
 mod stream;
 
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
-use tanto_exec::monitor::findings::{Load, Seen, Stopped};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::report::{JobSample, ProcessInfo, Termination};
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::schedule::ThrottleReason;
 
 pub use self::decode::{Wrong, line};
 pub use self::encode::Encoder;
@@ -58,16 +58,16 @@ pub enum Kept {
     Planned { job: JobId, expected_ms: Option<i64> },
     Unplanned { job: JobId, expected_ms: Option<i64> },
     BuildStarted { at_ms: i64, behind_ms: Vec<u64> },
-    Started { job: JobId, about: About, at_ms: i64 },
-    Grouped { job: JobId, about: About, at_ms: i64 },
+    Started { job: JobId, about: JobInfo, at_ms: i64 },
+    NothingToRun { job: JobId, about: JobInfo, at_ms: i64 },
     Finished(Finished),
     Skipped { job: JobId, outputs: Vec<Vec<u8>>, because: JobId },
     Stage { job: JobId, stage: Vec<u8>, at_ms: i64 },
-    Standing { counts: Vec<(Vec<u8>, u64)>, at_ms: i64 },
-    Looked { job: JobId, at_ms: i64, load: Load },
-    Stopped { job: JobId, stopped: Stopped },
-    Left { job: JobId, processes: Vec<Seen>, killed: bool },
-    Held { why: Option<Hold>, at_ms: i64 },
+    StateCounts { counts: Vec<(Vec<u8>, u64)>, at_ms: i64 },
+    Sampled { job: JobId, at_ms: i64, load: JobSample },
+    Terminated { job: JobId, stopped: Termination },
+    LeftBehind { job: JobId, processes: Vec<ProcessInfo>, killed: bool },
+    Throttled { why: Option<ThrottleReason>, at_ms: i64 },
     BuildFinished { at_ms: i64 },
     Notice { level: Level, text: Vec<u8> },
 }
@@ -102,7 +102,7 @@ pub struct Finished {
     /// What it used.
     pub usage: Usage,
     /// What ran it.
-    pub ran: Ran,
+    pub ran: ExecutedBy,
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{About, Exit, JobId, Ran};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
 
 use crate::ansi;
 use crate::cut::{Rest, cut};
@@ -61,7 +61,7 @@ pub struct NinjaView {
     rest: Option<Rest>,
     failures_to_err: bool,
     /// What held commands back, as far as that was said.
-    held_by: Vec<Hold>,
+    held_by: Vec<ThrottleReason>,
     parallelism: Box<dyn Fn() -> usize>,
     progress: Progress,
     line: Line,
@@ -92,7 +92,7 @@ impl NinjaView {
         }
     }
 
-    fn started(&mut self, about: &About, at_ms: i64) {
+    fn started(&mut self, about: &JobInfo, at_ms: i64) {
         self.progress.started(at_ms);
         if about.console || self.line.terminal().smart {
             self.status(about, b"");
@@ -102,7 +102,7 @@ impl NinjaView {
         }
     }
 
-    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
+    fn finished(&mut self, job: JobId, about: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
         self.progress.finished(job, times_ms.0, times_ms.1);
         if about.console {
             self.line.unlock();
@@ -125,7 +125,7 @@ impl NinjaView {
         }
     }
 
-    fn status(&mut self, about: &About, note: &[u8]) {
+    fn status(&mut self, about: &JobInfo, note: &[u8]) {
         let reasons = if self.explain { about.why.as_slice() } else { &[] };
         if !reasons.is_empty() {
             self.line.on_new_line(b"");
@@ -165,7 +165,7 @@ impl NinjaView {
         }
     }
 
-    fn held(&mut self, why: Hold) {
+    fn held(&mut self, why: ThrottleReason) {
         if self.holds && !self.held_by.iter().any(|&told| told.is_like(why)) {
             self.held_by.push(why);
             let text = said::message(self.program, Level::Info, said::hold(why).as_bytes());
@@ -198,8 +198,8 @@ impl View for NinjaView {
             Event::Started { about, at_ms, .. } => self.started(about, at_ms),
             Event::Finished { job, about, start_ms, end_ms, exit, output, ran, .. } => {
                 let note: &[u8] = match ran {
-                    Ran::Worker if self.notes => b" (in-process)",
-                    Ran::Checkpoint if self.notes => b" (from a checkpoint)",
+                    ExecutedBy::Worker if self.notes => b" (in-process)",
+                    ExecutedBy::Checkpoint if self.notes => b" (from a checkpoint)",
                     _ => b"",
                 };
                 self.finished(job, about, (start_ms, end_ms), exit, output, note);
@@ -210,20 +210,20 @@ impl View for NinjaView {
                 self.line.on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
-            Event::Stopped { about, stopped, .. } => {
+            Event::Terminated { about, stopped, .. } => {
                 let text = said::stopped(self.program, about, stopped);
                 self.line.on_new_line(&text);
             }
-            Event::Left { about, processes, killed, .. } => {
+            Event::LeftBehind { about, processes, killed, .. } => {
                 let text = said::left(self.program, about, processes, killed);
                 self.line.on_new_line(&text);
             }
-            Event::Held { why, .. } => why.into_iter().for_each(|why| self.held(why)),
-            Event::Looked { .. }
-            | Event::Grouped { .. }
+            Event::Throttled { why, .. } => why.into_iter().for_each(|why| self.held(why)),
+            Event::Sampled { .. }
+            | Event::NothingToRun { .. }
             | Event::Skipped { .. }
             | Event::Stage { .. }
-            | Event::Standing { .. }
+            | Event::StateCounts { .. }
             | Event::Printed { .. }
             | Event::Tick { .. } => {}
         }

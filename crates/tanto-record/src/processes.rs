@@ -1,6 +1,6 @@
 //! What the monitor has found, as text for people. Does not know where it is shown.
 
-use tanto_exec::monitor::findings::{Seen, Stopped};
+use tanto_exec::job::report::{ProcessInfo, Termination};
 
 /// More processes than this are counted only.
 const MOST_LINES: usize = 40;
@@ -11,7 +11,7 @@ const LONGEST_LINE: usize = 200;
 pub const WERE: &[u8] = b", its processes were:";
 
 /// Why a job was ended, and its processes then; whole lines. `subject` is what the first begins with.
-pub fn stopped(subject: &[u8], stopped: &Stopped) -> Vec<u8> {
+pub fn stopped(subject: &[u8], stopped: &Termination) -> Vec<u8> {
     let how = if stopped.killed { "; it had to be killed" } else { "" };
     let mut text = [subject, format!(" {}{how}\n", stopped.why).as_bytes()].concat();
     if let Some(directory) = stopped.processes.first().and_then(|first| first.directory.as_ref()) {
@@ -26,7 +26,7 @@ pub fn stopped(subject: &[u8], stopped: &Stopped) -> Vec<u8> {
 
 /// A line for each process: number, state, processor time, memory, and the command, the further to the right the
 /// further below the first it is.
-pub fn tree(processes: &[Seen]) -> Vec<u8> {
+pub fn tree(processes: &[ProcessInfo]) -> Vec<u8> {
     let mut text = Vec::new();
     for seen in processes.iter().take(MOST_LINES) {
         let (pid, state) = (seen.pid, state(seen.state));
@@ -67,15 +67,15 @@ fn printable(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_exec::monitor::findings::Why;
+    use tanto_exec::job::report::TerminationReason;
 
-    fn seen(pid: u32, depth: u32, line: &str) -> Seen {
-        Seen { pid, depth, state: b'S', cpu_ms: 1250, memory_kib: 1536, line: line.into(), directory: None }
+    fn seen(pid: u32, depth: u32, line: &str) -> ProcessInfo {
+        ProcessInfo { pid, depth, state: b'S', cpu_ms: 1250, memory_kib: 1536, line: line.into(), directory: None }
     }
 
     #[test]
     fn a_tree_is_indented_and_harmless() {
-        let text = tree(&[seen(7, 0, "sh -c x"), Seen { state: b'Z', ..seen(1234, 1, "a\x1b[2J\n") }]);
+        let text = tree(&[seen(7, 0, "sh -c x"), ProcessInfo { state: b'Z', ..seen(1234, 1, "a\x1b[2J\n") }]);
         let expected = "        7 sleeps       1.25 s      1.5 MiB  sh -c x\n     \
                         1234 ended        1.25 s      1.5 MiB    a [2J \n";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
@@ -91,8 +91,9 @@ mod tests {
 
     #[test]
     fn it_says_why() {
-        let first = Seen { directory: Some(b"/d".to_vec()), ..seen(7, 0, "sh") };
-        let ended = Stopped { why: Why::TooLong { after_ms: 1000 }, processes: vec![first], killed: true };
+        let first = ProcessInfo { directory: Some(b"/d".to_vec()), ..seen(7, 0, "sh") };
+        let ended =
+            Termination { why: TerminationReason::TooLong { after_ms: 1000 }, processes: vec![first], killed: true };
         let text = String::from_utf8(stopped(b"tanto: 'sh'", &ended)).unwrap();
         assert!(text.starts_with("tanto: 'sh' not done after 1s; it had to be killed\nin /d, its processes were:\n"));
     }

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{About, Usage};
+use tanto_exec::job::Cost;
+use tanto_exec::job::{JobInfo, Usage};
 use tanto_exec::writer::{Stream, Writer};
 use tanto_sys::fs::state_dir::StateDirs;
 
@@ -172,7 +172,7 @@ impl Recorder {
         Some(place)
     }
 
-    fn learn(&mut self, about: &About, wall_ms: i64, usage: Usage) {
+    fn learn(&mut self, about: &JobInfo, wall_ms: i64, usage: Usage) {
         let Some(output) = about.outputs.first() else { return };
         let cost = Cost {
             wall_ms: u32::try_from(wall_ms.max(0)).unwrap_or(u32::MAX),
@@ -211,19 +211,28 @@ mod tests {
     use crate::history::History;
     use crate::report::output;
     use crate::session::Session;
-    use tanto_exec::job::{Exit, JobId, Ran};
+    use tanto_exec::job::{ExecutedBy, Exit, JobId};
     use tanto_testing::Scratch;
 
     fn build(recorder: &mut Recorder, jobs: u32, output: &[u8]) {
         recorder.event(Event::BuildStarted { at_ms: 1, behind_ms: &[] });
         for job in 0..jobs {
             let outputs = vec![format!("o{job}").into_bytes()];
-            let about = About { command: b"make it".into(), outputs, ..About::default() };
+            let about = JobInfo { command: b"make it".into(), outputs, ..JobInfo::default() };
             let (job, about, start_ms, end_ms) = (JobId(job), &about, 2, 42);
             recorder.event(Event::Started { job, about, at_ms: start_ms });
             let exit = if job == JobId(1) { Exit::Code(1) } else { Exit::Code(0) };
             let usage = Usage { user_us: 5000, max_rss_kib: 7, ..Usage::default() };
-            recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran: Ran::Program });
+            recorder.event(Event::Finished {
+                job,
+                about,
+                start_ms,
+                end_ms,
+                exit,
+                output,
+                usage,
+                ran: ExecutedBy::Program,
+            });
             recorder.flush();
         }
         recorder.event(Event::BuildFinished { at_ms: 50 });
@@ -293,7 +302,7 @@ mod tests {
         build(&mut recorder, 3, b"said");
         let long = recorder.length;
         recorder.length = TOO_LONG;
-        let about = About::default();
+        let about = JobInfo::default();
         for job in 10..20 {
             recorder.event(Event::Started { job: JobId(job), about: &about, at_ms: 1 });
         }
@@ -324,10 +333,10 @@ mod tests {
         let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
         build(&mut recorder, 1, &text(b'a'));
         recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
-        let about = About::default();
+        let about = JobInfo::default();
         recorder.event(Event::Started { job: JobId(1), about: &about, at_ms: 50 });
         let (job, exit, usage, output) = (JobId(1), Exit::Code(0), Usage::default(), &text(b'x')[..]);
-        let (about, start_ms, end_ms, ran) = (&about, 50, 60, Ran::Program);
+        let (about, start_ms, end_ms, ran) = (&about, 50, 60, ExecutedBy::Program);
         recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran });
         recorder.end().unwrap();
         let (sessions, session) = (Sessions::of(&StateDirs::in_tree(&dir)), last(&dir));

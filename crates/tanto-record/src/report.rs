@@ -14,7 +14,7 @@ pub mod trouble;
 mod why;
 
 use tanto_exec::job::Exit;
-use tanto_exec::monitor::findings::Why;
+use tanto_exec::job::report::TerminationReason;
 
 use crate::session::{Job, Session};
 
@@ -66,13 +66,13 @@ impl Result {
 pub fn ended(job: &Job) -> String {
     if let Some(stopped) = &job.stopped {
         return match stopped.why {
-            Why::Hung { .. } => "hung".into(),
-            Why::TooLong { .. } => "took too long".into(),
-            Why::Cpu { .. } => "used too much processor time".into(),
-            Why::Memory { .. } => "used too much memory".into(),
-            Why::Printed { .. } => "printed too much".into(),
-            Why::Disk { .. } => "used too much of the disk".into(),
-            Why::Wanted => "killed by the user".into(),
+            TerminationReason::Hung { .. } => "hung".into(),
+            TerminationReason::TooLong { .. } => "took too long".into(),
+            TerminationReason::Cpu { .. } => "used too much processor time".into(),
+            TerminationReason::Memory { .. } => "used too much memory".into(),
+            TerminationReason::Printed { .. } => "printed too much".into(),
+            TerminationReason::Disk { .. } => "used too much of the disk".into(),
+            TerminationReason::Wanted => "killed by the user".into(),
         };
     }
     match job.end.as_ref().map(|end| end.exit) {

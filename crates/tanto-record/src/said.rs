@@ -1,15 +1,15 @@
 //! What every view on a terminal says in the same words: failures and messages. Does not know where they go.
 
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit};
-use tanto_exec::monitor::findings::{Seen, Stopped};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::report::{ProcessInfo, Termination};
+use tanto_exec::job::{Exit, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
 
 use crate::processes;
 use crate::report::memory;
 
 /// A job failed: what it should have made, and its command. ninja's bytes.
-pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
+pub(crate) fn failure(about: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
     let (red, plain) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
     for output in &about.outputs {
@@ -23,12 +23,12 @@ pub(crate) fn failure(about: &About, exit: Exit, color: bool) -> Vec<u8> {
 }
 
 /// A job was ended because it hung or took too much.
-pub(crate) fn stopped(program: &str, about: &About, stopped: &Stopped) -> Vec<u8> {
+pub(crate) fn stopped(program: &str, about: &JobInfo, stopped: &Termination) -> Vec<u8> {
     processes::stopped(&[program.as_bytes(), b": '", name(about), b"'"].concat(), stopped)
 }
 
 /// Processes have outlived their job.
-pub(crate) fn left(program: &str, about: &About, left: &[Seen], killed: bool) -> Vec<u8> {
+pub(crate) fn left(program: &str, about: &JobInfo, left: &[ProcessInfo], killed: bool) -> Vec<u8> {
     let what = if killed { "' left processes behind, which were killed:" } else { "' left processes behind:" };
     let mut text = message(program, Level::Warning, &[b"'", name(about), what.as_bytes()].concat());
     text.extend(processes::tree(left));
@@ -36,24 +36,24 @@ pub(crate) fn left(program: &str, about: &About, left: &[Seen], killed: bool) ->
 }
 
 /// Why nothing more is started for now.
-pub(crate) fn hold(why: Hold) -> String {
+pub(crate) fn hold(why: ThrottleReason) -> String {
     match why {
-        Hold::Memory { needs_kib, left_kib, .. } => {
+        ThrottleReason::Memory { needs_kib, left_kib, .. } => {
             let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
             format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
         }
-        Hold::Disk { needs_kib, left_kib, .. } => {
+        ThrottleReason::Disk { needs_kib, left_kib, .. } => {
             let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
             format!("waiting for room on the disk: {} needed, {left} left", memory(needs_kib))
         }
-        Hold::MemoryPressure => "waiting: the machine is short of memory".into(),
-        Hold::CpuPressure => "waiting: the processors have more to do than they can".into(),
-        Hold::Load => "waiting: the load average is too high".into(),
+        ThrottleReason::MemoryPressure => "waiting: the machine is short of memory".into(),
+        ThrottleReason::CpuPressure => "waiting: the processors have more to do than they can".into(),
+        ThrottleReason::LoadAverage => "waiting: the load average is too high".into(),
     }
 }
 
 /// What a job is called.
-fn name(about: &About) -> &[u8] {
+fn name(about: &JobInfo) -> &[u8] {
     about.outputs.first().unwrap_or(&about.command)
 }
 

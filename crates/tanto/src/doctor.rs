@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tanto_exec::monitor::findings::Length;
+use tanto_exec::job::report::Length;
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_exec::runner::clang::{is_left_alone_because_of, programs, stands_for};
-use tanto_exec::runner::spawn::wants_the_shell;
+use tanto_exec::runner::process::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::ninja::Verbosity;
@@ -27,7 +27,7 @@ use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
 use crate::flags::{self};
 use crate::settings::layer::{
-    ClangWorker, ConfigFile, Jobs, Jobserver, Kept, Memory, Origin, Said, Shown, StatusFormat,
+    ClangWorker, ConfigFile, Jobs, JobserverMode, Kept, Memory, Origin, Said, Shown, StatusFormat,
 };
 use crate::settings::{self, Settings, Surroundings};
 use crate::{commands, help};
@@ -140,12 +140,12 @@ fn kibibytes(kib: u64) -> String {
     if kib.is_multiple_of(1 << 10) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
 }
 
-fn sharing(jobserver: Jobserver) -> &'static str {
+fn sharing(jobserver: JobserverMode) -> &'static str {
     match jobserver {
-        Jobserver::Auto => "a pipe, if there is none already (under the name ninja: off)",
-        Jobserver::On => "a pipe",
-        Jobserver::Off => "off",
-        Jobserver::Fifo => "a fifo",
+        JobserverMode::Auto => "a pipe, if there is none already (under the name ninja: off)",
+        JobserverMode::On => "a pipe",
+        JobserverMode::Off => "off",
+        JobserverMode::Fifo => "a fifo",
     }
 }
 

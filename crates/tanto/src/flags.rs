@@ -20,7 +20,7 @@ use crate::flags::door::Door;
 use crate::flags::low::{Followed, LowArgs, Reader, ToolCall};
 use crate::flags::modes::Debug;
 use crate::flags::stop::{Halt, Stop};
-use crate::settings::layer::{ClangWorker, Jobs, Jobserver, Kept, Memory, Origin, Shown, StatusFormat};
+use crate::settings::layer::{ClangWorker, Jobs, JobserverMode, Kept, Memory, Origin, Shown, StatusFormat};
 use crate::settings::{self, Settings, Surroundings};
 
 /// What the user means, all sources considered.
@@ -39,7 +39,7 @@ pub struct Options {
     /// The user has set the number of commands, wherever.
     pub own_jobs: bool,
     /// Whether the right to run commands is shared.
-    pub jobserver: Jobserver,
+    pub jobserver: JobserverMode,
     /// Failures until the build stops, 1 or more; `u32::MAX` for no limit.
     pub keep_going: u32,
     /// Above this load average (more than 0) no command is started.

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tanto_exec::job::Ran;
+use tanto_exec::job::ExecutedBy;
 use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::getopt::Bad;
@@ -182,7 +182,7 @@ fn starts(session: &Session) -> Vec<Starts> {
     for job in session.commands() {
         let Some(program) = startup.program_of(&job.about.command, dir) else { continue };
         let (started, avoided) = counts.entry(program).or_default();
-        *(if job.ran() == Ran::Program { started } else { avoided }) += 1;
+        *(if job.ran() == ExecutedBy::Program { started } else { avoided }) += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(program, (started, avoided))| (Reverse(started + avoided), program.clone()));

@@ -8,9 +8,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use tanto_exec::monitor::Limits;
-use tanto_exec::monitor::findings::{Findings, Seen};
-use tanto_exec::monitor::watcher::{Groups, Leftovers, Options, Watcher};
+use tanto_exec::job::ResourceLimits;
+use tanto_exec::job::report::{MonitorReport, ProcessInfo};
+use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions, Watcher};
+use tanto_exec::runner::clang;
 use tanto_ninja::getopt::{Bad, Getopt};
 use tanto_record::processes;
 
@@ -34,14 +35,14 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         Ok(read) => read,
         Err(message) => return failed(&message, OWN_FAILURE),
     };
-    let limits = Limits {
+    let limits = ResourceLimits {
         hang_ms: layer.hang_timeout.and_then(|said| said.value),
         total_ms: layer.timeout.and_then(|said| said.value),
-        ..Limits::NONE
+        ..ResourceLimits::NONE
     };
     let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::None };
     let leftovers = layer.leftovers.map_or(Leftovers::Report, |said| said.value);
-    match watch(&words, Options { limits, leftovers, groups }) {
+    match watch(&words, WatchOptions { limits, leftovers, groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }
@@ -60,8 +61,8 @@ fn read(args: &[Vec<u8>]) -> Result<(Layer, Vec<Vec<u8>>), Vec<u8>> {
     if words.is_empty() { Err(b"run what? 'tanto help run' tells more".to_vec()) } else { Ok((layer, words)) }
 }
 
-fn watch(words: &[Vec<u8>], options: Options) -> io::Result<Stop> {
-    let watcher = Watcher::new(options)?;
+fn watch(words: &[Vec<u8>], options: WatchOptions) -> io::Result<Stop> {
+    let watcher = Watcher::new(options, clang::is_checkpoint_daemon)?;
     let mut command = Command::new(OsStr::from_bytes(&words[0]));
     command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
     let running = match Running::start(command, watcher, options.leftovers) {
@@ -90,7 +91,7 @@ fn told(name: &[u8], ended: &Ended) -> Stop {
     Stop { out: Vec::new(), err, code: ended.code }
 }
 
-fn left(name: &[u8], findings: Option<&Findings>, left: &[Seen]) -> Vec<u8> {
+fn left(name: &[u8], findings: Option<&MonitorReport>, left: &[ProcessInfo]) -> Vec<u8> {
     let killed = findings.is_some_and(|findings| findings.left_killed && !findings.left.is_empty());
     let (processes, what) = match findings {
         Some(findings) if killed => (&findings.left[..], " left processes behind, which were killed:\n"),

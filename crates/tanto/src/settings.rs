@@ -26,7 +26,7 @@ use crate::flags::low::{LowArgs, Reader};
 use crate::flags::stop::Halt;
 use crate::flags::table::{self, Id};
 use crate::settings::layer::{
-    ClangWorker, ConfigFile, Jobs, Jobserver, Kept, Layer, Memory, Origin, Said, Shown, StatusFormat,
+    ClangWorker, ConfigFile, Jobs, JobserverMode, Kept, Layer, Memory, Origin, Said, Shown, StatusFormat,
 };
 
 /// The variable that holds flags.
@@ -77,7 +77,7 @@ pub struct Settings {
     /// How commands share memory.
     pub memory: Said<Memory>,
     /// Whether the right to run commands is shared.
-    pub jobserver: Said<Jobserver>,
+    pub jobserver: Said<JobserverMode>,
     /// Whether compilers run in the compile worker.
     pub clang_worker: Said<ClangWorker>,
     /// How many compiles are kept for the next build.
@@ -114,7 +114,7 @@ impl Settings {
             timeout: or(layer.timeout, None),
             leftovers: or(layer.leftovers, leftovers),
             memory: or(layer.memory, memory),
-            jobserver: or(layer.jobserver, Jobserver::Auto),
+            jobserver: or(layer.jobserver, JobserverMode::Auto),
             clang_worker: or(layer.clang_worker, worker_default()),
             checkpoints: or(layer.checkpoints, kept),
             verify_checkpoints: or(layer.verify_checkpoints, 0),

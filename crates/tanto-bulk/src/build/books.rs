@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
 use tanto_exec::clock::Clock;
+use tanto_exec::job::report::{MonitorReport, Termination, TerminationReason};
 use tanto_exec::job::{Command, Completion, Exit, JobId};
-use tanto_exec::monitor::findings::{Findings, Stopped, Why};
 use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
 
@@ -139,7 +139,7 @@ struct Failure {
     /// For the user: the end of what was printed, why, and where the rest is.
     told: Vec<u8>,
     /// How it was ended, if it was.
-    stopped: Option<Stopped>,
+    stopped: Option<Termination>,
 }
 
 impl<'a> Books<'a> {
@@ -462,7 +462,8 @@ impl Books<'_> {
                 _ => (failure.exit, failure.told),
             };
             if let Some(stopped) = failure.stopped {
-                completion.findings = Some(Box::new(Findings { stopped: Some(stopped), ..Findings::default() }));
+                completion.findings =
+                    Some(Box::new(MonitorReport { stopped: Some(stopped), ..MonitorReport::default() }));
             }
             let next = Stage::after_failure(stage, self.site)?;
             if next == Stage::SyncBuildlog {
@@ -471,7 +472,7 @@ impl Books<'_> {
             return Some(self.enter(package, next));
         }
         if progress.killed && completion.exit.success() {
-            completion.exit = Exit::Code(Why::Wanted.code());
+            completion.exit = Exit::Code(TerminationReason::Wanted.code());
         }
         if self.has_outgrown(package, completion) {
             return Some(self.go_to_disk(package, completion));

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, Exit, JobId};
-use tanto_exec::monitor::findings::Load;
+use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
+use tanto_exec::job::report::JobSample;
+use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::staged::Stages;
+use tanto_exec::runner::steps::StepSource;
 use tanto_exec::schedule::Schedule;
 
 use super::books::Books;
@@ -27,12 +27,12 @@ impl<'a, 'b> Packages<'a, 'b> {
     }
 }
 
-impl Stages for Packages<'_, '_> {
+impl StepSource for Packages<'_, '_> {
     fn next(&mut self, completion: &mut Completion) -> Option<Command> {
         self.books.borrow_mut().stage_ended(completion)
     }
 
-    fn looked(&mut self, JobId(package): JobId, load: Load) -> Load {
+    fn looked(&mut self, JobId(package): JobId, load: JobSample) -> JobSample {
         self.books.borrow_mut().looked(package, load)
     }
 
@@ -73,7 +73,7 @@ fn withdraw(packages: &[Package], schedule: &mut Schedule, view: &mut dyn View) 
     }
 }
 
-impl Front for Packages<'_, '_> {
+impl Frontend for Packages<'_, '_> {
     fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
         self.wait_for_room()?;
         if self.books.borrow().has_no_clients() {
@@ -85,7 +85,7 @@ impl Front for Packages<'_, '_> {
         let it = books.plan.package(package);
         let name = it.name.clone().into_bytes();
         let place = it.location.clone().into_bytes();
-        let about = About { command: place, description: name.clone(), outputs: vec![name], ..About::default() };
+        let about = JobInfo { command: place, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
         Ok(match command {
             Some(command) => Start::Run(command, about),
             None => Start::Nothing(about),
@@ -99,7 +99,7 @@ impl Front for Packages<'_, '_> {
     fn finish(
         &mut self,
         JobId(package): JobId,
-        ending: Ending<'_>,
+        ending: JobOutcome<'_>,
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
@@ -112,7 +112,7 @@ impl Front for Packages<'_, '_> {
         }
         match ending {
             // It is up to date. What was taken out of the plan passes too, and has left it before.
-            Ending::Passed => {
+            JobOutcome::Passed => {
                 let stood = self.books.borrow_mut().has_stood(package);
                 if let Some(fallen) = stood {
                     unplan(JobId(package), schedule, view);
@@ -120,11 +120,11 @@ impl Front for Packages<'_, '_> {
                 }
             }
             // Though nothing has failed, what needs it may be impossible to build.
-            Ending::Succeeded { completion, .. } => {
+            JobOutcome::Succeeded { completion, .. } => {
                 let fallen = self.books.borrow_mut().finish(package, completion.exit);
                 withdraw(&fallen, schedule, view);
             }
-            Ending::Failed => {
+            JobOutcome::Failed => {
                 let fallen = self.books.borrow_mut().finish(package, Exit::Code(1));
                 fallen.into_iter().for_each(|fallen| unplan(JobId(fallen), schedule, view));
             }

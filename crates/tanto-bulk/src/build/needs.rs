@@ -2,8 +2,7 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use tanto_exec::cost;
-use tanto_exec::job::JobId;
+use tanto_exec::job::{self, JobId};
 use tanto_exec::schedule::Schedule;
 use tanto_record::store::Cost;
 
@@ -39,7 +38,7 @@ impl Needs {
     /// The schedule heeds it, for a job that is to take so long.
     pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
         let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
-        schedule.expect(job, cost::Cost { wall_ms, memory_kib, ..cost::Cost::default() });
+        schedule.expect(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
         schedule.expect_disk(job, self.disk_kib);
     }
 }
@@ -93,7 +92,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::records;
-    use tanto_exec::schedule::{Limits, Next, Reading};
+    use tanto_exec::schedule::{AdmissionLimits, Next, ResourceSample};
     use tanto_record::store::Attempt;
 
     fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> Cost {
@@ -155,9 +154,13 @@ mod tests {
             let mut plan = plan(&["lib-1", "app-1"]);
             plan.expect_needs(&[cost("lib-1", 1, 600, 70), cost("app-1", 1, 600, 70)], in_memory);
             let mut schedule = plan.schedule(&[1, 1]).unwrap();
-            schedule.ration(Limits { memory_kib: None, slots: usize::MAX });
+            schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
             schedule.begin();
-            schedule.told(Reading { free_kib: Some(memory), free_disk_kib: Some(disk), ..Reading::default() });
+            schedule.told(ResourceSample {
+                free_kib: Some(memory),
+                free_disk_kib: Some(disk),
+                ..ResourceSample::default()
+            });
             std::iter::from_fn(|| schedule.hand_out()).filter(|next| matches!(next, Next::Start(_))).count()
         };
         let much = Some(Room { most: 1 << 30, limit: None });

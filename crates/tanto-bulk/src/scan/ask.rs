@@ -1,10 +1,10 @@
 //! Commands that are asked of many directories at once, on the run loop. Does not know what they ask, nor what becomes
 //! of the answers.
 
-use tanto_exec::cost::Cost;
 use tanto_exec::event::View;
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, Exit, JobId};
+use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
+use tanto_exec::job::Cost;
+use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_record::store::Change;
 use tanto_record::store::journal::Journal;
@@ -54,14 +54,14 @@ pub(super) fn schedule(asks: &[Ask]) -> Schedule {
     schedule
 }
 
-impl Front for Asks<'_> {
+impl Frontend for Asks<'_> {
     fn start(&mut self, JobId(at): JobId) -> Result<Start, Fatal> {
         let ask = &self.asks[at as usize];
         self.began_ns[at as usize] = now_ns();
         let line = ask.line.clone().into_bytes();
         let description = format!("scan {}", ask.location).into_bytes();
         let location = ask.location.clone().into_bytes();
-        let about = About { command: location.clone(), description, outputs: vec![location], ..About::default() };
+        let about = JobInfo { command: location.clone(), description, outputs: vec![location], ..JobInfo::default() };
         Ok(Start::Run(Command { line, console: false, bounds: None }, about))
     }
 
@@ -82,7 +82,7 @@ impl Front for Asks<'_> {
         Ok(())
     }
 
-    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+    fn finish(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 

@@ -8,9 +8,9 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{Completion, Exit, JobId, Kept};
-use tanto_exec::run::{Run, Verdict};
-use tanto_exec::schedule::Reading;
+use tanto_exec::job::{Capture, Completion, Exit, JobId};
+use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::schedule::ResourceSample;
 use tanto_record::store::journal::Journal;
 use tanto_record::store::{Change, Scanned, Store};
 
@@ -311,18 +311,18 @@ fn run(
         view: &mut *scan.view,
         clock: scan.clock,
         failures_allowed: usize::MAX,
-        gauge: &mut Reading::default,
+        gauge: &mut ResourceSample::default,
     };
     let verdict = run.to_end();
     let store = journal.end()?;
     match verdict {
-        Verdict::Interrupted => Err(Bad::Interrupted),
-        Verdict::Wrong(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
+        BuildOutcome::Interrupted => Err(Bad::Interrupted),
+        BuildOutcome::Wrong(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
         // Commands that fail do not stop the others.
-        Verdict::Failed { why, .. } if answers < asks.len() => {
+        BuildOutcome::Failed { why, .. } if answers < asks.len() => {
             Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned()))
         }
-        Verdict::Failed { .. } | Verdict::Done => Ok(store),
+        BuildOutcome::Failed { .. } | BuildOutcome::Done => Ok(store),
     }
 }
 
@@ -332,8 +332,8 @@ fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Sc
     let location = ask.location.clone();
     let stderr = place.take_log(&location);
     let said = match (completion.exit, &completion.kept) {
-        (Exit::Code(0), Kept::Whole) => what.read(&location, &completion.output),
-        (Exit::Code(0), Kept::Ends | Kept::InFile(_)) => Err("it printed too much".into()),
+        (Exit::Code(0), Capture::Whole) => what.read(&location, &completion.output),
+        (Exit::Code(0), Capture::Ends | Capture::InFile(_)) => Err("it printed too much".into()),
         (Exit::Code(code), _) => Err(format!("it exited with {code}")),
         (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
     };

@@ -20,10 +20,10 @@ use tanto_bulk::resolve::Package;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::{Command, Exit};
-use tanto_exec::run::Verdict;
+use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::schedule::Reading;
+use tanto_exec::schedule::ResourceSample;
 use tanto_record::store::Store;
 use tanto_record::store::journal::Journal;
 use tanto_testing::{Random, Scratch, seeds};
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Builds until the end, or until something kills the build.
-    fn build(&self, plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (Verdict, Plan) {
+    fn build(&self, plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (BuildOutcome, Plan) {
         self.build_with(plan, &mut FakeRunner::new(slots, effect), &mut Nobody, Sources::default())
     }
 
@@ -133,7 +133,7 @@ impl World {
         runner: &mut dyn Runner,
         desk: &mut dyn Desk,
         sources: Sources,
-    ) -> (Verdict, Plan) {
+    ) -> (BuildOutcome, Plan) {
         self.build_in(plan, runner, desk, sources, None)
     }
 
@@ -144,8 +144,8 @@ impl World {
         runner: &mut dyn Runner,
         desk: &mut dyn Desk,
         sources: Sources,
-        reading: Option<Reading>,
-    ) -> (Verdict, Plan) {
+        reading: Option<ResourceSample>,
+    ) -> (BuildOutcome, Plan) {
         let rows = self.store().packages(self.run).unwrap();
         let states: HashMap<String, (State, String)> =
             rows.into_iter().map(|row| (row.name, (State::named(&row.state).unwrap(), row.why))).collect();
@@ -157,7 +157,7 @@ impl World {
         let clock = FakeClock::default();
         let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
         let mut read = || reading.unwrap_or_default();
-        let gauge = reading.map(|_| &mut read as &mut dyn FnMut() -> Reading);
+        let gauge = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
         let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, gauge };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
@@ -210,7 +210,7 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
             let finished = now.counts()[0];
             assert!(finished >= done.get() || kills, "seed {seed}: what was done is not");
             done.set(done.get() + 1);
-            if verdict != Verdict::Interrupted {
+            if verdict != BuildOutcome::Interrupted {
                 break now;
             }
         };
@@ -239,7 +239,7 @@ fn a_build_that_nobody_can_go_on_with_is_not_over() {
     let mut world = World::new(2_000_000);
     world.site.clients = 1;
     let (verdict, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
-    assert!(matches!(&verdict, Verdict::Failed { why, .. } if why.starts_with(b"packages fail on all clients")));
+    assert!(matches!(&verdict, BuildOutcome::Failed { why, .. } if why.starts_with(b"packages fail on all clients")));
     world.check(&now);
     let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state == state).count();
     assert_eq!((count(&now, State::MachineFailed), count(&now, State::Open)), (3, 2));
@@ -265,7 +265,7 @@ fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
             Wire::new(slots, &random, |command: &Command| effect(command, &fails, &mut dice.borrow_mut(), false));
         let mut guests = Guests::new(&random, &tree.1);
         let (verdict, now) = world.build_with(plan, &mut wire, &mut guests, Sources::of(&records));
-        assert_ne!(verdict, Verdict::Interrupted, "seed {seed}");
+        assert_ne!(verdict, BuildOutcome::Interrupted, "seed {seed}");
         world.check(&now);
         for it in &now.packages {
             assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);

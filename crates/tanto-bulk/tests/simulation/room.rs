@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::{Exit, JobId};
-use tanto_exec::runner::Woken;
-use tanto_exec::schedule::Reading;
+use tanto_exec::runner::Wakeup;
+use tanto_exec::schedule::ResourceSample;
 
 use super::*;
 
@@ -29,11 +29,11 @@ impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
         self.0.has_ended()
     }
 
-    fn wait(&mut self, most: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         Ok(match self.0.wait(most)? {
-            Woken::Completed(mut completion) => {
+            Wakeup::Completed(mut completion) => {
                 completion.usage.max_rss_kib = HELD_KIB;
-                Woken::Completed(completion)
+                Wakeup::Completed(completion)
             }
             woken => woken,
         })
@@ -61,9 +61,9 @@ fn built(free_kib: u64) -> String {
         Effect::success()
     };
     let mut runner = Large(FakeRunner::new(2, effect));
-    let reading = Some(Reading { free_kib: Some(free_kib), ..Reading::default() });
+    let reading = Some(ResourceSample { free_kib: Some(free_kib), ..ResourceSample::default() });
     let (verdict, plan) = world.build_in(plan, &mut runner, &mut Nobody, Sources::default(), reading);
-    assert_eq!((verdict, plan.counts()[0]), (Verdict::Done, 2));
+    assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Done, 2));
     world.check(&plan);
     let outcomes = world.store().attempts(world.run).unwrap();
     let told = |it: &tanto_record::store::Attempt| format!("{} {}", it.job, it.outcome);

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use tanto_exec::cost::Cost;
-use tanto_exec::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
-use tanto_exec::monitor::findings::Why;
+use tanto_exec::job::Cost;
+use tanto_exec::job::report::TerminationReason;
+use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 use tanto_exec::runner::fake::Effect;
-use tanto_exec::runner::{Runner, Woken};
+use tanto_exec::runner::{Runner, Wakeup};
 use tanto_testing::Random;
 
 /// So many steps of its clock a ticket is waited for. Then its client is lost.
@@ -67,10 +67,10 @@ impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
         }
     }
 
-    fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Woken {
+    fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Wakeup {
         self.told += 1;
-        let (kept, usage, findings) = (Kept::Whole, Usage::default(), None);
-        Woken::Completed(Completion { job, exit, output, kept, usage, findings, ran: Ran::Program })
+        let (kept, usage, findings) = (Capture::Whole, Usage::default(), None);
+        Wakeup::Completed(Completion { job, exit, output, kept, usage, findings, ran: ExecutedBy::Program })
     }
 }
 
@@ -100,9 +100,9 @@ impl<F: FnMut(&Command) -> Effect> Runner for Wire<'_, F> {
         false
     }
 
-    fn wait(&mut self, _: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&mut self, _: Option<Duration>) -> io::Result<Wakeup> {
         if self.interrupted {
-            return Ok(Woken::Interrupted(2));
+            return Ok(Wakeup::Interrupted(2));
         }
         self.now += 1;
         if let Some(at) = self.mail.iter().position(|(when, ..)| *when <= self.now) {
@@ -118,10 +118,10 @@ impl<F: FnMut(&Command) -> Effect> Runner for Wire<'_, F> {
             return Ok(self.completed(job, Exit::Signal(SIGKILL), Vec::new()));
         }
         let is_called = self.random.borrow_mut().below(3) == 0;
-        Ok(if is_called { Woken::Called } else { Woken::Nothing })
+        Ok(if is_called { Wakeup::ControlRequest } else { Wakeup::TimedOut })
     }
 
-    fn end(&mut self, job: JobId, why: Why) -> bool {
+    fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
         let ticket = self.out.iter().find(|(_, (other, _))| *other == job).map(|(ticket, _)| *ticket);
         let Some(ticket) = ticket else { return false };
         // The client may have ended by itself, or not hear of it.

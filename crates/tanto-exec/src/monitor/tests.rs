@@ -6,8 +6,8 @@ use tanto_testing::{Random, seeds};
 const JOB: JobId = JobId(3);
 const HANG: i64 = 60_000;
 
-fn limits() -> Limits {
-    Limits { hang_ms: Some(HANG), ..Limits::NONE }
+fn limits() -> ResourceLimits {
+    ResourceLimits { hang_ms: Some(HANG), ..ResourceLimits::NONE }
 }
 
 fn process(number: u64) -> ProcessId {
@@ -84,7 +84,7 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits(), 0);
         let (act, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
-        assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: HANG }), "seed {seed}");
+        assert_eq!(act, Act::Terminate(JOB, TerminationReason::Hung { after_ms: HANG }), "seed {seed}");
         let last = acts.iter().copied().filter(|&act| act <= when).max().unwrap_or(0);
         assert!(when - last >= HANG, "seed {seed}: ended at {when}, active at {last}");
         assert!(when - last <= HANG + LONGEST_GAP_MS, "seed {seed}: ended at {when}, active at {last}");
@@ -105,7 +105,7 @@ fn a_job_that_ends_in_time_is_never_looked_at() {
 #[test]
 fn looks_grow_rare() {
     let mut monitor = Monitor::new();
-    monitor.started(JOB, Limits { hang_ms: None, looks: true, ..limits() }, 0);
+    monitor.started(JOB, ResourceLimits { hang_ms: None, looks: true, ..limits() }, 0);
     let mut looks = Vec::new();
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due < 20_000) {
         assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
@@ -127,16 +127,16 @@ fn a_look_that_nobody_answers_is_no_busy_loop() {
 #[test]
 fn without_limits_nothing_is_ever_due() {
     let mut monitor = Monitor::new();
-    monitor.started(JOB, Limits { grace_ms: 1, ..Limits::NONE }, 0);
+    monitor.started(JOB, ResourceLimits { grace_ms: 1, ..ResourceLimits::NONE }, 0);
     assert_eq!(monitor.due_ms(), None);
 }
 
 #[test]
 fn an_end_comes_in_steps() {
     let mut monitor = Monitor::new();
-    monitor.started(JOB, Limits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
+    monitor.started(JOB, ResourceLimits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
     assert_eq!(monitor.next(1004), None);
-    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, Why::TooLong { after_ms: 1000 })));
+    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, TerminationReason::TooLong { after_ms: 1000 })));
     assert_eq!(monitor.saw(JOB, 1006, Sample::default()), None, "it is being ended already");
     assert_eq!((monitor.next(1006), monitor.due_ms()), (None, Some(11_005)));
     assert_eq!(monitor.next(11_005), Some(Act::Kill(JOB)));
@@ -178,15 +178,15 @@ fn jobs_do_not_wait_for_each_other() {
 #[test]
 fn a_short_patience_shortens_the_looks() {
     let mut monitor = Monitor::new();
-    monitor.started(JOB, Limits { hang_ms: Some(40), ..limits() }, 0);
+    monitor.started(JOB, ResourceLimits { hang_ms: Some(40), ..limits() }, 0);
     let (act, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
-    assert_eq!(act, Act::Terminate(JOB, Why::Hung { after_ms: 40 }));
+    assert_eq!(act, Act::Terminate(JOB, TerminationReason::Hung { after_ms: 40 }));
     assert!((40..=60).contains(&when), "{when}");
 }
 
 #[test]
 fn who_takes_too_much_is_ended() {
-    let all = Limits { cpu_ms: Some(2000), memory_kib: Some(100), disk_kib: Some(50), ..Limits::NONE };
+    let all = ResourceLimits { cpu_ms: Some(2000), memory_kib: Some(100), disk_kib: Some(50), ..ResourceLimits::NONE };
     let (spent_us, memory_kib, disk_kib) = (1_999_999, 100, 50);
     let most = Sample { spent_us, memory_kib, disk_kib, ..Sample::default() };
     let saw = |limits, sample| {
@@ -197,20 +197,20 @@ fn who_takes_too_much_is_ended() {
         (act, monitor.due_ms(), monitor.next(100))
     };
     assert_eq!(saw(all, most.clone()).0, None);
-    let ends = |why: Why| (Some(Act::Terminate(JOB, why)), Some(100), Some(Act::Kill(JOB)));
-    let memory = Why::Memory { most_kib: 100 };
+    let ends = |why: TerminationReason| (Some(Act::Terminate(JOB, why)), Some(100), Some(Act::Kill(JOB)));
+    let memory = TerminationReason::Memory { most_kib: 100 };
     assert_eq!(saw(all, Sample { memory_kib: 101, ..most.clone() }), ends(memory));
     assert_eq!(saw(all, Sample { has_overrun: true, ..most.clone() }), ends(memory), "the kernel was there before");
-    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(Why::Disk { most_kib: 50 }));
-    let slow = (Some(Act::Terminate(JOB, Why::Cpu { after_ms: 2000 })), Some(10_100), None);
+    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(TerminationReason::Disk { most_kib: 50 }));
+    let slow = (Some(Act::Terminate(JOB, TerminationReason::Cpu { after_ms: 2000 })), Some(10_100), None);
     assert_eq!(saw(all, Sample { spent_us: 2_000_000, ..most.clone() }), slow, "it may end by itself");
     let whatever = Sample { spent_us: u64::MAX, memory_kib: u64::MAX, disk_kib: u64::MAX, ..most };
-    assert_eq!(saw(Limits { looks: true, ..Limits::NONE }, whatever).0, None);
+    assert_eq!(saw(ResourceLimits { looks: true, ..ResourceLimits::NONE }, whatever).0, None);
 }
 
 #[test]
 fn who_could_fill_memory_is_looked_at_often() {
-    let looks = |limits: Limits| {
+    let looks = |limits: ResourceLimits| {
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits, 0);
         let mut count = 0;
@@ -221,7 +221,14 @@ fn who_could_fill_memory_is_looked_at_often() {
         }
         count
     };
-    let (memory, disk) = (Limits { memory_kib: Some(1), ..Limits::NONE }, Limits { disk_kib: Some(1), ..Limits::NONE });
+    let (memory, disk) = (
+        ResourceLimits { memory_kib: Some(1), ..ResourceLimits::NONE },
+        ResourceLimits { disk_kib: Some(1), ..ResourceLimits::NONE },
+    );
     assert!(looks(memory) >= 240 && (60..70).contains(&looks(disk)));
-    assert_eq!(looks(Limits { printed: Some(1), ..Limits::NONE }), 0, "what is printed is counted when it comes");
+    assert_eq!(
+        looks(ResourceLimits { printed: Some(1), ..ResourceLimits::NONE }),
+        0,
+        "what is printed is counted when it comes"
+    );
 }

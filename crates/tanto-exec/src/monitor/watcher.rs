@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use tanto_sys::cgroup::{CgroupUsage, StallTimes};
 use tanto_sys::process::procs;
 
-use super::findings::{Findings, Load, Seen, Stopped, Why};
-use super::measure::{Measure, News};
-use super::trees::{self, Trees};
-use super::{Act, Limits, Monitor, Sample};
-use crate::cost::Cost;
-use crate::job::{Bounds, JobId};
+use super::disk_usage::{Measure, News};
+use super::process_trees::{self, Trees};
+use super::{Act, Monitor, ResourceLimits, Sample};
+use crate::job::Cost;
+use crate::job::report::{JobSample, MonitorReport, ProcessInfo, Termination, TerminationReason};
+use crate::job::{JobId, JobLimits};
 
 /// What becomes of processes that outlive their job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +41,9 @@ pub enum Groups {
 
 /// What is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct WatchOptions {
     /// What jobs may take that have no limits of their own.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// What becomes of what they leave.
     pub leftovers: Leftovers,
     /// Which of them are counted whole.
@@ -54,7 +54,7 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Note {
     /// A look at its processes.
-    Load(JobId, Load),
+    Sampled(JobId, JobSample),
     /// It does not end even though it was killed: the runner is to go on without it, and to say `ended`.
     Abandoned(JobId),
 }
@@ -64,18 +64,18 @@ pub struct Watcher {
     begun: Instant,
     leftovers: Leftovers,
     groups: Groups,
-    limits: Limits,
+    limits: ResourceLimits,
     monitor: Monitor,
     trees: Trees,
     running: BTreeMap<JobId, Own>,
-    stopped: BTreeMap<JobId, Stopped>,
+    stopped: BTreeMap<JobId, Termination>,
     /// The most memory that was seen of jobs that have a control group, in KiB.
     peaks: BTreeMap<JobId, u64>,
 }
 
 /// What is known of a job that runs.
 struct Own {
-    limits: Limits,
+    limits: ResourceLimits,
     /// Where it writes, if that has a limit.
     measure: Option<Measure>,
 }
@@ -86,15 +86,15 @@ pub const LONG_MS: u32 = 1000;
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 impl Watcher {
-    /// With no job yet. From now on all processes below us that lose their parents come to us.
-    pub fn new(options: Options) -> io::Result<Watcher> {
+    /// Makes this process the parent of all orphaned descendants. `is_daemon` recognizes processes that belong to no job.
+    pub fn new(options: WatchOptions, is_daemon: fn(u32) -> bool) -> io::Result<Watcher> {
         Ok(Watcher {
             begun: Instant::now(),
             leftovers: options.leftovers,
             groups: options.groups,
             limits: options.limits,
             monitor: Monitor::new(),
-            trees: Trees::new(options.groups != Groups::None)?,
+            trees: Trees::new(options.groups != Groups::None, is_daemon)?,
             running: BTreeMap::new(),
             stopped: BTreeMap::new(),
             peaks: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl Watcher {
 
     /// What the job is to find in its environment, so that its processes can be told from others': name and value.
     pub fn mark(&self, job: JobId) -> (&'static str, String) {
-        (trees::MARK, self.trees.mark(job))
+        (process_trees::MARK, self.trees.mark(job))
     }
 
     /// This child of ours belongs to no job.
@@ -112,13 +112,13 @@ impl Watcher {
     }
 
     /// What a job may take that has these bounds of its own.
-    pub fn limits(&self, own: Option<&Bounds>) -> Limits {
+    pub fn limits(&self, own: Option<&JobLimits>) -> ResourceLimits {
         own.map_or(self.limits, |own| own.limits)
     }
 
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
     /// so that nothing of it can get away.
-    pub fn entrances(&mut self, job: JobId, expected: Cost, own: Option<&Bounds>) -> Vec<File> {
+    pub fn entrances(&mut self, job: JobId, expected: Cost, own: Option<&JobLimits>) -> Vec<File> {
         let wanted = match self.groups {
             Groups::None => false,
             Groups::Long => expected.wall_ms >= LONG_MS,
@@ -135,7 +135,7 @@ impl Watcher {
     }
 
     /// The job runs; this is its first process, which the runner waits for.
-    pub fn started(&mut self, job: JobId, pid: u32, own: Option<&Bounds>) {
+    pub fn started(&mut self, job: JobId, pid: u32, own: Option<&JobLimits>) {
         let limits = self.limits(own);
         let place = own.and_then(|own| own.scratch.as_deref()).filter(|_| limits.disk_kib.is_some());
         self.running.insert(job, Own { limits, measure: place.map(Measure::new) });
@@ -178,7 +178,7 @@ impl Watcher {
     }
 
     /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
-    pub fn ended(&mut self, job: JobId) -> Option<Box<Findings>> {
+    pub fn ended(&mut self, job: JobId) -> Option<Box<MonitorReport>> {
         self.monitor.ended(job);
         let own = self.running.remove(&job);
         if let Some(asked) = own.and_then(|own| own.measure).and_then(|mut measure| measure.end()) {
@@ -188,7 +188,7 @@ impl Watcher {
         let stopped = self.stopped.remove(&job);
         let wanted = stopped.is_some() || self.leftovers != Leftovers::Ignore;
         let left = if wanted { self.trees.left_by(job) } else { Vec::new() };
-        let left = trees::seen(&procs::trees(&left));
+        let left = process_trees::seen(&procs::trees(&left));
         self.trees.first_is_gone(job);
         let was_short = stopped.is_none() && self.trees.was_short(job);
         let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
@@ -201,12 +201,12 @@ impl Watcher {
         }
         // Of a job that was ended, its processes have been told already.
         let left = if stopped.is_some() { Vec::new() } else { left };
-        Some(Box::new(Findings { stopped, left, left_killed, was_short }))
+        Some(Box::new(MonitorReport { stopped, left, left_killed, was_short }))
     }
 
     /// What jobs that have ended have left and is still there, by job; to be called when no job runs any more. What is
     /// about to end gets a moment for it.
-    pub fn left(&mut self) -> Vec<(JobId, Vec<Seen>)> {
+    pub fn left(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         if self.leftovers == Leftovers::Ignore {
             return Vec::new();
         }
@@ -215,30 +215,30 @@ impl Watcher {
             std::thread::sleep(LAST_MOMENT / 20);
         }
         let left = self.trees.left();
-        left.into_iter().map(|(job, pids)| (job, trees::seen(&procs::trees(&pids)))).collect()
+        left.into_iter().map(|(job, pids)| (job, process_trees::seen(&procs::trees(&pids)))).collect()
     }
 
     /// Ends a job that runs; whether there is one to end.
-    pub fn end(&mut self, job: JobId, why: Why) -> bool {
+    pub fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
         let act = self.monitor.end(job, self.now_ms(), why);
         act.map(|act| self.do_it(act)).is_some()
     }
 
     /// The job's first process has ended. Why the job was ended, if it was: the kernel may have done it.
-    pub fn concluded(&mut self, job: JobId) -> Option<Why> {
+    pub fn concluded(&mut self, job: JobId) -> Option<TerminationReason> {
         let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
         if let Some(most_kib) = memory_kib
             && !self.stopped.contains_key(&job)
             && self.trees.has_overrun(job)
         {
-            let why = Why::Memory { most_kib };
-            self.stopped.insert(job, Stopped { why, processes: Vec::new(), killed: true });
+            let why = TerminationReason::Memory { most_kib };
+            self.stopped.insert(job, Termination { why, processes: Vec::new(), killed: true });
         }
         self.why(job)
     }
 
     /// Why the job is being ended, if it is.
-    pub fn why(&self, job: JobId) -> Option<Why> {
+    pub fn why(&self, job: JobId) -> Option<TerminationReason> {
         self.stopped.get(&job).map(|stopped| stopped.why)
     }
 
@@ -246,8 +246,8 @@ impl Watcher {
         match act {
             Act::Look(job) => self.look(job),
             Act::Terminate(job, why) => {
-                let processes = trees::seen(&self.trees.of(job));
-                self.stopped.insert(job, Stopped { why, processes, killed: false });
+                let processes = process_trees::seen(&self.trees.of(job));
+                self.stopped.insert(job, Termination { why, processes, killed: false });
                 self.trees.terminate(job);
                 None
             }
@@ -265,9 +265,9 @@ impl Watcher {
     fn look(&mut self, job: JobId) -> Option<Note> {
         let tree = self.trees.of(job);
         let limits = self.running.get(&job)?.limits;
-        let mut sample = trees::sample(&tree, limits.hang_ms.is_some());
+        let mut sample = process_trees::sample(&tree, limits.hang_ms.is_some());
         let used = self.trees.used(job);
-        let mut load = trees::load(&tree);
+        let mut load = process_trees::load(&tree);
         sample.spent_us = sample.cpu_us.saturating_add(self.trees.spent_us(job));
         if let Some(used) = used {
             load.memory_kib = used.memory_kib.unwrap_or(load.memory_kib);
@@ -280,14 +280,14 @@ impl Watcher {
         if let Some(most_kib) = limits.memory_kib {
             let is_counted = used.is_some_and(|used| used.memory_kib.is_some());
             let is_sure = is_counted || load.memory_kib <= most_kib;
-            sample.memory_kib = if is_sure { load.memory_kib } else { trees::held_kib(&tree) };
+            sample.memory_kib = if is_sure { load.memory_kib } else { process_trees::held_kib(&tree) };
             sample.has_overrun = self.trees.has_overrun(job);
         }
         self.measure(job, &mut sample);
         if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
             return self.do_it(act);
         }
-        limits.looks.then_some(Note::Load(job, load))
+        limits.looks.then_some(Note::Sampled(job, load))
     }
 
     /// What counts as memory that a job has used.

@@ -19,25 +19,25 @@ use self::frames::{Run, Said, Used};
 use self::identity::{Identity, Stamp};
 use self::zygote::Zygote;
 
+mod checkpoint_daemon;
 mod checkpoints;
+mod connection;
 mod frames;
 mod identity;
-mod keeper;
-mod known;
-mod link;
+mod identity_cache;
 mod require;
 mod response;
 mod zygote;
 
+pub use self::checkpoint_daemon::{Held, held, is_checkpoint_daemon, stop};
 pub use self::checkpoints::Wanted;
 pub use self::frames::Without;
 pub use self::identity::{is_left_alone_because_of, stands_for};
-pub use self::keeper::{Held, held, is_keeper, stop};
-pub use self::known::programs;
+pub use self::identity_cache::programs;
 
 /// Where the worker is, and how much depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct WorkerOptions {
     /// Its program.
     pub program: PathBuf,
     /// A file that remembers for which clang it stands; made when there is something to remember.
@@ -59,7 +59,7 @@ enum State {
 
 /// Our side of it.
 pub(super) struct Worker {
-    options: Options,
+    options: WorkerOptions,
     state: State,
     /// Read when it is asked for.
     known: Option<Vec<Identity>>,
@@ -105,7 +105,7 @@ const MOST_ENTRANCES: usize = MAX_DESCRIPTORS - 4;
 
 impl Worker {
     /// For commands with this environment; none if something in it wants real programs. Looks at nothing yet.
-    pub(super) fn new(options: Options, environment: &Environment) -> Option<Worker> {
+    pub(super) fn new(options: WorkerOptions, environment: &Environment) -> Option<Worker> {
         if is_left_alone_because_of(environment).is_some() {
             return None;
         }
@@ -162,7 +162,7 @@ impl Worker {
                 let stamp = Stamp::of(&self.options.program);
                 let libraries = environment.get(b"LD_LIBRARY_PATH").unwrap_or_default();
                 self.surroundings = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
-                let mut known = known::read(&self.options.known, &self.surroundings);
+                let mut known = identity_cache::read(&self.options.known, &self.surroundings);
                 known.retain(Identity::is_same_build);
                 known
             }
@@ -177,7 +177,7 @@ impl Worker {
         if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
             known.push(identity.clone());
             // What cannot be remembered is asked again by the next build.
-            let _ = known::write(&self.options.known, &self.surroundings, known);
+            let _ = identity_cache::write(&self.options.known, &self.surroundings, known);
         }
         Ok(identity)
     }

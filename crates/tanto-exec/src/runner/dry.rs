@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use super::{Runner, Woken};
-use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
+use super::{Runner, Wakeup};
+use crate::job::Cost;
+use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
 /// For dry runs.
 #[derive(Default)]
@@ -26,18 +26,18 @@ impl Runner for DryRunner {
         !self.0.is_empty()
     }
 
-    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Wakeup> {
         let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
         let completion = Completion {
             job,
             exit: Exit::Code(0),
             output: Vec::new(),
-            kept: Kept::Whole,
+            kept: Capture::Whole,
             usage: Usage::default(),
-            ran: Ran::Program,
+            ran: ExecutedBy::Program,
             findings: None,
         };
-        Ok(Woken::Completed(completion))
+        Ok(Wakeup::Completed(completion))
     }
 
     fn abort(&mut self) -> Vec<JobId> {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use super::{Runner, Woken};
-use crate::cost::Cost;
-use crate::job::{Command, Completion, Exit, JobId, Kept, Ran, Usage};
+use super::{Runner, Wakeup};
+use crate::job::Cost;
+use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
 /// What becomes of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,18 +80,18 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
         matches!(self.running.front(), Some((_, Effect::Ends { .. })))
     }
 
-    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&mut self, _most: Option<Duration>) -> io::Result<Wakeup> {
         if let (_, Effect::Interrupts(signal)) = self.running.front().expect("something to wait for") {
-            return Ok(Woken::Interrupted(*signal));
+            return Ok(Wakeup::Interrupted(*signal));
         }
         match self.running.pop_front() {
-            Some((job, Effect::Ends { exit, output })) => Ok(Woken::Completed(Completion {
+            Some((job, Effect::Ends { exit, output })) => Ok(Wakeup::Completed(Completion {
                 job,
                 exit,
                 output,
-                kept: Kept::Whole,
+                kept: Capture::Whole,
                 usage: Usage::default(),
-                ran: Ran::Program,
+                ran: ExecutedBy::Program,
                 findings: None,
             })),
             other => unreachable!("{other:?} does not run"),
@@ -124,12 +124,12 @@ mod tests {
                 job: JobId(job),
                 exit: Exit::Code(code),
                 output: output.to_vec(),
-                kept: Kept::Whole,
+                kept: Capture::Whole,
                 usage,
-                ran: Ran::Program,
+                ran: ExecutedBy::Program,
                 findings: None,
             };
-            assert_eq!(runner.wait(None).unwrap(), Woken::Completed(expected));
+            assert_eq!(runner.wait(None).unwrap(), Wakeup::Completed(expected));
         }
         assert_eq!(runner.started(), [b"a", b"b"]);
     }
@@ -145,7 +145,7 @@ mod tests {
             io::ErrorKind::OutOfMemory
         );
         runner.start(JobId(0), &command("x"), Cost::default()).unwrap();
-        assert_eq!(runner.wait(None).unwrap(), Woken::Interrupted(2));
+        assert_eq!(runner.wait(None).unwrap(), Wakeup::Interrupted(2));
         assert_eq!(runner.abort(), [JobId(0)]);
         assert!(runner.abort().is_empty());
     }

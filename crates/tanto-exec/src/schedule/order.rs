@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{Job, Kind, Rank, Schedule, State};
-use crate::cost::Cost;
+use crate::job::Cost;
 use crate::job::JobId;
 
 /// What makes a job more urgent than another.

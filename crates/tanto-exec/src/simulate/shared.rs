@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Outcome;
-use crate::deal::{Claim, Need, deal};
+use super::SimulatedBuild;
 use crate::job::JobId;
+use crate::jobserver::token_allocation::{Demand, Request, deal};
 use crate::schedule::{Next, Schedule};
 
 /// What a job does, first the one and then the other.
@@ -60,9 +60,9 @@ impl Running {
 }
 
 /// Runs a schedule that has its order and has not begun, on so many tokens (1 or more). `parts` are those of each job.
-pub fn run(schedule: &mut Schedule, tokens: usize, sharing: Sharing, parts: &[Parts]) -> Outcome {
+pub fn run(schedule: &mut Schedule, tokens: usize, sharing: Sharing, parts: &[Parts]) -> SimulatedBuild {
     let path_ms = schedule.longest_chain_of(|job| parts[job.0 as usize].with(tokens));
-    let mut it = Outcome { slots: tokens, makespan_ms: 0, work_ms: 0, path_ms, pool_ms: 0, commands: 0 };
+    let mut it = SimulatedBuild { slots: tokens, makespan_ms: 0, work_ms: 0, path_ms, pool_ms: 0, commands: 0 };
     let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
     schedule.begin();
     loop {
@@ -113,10 +113,10 @@ fn next(
 /// May a job of this priority begin?
 fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Option<i64>) -> bool {
     let most = |job: &Running| if job.is_alone() { 0 } else { tokens };
-    let claims = running.values().map(|job| Claim { need: Need::Sure, urgency: job.priority, most: most(job) });
+    let claims = running.values().map(|job| Request { need: Demand::Sure, urgency: job.priority, most: most(job) });
     // Of two that are alike the one that waits is first: it frees others when it is done, which more tokens do later.
-    let claims: Vec<Claim> =
-        waiting.map(|urgency| Claim { need: Need::Sure, urgency, most: 1 }).into_iter().chain(claims).collect();
+    let claims: Vec<Request> =
+        waiting.map(|urgency| Request { need: Demand::Sure, urgency, most: 1 }).into_iter().chain(claims).collect();
     let mut shares = deal(tokens.saturating_sub(running.len()), &claims).into_iter();
     let begins = waiting.is_some() && shares.next() == Some(1);
     running.values_mut().zip(shares).for_each(|(job, more)| job.tokens = 1 + more);
@@ -126,7 +126,7 @@ fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
+    use crate::job::Cost;
     use crate::schedule::{JobSpec, Kind, Order, PoolId};
 
     /// Jobs with their parts, and what each needs; in seconds.

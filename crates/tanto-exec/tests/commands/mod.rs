@@ -1,23 +1,23 @@
 //! A front for tests of the loop: each job is a command without a line. Does not know what becomes of it.
 
 use tanto_exec::event::View;
-use tanto_exec::front::{Ending, Fatal, Front, Start};
-use tanto_exec::job::{About, Command, Completion, JobId};
+use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
+use tanto_exec::job::{Command, Completion, JobId, JobInfo};
 use tanto_exec::schedule::Schedule;
 
 /// Each job has a command.
 pub struct Commands;
 
-impl Front for Commands {
+impl Frontend for Commands {
     fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false, bounds: None }, About::default()))
+        Ok(Start::Run(Command { line: Vec::new(), console: false, bounds: None }, JobInfo::default()))
     }
 
     fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
         Ok(())
     }
 
-    fn finish(&mut self, _: JobId, _: Ending<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+    fn finish(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Random graphs as builds have them: what each command takes, and what it waits for. Does not know who orders them.
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_testing::Random;

@@ -3,10 +3,10 @@
 mod graphs;
 mod recorded;
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{Order, Schedule};
-use tanto_exec::simulate::{self, Outcome};
+use tanto_exec::simulate::{self, SimulatedBuild};
 use tanto_testing::{Random, seeds};
 
 use crate::graphs::Build;
@@ -19,7 +19,7 @@ fn ordered(build: &Build, order: Option<Order>, slots: usize) -> Schedule {
     schedule
 }
 
-fn play(build: &Build, order: Option<Order>, slots: usize) -> Outcome {
+fn play(build: &Build, order: Option<Order>, slots: usize) -> SimulatedBuild {
     simulate::run(&mut ordered(build, order, slots), slots)
 }
 
@@ -49,7 +49,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn add(&mut self, ours: Outcome, theirs: Outcome) {
+    fn add(&mut self, ours: SimulatedBuild, theirs: SimulatedBuild) {
         assert_eq!((ours.work_ms, ours.commands), (theirs.work_ms, theirs.commands));
         assert!(ours.makespan_ms >= ours.bound_ms(), "faster than possible");
         self.builds += 1;

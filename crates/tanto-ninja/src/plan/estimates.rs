@@ -1,7 +1,7 @@
 //! What the commands of a plan will take: what they took last time or, where nobody knows, what those of the same rule
 //! took. Does not know what is made of it.
 
-use tanto_exec::cost::{Cost, Past};
+use tanto_exec::job::{Cost, CostLookup};
 
 use crate::graph::{EdgeId, Map, RuleId};
 use crate::scan::Scan;
@@ -13,7 +13,7 @@ const ASKED: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Estimates<'p> {
     /// By the path of an output.
-    past: Option<Past<'p>>,
+    past: Option<CostLookup<'p>>,
     rules: Map<RuleId, Cost>,
     /// What is typical of a command.
     all: Cost,
@@ -29,7 +29,7 @@ struct Known {
 
 impl<'p> Estimates<'p> {
     /// Estimates for a plan of these edges.
-    pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<Past<'p>>) -> Estimates<'p> {
+    pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<CostLookup<'p>>) -> Estimates<'p> {
         let mut it = Estimates { past, ..Estimates::default() };
         let is_command = |edge: &EdgeId| !scan.graph.edge(*edge).is_phony();
         let commands = || plan.iter().copied().filter(is_command);

@@ -3,7 +3,7 @@
 
 use std::collections::BinaryHeap;
 
-use tanto_exec::cost::Past;
+use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::Schedule;
 
@@ -17,7 +17,7 @@ const STEPS_PER_JOB: usize = 4;
 
 impl<'p> Plan<'p> {
     /// Says of each command what it will take.
-    pub(super) fn estimate(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, past: Option<Past<'p>>) {
+    pub(super) fn estimate(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, past: Option<CostLookup<'p>>) {
         let wanted = |&(job, _): &(JobId, _)| schedule.is_wanted(job);
         let jobs: Vec<_> = (0..).map(JobId).zip(self.edges.iter().copied()).filter(wanted).collect();
         let edges: Vec<_> = jobs.iter().map(|&(_, edge)| edge).collect();

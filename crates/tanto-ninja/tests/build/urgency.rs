@@ -1,6 +1,6 @@
 //! Which command goes first, by what commands took when they last ran.
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 
 use crate::world::World;
 

@@ -1,12 +1,12 @@
 //! A build directory in memory: a virtual disk, both logs, and commands that are words of this file.
 
 use tanto_exec::clock::FakeClock;
-use tanto_exec::cost::Past;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
-use tanto_exec::run::{Run, Verdict};
+use tanto_exec::job::CostLookup;
+use tanto_exec::run::{BuildOutcome, Run};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
-use tanto_exec::schedule::{Reading, Schedule};
+use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::front::{Builder, Options};
@@ -36,12 +36,12 @@ pub struct World {
     pub look_ahead: LookAhead,
     pub failures_allowed: usize,
     /// What is remembered besides the log. Commands that take longer go first, if it is there.
-    pub past: Option<Past<'static>>,
+    pub past: Option<CostLookup<'static>>,
 }
 
 /// What a build did.
 pub struct Built {
-    pub verdict: Verdict,
+    pub verdict: BuildOutcome,
     /// The commands, in the order of their start.
     pub commands: Vec<String>,
     /// The number of commands in the plan at the end.
@@ -182,7 +182,7 @@ impl World {
         builder.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
         let clock = FakeClock::default();
         let verdict = match schedule.more_to_do() {
-            false => Verdict::Done,
+            false => BuildOutcome::Done,
             true => Run {
                 front: &mut builder,
                 schedule: &mut schedule,
@@ -190,7 +190,7 @@ impl World {
                 view: &mut view,
                 clock: &clock,
                 failures_allowed: self.failures_allowed,
-                gauge: &mut Reading::default,
+                gauge: &mut ResourceSample::default,
             }
             .to_end(),
         };
@@ -201,7 +201,7 @@ impl World {
     /// Builds targets, which must go well; says which commands ran.
     pub fn build(&mut self, targets: &str) -> Vec<String> {
         let built = self.try_build(targets).expect("a build that begins");
-        assert_eq!(built.verdict, Verdict::Done);
+        assert_eq!(built.verdict, BuildOutcome::Done);
         built.commands
     }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
-use tanto_exec::monitor::findings::{Load, Seen, Stopped, Why};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::report::{JobSample, ProcessInfo, Termination, TerminationReason};
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::schedule::ThrottleReason;
 use tanto_sys::cgroup::StallTimes;
 
 use super::{FORMAT, Finished, Head, Kept, Line, Place};
@@ -56,25 +56,27 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
         "unplanned" => Kept::Unplanned { job: job(fields)?, expected_ms: expected(fields)? },
         "build_started" => Kept::BuildStarted { at_ms: time(fields, "at_ms")?, behind_ms: times(fields, "behind_ms")? },
         "started" => Kept::Started { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
-        "grouped" => Kept::Grouped { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
+        "grouped" => Kept::NothingToRun { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
         "finished" => Kept::Finished(finished(fields)?),
         "skipped" => {
             let because = JobId(small(fields, "because")?);
             Kept::Skipped { job: job(fields)?, outputs: texts(fields, "outputs")?, because }
         }
         "stage" => Kept::Stage { job: job(fields)?, stage: text(fields, "stage")?, at_ms: time(fields, "at_ms")? },
-        "standing" => Kept::Standing { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
-        "looked" => Kept::Looked { job: job(fields)?, at_ms: time(fields, "at_ms")?, load: load(fields)? },
+        "standing" => Kept::StateCounts { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
+        "looked" => Kept::Sampled { job: job(fields)?, at_ms: time(fields, "at_ms")?, load: load(fields)? },
         "stopped" => match why(fields)? {
             Some(why) => {
-                let stopped = Stopped { why, processes: processes(fields)?, killed: mark(fields, "killed")? };
-                Kept::Stopped { job: job(fields)?, stopped }
+                let stopped = Termination { why, processes: processes(fields)?, killed: mark(fields, "killed")? };
+                Kept::Terminated { job: job(fields)?, stopped }
             }
             None => return Ok(None),
         },
-        "left" => Kept::Left { job: job(fields)?, processes: processes(fields)?, killed: mark(fields, "killed")? },
+        "left" => {
+            Kept::LeftBehind { job: job(fields)?, processes: processes(fields)?, killed: mark(fields, "killed")? }
+        }
         "held" => match hold(fields)? {
-            Some(why) => Kept::Held { why, at_ms: time(fields, "at_ms")? },
+            Some(why) => Kept::Throttled { why, at_ms: time(fields, "at_ms")? },
             None => return Ok(None),
         },
         "build_finished" => Kept::BuildFinished { at_ms: time(fields, "at_ms")? },
@@ -86,8 +88,8 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
     }))
 }
 
-fn about(fields: &Fields) -> Result<About, Wrong> {
-    Ok(About {
+fn about(fields: &Fields) -> Result<JobInfo, Wrong> {
+    Ok(JobInfo {
         command: text(fields, "command")?,
         description: text(fields, "description")?,
         outputs: texts(fields, "outputs")?,
@@ -118,9 +120,9 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             waits: waits(fields)?,
         },
         ran: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
-            (_, true) => Ran::Checkpoint,
-            (true, false) => Ran::Worker,
-            (false, false) => Ran::Program,
+            (_, true) => ExecutedBy::Checkpoint,
+            (true, false) => ExecutedBy::Worker,
+            (false, false) => ExecutedBy::Program,
         },
     })
 }
@@ -133,8 +135,8 @@ fn waits(fields: &Fields) -> Result<Option<StallTimes>, Wrong> {
     told.transpose()
 }
 
-fn load(fields: &Fields) -> Result<Load, Wrong> {
-    Ok(Load {
+fn load(fields: &Fields) -> Result<JobSample, Wrong> {
+    Ok(JobSample {
         processes: small(fields, "processes")?,
         cpu_ms: count(fields, "cpu_ms")?,
         memory_kib: count(fields, "memory_kib")?,
@@ -143,16 +145,16 @@ fn load(fields: &Fields) -> Result<Load, Wrong> {
 }
 
 /// None for one that a newer Tanto has.
-fn why(fields: &Fields) -> Result<Option<Why>, Wrong> {
+fn why(fields: &Fields) -> Result<Option<TerminationReason>, Wrong> {
     let after_ms = || time(fields, "after_ms");
     Ok(match text(fields, "why")?.as_slice() {
-        b"hung" => Some(Why::Hung { after_ms: after_ms()? }),
-        b"too_long" => Some(Why::TooLong { after_ms: after_ms()? }),
-        b"cpu" => Some(Why::Cpu { after_ms: after_ms()? }),
-        b"memory" => Some(Why::Memory { most_kib: count(fields, "most_kib")? }),
-        b"printed" => Some(Why::Printed { most: count(fields, "most")? }),
-        b"disk" => Some(Why::Disk { most_kib: count(fields, "most_kib")? }),
-        b"wanted" => Some(Why::Wanted),
+        b"hung" => Some(TerminationReason::Hung { after_ms: after_ms()? }),
+        b"too_long" => Some(TerminationReason::TooLong { after_ms: after_ms()? }),
+        b"cpu" => Some(TerminationReason::Cpu { after_ms: after_ms()? }),
+        b"memory" => Some(TerminationReason::Memory { most_kib: count(fields, "most_kib")? }),
+        b"printed" => Some(TerminationReason::Printed { most: count(fields, "most")? }),
+        b"disk" => Some(TerminationReason::Disk { most_kib: count(fields, "most_kib")? }),
+        b"wanted" => Some(TerminationReason::Wanted),
         _ => None,
     })
 }
@@ -164,27 +166,27 @@ fn counts(fields: &Fields) -> Result<Vec<(Vec<u8>, u64)>, Wrong> {
 }
 
 /// None for one that a newer Tanto has.
-fn hold(fields: &Fields) -> Result<Option<Option<Hold>>, Wrong> {
+fn hold(fields: &Fields) -> Result<Option<Option<ThrottleReason>>, Wrong> {
     Ok(match text(fields, "why")?.as_slice() {
         b"" => Some(None),
-        b"memory_pressure" => Some(Some(Hold::MemoryPressure)),
-        b"cpu_pressure" => Some(Some(Hold::CpuPressure)),
-        b"load" => Some(Some(Hold::Load)),
+        b"memory_pressure" => Some(Some(ThrottleReason::MemoryPressure)),
+        b"cpu_pressure" => Some(Some(ThrottleReason::CpuPressure)),
+        b"load" => Some(Some(ThrottleReason::LoadAverage)),
         what @ (b"memory" | b"disk") => {
             let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
             let job = job(fields)?;
             let is_memory = what == b"memory";
-            let disk = Hold::Disk { job, needs_kib, left_kib };
-            Some(Some(if is_memory { Hold::Memory { job, needs_kib, left_kib } } else { disk }))
+            let disk = ThrottleReason::Disk { job, needs_kib, left_kib };
+            Some(Some(if is_memory { ThrottleReason::Memory { job, needs_kib, left_kib } } else { disk }))
         }
         _ => None,
     })
 }
 
-fn processes(fields: &Fields) -> Result<Vec<Seen>, Wrong> {
+fn processes(fields: &Fields) -> Result<Vec<ProcessInfo>, Wrong> {
     let one = |item: &Value| {
         let fields = item.as_object().ok_or_else(|| wrong("processes", "a list of processes"))?;
-        Ok(Seen {
+        Ok(ProcessInfo {
             pid: small(fields, "pid")?,
             depth: small(fields, "depth")?,
             state: text(fields, "state")?.first().copied().unwrap_or(b'?'),

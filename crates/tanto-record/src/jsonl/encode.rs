@@ -1,9 +1,9 @@
 //! Lines of events, written. Does not know who reads them.
 
 use tanto_exec::event::{Event, Level};
-use tanto_exec::job::{About, Exit, JobId, Ran, Usage};
-use tanto_exec::monitor::findings::{Seen, Stopped, Why};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::report::{ProcessInfo, Termination, TerminationReason};
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::schedule::ThrottleReason;
 
 use super::{FORMAT, Head, Place};
 use crate::json::{Object, list};
@@ -54,7 +54,7 @@ impl Encoder {
                 self.about(&mut object, about);
                 object.end_line();
             }
-            Event::Grouped { job, about, at_ms } => {
+            Event::NothingToRun { job, about, at_ms } => {
                 let mut object = timed(out, "grouped", job, at_ms);
                 self.about(&mut object, about);
                 object.end_line();
@@ -81,22 +81,22 @@ impl Encoder {
                 object.text("stage", stage.as_bytes());
                 object.end_line();
             }
-            Event::Standing { counts, at_ms } => standing(out, counts, at_ms),
-            Event::Looked { job, at_ms, load } => {
+            Event::StateCounts { counts, at_ms } => standing(out, counts, at_ms),
+            Event::Sampled { job, at_ms, load } => {
                 let mut object = timed(out, "looked", job, at_ms);
                 object.number("processes", load.processes);
                 object.number("cpu_ms", load.cpu_ms);
                 object.number("memory_kib", load.memory_kib);
                 object.end_line();
             }
-            Event::Stopped { job, stopped, .. } => self.stopped(out, job, stopped),
-            Event::Left { job, processes: left, killed, .. } => {
+            Event::Terminated { job, stopped, .. } => self.stopped(out, job, stopped),
+            Event::LeftBehind { job, processes: left, killed, .. } => {
                 let mut object = of_job(out, "left", job);
                 object.mark("killed", killed);
                 self.processes(&mut object, left);
                 object.end_line();
             }
-            Event::Held { why, at_ms } => held(out, why, at_ms),
+            Event::Throttled { why, at_ms } => held(out, why, at_ms),
             Event::BuildFinished { at_ms } => moment(out, "build_finished", at_ms),
             Event::Notice { level, text } => {
                 let mut object = begin(out, "notice");
@@ -108,14 +108,14 @@ impl Encoder {
         }
     }
 
-    fn stopped(self, out: &mut Vec<u8>, job: JobId, stopped: &Stopped) {
+    fn stopped(self, out: &mut Vec<u8>, job: JobId, stopped: &Termination) {
         let mut object = of_job(out, "stopped", job);
         stop(&mut object, stopped);
         self.processes(&mut object, &stopped.processes);
         object.end_line();
     }
 
-    fn processes(self, object: &mut Object<'_>, processes: &[Seen]) {
+    fn processes(self, object: &mut Object<'_>, processes: &[ProcessInfo]) {
         list(object.field("processes"), processes, |out, seen| {
             let mut object = Object::new(out);
             object.number("pid", seen.pid);
@@ -134,7 +134,7 @@ impl Encoder {
     }
 
     /// What is empty is left out.
-    fn about(self, object: &mut Object<'_>, about: &About) {
+    fn about(self, object: &mut Object<'_>, about: &JobInfo) {
         let text = |object: &mut Object<'_>, key, text: &[u8]| match text {
             b"" => {}
             text => object.text(key, text),
@@ -208,7 +208,7 @@ fn moment(out: &mut Vec<u8>, name: &str, at_ms: i64) {
     object.end_line();
 }
 
-fn held(out: &mut Vec<u8>, why: Option<Hold>, at_ms: i64) {
+fn held(out: &mut Vec<u8>, why: Option<ThrottleReason>, at_ms: i64) {
     let mut object = begin(out, "held");
     object.number("at_ms", at_ms);
     if let Some(why) = why {
@@ -230,13 +230,13 @@ fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
 }
 
 /// Why nothing more is started.
-pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
+pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
     match why {
-        Hold::MemoryPressure => object.text("why", b"memory_pressure"),
-        Hold::CpuPressure => object.text("why", b"cpu_pressure"),
-        Hold::Load => object.text("why", b"load"),
-        Hold::Memory { job, needs_kib, left_kib } | Hold::Disk { job, needs_kib, left_kib } => {
-            object.text("why", if matches!(why, Hold::Disk { .. }) { &b"disk"[..] } else { b"memory" });
+        ThrottleReason::MemoryPressure => object.text("why", b"memory_pressure"),
+        ThrottleReason::CpuPressure => object.text("why", b"cpu_pressure"),
+        ThrottleReason::LoadAverage => object.text("why", b"load"),
+        ThrottleReason::Memory { job, needs_kib, left_kib } | ThrottleReason::Disk { job, needs_kib, left_kib } => {
+            object.text("why", if matches!(why, ThrottleReason::Disk { .. }) { &b"disk"[..] } else { b"memory" });
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
             object.number("left_kib", left_kib);
@@ -245,7 +245,7 @@ pub(crate) fn hold(object: &mut Object<'_>, why: Hold) {
 }
 
 /// Why a command was ended, and how.
-pub(crate) fn stop(object: &mut Object<'_>, stopped: &Stopped) {
+pub(crate) fn stop(object: &mut Object<'_>, stopped: &Termination) {
     let mut tell = |why: &str, number: Option<(&str, i128)>| {
         object.text("why", why.as_bytes());
         if let Some((name, number)) = number {
@@ -255,13 +255,13 @@ pub(crate) fn stop(object: &mut Object<'_>, stopped: &Stopped) {
     let after = |after_ms: i64| Some(("after_ms", i128::from(after_ms)));
     let most_kib = |most_kib: u64| Some(("most_kib", i128::from(most_kib)));
     match stopped.why {
-        Why::Hung { after_ms } => tell("hung", after(after_ms)),
-        Why::TooLong { after_ms } => tell("too_long", after(after_ms)),
-        Why::Cpu { after_ms } => tell("cpu", after(after_ms)),
-        Why::Memory { most_kib: kib } => tell("memory", most_kib(kib)),
-        Why::Printed { most } => tell("printed", Some(("most", i128::from(most)))),
-        Why::Disk { most_kib: kib } => tell("disk", most_kib(kib)),
-        Why::Wanted => tell("wanted", None),
+        TerminationReason::Hung { after_ms } => tell("hung", after(after_ms)),
+        TerminationReason::TooLong { after_ms } => tell("too_long", after(after_ms)),
+        TerminationReason::Cpu { after_ms } => tell("cpu", after(after_ms)),
+        TerminationReason::Memory { most_kib: kib } => tell("memory", most_kib(kib)),
+        TerminationReason::Printed { most } => tell("printed", Some(("most", i128::from(most)))),
+        TerminationReason::Disk { most_kib: kib } => tell("disk", most_kib(kib)),
+        TerminationReason::Wanted => tell("wanted", None),
     }
     object.mark("killed", stopped.killed);
 }
@@ -278,7 +278,7 @@ fn how(object: &mut Object<'_>, exit: Exit) {
 }
 
 /// What is 0 or false is left out.
-fn used(object: &mut Object<'_>, usage: Usage, ran: Ran) {
+fn used(object: &mut Object<'_>, usage: Usage, ran: ExecutedBy) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),
@@ -293,8 +293,8 @@ fn used(object: &mut Object<'_>, usage: Usage, ran: Ran) {
         object.number("io_wait_us", waits.io_us);
         object.number("cpu_wait_us", waits.cpu_us);
     }
-    object.mark("in_process", ran != Ran::Program);
-    object.mark("checkpoint", ran == Ran::Checkpoint);
+    object.mark("in_process", ran != ExecutedBy::Program);
+    object.mark("checkpoint", ran == ExecutedBy::Checkpoint);
 }
 
 /// What a level is called in a line.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tanto_exec::event::Event;
-use tanto_exec::monitor::findings::Why;
+use tanto_exec::job::report::TerminationReason;
 use tanto_sys::cgroup::StallTimes;
 use tanto_testing::{Random, each_variant};
 
@@ -11,13 +11,13 @@ use super::*;
 
 impl Kept {
     /// The event; `about` says what the job of a finished command is.
-    fn event<'a>(&'a self, about: &'a About) -> Event<'a> {
+    fn event<'a>(&'a self, about: &'a JobInfo) -> Event<'a> {
         match self {
             Kept::Planned { job, expected_ms } => Event::Planned { job: *job, expected_ms: *expected_ms },
             Kept::Unplanned { job, expected_ms } => Event::Unplanned { job: *job, expected_ms: *expected_ms },
             Kept::BuildStarted { at_ms, behind_ms } => Event::BuildStarted { at_ms: *at_ms, behind_ms },
             Kept::Started { job, about, at_ms } => Event::Started { job: *job, about, at_ms: *at_ms },
-            Kept::Grouped { job, about, at_ms } => Event::Grouped { job: *job, about, at_ms: *at_ms },
+            Kept::NothingToRun { job, about, at_ms } => Event::NothingToRun { job: *job, about, at_ms: *at_ms },
             Kept::Finished(it) => Event::Finished {
                 job: it.job,
                 about,
@@ -32,11 +32,13 @@ impl Kept {
             Kept::Stage { job, stage, at_ms } => {
                 Event::Stage { job: *job, stage: std::str::from_utf8(stage).unwrap(), at_ms: *at_ms }
             }
-            Kept::Standing { .. } => unreachable!("it has a test of its own"),
-            Kept::Looked { job, at_ms, load } => Event::Looked { job: *job, at_ms: *at_ms, load: *load },
-            Kept::Stopped { job, stopped } => Event::Stopped { job: *job, about, stopped },
-            Kept::Left { job, processes, killed } => Event::Left { job: *job, about, processes, killed: *killed },
-            Kept::Held { why, at_ms } => Event::Held { why: *why, at_ms: *at_ms },
+            Kept::StateCounts { .. } => unreachable!("it has a test of its own"),
+            Kept::Sampled { job, at_ms, load } => Event::Sampled { job: *job, at_ms: *at_ms, load: *load },
+            Kept::Terminated { job, stopped } => Event::Terminated { job: *job, about, stopped },
+            Kept::LeftBehind { job, processes, killed } => {
+                Event::LeftBehind { job: *job, about, processes, killed: *killed }
+            }
+            Kept::Throttled { why, at_ms } => Event::Throttled { why: *why, at_ms: *at_ms },
             Kept::BuildFinished { at_ms } => Event::BuildFinished { at_ms: *at_ms },
             Kept::Notice { level, text } => Event::Notice { level: *level, text },
         }
@@ -53,8 +55,8 @@ fn texts(random: &mut Random) -> Vec<Vec<u8>> {
     (0..random.below(3)).map(|_| text(random)).collect()
 }
 
-fn about(random: &mut Random) -> About {
-    About {
+fn about(random: &mut Random) -> JobInfo {
+    JobInfo {
         command: text(random),
         description: text(random),
         outputs: texts(random),
@@ -64,8 +66,8 @@ fn about(random: &mut Random) -> About {
     }
 }
 
-fn seen(random: &mut Random) -> Vec<Seen> {
-    let one = |_| Seen {
+fn seen(random: &mut Random) -> Vec<ProcessInfo> {
+    let one = |_| ProcessInfo {
         pid: random.number() as u32,
         depth: 2,
         state: b'S',
@@ -89,34 +91,40 @@ fn some_event(random: &mut Random) -> Kept {
             Kept::BuildStarted { at_ms, behind_ms }
         }
         3 => Kept::Started { job, about: about(random), at_ms },
-        4 => Kept::Grouped { job, about: about(random), at_ms },
+        4 => Kept::NothingToRun { job, about: about(random), at_ms },
         5 => Kept::BuildFinished { at_ms },
-        8 => Kept::Looked {
+        8 => Kept::Sampled {
             job,
             at_ms,
-            load: Load { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
+            load: JobSample { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
         },
         9 => {
             let (after_ms, most_kib) = (at_ms, random.number());
             let why = *random.pick(&[
-                Why::Hung { after_ms },
-                Why::TooLong { after_ms: 1 },
-                Why::Cpu { after_ms },
-                Why::Memory { most_kib },
-                Why::Printed { most: most_kib },
-                Why::Disk { most_kib },
-                Why::Wanted,
+                TerminationReason::Hung { after_ms },
+                TerminationReason::TooLong { after_ms: 1 },
+                TerminationReason::Cpu { after_ms },
+                TerminationReason::Memory { most_kib },
+                TerminationReason::Printed { most: most_kib },
+                TerminationReason::Disk { most_kib },
+                TerminationReason::Wanted,
             ]);
-            Kept::Stopped { job, stopped: Stopped { why, processes: seen(random), killed: random.chance(50) } }
+            Kept::Terminated { job, stopped: Termination { why, processes: seen(random), killed: random.chance(50) } }
         }
         12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },
-        10 => Kept::Left { job, processes: seen(random), killed: random.chance(50) },
+        10 => Kept::LeftBehind { job, processes: seen(random), killed: random.chance(50) },
         11 => {
-            let memory = Hold::Memory { job, needs_kib: random.number(), left_kib: 0 };
-            let disk = Hold::Disk { job, needs_kib: 0, left_kib: random.number() };
-            let whys =
-                [None, Some(memory), Some(disk), Some(Hold::MemoryPressure), Some(Hold::CpuPressure), Some(Hold::Load)];
-            Kept::Held { why: *random.pick(&whys), at_ms }
+            let memory = ThrottleReason::Memory { job, needs_kib: random.number(), left_kib: 0 };
+            let disk = ThrottleReason::Disk { job, needs_kib: 0, left_kib: random.number() };
+            let whys = [
+                None,
+                Some(memory),
+                Some(disk),
+                Some(ThrottleReason::MemoryPressure),
+                Some(ThrottleReason::CpuPressure),
+                Some(ThrottleReason::LoadAverage),
+            ];
+            Kept::Throttled { why: *random.pick(&whys), at_ms }
         }
         7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },
         6 => {
@@ -139,7 +147,7 @@ fn some_event(random: &mut Random) -> Kept {
                 written_bytes: u64::MAX,
                 waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
-            ran: [Ran::Program, Ran::Worker, Ran::Checkpoint][random.below(3)],
+            ran: [ExecutedBy::Program, ExecutedBy::Worker, ExecutedBy::Checkpoint][random.below(3)],
         }),
     }
 }
@@ -148,15 +156,15 @@ fn some_event(random: &mut Random) -> Kept {
 fn how_jobs_stand_is_told_by_name() {
     let mut out = Vec::new();
     let counts = [("open", 12), ("running", 0), ("done", 3)];
-    Encoder::WHOLE.event(&mut out, &Event::Standing { counts: &counts, at_ms: 7 });
+    Encoder::WHOLE.event(&mut out, &Event::StateCounts { counts: &counts, at_ms: 7 });
     assert_eq!(out, b"{\"event\":\"standing\",\"at_ms\":7,\"counts\":{\"open\":12,\"done\":3}}\n");
     let counts = vec![(b"done".to_vec(), 3), (b"open".to_vec(), 12)];
-    assert_eq!(line(&out[..out.len() - 1]), Ok(Line::Event(Kept::Standing { counts, at_ms: 7 })));
+    assert_eq!(line(&out[..out.len() - 1]), Ok(Line::Event(Kept::StateCounts { counts, at_ms: 7 })));
 }
 
 fn encoded(encoder: Encoder, kept: &Kept) -> Vec<u8> {
     let mut out = Vec::new();
-    encoder.event(&mut out, &kept.event(&About::default()));
+    encoder.event(&mut out, &kept.event(&JobInfo::default()));
     assert_eq!(out.pop(), Some(b'\n'));
     assert!(!out.contains(&b'\n'));
     out
@@ -191,7 +199,7 @@ fn the_head_is_read_again() {
 fn lines_are_as_they_are_documented() {
     let started = Kept::Started {
         job: JobId(3),
-        about: About {
+        about: JobInfo {
             command: b"cc -c a.c".into(),
             description: b"CC a.o".into(),
             outputs: vec![b"a.o".into()],
@@ -214,7 +222,7 @@ fn lines_are_as_they_are_documented() {
         left_out: 0,
         place: None,
         usage: Usage { user_us: 900, ..Usage::default() },
-        ran: Ran::Checkpoint,
+        ran: ExecutedBy::Checkpoint,
     };
     let encoder = Encoder { most_output: 5, brief: false };
     let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"in_process":true,"checkpoint":true,"left_out":5,"output":"01789"}"#;

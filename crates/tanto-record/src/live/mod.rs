@@ -16,8 +16,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::{About, Exit, JobId};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::{Exit, JobId, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
 
 use crate::cut::{Rest, cut};
 use crate::format::Format;
@@ -107,7 +107,7 @@ struct Build {
     done: f64,
     slow: Slow,
     /// Why nothing more is started, and since when.
-    hold: Option<(Hold, i64)>,
+    hold: Option<(ThrottleReason, i64)>,
     /// How many jobs are in each state, where there are such.
     standing: Vec<(&'static str, usize)>,
 }
@@ -241,7 +241,7 @@ impl LiveView {
         self.region.others_wrote();
     }
 
-    fn started(&mut self, job: JobId, about: &About, at_ms: i64) {
+    fn started(&mut self, job: JobId, about: &JobInfo, at_ms: i64) {
         self.now_ms = at_ms;
         self.progress.started(at_ms);
         let shown = if about.description.is_empty() { &about.command } else { &about.description };
@@ -262,7 +262,7 @@ impl LiveView {
         }
     }
 
-    fn finished(&mut self, job: JobId, about: &About, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
+    fn finished(&mut self, job: JobId, about: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
         let (start_ms, end_ms) = times_ms;
         self.now_ms = end_ms;
         self.progress.finished(job, start_ms, end_ms);
@@ -289,7 +289,7 @@ impl LiveView {
     }
 
     /// The line of a command that has something to say, as ninja shows it.
-    fn status(&mut self, about: &About) {
+    fn status(&mut self, about: &JobInfo) {
         let text = if about.description.is_empty() { &about.command } else { &about.description };
         let line = text::clean(&self.config.format.line(&mut self.progress, text), self.config.unicode);
         let dots = if self.config.unicode { "…" } else { "..." };
@@ -448,7 +448,7 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.build.stage(job, stage);
             }
-            Event::Standing { counts, at_ms } => {
+            Event::StateCounts { counts, at_ms } => {
                 self.now_ms = at_ms;
                 self.build.standing = counts.to_vec();
             }
@@ -458,17 +458,17 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.flush();
             }
-            Event::Stopped { about, stopped, .. } => {
+            Event::Terminated { about, stopped, .. } => {
                 self.region.above(&said::stopped(self.config.program, about, stopped));
             }
-            Event::Left { about, processes, killed, .. } => {
+            Event::LeftBehind { about, processes, killed, .. } => {
                 self.region.above(&said::left(self.config.program, about, processes, killed));
             }
-            Event::Looked { job, at_ms, load } => {
+            Event::Sampled { job, at_ms, load } => {
                 self.now_ms = at_ms;
                 self.build.looked(job, load.memory_kib);
             }
-            Event::Held { why, at_ms } => {
+            Event::Throttled { why, at_ms } => {
                 self.now_ms = at_ms;
                 self.build.hold = why.map(|why| (why, at_ms));
             }
@@ -478,7 +478,7 @@ impl View for LiveView {
                     running.printed = follow::last_lines(output, self.config.unicode);
                 }
             }
-            Event::Grouped { .. } => {}
+            Event::NothingToRun { .. } => {}
         }
         if !self.is_building {
             self.flush();

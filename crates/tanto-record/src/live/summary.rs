@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tanto_exec::job::{About, Exit, JobId};
+use tanto_exec::job::{Exit, JobId, JobInfo};
 
 use super::text;
 
@@ -31,7 +31,7 @@ impl Failures {
         Failures { unicode, all: Vec::new() }
     }
 
-    pub(super) fn failed(&mut self, job: JobId, about: &About, exit: Exit) {
+    pub(super) fn failed(&mut self, job: JobId, about: &JobInfo, exit: Exit) {
         let name = self.name(&about.outputs);
         self.all.push(Failure { job, name, how: how(exit), skipped: Vec::new(), skipped_more: 0 });
     }

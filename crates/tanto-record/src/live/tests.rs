@@ -6,8 +6,8 @@ mod screen;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tanto_exec::job::{Ran, Usage};
-use tanto_exec::monitor::findings::Load;
+use tanto_exec::job::report::JobSample;
+use tanto_exec::job::{ExecutedBy, Usage};
 
 use super::*;
 use screen::{Habit, Screen};
@@ -51,7 +51,7 @@ fn wide() -> Setup {
 struct Scene {
     view: LiveView,
     terminal: Terminal,
-    jobs: Vec<About>,
+    jobs: Vec<JobInfo>,
     started_ms: Vec<i64>,
     now_ms: i64,
     in_background: Rc<Cell<bool>>,
@@ -80,11 +80,11 @@ impl Scene {
         for (job, &(_, expected_ms)) in (0..).map(JobId).zip(jobs) {
             view.event(Event::Planned { job, expected_ms: Some(expected_ms).filter(|&ms| ms > 0) });
         }
-        let about = |name: &str| About {
+        let about = |name: &str| JobInfo {
             command: format!("cc {name}").into(),
             description: name.into(),
             outputs: vec![name.split(' ').next_back().unwrap_or_default().into()],
-            ..About::default()
+            ..JobInfo::default()
         };
         let started_ms = vec![0; jobs.len()];
         let jobs_are_all = jobs == JOBS;
@@ -123,7 +123,7 @@ impl Scene {
             exit,
             output: output.as_bytes(),
             usage: Usage::default(),
-            ran: Ran::Program,
+            ran: ExecutedBy::Program,
         });
         self.wait()
     }
@@ -155,8 +155,8 @@ impl Scene {
 
     /// Somebody looks at the job's processes.
     fn look(&mut self, job: u32, memory_kib: u64) -> &mut Scene {
-        let load = Load { memory_kib, ..Load::default() };
-        self.view.event(Event::Looked { job: JobId(job), at_ms: self.now_ms, load });
+        let load = JobSample { memory_kib, ..JobSample::default() };
+        self.view.event(Event::Sampled { job: JobId(job), at_ms: self.now_ms, load });
         self.wait()
     }
 
@@ -174,7 +174,7 @@ impl Scene {
     }
 
     fn standing(&mut self, counts: &[(&'static str, usize)]) -> &mut Scene {
-        self.view.event(Event::Standing { counts, at_ms: self.now_ms });
+        self.view.event(Event::StateCounts { counts, at_ms: self.now_ms });
         self
     }
 
@@ -189,8 +189,8 @@ impl Scene {
         self
     }
 
-    fn hold(&mut self, why: Option<Hold>) -> &mut Scene {
-        self.view.event(Event::Held { why, at_ms: self.now_ms });
+    fn hold(&mut self, why: Option<ThrottleReason>) -> &mut Scene {
+        self.view.event(Event::Throttled { why, at_ms: self.now_ms });
         self.wait()
     }
 
@@ -365,10 +365,10 @@ fn the_maker_of_a_file_is_followed_wherever_it_stands() {
 #[test]
 fn what_holds_commands_back_is_shown_if_it_lasts() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
-    let memory = Hold::Memory { job: JobId(2), needs_kib: 12_900_000, left_kib: 700_000 };
+    let memory = ThrottleReason::Memory { job: JobId(2), needs_kib: 12_900_000, left_kib: 700_000 };
     scene.start(&[0, 1]).hold(Some(memory)).pass(900).picture("not yet").pass(100).picture("it lasts");
     scene.hold(None).pass(100).picture("it is over");
-    scene.hold(Some(Hold::CpuPressure)).pass(1000).resize(30, 6).pass(100).picture("little place");
+    scene.hold(Some(ThrottleReason::CpuPressure)).pass(1000).resize(30, 6).pass(100).picture("little place");
     scene.resize(30, 3).pass(100).picture("less").as_in("held");
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::rc::Rc;
 
-use tanto_exec::job::{Ran, Usage};
+use tanto_exec::job::{ExecutedBy, Usage};
 
 use super::*;
 
@@ -37,15 +37,15 @@ const TTY: Where = Where::Smart(40);
 struct Build {
     view: NinjaView,
     screen: Screen,
-    jobs: Vec<About>,
+    jobs: Vec<JobInfo>,
 }
 
 impl Build {
-    fn new(place: Where, verbosity: Verbosity, jobs: &[About]) -> Build {
+    fn new(place: Where, verbosity: Verbosity, jobs: &[JobInfo]) -> Build {
         Build::with(place, verbosity, Format::default(), &[], jobs)
     }
 
-    fn with(place: Where, verbosity: Verbosity, format: Format, colors: &[&str], jobs: &[About]) -> Build {
+    fn with(place: Where, verbosity: Verbosity, format: Format, colors: &[&str], jobs: &[JobInfo]) -> Build {
         let columns = match place {
             Where::Pipe => None,
             Where::Smart(columns) => Some(columns),
@@ -89,7 +89,7 @@ impl Build {
             exit,
             output,
             usage,
-            ran: Ran::Program,
+            ran: ExecutedBy::Program,
         });
         self
     }
@@ -127,29 +127,29 @@ impl Build {
     }
 }
 
-fn job(output: &str, command: &str, description: &str) -> About {
-    About {
+fn job(output: &str, command: &str, description: &str) -> JobInfo {
+    JobInfo {
         command: command.into(),
         description: description.into(),
         outputs: output.split(' ').map(Into::into).collect(),
-        ..About::default()
+        ..JobInfo::default()
     }
 }
 
-fn console(about: About) -> About {
-    About { console: true, ..about }
+fn console(about: JobInfo) -> JobInfo {
+    JobInfo { console: true, ..about }
 }
 
-fn explained(about: About) -> About {
+fn explained(about: JobInfo) -> JobInfo {
     let why = [b"output ", about.outputs[0].as_slice(), b" doesn't exist"].concat();
-    About { why: vec![why], ..about }
+    JobInfo { why: vec![why], ..about }
 }
 
-fn two() -> [About; 2] {
+fn two() -> [JobInfo; 2] {
     [job("a", "true", "make a"), job("b", "true", "")]
 }
 
-fn three() -> [About; 3] {
+fn three() -> [JobInfo; 3] {
     [job("a", "x", "A"), job("b", "y", "B"), job("c", "z", "C")]
 }
 
@@ -316,13 +316,13 @@ fn a_console_command_is_explained_once() {
 
 #[test]
 fn what_holds_commands_back_is_said_once_for_each_reason() {
-    let memory = Hold::Memory { job: JobId(1), needs_kib: 3 << 20, left_kib: 0 };
-    let whys = [Some(memory), None, Some(Hold::Load), None, Some(memory)];
+    let memory = ThrottleReason::Memory { job: JobId(1), needs_kib: 3 << 20, left_kib: 0 };
+    let whys = [Some(memory), None, Some(ThrottleReason::LoadAverage), None, Some(memory)];
     let run = |holds| {
         let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two());
         build.view.holds = holds;
         build.start(0);
-        whys.into_iter().for_each(|why| build.view.event(Event::Held { why, at_ms: 1 }));
+        whys.into_iter().for_each(|why| build.view.event(Event::Throttled { why, at_ms: 1 }));
         build.end(0, Exit::Code(0), b"").run(1, b"").finish();
         build
     };

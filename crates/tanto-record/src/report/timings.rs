@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tanto_exec::job::Ran;
+use tanto_exec::job::ExecutedBy;
 
 use super::lanes::{Lanes, end_ms, lanes};
 use super::sessions::{began, what};
@@ -146,8 +146,8 @@ impl<'s> Timings<'s> {
         table.row([b"of", &what(self.session)]);
         table.row([b"result", result(self.session).words().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
-        let by = |ran: Ran| self.session.commands().filter(|job| job.ran() == ran).count();
-        let (in_process, held) = (by(Ran::Worker) + by(Ran::Checkpoint), by(Ran::Checkpoint));
+        let by = |ran: ExecutedBy| self.session.commands().filter(|job| job.ran() == ran).count();
+        let (in_process, held) = (by(ExecutedBy::Worker) + by(ExecutedBy::Checkpoint), by(ExecutedBy::Checkpoint));
         if in_process > 0 {
             let checkpoints = if held > 0 { format!(", {held} of them from checkpoints") } else { String::new() };
             table.row([b"in-process", format!("{in_process} commands, in the compile worker{checkpoints}").as_bytes()]);
@@ -322,8 +322,8 @@ impl<'s> Timings<'s> {
         object.number("wall_ms", wall_ms(self.session, place));
         object.number("cpu_ms", job.cpu_ms());
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
-        object.mark("in_process", job.ran() != Ran::Program);
-        object.mark("checkpoint", job.ran() == Ran::Checkpoint);
+        object.mark("in_process", job.ran() != ExecutedBy::Program);
+        object.mark("checkpoint", job.ran() == ExecutedBy::Checkpoint);
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
         object.mark("unfinished", job.end.is_none());

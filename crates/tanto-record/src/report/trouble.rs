@@ -1,7 +1,7 @@
 //! What did not go as usual: commands that were ended, processes that outlived theirs, and times in which slots stood idle
 //! because the machine was short of something. Does not know where it is shown.
 
-use tanto_exec::schedule::Hold;
+use tanto_exec::schedule::ThrottleReason;
 
 use super::lanes::end_ms;
 use crate::session::{Job, Pause, Session};
@@ -58,13 +58,13 @@ pub fn held(session: &Session) -> Vec<Held> {
 }
 
 /// Why nothing more was started.
-pub fn words(why: Hold) -> &'static str {
+pub fn words(why: ThrottleReason) -> &'static str {
     match why {
-        Hold::Memory { .. } => "too little memory was left for the next command",
-        Hold::Disk { .. } => "too little of the disk was free for the next command",
-        Hold::MemoryPressure => "the machine was short of memory",
-        Hold::CpuPressure => "the processors had more to do than they could",
-        Hold::Load => "the load average was too high",
+        ThrottleReason::Memory { .. } => "too little memory was left for the next command",
+        ThrottleReason::Disk { .. } => "too little of the disk was free for the next command",
+        ThrottleReason::MemoryPressure => "the machine was short of memory",
+        ThrottleReason::CpuPressure => "the processors had more to do than they could",
+        ThrottleReason::LoadAverage => "the load average was too high",
     }
 }
 

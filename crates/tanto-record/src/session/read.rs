@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use tanto_exec::event::Level;
-use tanto_exec::job::{About, Exit, JobId, Ran};
-use tanto_exec::monitor::findings::{Seen, Stopped};
-use tanto_exec::schedule::Hold;
+use tanto_exec::job::report::{ProcessInfo, Termination};
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
 use tanto_sys::fs::private_files;
 
 use crate::jsonl::{self, Finished, Head, Kept, Line};
@@ -50,7 +50,7 @@ pub struct Job {
     /// Its number.
     pub id: JobId,
     /// What it was. A group has no command.
-    pub about: About,
+    pub about: JobInfo,
     /// It had nothing to run.
     pub is_group: bool,
     /// When it was started, or complete.
@@ -60,7 +60,7 @@ pub struct Job {
     /// What it was expected to take, in milliseconds.
     pub expected_ms: Option<i64>,
     /// It was ended because it hung or took too much.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<Termination>,
     /// Processes that outlived it, if any did.
     pub left: Option<Left>,
 }
@@ -69,7 +69,7 @@ pub struct Job {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
     /// Which.
-    pub processes: Vec<Seen>,
+    pub processes: Vec<ProcessInfo>,
     /// They were killed.
     pub killed: bool,
 }
@@ -78,7 +78,7 @@ pub struct Left {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pause {
     /// Why.
-    pub why: Hold,
+    pub why: ThrottleReason,
     /// When it began.
     pub start_ms: i64,
     /// When it was over; none if that was not said before the end of the build.
@@ -98,7 +98,7 @@ impl Job {
     }
 
     /// What ran it, as far as it is known.
-    pub fn ran(&self) -> Ran {
+    pub fn ran(&self) -> ExecutedBy {
         self.end.as_ref().map(|end| end.ran).unwrap_or_default()
     }
 
@@ -188,22 +188,22 @@ impl Session {
             Kept::Unplanned { job, .. } => drop(self.plan.remove(&job)),
             Kept::BuildStarted { at_ms, .. } => (self.started_ms, self.last_ms) = (at_ms, at_ms),
             Kept::Started { job, about, at_ms } => self.begin(job, about, at_ms, false)?,
-            Kept::Grouped { job, about, at_ms } => self.begin(job, about, at_ms, true)?,
+            Kept::NothingToRun { job, about, at_ms } => self.begin(job, about, at_ms, true)?,
             Kept::Finished(end) => self.finish(end)?,
             Kept::Skipped { .. } => self.skipped += 1,
-            Kept::Looked { at_ms, .. } | Kept::Stage { at_ms, .. } | Kept::Standing { at_ms, .. } => {
+            Kept::Sampled { at_ms, .. } | Kept::Stage { at_ms, .. } | Kept::StateCounts { at_ms, .. } => {
                 self.last_ms = self.last_ms.max(at_ms)
             }
-            Kept::Stopped { job, stopped } => self.known(job)?.stopped = Some(stopped),
-            Kept::Left { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
-            Kept::Held { why, at_ms } => self.hold(why, at_ms),
+            Kept::Terminated { job, stopped } => self.known(job)?.stopped = Some(stopped),
+            Kept::LeftBehind { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
+            Kept::Throttled { why, at_ms } => self.hold(why, at_ms),
             Kept::BuildFinished { at_ms } => self.finished_ms = Some(at_ms),
             Kept::Notice { level, text } => self.notices.push((level, text)),
         }
         Ok(())
     }
 
-    fn begin(&mut self, id: JobId, about: About, start_ms: i64, is_group: bool) -> Result<(), String> {
+    fn begin(&mut self, id: JobId, about: JobInfo, start_ms: i64, is_group: bool) -> Result<(), String> {
         let planned = self.plan.remove(&id);
         let runs_again = |place: usize| planned.is_some() && self.jobs[place].end.is_some();
         if !self.places.get(&id).is_none_or(|&place| runs_again(place)) {
@@ -222,7 +222,7 @@ impl Session {
     }
 
     /// One reason ends where the next one begins.
-    fn hold(&mut self, why: Option<Hold>, at_ms: i64) {
+    fn hold(&mut self, why: Option<ThrottleReason>, at_ms: i64) {
         self.last_ms = self.last_ms.max(at_ms);
         if let Some(last) = self.pauses.last_mut().filter(|last| last.end_ms.is_none()) {
             last.end_ms = Some(at_ms.max(last.start_ms));

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use tanto_exec::event::Level;
-use tanto_exec::gauge;
-use tanto_exec::monitor::Limits;
-use tanto_exec::monitor::watcher::{self, Groups, LONG_MS, Leftovers};
-use tanto_exec::run::{Run, Verdict};
+use tanto_exec::job::ResourceLimits;
+use tanto_exec::jobserver::{Client, Jobserver};
+use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, WatchOptions};
+use tanto_exec::resource_sampler;
+use tanto_exec::run::{BuildOutcome, Run};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
-use tanto_exec::runner::jobserver::{Client, Share};
-use tanto_exec::runner::spawn::{self, SpawnRunner};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{self, Schedule};
 use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
@@ -61,10 +61,10 @@ impl Invocation<'_> {
         let plan = Plan { schedule: &mut schedule, jobserver: None, manifest: true };
         let (verdict, _) = self.execute(builder, plan)?;
         match verdict {
-            Verdict::Done => {}
-            Verdict::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
-            Verdict::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
-            Verdict::Wrong(why) => return Err(self.fatal(&why)),
+            BuildOutcome::Done => {}
+            BuildOutcome::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
+            BuildOutcome::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
+            BuildOutcome::Wrong(why) => return Err(self.fatal(&why)),
         }
         if builder.scan.is_dirty(manifest) {
             return Ok(true);
@@ -110,20 +110,20 @@ impl Invocation<'_> {
         let saving = saving.take().map(|saving| saving.with_logs(graph, log, deps_log));
         let executed = self.save_beside(saving.as_ref(), |this| {
             let executed = this.execute(builder, Plan { schedule: &mut schedule, jobserver, manifest: false });
-            if let (Ok((Verdict::Interrupted, _)), Some(saving)) = (&executed, &saving) {
+            if let (Ok((BuildOutcome::Interrupted, _)), Some(saving)) = (&executed, &saving) {
                 saving.give_up();
             }
             executed
         });
         let (verdict, _until_said) = executed?;
         let (why, code) = match verdict {
-            Verdict::Done => return Ok(()),
-            Verdict::Interrupted => (b"interrupted by user".to_vec(), 130),
-            Verdict::Failed { code, why } => {
+            BuildOutcome::Done => return Ok(()),
+            BuildOutcome::Interrupted => (b"interrupted by user".to_vec(), 130),
+            BuildOutcome::Failed { code, why } => {
                 self.name_record();
                 (why, code)
             }
-            Verdict::Wrong(why) => return Err(self.fatal(&why)),
+            BuildOutcome::Wrong(why) => return Err(self.fatal(&why)),
         };
         self.info(&[b"build stopped: ", &why[..], b"."].concat());
         Err(End(code))
@@ -174,7 +174,7 @@ impl Invocation<'_> {
         &mut self,
         builder: &mut Builder<'_, '_>,
         plan: Plan<'_>,
-    ) -> Step<(Verdict, Option<TerminationSignals>)> {
+    ) -> Step<(BuildOutcome, Option<TerminationSignals>)> {
         let Plan { schedule, jobserver, manifest } = plan;
         self.check_all()?;
         if let Err(bad) = self.view.shown.check_format() {
@@ -196,7 +196,7 @@ impl Invocation<'_> {
             }
         };
         self.ration(schedule, parallelism, builddir::of(builder.scan.graph));
-        let mut gauge = gauge::machine();
+        let mut gauge = resource_sampler::machine();
         self.begin_record(manifest);
         let run = Run {
             front: builder,
@@ -208,7 +208,7 @@ impl Invocation<'_> {
             gauge: &mut gauge,
         };
         let verdict = self.stats.time("run", || run.to_end());
-        self.was_interrupted = verdict == Verdict::Interrupted;
+        self.was_interrupted = verdict == BuildOutcome::Interrupted;
         drop(runner);
         self.end_record();
         Ok((verdict, signals_wait))
@@ -219,9 +219,9 @@ impl Invocation<'_> {
     }
 
     /// How commands are watched. Under the name `ninja` only if that is asked for.
-    fn watch(&self, schedule: &Schedule) -> Option<watcher::Options> {
+    fn watch(&self, schedule: &Schedule) -> Option<WatchOptions> {
         let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
-        let limits = Limits { hang_ms, total_ms, looks: door == Door::Tanto, ..Limits::NONE };
+        let limits = ResourceLimits { hang_ms, total_ms, looks: door == Door::Tanto, ..ResourceLimits::NONE };
         let wanted = limits.looks || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // Where no command is worth a control group, not even that is made in which they would be.
         let groups = match () {
@@ -229,16 +229,16 @@ impl Invocation<'_> {
             () if limits.looks && schedule.expects(LONG_MS) => Groups::Long,
             () => Groups::None,
         };
-        wanted.then_some(watcher::Options { limits, leftovers, groups })
+        wanted.then_some(WatchOptions { limits, leftovers, groups })
     }
 
     fn spawn_runner(
         &mut self,
         parallelism: usize,
-        jobserver: Option<Share>,
-        watch: Option<watcher::Options>,
+        jobserver: Option<Jobserver>,
+        watch: Option<WatchOptions>,
         builddir: &[u8],
-    ) -> Step<SpawnRunner> {
+    ) -> Step<ProcessRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
         let ancestors = (turn::ANCESTORS.into(), turn::for_jobs(self.turn.as_ref()));
         let environment = [ancestors].into_iter().chain(slots::environment(jobserver.as_ref())).collect();
@@ -252,7 +252,7 @@ impl Invocation<'_> {
         let kept = own.map(|own| own.join(worker::KEPT));
         let checkpoints = kept.and_then(|place| worker::checkpoints(checkpoints, verify_checkpoints, place));
         let worker = worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
-        let options = spawn::Options {
+        let options = RunnerOptions {
             parallelism,
             max_load,
             jobserver,
@@ -263,7 +263,7 @@ impl Invocation<'_> {
             bell: None,
             worker,
         };
-        SpawnRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
+        ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
     /// The directory for Tanto's own state of the build directory, made if that is possible. In the tree it is named though
@@ -286,16 +286,17 @@ impl Invocation<'_> {
             }
         };
         if !self.options.dry_run {
-            schedule.ration(schedule::Limits { memory_kib, slots: slots::yielding(self.options, parallelism) });
+            schedule
+                .ration(schedule::AdmissionLimits { memory_kib, slots: slots::yielding(self.options, parallelism) });
         }
     }
 
     /// How many commands the schedule is to reckon with.
-    fn slots(&self, parallelism: usize, jobserver: Option<&Share>) -> usize {
+    fn slots(&self, parallelism: usize, jobserver: Option<&Jobserver>) -> usize {
         match () {
             () if self.options.dry_run => 1,
             // Nobody knows how many tokens there will be; on a machine of our own it would be as many.
-            () if matches!(jobserver, Some(Share::Client(_))) => tanto_sys::machine::cpu::count().max(2),
+            () if matches!(jobserver, Some(Jobserver::Client(_))) => tanto_sys::machine::cpu::count().max(2),
             () => parallelism,
         }
     }

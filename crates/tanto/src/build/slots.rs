@@ -7,15 +7,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use tanto_exec::event::Level;
-use tanto_exec::runner::jobserver::makeflags::names_a_server;
-use tanto_exec::runner::jobserver::server::{MOST_SLOTS, Server};
-use tanto_exec::runner::jobserver::{self, Client, Share};
+use tanto_exec::jobserver::makeflags::names_a_server;
+use tanto_exec::jobserver::server::{MOST_SLOTS, Server};
+use tanto_exec::jobserver::{self, Client, Jobserver};
 use tanto_record::ninja::Verbosity;
 
 use super::Invocation;
 use crate::flags::Options;
 use crate::flags::door::Door;
-use crate::settings::layer::Jobserver;
+use crate::settings::layer::JobserverMode;
 
 /// Where flags are for every `make`; others read them too.
 const FLAGS: &str = "MAKEFLAGS";
@@ -38,14 +38,14 @@ enum Part {
 fn part(options: &Options, makeflags: &[u8]) -> Part {
     match options.jobserver {
         _ if options.dry_run => Part::None,
-        Jobserver::Off => Part::None,
-        Jobserver::On => Part::Server { fifo: false },
-        Jobserver::Fifo => Part::Server { fifo: true },
-        Jobserver::Auto if names_a_server(makeflags) || options.door == Door::Ninja => match options.typed_jobs {
+        JobserverMode::Off => Part::None,
+        JobserverMode::On => Part::Server { fifo: false },
+        JobserverMode::Fifo => Part::Server { fifo: true },
+        JobserverMode::Auto if names_a_server(makeflags) || options.door == Door::Ninja => match options.typed_jobs {
             true => Part::None,
             false => Part::Client,
         },
-        Jobserver::Auto => Part::Server { fifo: false },
+        JobserverMode::Auto => Part::Server { fifo: false },
     }
 }
 
@@ -73,9 +73,9 @@ impl Invocation<'_> {
     }
 
     /// Slots that others take too: those, or `parallelism` of our own.
-    pub(super) fn share(&mut self, client: Option<Client>, parallelism: usize, builddir: &[u8]) -> Option<Share> {
+    pub(super) fn share(&mut self, client: Option<Client>, parallelism: usize, builddir: &[u8]) -> Option<Jobserver> {
         if let Some(client) = client {
-            return Some(Share::Client(client));
+            return Some(Jobserver::Client(client));
         }
         let Part::Server { fifo } = self.part() else { return None };
         // Without a limit there is nothing to share.
@@ -83,7 +83,7 @@ impl Invocation<'_> {
             return None;
         }
         match if fifo { self.fifo(parallelism, builddir) } else { Server::pipe(parallelism) } {
-            Ok(server) => Some(Share::Server(server)),
+            Ok(server) => Some(Jobserver::Server(server)),
             Err(why) => {
                 self.say(Level::Warning, &[b"no jobserver: ", &why[..]].concat());
                 None
@@ -133,8 +133,8 @@ fn is_plain(path: &Path) -> bool {
 }
 
 /// What commands find in their environment because of these slots.
-pub(super) fn environment(share: Option<&Share>) -> Vec<(OsString, OsString)> {
-    let Some(Share::Server(server)) = share else { return Vec::new() };
+pub(super) fn environment(share: Option<&Jobserver>) -> Vec<(OsString, OsString)> {
+    let Some(Jobserver::Server(server)) = share else { return Vec::new() };
     let flags = OsString::from_vec(server.makeflags(makeflags().unwrap_or_default().as_bytes()));
     let for_cargo = std::env::var_os(CARGO_FLAGS).map(|_| (CARGO_FLAGS.into(), flags.clone()));
     for_cargo.into_iter().chain([(FLAGS.into(), flags)]).collect()

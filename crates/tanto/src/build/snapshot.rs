@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::monitor::remains;
+use tanto_exec::monitor::orphans;
 use tanto_ninja::error::Result;
 use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
@@ -154,7 +154,7 @@ impl Invocation<'_> {
     }
 
     fn may_detach(&self) -> bool {
-        let is_job = std::env::var_os(ANCESTORS).is_some() || remains::are_looked_for();
+        let is_job = std::env::var_os(ANCESTORS).is_some() || orphans::are_looked_for();
         let fits = self.options.snapshots == Policy::Fitting && self.options.door == Door::Ninja;
         fits && !is_job && io::stdout().is_terminal()
     }

@@ -71,7 +71,7 @@ pub fn find(
     wanted: ClangWorker,
     known: PathBuf,
     checkpoints: Option<clang::Wanted>,
-) -> Result<Option<clang::Options>, Vec<u8>> {
+) -> Result<Option<clang::WorkerOptions>, Vec<u8>> {
     let required = wanted == ClangWorker::Require;
     if wanted == ClangWorker::Off {
         return Ok(None);
@@ -80,7 +80,7 @@ pub fn find(
         return Err([b"--clang-worker=require: ", name, b" in the environment wants compilers as processes"].concat());
     }
     match places().into_iter().find(|place| is_there(place)) {
-        Some(program) => Ok(Some(clang::Options { program, known, required, checkpoints })),
+        Some(program) => Ok(Some(clang::WorkerOptions { program, known, required, checkpoints })),
         None if required => Err(nowhere()),
         None => Ok(None),
     }

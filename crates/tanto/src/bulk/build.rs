@@ -18,10 +18,10 @@ use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::records::Record;
 use tanto_bulk::resolve::Package;
 use tanto_exec::clock::RealClock;
-use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
-use tanto_exec::run::Verdict;
-use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::schedule::Reading;
+use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::run::BuildOutcome;
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
+use tanto_exec::schedule::ResourceSample;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::journal::Journal;
@@ -108,11 +108,13 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let text = ask::summary(&store, run)?;
     let failed = plan.packages.iter().any(|it| matches!(it.state, State::Failed | State::MachineFailed));
     let code = match verdict {
-        Verdict::Interrupted => {
+        BuildOutcome::Interrupted => {
             let err = [&err[..], b"tanto: error: interrupted; 'tanto bulk build' goes on where it was\n"].concat();
             return Ok(Stop { out: text.into_bytes(), err, code: INTERRUPTED });
         }
-        Verdict::Wrong(why) | Verdict::Failed { why, .. } if !failed || plan.has_open() => return Err(why.into()),
+        BuildOutcome::Wrong(why) | BuildOutcome::Failed { why, .. } if !failed || plan.has_open() => {
+            return Err(why.into());
+        }
         _ => u8::from(failed),
     };
     Ok(Stop { out: text.into_bytes(), err, code })
@@ -125,19 +127,19 @@ fn build(
     estimates: &[Estimate],
     mut journal: Journal,
     epoch_ms: i64,
-) -> Result<(Verdict, Plan, Store), Vec<u8>> {
+) -> Result<(BuildOutcome, Plan, Store), Vec<u8>> {
     plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
     let mut view = shown()?;
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
     let mut door = Server::open(Path::new(&config.state)).map_err(failed)?;
     progress::end(config);
-    let spawning = spawn::Options { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
-    let mut runner = SpawnRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
+    let spawning = RunnerOptions { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
+    let mut runner = ProcessRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
     let mut gauge = jobs::gauge(config);
-    let (desk, gauge) = (&mut door, Some(&mut gauge as &mut dyn FnMut() -> Reading));
+    let (desk, gauge) = (&mut door, Some(&mut gauge as &mut dyn FnMut() -> ResourceSample));
     let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, gauge };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
@@ -149,16 +151,11 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
     flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {}).map_err(|stop| stop.err)
 }
 
-fn spawning(config: &Config, site: &Site) -> spawn::Options {
+fn spawning(config: &Config, site: &Site) -> RunnerOptions {
     // What a package writes in memory is known, whoever of its commands it was.
     let groups = if site.memory.is_some() { Groups::AllButFiles } else { Groups::All };
-    let watch = Some(watcher::Options { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups });
-    spawn::Options {
-        parallelism: site.clients,
-        watch,
-        jobserver: Some(jobs::pool(config)),
-        ..spawn::Options::default()
-    }
+    let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups });
+    RunnerOptions { parallelism: site.clients, watch, jobserver: Some(jobs::pool(config)), ..RunnerOptions::default() }
 }
 
 /// What packages will take, in milliseconds, from what they and others took.

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use tanto_bulk::build::makes::Makes;
 use tanto_bulk::config::{Config, NO_SANDBOX, Scratch};
-use tanto_exec::gauge;
-use tanto_exec::runner::jobserver::Share;
-use tanto_exec::runner::jobserver::bank::Bank;
-use tanto_exec::schedule::Reading;
+use tanto_exec::jobserver::Jobserver;
+use tanto_exec::jobserver::broker::TokenBroker;
+use tanto_exec::resource_sampler;
+use tanto_exec::schedule::ResourceSample;
 use tanto_sys::fs::page_cache;
 
 use super::meta;
 
 /// One pool for all packages.
-pub(super) fn pool(config: &Config) -> Share {
-    Share::Bank(Bank::new(all(config), of_each(config)))
+pub(super) fn pool(config: &Config) -> Jobserver {
+    Jobserver::Broker(TokenBroker::new(all(config), of_each(config)))
 }
 
 /// MAKE_JOBS.
@@ -37,10 +37,10 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
 }
 
 /// Says how much memory and disk are free. Processors are dealt out by tokens, and may all be busy.
-pub(super) fn gauge(config: &Config) -> impl FnMut() -> Reading {
-    let mut machine = gauge::machine();
+pub(super) fn gauge(config: &Config) -> impl FnMut() -> ResourceSample {
+    let mut machine = resource_sampler::machine();
     let place = PathBuf::from(&config.state);
-    move || Reading { free_disk_kib: page_cache::free_kib(&place), cpu_some: 0.0, ..machine() }
+    move || ResourceSample { free_disk_kib: page_cache::free_kib(&place), cpu_some: 0.0, ..machine() }
 }
 
 /// How many bytes each package may write in memory, if so many are built at a time, by an ordinary user or by root; none:
@@ -52,7 +52,7 @@ pub(super) fn memory(config: &Config, clients: usize, as_user: bool) -> Option<u
         // An ordinary user's overlays mark with attributes what they have replaced.
         Scratch::Auto if as_user && !page_cache::tmpfs_supports_xattrs() => return None,
         // The other half is for processes.
-        Scratch::Auto => gauge::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
+        Scratch::Auto => resource_sampler::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
     };
     (most >= LEAST).then_some(most)
 }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use tanto_bulk::build::works::Works;
 use tanto_bulk::config::Config;
 use tanto_bulk::distfiles::left;
-use tanto_exec::monitor::findings::Seen;
-use tanto_exec::monitor::remains;
+use tanto_exec::job::report::ProcessInfo;
+use tanto_exec::monitor::orphans;
 use tanto_exec::sandbox::Place;
 use tanto_sys::error;
 use tanto_sys::fs::dir_tree;
@@ -25,7 +25,7 @@ use super::site::{self, Spaces};
 pub(super) fn prepare(config: &Config, state: &mut State) -> Result<Option<Rc<Spaces>>, Vec<u8>> {
     progress::begin(config, Phase::Prepare);
     if let Some(killed) = state.lock.owner() {
-        let (ended, remain) = remains::end(killed).map_err(|error| failed("looking for ", b"processes", &error))?;
+        let (ended, remain) = orphans::end(killed).map_err(|error| failed("looking for ", b"processes", &error))?;
         if !remain.is_empty() {
             return Err(format!("a build was killed, and what it has left does not end: {}", lines(&remain)).into());
         }
@@ -58,8 +58,8 @@ fn told(what: &str, done: io::Result<()>) {
 const MOST_LINE: usize = 80;
 const MOST_LINES: usize = 5;
 
-fn lines(processes: &[Seen]) -> String {
-    let line = |seen: &Seen| String::from_utf8_lossy(&seen.line[..seen.line.len().min(MOST_LINE)]).into_owned();
+fn lines(processes: &[ProcessInfo]) -> String {
+    let line = |seen: &ProcessInfo| String::from_utf8_lossy(&seen.line[..seen.line.len().min(MOST_LINE)]).into_owned();
     let mut told: Vec<String> = processes.iter().take(MOST_LINES).map(line).collect();
     told.extend(processes.len().checked_sub(MOST_LINES).filter(|&more| more > 0).map(|more| format!("{more} more")));
     told.join(", ")

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tanto_bulk::config::Config;
 use tanto_exec::event::{Event, View};
-use tanto_exec::monitor::findings::Length;
+use tanto_exec::job::report::Length;
 use tanto_sys::fs::file;
 use tanto_sys::process::pid_identity::{self, ProcessId};
 use tanto_sys::process::procs;

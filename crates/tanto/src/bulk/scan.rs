@@ -9,9 +9,9 @@ use tanto_bulk::facts;
 use tanto_bulk::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
-use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::sandbox::Rooms;
+use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
+use tanto_exec::sandbox::SandboxPool;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;
@@ -104,7 +104,7 @@ pub(super) fn scan(
     view: &mut dyn View,
 ) -> Result<(Report, Store), Told> {
     let view: &mut dyn View = &mut Progress::of(config, view);
-    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let mut runner = ProcessRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
     let facts = || of_the_system(config, spaces);
     let facts: &dyn Fn() -> Vec<String> = &facts;
@@ -131,7 +131,7 @@ pub(super) fn some(
 ) -> Result<Report, Told> {
     let store = super::place::take(config)?.store;
     let spaces = site::enter(config, Some(above))?;
-    let mut runner = SpawnRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
+    let mut runner = ProcessRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     shut_in(&mut runner, config, spaces.as_ref());
     let clock = RealClock::start();
     let facts: &dyn Fn() -> Vec<String> = &|| of_the_system(config, spaces.as_ref());
@@ -146,11 +146,11 @@ fn of_the_system(config: &Config, spaces: Option<&Rc<Spaces>>) -> Vec<String> {
 }
 
 /// What is started from now on is in sandboxes, if there are to be some.
-fn shut_in(runner: &mut SpawnRunner, config: &Config, spaces: Option<&Rc<Spaces>>) {
+fn shut_in(runner: &mut ProcessRunner, config: &Config, spaces: Option<&Rc<Spaces>>) {
     let Some(spaces) = spaces.cloned() else { return };
     let written = written(config);
     let open = move |number| spaces.sandbox().map_err(io::Error::other)?.scan_room(number, &written);
-    runner.shut_in(Rooms::new(open));
+    runner.shut_in(SandboxPool::new(open));
 }
 
 /// Nobody looks on.
@@ -160,12 +160,12 @@ impl View for Unseen {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-fn spawning(config: &Config) -> spawn::Options {
+fn spawning(config: &Config) -> RunnerOptions {
     let own = config.limits("scan");
     let limits = own.watched();
-    let watch = Some(watcher::Options { limits, leftovers: Leftovers::Kill, groups: Groups::None });
+    let watch = Some(WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None });
     let parallelism = if config.scan_clients == 0 { tanto_sys::machine::cpu::count() } else { config.scan_clients };
-    spawn::Options { parallelism, watch, ..spawn::Options::default() }
+    RunnerOptions { parallelism, watch, ..RunnerOptions::default() }
 }
 
 fn percent(value: &[u8]) -> Option<f64> {

@@ -7,7 +7,7 @@ use tanto_bulk::estimate::{self, distfiles, median_error};
 use tanto_bulk::forecast::Forecast;
 use tanto_bulk::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
-use tanto_exec::simulate::Outcome;
+use tanto_exec::simulate::SimulatedBuild;
 use tanto_exec::simulate::shared::{Parts, Sharing};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, letter, name};
@@ -106,7 +106,8 @@ fn report(args: &Args) -> Result<String, Vec<u8>> {
             let took = read_times(times, &records)?;
             let known = known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
             let (takes, expected) = (guess(tree, &took), guess(tree, &known));
-            let rows: Vec<Outcome> = args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
+            let rows: Vec<SimulatedBuild> =
+                args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
             (rows, guesses(&took, &known, &expected))
         }
         Times::Parts { parts, sharing } => {

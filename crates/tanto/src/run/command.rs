@@ -7,9 +7,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
-use tanto_exec::monitor::findings::{Findings, Seen};
+use tanto_exec::job::report::{MonitorReport, ProcessInfo};
 use tanto_exec::monitor::watcher::{Leftovers, Note, Watcher};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::process::procs;
@@ -31,9 +31,9 @@ pub struct Ended {
     /// What Tanto exits with.
     pub code: u8,
     /// What the monitor has found.
-    pub findings: Option<Findings>,
+    pub findings: Option<MonitorReport>,
     /// The processes that are still there.
-    pub left: Vec<Seen>,
+    pub left: Vec<ProcessInfo>,
     /// The end of what went through our hands.
     pub last_lines: Vec<u8>,
 }

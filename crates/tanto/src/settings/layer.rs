@@ -106,7 +106,7 @@ pub enum Shown {
 
 /// Whether the right to run commands is shared, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Jobserver {
+pub enum JobserverMode {
     /// What suits the door and what `MAKEFLAGS` says.
     Auto,
     /// With what commands start, through a pipe that they inherit.
@@ -163,7 +163,7 @@ pub struct Layer {
     /// `--memory`
     pub memory: Option<Said<Memory>>,
     /// `--jobserver`
-    pub jobserver: Option<Said<Jobserver>>,
+    pub jobserver: Option<Said<JobserverMode>>,
     /// `--clang-worker`
     pub clang_worker: Option<Said<ClangWorker>>,
     /// `--checkpoints`
@@ -316,12 +316,12 @@ pub fn memory(value: &[u8]) -> Option<Memory> {
     }
 }
 
-fn jobserver(value: &[u8]) -> Option<Jobserver> {
+fn jobserver(value: &[u8]) -> Option<JobserverMode> {
     match value {
-        b"auto" => Some(Jobserver::Auto),
-        b"on" => Some(Jobserver::On),
-        b"off" => Some(Jobserver::Off),
-        b"fifo" => Some(Jobserver::Fifo),
+        b"auto" => Some(JobserverMode::Auto),
+        b"on" => Some(JobserverMode::On),
+        b"off" => Some(JobserverMode::Off),
+        b"fifo" => Some(JobserverMode::Fifo),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use tanto_exec::job::JobId;
-use tanto_exec::schedule::{Limits, Order, Schedule};
-use tanto_exec::simulate::{self, Outcome};
+use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
+use tanto_exec::simulate::{self, SimulatedBuild};
 
 use self::args::{Args, Wanted};
 use crate::flags::door::Door;
@@ -63,10 +63,10 @@ fn report(build: &Build, args: &Args) -> String {
 }
 
 impl Build {
-    fn play(&self, order: Wanted, memory: Memory, slots: usize) -> Outcome {
+    fn play(&self, order: Wanted, memory: Memory, slots: usize) -> SimulatedBuild {
         let mut schedule = self.schedule.clone();
         if let Memory::AtMost(kib) = memory {
-            schedule.ration(Limits { memory_kib: Some(kib), slots });
+            schedule.ration(AdmissionLimits { memory_kib: Some(kib), slots });
         }
         let order = match order {
             Wanted::Ours => simulate::best_order(&schedule, &self.chain, slots),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_record::session::{Bad, Job, Session, Sessions};

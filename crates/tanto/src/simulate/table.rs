@@ -1,18 +1,18 @@
 //! The answer of `tanto simulate` as text. Does not know how it was found.
 
-use tanto_exec::simulate::Outcome;
+use tanto_exec::simulate::SimulatedBuild;
 
 use crate::columns::aligned;
 
 /// A line: one number of slots.
 pub(crate) struct Row {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SimulatedBuild,
     /// What the build takes in ninja's order, if that is another one.
     pub(crate) ninja_ms: Option<u64>,
 }
 
 /// What does not depend on the number of slots.
-pub(crate) fn work(outcome: &Outcome) -> String {
+pub(crate) fn work(outcome: &SimulatedBuild) -> String {
     let pool =
         if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
     format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.path_ms))

@@ -1,6 +1,6 @@
 //! Tests of `tanto simulate`: what it is asked and what it answers.
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use tanto_exec::job::{Bounds, Completion};
+use tanto_exec::job::{Completion, JobLimits};
 use tanto_record::processes;
 
 use super::Books;
@@ -12,11 +12,11 @@ use crate::resolve::Package;
 
 impl Books<'_> {
     /// None: what all may take.
-    pub(super) fn bounds(&self, package: Package, stage: Stage) -> Option<Box<Bounds>> {
+    pub(super) fn bounds(&self, package: Package, stage: Stage) -> Option<Box<JobLimits>> {
         let mut limits = self.site.limits.get(&stage)?.watched();
         limits.disk_kib = limits.disk_kib.filter(|_| stage.writes());
         let scratch = limits.disk_kib.and_then(|_| self.scratch(package));
-        Some(Box::new(Bounds { limits, scratch }))
+        Some(Box::new(JobLimits { limits, scratch }))
     }
 
     /// Where a package writes, if that is known.

@@ -1,7 +1,7 @@
 //! Why a stage has failed: in words, and whether the machine is to blame. Does not know what is done then.
 
+use tanto_exec::job::report::TerminationReason;
 use tanto_exec::job::{Completion, Exit};
-use tanto_exec::monitor::findings::Why;
 
 use crate::build::stages::Stage;
 
@@ -71,7 +71,9 @@ pub(super) fn was_killed(completion: &Completion) -> bool {
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
     let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
-    if stopped.is_some_and(|stopped| !matches!(stopped.why, Why::Hung { .. } | Why::TooLong { .. })) {
+    if stopped.is_some_and(|stopped| {
+        !matches!(stopped.why, TerminationReason::Hung { .. } | TerminationReason::TooLong { .. })
+    }) {
         // It took more than it may.
         return None;
     }
@@ -90,15 +92,22 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_exec::job::{JobId, Kept, Ran, Usage};
+    use tanto_exec::job::{Capture, ExecutedBy, JobId, Usage};
 
     #[test]
     fn who_wants_to_be_somebody_else_says_so() {
         let fails = |stage, text: &str| {
             let (exit, usage) = (Exit::Code(1), Usage::default());
             let output = text.as_bytes().to_vec();
-            let it =
-                Completion { job: JobId(0), exit, output, kept: Kept::Whole, usage, findings: None, ran: Ran::Program };
+            let it = Completion {
+                job: JobId(0),
+                exit,
+                output,
+                kept: Capture::Whole,
+                usage,
+                findings: None,
+                ran: ExecutedBy::Program,
+            };
             wants_root(stage, &it)
         };
         for text in [

@@ -17,7 +17,7 @@ impl Books<'_> {
         let now_ms = self.clock.now_ms();
         if self.has_moved && now_ms - STANDING_MS >= self.moved_ms {
             (self.has_moved, self.moved_ms) = (false, now_ms);
-            view.event(Event::Standing { counts: &self.counts(), at_ms: now_ms });
+            view.event(Event::StateCounts { counts: &self.counts(), at_ms: now_ms });
         }
     }
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tanto_exec::job::report::JobSample;
 use tanto_exec::job::{Completion, Usage};
-use tanto_exec::monitor::findings::Load;
 use tanto_record::store::{Attempt, Change, Cost, File};
 
 use super::{Books, Progress};
@@ -127,7 +127,7 @@ impl Books<'_> {
     }
 
     /// So much of memory was seen in the hands of a package's processes. What they and its files hold now.
-    pub fn looked(&mut self, package: Package, load: Load) -> Load {
+    pub fn looked(&mut self, package: Package, load: JobSample) -> JobSample {
         let files_kib = self.files_in_memory(package);
         let Some(progress) = self.running.get_mut(&package) else { return load };
         // What the kernel counts for a command is what that has written itself, and not what others have before.
@@ -135,7 +135,7 @@ impl Books<'_> {
         let own_kib = load.memory_kib.saturating_sub(written_kib);
         progress.peak_kib = progress.peak_kib.max(own_kib);
         progress.disk_kib = progress.disk_kib.max(files_kib.unwrap_or(0));
-        Load { memory_kib: own_kib + files_kib.unwrap_or(0), ..load }
+        JobSample { memory_kib: own_kib + files_kib.unwrap_or(0), ..load }
     }
 
     /// A package was made: it will write no more than it has.

@@ -1,7 +1,7 @@
 //! Where a package writes: in memory while there is room, else on the disk. Does not know what it writes.
 
+use tanto_exec::job::report::TerminationReason;
 use tanto_exec::job::{Command, Completion};
-use tanto_exec::monitor::findings::Why;
 use tanto_sys::fs::page_cache;
 
 use super::faults::{says_full, why};
@@ -82,9 +82,9 @@ impl Progress {
         // These stages write elsewhere too, and what is full may be there.
         let is_apart = matches!(self.stage, Stage::Checksum | Stage::SyncPackage);
         match stopped.map(|stopped| stopped.why) {
-            Some(Why::Wanted | Why::Disk { .. }) => None,
+            Some(TerminationReason::Wanted | TerminationReason::Disk { .. }) => None,
             // On the disk its files are no part of that.
-            Some(Why::Memory { most_kib }) if self.disk_kib > most_kib / LITTLE => {
+            Some(TerminationReason::Memory { most_kib }) if self.disk_kib > most_kib / LITTLE => {
                 Some(most_kib.saturating_sub(self.peak_kib))
             }
             None if !is_apart && !completion.exit.success() && says_full(completion) => Some(room_kib),

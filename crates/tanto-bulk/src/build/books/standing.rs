@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use tanto_exec::job::JobId;
-use tanto_exec::monitor::findings::{Length, Size};
-use tanto_exec::schedule::{Hold, Schedule};
+use tanto_exec::job::report::{Length, Size};
+use tanto_exec::schedule::{Schedule, ThrottleReason};
 
 use super::Books;
 use crate::build::state::State;
@@ -74,12 +74,14 @@ impl Books<'_> {
     }
 
     /// Why no package begins, though there is a client for one.
-    fn held(&self, hold: Hold) -> String {
+    fn held(&self, hold: ThrottleReason) -> String {
         let name = |job: JobId| &self.plan.package(job.0).name;
         let size = |kib: u64| Size(kib.saturating_mul(1024));
         match hold {
-            Hold::Memory { job, needs_kib: 0, .. } => format!("{} waits for memory: nothing is left", name(job)),
-            Hold::Memory { job, needs_kib, left_kib } => {
+            ThrottleReason::Memory { job, needs_kib: 0, .. } => {
+                format!("{} waits for memory: nothing is left", name(job))
+            }
+            ThrottleReason::Memory { job, needs_kib, left_kib } => {
                 format!(
                     "{} waits for memory: it takes {}, of which {} are left",
                     name(job),
@@ -87,7 +89,7 @@ impl Books<'_> {
                     size(left_kib)
                 )
             }
-            Hold::Disk { job, needs_kib, left_kib } => {
+            ThrottleReason::Disk { job, needs_kib, left_kib } => {
                 format!(
                     "{} waits for the disk: it takes {}, of which {} are left",
                     name(job),
@@ -95,8 +97,10 @@ impl Books<'_> {
                     size(left_kib)
                 )
             }
-            Hold::MemoryPressure => "nothing begins: the machine is short of memory".into(),
-            Hold::CpuPressure | Hold::Load => "nothing begins: the processors have too much to do".into(),
+            ThrottleReason::MemoryPressure => "nothing begins: the machine is short of memory".into(),
+            ThrottleReason::CpuPressure | ThrottleReason::LoadAverage => {
+                "nothing begins: the processors have too much to do".into()
+            }
         }
     }
 

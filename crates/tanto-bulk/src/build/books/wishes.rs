@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tanto_exec::cost::Cost;
 use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
-use tanto_exec::monitor::findings::Why;
+use tanto_exec::job::report::TerminationReason;
 use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
@@ -150,7 +150,7 @@ impl Wishes<'_, '_> {
         progress.killed = true;
         let stage = progress.stage.name();
         // Where nothing can be ended, it fails as soon as its stage has ended.
-        self.runner.end(JobId(package), Why::Wanted);
+        self.runner.end(JobId(package), TerminationReason::Wanted);
         Ok(format!("{name} is ended in its stage {stage}"))
     }
 

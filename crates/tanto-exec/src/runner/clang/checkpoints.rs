@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::ipc::poll::Watch;
 
+use super::checkpoint_daemon::Keeper;
 use super::frames::{self, Run, Said};
-use super::keeper::Keeper;
 
 /// What the user wants of them.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use tanto_sys::process::{Environment, ExitStatus, Launcher, Program};
 
 use crate::elf;
 
-use super::link::Link;
+use super::connection::Link;
 use super::zygote::words;
 
 /// A file as it was when it was looked at: device, inode, size, and the times of its content and of itself in

@@ -4,7 +4,8 @@ use super::*;
 use tanto_testing::Scratch;
 
 fn worker(program: &str, required: bool) -> Worker {
-    let options = Options { program: program.into(), known: "/nowhere/known".into(), required, checkpoints: None };
+    let options =
+        WorkerOptions { program: program.into(), known: "/nowhere/known".into(), required, checkpoints: None };
     Worker::new(options, &Environment::ours_and(&[])).expect("nothing in the environment forbids it")
 }
 
@@ -46,7 +47,8 @@ fn a_required_worker_that_does_not_start_is_an_error() {
 
 #[test]
 fn a_variable_can_forbid_it() {
-    let options = Options { program: "/bin/true".into(), known: "/nowhere".into(), required: false, checkpoints: None };
+    let options =
+        WorkerOptions { program: "/bin/true".into(), known: "/nowhere".into(), required: false, checkpoints: None };
     let environment = Environment::ours_and(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 use tanto_sys::process::{Argv, Child, Environment, Launcher, Program};
 
-use super::link::Link;
+use super::connection::Link;
 
 /// One that runs and has said what it stands for.
 pub(super) struct Zygote {

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tanto_exec::cost::Cost;
+use tanto_exec::job::Cost;
 use tanto_exec::job::{Command, Completion, JobId};
-use tanto_exec::monitor::watcher::{self, Groups, Leftovers};
-use tanto_exec::monitor::{GRACE_MS, Limits};
-use tanto_exec::runner::spawn::{self, SpawnRunner};
-use tanto_exec::runner::{Runner, Woken};
+use tanto_exec::job::{GRACE_MS, ResourceLimits};
+use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
+use tanto_exec::runner::{Runner, Wakeup};
 use tanto_sys::fs::{page_cache, private_files};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::machine::affinity::CpuMask;
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// This machine. While it lives, signals that ask for an end come to it and don't end the program.
 pub struct Meter {
-    runner: SpawnRunner,
+    runner: ProcessRunner,
     endings: TerminationSignals,
     controls: Controls,
     /// The processors that we had before.
@@ -67,17 +67,17 @@ impl Meter {
         // First, so that no signal ends us before what is held is given back.
         let endings = TerminationSignals::listen().map_err(failed)?;
         let held = Held::begin(&controls)?;
-        let limits = Limits { looks: true, ..Limits::NONE };
-        let options = spawn::Options {
+        let limits = ResourceLimits { looks: true, ..ResourceLimits::NONE };
+        let options = RunnerOptions {
             parallelism: 1,
             environment: without_jobserver(),
-            watch: Some(watcher::Options { limits, leftovers: Leftovers::Report, groups: Groups::All }),
+            watch: Some(WatchOptions { limits, leftovers: Leftovers::Report, groups: Groups::All }),
             overflow: Some(dir.into()),
-            ..spawn::Options::default()
+            ..RunnerOptions::default()
         };
         Ok(Meter {
             endings,
-            runner: SpawnRunner::new(options).map_err(failed)?,
+            runner: ProcessRunner::new(options).map_err(failed)?,
             controls,
             all: CpuMask::own().map_err(failed)?,
             dir: dir.into(),
@@ -100,17 +100,17 @@ impl Meter {
         let mut seen_kib = 0;
         loop {
             match self.runner.wait(None).map_err(failed)? {
-                Woken::Completed(completion) if completion.exit.success() => {
+                Wakeup::Completed(completion) if completion.exit.success() => {
                     self.used += Duration::from_micros(completion.usage.user_us + completion.usage.system_us);
                     return Ok(Done { completion, wall: begun.elapsed(), seen_kib });
                 }
-                Woken::Completed(completion) => return Err(self.failure(line, completion)),
-                Woken::Interrupted(signal) => {
+                Wakeup::Completed(completion) => return Err(self.failure(line, completion)),
+                Wakeup::Interrupted(signal) => {
                     self.end(signal).map_err(failed)?;
                     return Err(Halt::Interrupted(signal));
                 }
-                Woken::Looked(_, load) => seen_kib = load.memory_kib.max(seen_kib),
-                Woken::MayStart | Woken::Called | Woken::Nothing => {}
+                Wakeup::Sampled(_, load) => seen_kib = load.memory_kib.max(seen_kib),
+                Wakeup::SlotAvailable | Wakeup::ControlRequest | Wakeup::TimedOut => {}
             }
         }
     }
@@ -123,13 +123,13 @@ impl Meter {
         let mut killed = false;
         loop {
             match self.runner.wait(Some(until.saturating_duration_since(Instant::now())))? {
-                Woken::Completed(_) => break,
-                Woken::Interrupted(_) | Woken::Nothing if !killed => {
+                Wakeup::Completed(_) => break,
+                Wakeup::Interrupted(_) | Wakeup::TimedOut if !killed => {
                     below::kill();
                     (until, killed) = (Instant::now() + PATIENCE, true);
                 }
                 // Not even that ends it: a disk or a network keeps it.
-                Woken::Nothing => break,
+                Wakeup::TimedOut => break,
                 _ => {}
             }
         }

@@ -1,0 +1,312 @@
+//! The job slots of a build, dealt out by urgency: what each command starts finds a pipe of its own, and tokens are put
+//! there and taken back. Does not know what commands are, nor who reads the pipes.
+//!
+//! One pipe for all serves whoever asks first, and what a killed client held nobody can tell. Of a pipe of its own we know
+//! what we put in; what lies there is not needed now, and what does not lie there is in use. So a token that lies in one
+//! pipe while another is empty can go there, those who are more urgent have more, no command has more than its share, and
+//! when a command has ended, all that it had is free, however it ended.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use tanto_sys::ipc::token_pipe::{SharedPipe, TokenPipe, TokenPipeError};
+
+use super::Slot;
+use super::token_allocation::{Demand, Request, deal};
+use crate::job::JobId;
+
+/// What stands for a slot; make writes no other.
+const TOKEN: u8 = b'+';
+
+/// All slots.
+#[derive(Debug)]
+pub struct TokenBroker {
+    slots: usize,
+    /// How many commands have one of their own, which lies in no pipe.
+    in_use: usize,
+    /// What a command's own processes may use besides that.
+    most: usize,
+    purses: Vec<ClientPipe>,
+    /// Somebody could use a token and gets none.
+    is_short: bool,
+}
+
+/// A command's pipe.
+#[derive(Debug)]
+struct ClientPipe {
+    job: JobId,
+    urgency: i64,
+    ends: SharedPipe,
+    tokens: TokenPipe,
+    /// What was put in and not taken back.
+    given: usize,
+}
+
+/// What a look at a purse brought.
+#[derive(Clone, Copy)]
+struct Look {
+    /// Tokens that lie there.
+    unused: usize,
+    /// It might use more than it has.
+    claim: Request,
+}
+
+impl ClientPipe {
+    fn open(job: JobId, urgency: i64) -> io::Result<ClientPipe> {
+        let ends = SharedPipe::new()?;
+        // The command may become another user, who has inherited it but may want to open it anew.
+        ends.open_to_all()?;
+        let tokens = ends.tokens().map_err(|why| match why {
+            TokenPipeError::NotAPipe => io::ErrorKind::InvalidInput.into(),
+            TokenPipeError::Reading(error) | TokenPipeError::Writing(error) => error,
+        })?;
+        Ok(ClientPipe { job, urgency, ends, tokens, given: 0 })
+    }
+
+    /// Who has used up all that it was given may get as much again; for who has not, one is enough to show that it could,
+    /// if nobody else needs it.
+    fn look(&mut self, most: usize) -> Look {
+        let there = self.tokens.count().unwrap_or(0);
+        // Somebody put in what was never his.
+        let unused = there.saturating_sub(self.take(there.saturating_sub(self.given))).min(self.given);
+        let taken = self.given - unused;
+        let room = most.saturating_sub(taken);
+        let (need, most) = match (unused, taken) {
+            (0, 0) => (Demand::Unknown, 1),
+            (0, taken) => (Demand::Sure, taken),
+            _ => (Demand::Unlikely, 1),
+        };
+        Look { unused, claim: Request { need, urgency: self.urgency, most: most.min(room) } }
+    }
+
+    /// Takes out so many, or fewer if others were faster; how many it were.
+    fn take(&self, count: usize) -> usize {
+        (0..count).take_while(|_| matches!(self.tokens.take(), Ok(Some(_)))).count()
+    }
+
+    fn put(&mut self, count: usize) {
+        self.given += (0..count).take_while(|_| self.tokens.put(TOKEN).is_ok()).count();
+    }
+}
+
+impl TokenBroker {
+    /// So many slots (1 or more), of which each command may have so many.
+    pub fn new(slots: usize, most: usize) -> TokenBroker {
+        assert!(slots > 0, "nothing could ever run");
+        TokenBroker { slots, in_use: 0, most: most.clamp(1, slots) - 1, purses: Vec::new(), is_short: false }
+    }
+
+    /// A slot for a command that is so urgent, unless those who have begun need it more.
+    pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
+        let granted = self.in_use == 0 || self.balance(Some(urgency));
+        granted.then(|| {
+            self.in_use += 1;
+            Slot(())
+        })
+    }
+
+    /// A command has ended.
+    pub fn release(&mut self, _slot: Slot) {
+        assert!(self.in_use > 0, "a slot was given back twice");
+        self.in_use -= 1;
+    }
+
+    /// A command is about to start: the descriptors that it is to inherit, if it may have more than its own slot. That
+    /// needs two for us and two for it; who has none of them left does without.
+    pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
+        if self.most == 0 {
+            return None;
+        }
+        let purse = ClientPipe::open(job, urgency).ok()?;
+        let numbers = purse.ends.numbers();
+        self.purses.push(purse);
+        Some(numbers)
+    }
+
+    /// The command has ended with all its processes: what it had is free again.
+    pub fn leave(&mut self, job: JobId) {
+        self.purses.retain(|purse| purse.job != job);
+    }
+
+    /// Looks who needs tokens and who does not, and moves them; to be called now and then. Is there a slot for a command
+    /// that waits and is so urgent?
+    pub fn balance(&mut self, waiting: Option<i64>) -> bool {
+        let looks: Vec<Look> = self.purses.iter_mut().map(|purse| purse.look(self.most)).collect();
+        let waits = waiting.map(|urgency| Request { need: Demand::Sure, urgency, most: 1 });
+        let claims: Vec<Request> = waits.into_iter().chain(looks.iter().map(|look| look.claim)).collect();
+        let unused: usize = looks.iter().map(|look| look.unused).sum();
+        let mut shares = deal(self.free() + unused, &claims);
+        self.is_short =
+            claims.iter().zip(&shares).any(|(claim, &share)| share < claim.most && claim.need == Demand::Sure);
+        let granted = waiting.is_some() && shares.remove(0) > 0;
+        let pairs = || looks.iter().zip(&shares);
+        for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
+            purse.given -= purse.take(look.unused.saturating_sub(share));
+        }
+        // Others may have been faster than we.
+        let mut free = self.free().saturating_sub(usize::from(granted));
+        for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
+            let more = share.saturating_sub(look.unused).min(free);
+            purse.put(more);
+            free -= more;
+        }
+        granted && self.free() > 0
+    }
+
+    /// In no pipe, and nobody's own.
+    fn free(&self) -> usize {
+        let given: usize = self.purses.iter().map(|purse| purse.given).sum();
+        self.slots.saturating_sub(self.in_use + given)
+    }
+
+    /// Is there anything to look after?
+    pub fn is_busy(&self) -> bool {
+        !self.purses.is_empty()
+    }
+
+    /// What becomes readable when somebody puts back a token that another one waits for.
+    pub fn awaited(&self) -> impl Iterator<Item = &impl AsRawFd> {
+        self.purses.iter().filter(|purse| self.is_short && purse.given > 0).map(|purse| &purse.tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that is started, and its end of the pipe.
+    fn join(bank: &mut TokenBroker, job: u32, urgency: i64) -> TokenPipe {
+        assert!(bank.acquire(urgency).is_some());
+        let [reader, writer] = bank.join(JobId(job), urgency).unwrap();
+        bank.balance(None);
+        TokenPipe::inherited(reader, writer).unwrap()
+    }
+
+    /// Takes tokens, as fast as they come, until it has as many as it wants or no more come.
+    fn take_all(bank: &mut TokenBroker, client: &TokenPipe, wanted: usize) -> usize {
+        let mut taken = 0;
+        for _ in 0..20 {
+            while taken < wanted && client.take().unwrap().is_some() {
+                taken += 1;
+            }
+            bank.balance(None);
+        }
+        taken
+    }
+
+    fn put(client: &TokenPipe, count: usize) {
+        (0..count).for_each(|_| client.put(TOKEN).unwrap());
+    }
+
+    #[test]
+    fn one_alone_gets_all_that_it_wants() {
+        let mut bank = TokenBroker::new(8, 8);
+        let one = join(&mut bank, 1, 5);
+        assert_eq!(take_all(&mut bank, &one, 3), 3);
+        assert_eq!(take_all(&mut bank, &one, 100), 4);
+        assert!(bank.acquire(9).is_none(), "all are in use");
+        put(&one, 1);
+        assert!(bank.acquire(9).is_some());
+    }
+
+    #[test]
+    fn none_gets_more_than_it_may() {
+        let mut bank = TokenBroker::new(8, 3);
+        let one = join(&mut bank, 1, 5);
+        assert_eq!(take_all(&mut bank, &one, 100), 2);
+        let mut bank = TokenBroker::new(8, 1);
+        assert!(bank.acquire(1).is_some() && bank.join(JobId(1), 1).is_none());
+    }
+
+    #[test]
+    fn tokens_go_to_the_more_urgent() {
+        let mut bank = TokenBroker::new(8, 8);
+        let (less, more) = (join(&mut bank, 1, 5), join(&mut bank, 2, 9));
+        assert_eq!(take_all(&mut bank, &less, 100), 6, "what the other does not use");
+        assert_eq!(take_all(&mut bank, &more, 100), 0);
+        assert!(bank.awaited().next().is_some());
+        put(&less, 3);
+        assert_eq!(take_all(&mut bank, &more, 100), 3, "what the less urgent puts back is the other's");
+        assert_eq!(less.take().unwrap(), None);
+    }
+
+    #[test]
+    fn who_waits_has_to_be_more_urgent_than_who_needs_more() {
+        let mut bank = TokenBroker::new(2, 2);
+        let one = join(&mut bank, 1, 5);
+        assert!(one.take().unwrap().is_some());
+        assert!(bank.acquire(9).is_none());
+        put(&one, 1);
+        assert!(one.take().unwrap().is_some());
+        bank.balance(Some(9));
+        put(&one, 1);
+        assert!(bank.balance(Some(9)), "it is taken away at the next look");
+        assert_eq!(one.take().unwrap(), None);
+        assert!(bank.acquire(9).is_some());
+    }
+
+    #[test]
+    fn what_a_killed_command_had_is_free() {
+        let mut bank = TokenBroker::new(4, 4);
+        let one = join(&mut bank, 1, 5);
+        assert_eq!(take_all(&mut bank, &one, 100), 3);
+        assert!(bank.acquire(5).is_none());
+        bank.leave(JobId(1));
+        bank.release(Slot(()));
+        let other = join(&mut bank, 2, 1);
+        put(&one, 3);
+        assert_eq!(take_all(&mut bank, &other, 100), 3, "what is put into a pipe that is gone is nobody's");
+    }
+
+    #[test]
+    fn who_puts_in_more_than_he_took_makes_no_tokens() {
+        let mut bank = TokenBroker::new(4, 4);
+        let one = join(&mut bank, 1, 5);
+        put(&one, 50);
+        bank.balance(None);
+        let other = join(&mut bank, 2, 9);
+        let both = take_all(&mut bank, &other, 100) + take_all(&mut bank, &one, 100);
+        assert_eq!(both, 2);
+    }
+
+    #[test]
+    fn what_is_dealt_never_exceeds_what_there_is() {
+        let mut draw = tanto_testing::Random::new(7);
+        let mut bank = TokenBroker::new(6, 5);
+        let mut clients: Vec<(u32, TokenPipe, usize)> = Vec::new();
+        for step in 0..2000_u32 {
+            match draw.below(5) {
+                0 => {
+                    let urgency = draw.below(10) as i64;
+                    if bank.acquire(urgency).is_some() {
+                        let [reader, writer] = bank.join(JobId(step), urgency).unwrap();
+                        clients.push((step, TokenPipe::inherited(reader, writer).unwrap(), 0));
+                    }
+                }
+                1 if !clients.is_empty() => {
+                    // It ends, with tokens in hand or not.
+                    let (job, ..) = clients.swap_remove(draw.below(clients.len()));
+                    bank.leave(JobId(job));
+                    bank.release(Slot(()));
+                }
+                2 if !clients.is_empty() => {
+                    let at = draw.below(clients.len());
+                    let (_, tokens, held) = &mut clients[at];
+                    *held += usize::from(tokens.take().unwrap().is_some());
+                }
+                3 if !clients.is_empty() => {
+                    let at = draw.below(clients.len());
+                    let (_, tokens, held) = &mut clients[at];
+                    if *held > 0 {
+                        *held -= 1;
+                        tokens.put(TOKEN).unwrap();
+                    }
+                }
+                _ => _ = bank.balance(None),
+            }
+            let running: usize = clients.iter().map(|(.., held)| 1 + held).sum();
+            assert!(running <= 6, "step {step}: {running} run");
+        }
+        assert!(!clients.is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! Commands that run twice, to see whether both times come to the same. Does not know where they run.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use tanto_sys::process::Argv;
+
+use super::output::{Output, Overflow};
+use super::shell_split;
+use crate::job::{Command, Exit};
+
+/// What a command has come to when it ran for the first time.
+pub(super) struct Twin {
+    exit: Exit,
+    printed: Vec<u8>,
+    /// What it has made; nothing where there is none.
+    files: Vec<(PathBuf, Option<Vec<u8>>)>,
+}
+
+impl Twin {
+    /// The command has just run.
+    pub(super) fn of(command: &Command, exit: Exit, output: &Output) -> Twin {
+        let mut words = Argv::default();
+        let files = match shell_split::split(&command.line, &mut words) {
+            true => made_by(&words.iter().collect::<Vec<_>>()),
+            false => Vec::new(),
+        };
+        let files = files.into_iter().map(|path| (fs::read(&path).ok(), path)).map(|(it, path)| (path, it)).collect();
+        Twin { exit, printed: output.so_far(), files }
+    }
+
+    /// It has run again. How it is to have ended: as it did, unless there is a difference, of which the output then tells.
+    pub(super) fn compare(&self, exit: Exit, output: &mut Output, overflow: Option<&Overflow>) -> Exit {
+        let mut wrong = Vec::new();
+        if self.exit != exit {
+            wrong.push(format!("it ended as {:?}, and now as {exit:?}", self.exit));
+        }
+        if self.printed != output.so_far() {
+            wrong.push("it printed something else".to_owned());
+        }
+        let differ = self.files.iter().filter(|(path, content)| fs::read(path).ok() != *content);
+        wrong.extend(differ.map(|(path, _)| format!("{} is another", path.display())));
+        if wrong.is_empty() {
+            return exit;
+        }
+        let told = format!("tanto: error: the compile from a checkpoint was wrong: {}\n", wrong.join(", "));
+        output.push(told.as_bytes(), overflow);
+        Exit::Code(1)
+    }
+}
+
+/// The object of a compile, and its depfile, as far as its words tell them.
+fn made_by(words: &[&[u8]]) -> Vec<PathBuf> {
+    let path = |word: &[u8]| PathBuf::from(OsStr::from_bytes(word));
+    let after = |wanted: &[u8]| words.windows(2).find(|two| two[0] == wanted).map(|two| path(two[1]));
+    let object = after(b"-o");
+    let beside = object.as_deref().map(|object: &Path| object.with_extension("d"));
+    object.into_iter().chain(after(b"-MF").or(beside)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn a_difference_is_told_and_fails() {
+        let dir = Scratch::new("twin");
+        let (object, depfile) = (dir.at("a.o"), dir.at("deps"));
+        fs::write(&object, "object").unwrap();
+        let line = format!("clang -c a.c -o {} -MF {}", object.display(), depfile.display());
+        let command = Command { line: line.into(), ..Command::default() };
+        let mut output = Output::new(None);
+        output.push(b"warning", None);
+        let twin = Twin::of(&command, Exit::Code(0), &output);
+        assert_eq!(twin.compare(Exit::Code(0), &mut output, None), Exit::Code(0));
+        assert_eq!(output.so_far(), b"warning");
+        fs::write(&depfile, "a.o: a.c").unwrap();
+        assert_eq!(twin.compare(Exit::Code(0), &mut output, None), Exit::Code(1));
+        let told = String::from_utf8(output.so_far()).unwrap();
+        assert!(told.ends_with(&format!("was wrong: {} is another\n", depfile.display())), "{told}");
+        let mut output = Output::new(None);
+        fs::remove_file(&depfile).unwrap();
+        assert_eq!(twin.compare(Exit::Code(1), &mut output, None), Exit::Code(1));
+        assert!(
+            String::from_utf8(output.so_far()).unwrap().contains("ended as Code(0), and now as Code(1), it printed")
+        );
+    }
+
+    #[test]
+    fn what_a_compile_makes_stands_in_its_words() {
+        let made = |line: &str| made_by(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(made("clang -c a.c -o b/a.o"), paths(&["b/a.o", "b/a.d"]));
+        assert_eq!(made("clang -c a.c -o b/a.o -MD -MF a.o.d"), paths(&["b/a.o", "a.o.d"]));
+        assert_eq!(made("clang -c a.c"), paths(&[]));
+    }
+}

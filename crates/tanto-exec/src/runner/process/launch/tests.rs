@@ -1,0 +1,165 @@
+//! Commands that go without the shell, beside the same ones that don't: nobody may see a difference.
+
+use super::*;
+use tanto_testing::{Random, Scratch, seeds};
+
+/// What came of a command: how it ended, what it printed, and whether it went without the shell.
+type Outcome = (Exit, String, bool);
+
+fn run(starter: &mut Starter, line: &str) -> Outcome {
+    let Started { mut child, direct, .. } =
+        starter.start(&Command { line: line.into(), console: false, bounds: None }).unwrap();
+    let (mut output, mut buffer) = (Vec::new(), [0; 1000]);
+    while let length @ 1.. = child.read_output(&mut buffer).unwrap() {
+        output.extend_from_slice(&buffer[..length]);
+    }
+    let exit = match child.wait().unwrap().status {
+        ExitStatus::Killed { signal, dumped } if direct => starter.death(signal, dumped, &mut output),
+        status => crate::runner::process::exit(status),
+    };
+    (exit, String::from_utf8_lossy(&output).into_owned(), direct)
+}
+
+/// One that may go without the shell, and one that never does.
+struct Pair {
+    free: Starter,
+    bound: Starter,
+}
+
+impl Pair {
+    /// With programs of all kinds in the `PATH`.
+    fn new(dir: &Scratch) -> Pair {
+        dir.program("script", "echo a script without a first line \"$@\"");
+        dir.write("refused", "");
+        dir.program("empty", "");
+        dir.program("lost", "#!/none\n");
+        dir.program("binary", "\x7fELF");
+        dir.program("die", "#!/bin/sh\nulimit -c 0\necho $1\nkill -$1 $$\n");
+        dir.program("args", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit $#\n");
+        dir.program("cd", "");
+        std::fs::create_dir(dir.at("directory")).unwrap();
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+        let starter = || Starter::new(Environment::ours_and(&[("PATH".into(), path.clone().into())]), None);
+        let (free, bound) = (starter(), Starter { direct: false, ..starter() });
+        assert!(free.direct, "the tests' environment holds names that want a shell");
+        Pair { free, bound }
+    }
+
+    /// Whether it went without the shell, after both have done the same.
+    fn run(&mut self, line: &str) -> bool {
+        let (exit, output, direct) = run(&mut self.free, line);
+        assert_eq!((exit, output, false), run(&mut self.bound, line), "{line}");
+        direct
+    }
+}
+
+#[test]
+fn it_is_as_with_the_shell() {
+    let dir = Scratch::new("as-with-the-shell");
+    let mut pair = Pair::new(&dir);
+    for line in ["args", "args a 'b c' \"d\" \\e", "expr 1 + 1", "/bin/sh -c 'exit 3'", "args \"\"", "  args x"] {
+        assert!(pair.run(line), "{line}");
+    }
+    for line in [
+        "script",
+        "script x",
+        "refused",
+        "empty",
+        "lost",
+        "binary",
+        "directory",
+        "none",
+        "none 'x y'",
+        "cd /",
+        "args $HOME",
+        "exit 7",
+    ] {
+        assert!(!pair.run(line), "{line}");
+    }
+    for name in ["script", "refused", "empty", "lost", "binary", "directory", "none", "directory/x", "script/x"] {
+        assert!(!pair.run(&format!("{}/{name} x", dir.path().display())), "{name}");
+    }
+    assert!(!pair.run(""));
+    assert!(!pair.run("args 'x"));
+}
+
+#[test]
+fn a_death_is_told_as_the_shell_tells_it() {
+    let dir = Scratch::new("deaths");
+    let mut pair = Pair::new(&dir);
+    for signal in
+        ["HUP", "INT", "QUIT", "ILL", "ABRT", "KILL", "SEGV", "PIPE", "ALRM", "TERM", "USR1", "BUS", "SYS", "40"]
+    {
+        assert!(pair.run(&format!("die {signal}")), "{signal}");
+    }
+}
+
+#[test]
+fn a_shell_that_its_commands_end_with_leaves_their_deaths_as_they_are() {
+    let dir = Scratch::new("bash");
+    let mut starter = Pair::new(&dir).free;
+    starter.outlives = Some(false);
+    assert_eq!(run(&mut starter, "die TERM"), (Exit::Signal(15), "TERM\n".into(), true));
+}
+
+#[test]
+fn the_environment_is_the_same() {
+    let dir = Scratch::new("environment");
+    let mut pair = Pair::new(&dir);
+    let sorted = |starter: &mut Starter| {
+        let (_, output, direct) = run(starter, "/usr/bin/env");
+        // What bash sets, where that is the shell.
+        let own = |line: &&str| !["_=", "SHLVL=", "OLDPWD="].iter().any(|name| line.starts_with(name));
+        let mut lines: Vec<_> = output.lines().filter(own).map(str::to_owned).collect();
+        lines.sort_unstable();
+        (direct, lines)
+    };
+    let (free, bound) = (sorted(&mut pair.free), sorted(&mut pair.bound));
+    assert_eq!((free.0, bound.0), (true, false));
+    assert_eq!(free.1, bound.1);
+}
+
+#[test]
+fn commands_on_the_console_have_a_shell() {
+    let mut starter = Starter::new(Environment::ours_and(&[]), None);
+    let Started { mut child, direct, .. } =
+        starter.start(&Command { line: b"/bin/true".into(), console: true, bounds: None }).unwrap();
+    assert!(!direct);
+    child.wait().unwrap();
+}
+
+#[test]
+fn any_line_is_as_with_the_shell() {
+    const NAMES: [&str; 16] = [
+        "args",
+        "args",
+        "args ",
+        "script",
+        "none",
+        "refused",
+        "lost",
+        "die TERM",
+        "cd",
+        "'args'",
+        "\"args\"",
+        "true",
+        "echo",
+        "/bin/echo",
+        "A=b args",
+        "",
+    ];
+    const PARTS: [&str; 28] = [
+        " ", " ", " ", "\t", "a", "b c", "''", "'x y'", "\"x y\"", "'\"'", "\\ ", "\\a", "\"\\\"\"", "=", "#", "-n",
+        "x", "y", "/", ".", "'", "\"", "\\", ";", "$PWD", "*", "~", "!",
+    ];
+    let dir = Scratch::new("any-line");
+    let mut pair = Pair::new(&dir);
+    let mut direct = 0;
+    for seed in seeds(200) {
+        let mut random = Random::new(seed);
+        let parts: String = (0..random.below(6)).map(|_| *random.pick(&PARTS)).collect();
+        let line = format!("{} {parts}", random.pick(&NAMES));
+        direct += usize::from(pair.run(&line));
+    }
+    assert!(direct > 0, "all lines went to the shell");
+}

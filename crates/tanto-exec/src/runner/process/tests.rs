@@ -1,0 +1,591 @@
+//! Tests of the runner with real processes.
+
+use super::*;
+use crate::job::JobLimits;
+use crate::job::ResourceLimits;
+use crate::jobserver::broker::TokenBroker;
+use crate::jobserver::server::Server;
+use crate::jobserver::{Client, Place};
+use crate::monitor::watcher::{Groups, Leftovers};
+use crate::testing::named_pipe;
+use std::fs;
+use std::path::Path;
+use tanto_sys::ipc::token_pipe::TokenPipe;
+use tanto_testing::Scratch;
+
+fn runner() -> ProcessRunner {
+    ProcessRunner::new(RunnerOptions::default()).unwrap()
+}
+
+fn start(runner: &mut ProcessRunner, job: u32, line: &str) {
+    runner.start(JobId(job), &Command { line: line.into(), console: false, bounds: None }, Cost::default()).unwrap();
+}
+
+fn start_console(runner: &mut ProcessRunner, job: u32, line: &str) {
+    runner.start(JobId(job), &Command { line: line.into(), console: true, bounds: None }, Cost::default()).unwrap();
+}
+
+/// The next job to end: which, how, what it printed.
+fn next(runner: &mut ProcessRunner) -> (u32, Exit, String) {
+    match runner.wait(None).unwrap() {
+        Wakeup::Completed(it) => (it.job.0, it.exit, String::from_utf8(it.output).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ok(job: u32, output: &str) -> (u32, Exit, String) {
+    (job, Exit::Code(0), output.to_owned())
+}
+
+/// Lets the job go on that reads this named pipe.
+fn release(fifo: &Path) {
+    fs::write(fifo, "go\n").unwrap();
+}
+
+/// A line that waits for `release`.
+fn hold(fifo: &Path) -> String {
+    format!("read x < '{}'", fifo.display())
+}
+
+#[test]
+fn output_is_whole_and_in_order() {
+    let mut runner = runner();
+    start(&mut runner, 7, "echo out; echo err >&2; echo out");
+    assert_eq!(next(&mut runner), ok(7, "out\nerr\nout\n"));
+    start(&mut runner, 8, "i=0; while [ $i -lt 30000 ]; do echo 123456789; i=$((i+1)); done");
+    assert_eq!(next(&mut runner).2.len(), 300_000);
+}
+
+#[test]
+fn jobs_end_as_their_processes_do() {
+    let mut runner = runner();
+    for (line, exit) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9)), ("kill $$", Exit::Signal(15))] {
+        start(&mut runner, 0, line);
+        assert_eq!(next(&mut runner), (0, exit, String::new()), "{line}");
+    }
+}
+
+#[test]
+fn usage_is_told() {
+    let mut runner = runner();
+    start(&mut runner, 0, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
+    let Wakeup::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
+    assert!(it.usage.user_us + it.usage.system_us > 0 && it.usage.max_rss_kib > 0);
+}
+
+#[test]
+fn who_ends_first_is_told_first() {
+    let dir = Scratch::new("first");
+    let fifo = named_pipe(&dir, "fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("{}; echo slow", hold(&fifo)));
+    start(&mut runner, 1, "echo fast");
+    assert_eq!(next(&mut runner), ok(1, "fast\n"));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, "slow\n"));
+}
+
+#[test]
+fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
+    let dir = Scratch::new("closes");
+    let fifo = named_pipe(&dir, "fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("exec >&- 2>&-; {}; exit 4", hold(&fifo)));
+    start(&mut runner, 1, "echo b");
+    assert_eq!(next(&mut runner), ok(1, "b\n"));
+    release(&fifo);
+    assert_eq!(next(&mut runner), (0, Exit::Code(4), String::new()));
+}
+
+#[test]
+fn a_job_is_over_when_its_last_writer_is() {
+    let dir = Scratch::new("daemon");
+    let fifo = named_pipe(&dir, "fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("echo early; ({}; echo late) &", hold(&fifo)));
+    start(&mut runner, 1, "true");
+    assert_eq!(next(&mut runner), ok(1, ""));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, "early\nlate\n"));
+}
+
+#[test]
+fn a_console_job_ends_beside_another() {
+    let dir = Scratch::new("console");
+    let fifo = named_pipe(&dir, "fifo");
+    let mut runner = runner();
+    start(&mut runner, 0, &hold(&fifo));
+    start_console(&mut runner, 1, "exit 5");
+    assert_eq!(next(&mut runner), (1, Exit::Code(5), String::new()));
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn ends_are_seen_where_they_cannot_be_polled_for() {
+    let mut runner = runner();
+    runner.machine.exit_fd = |_| Err(io::ErrorKind::Unsupported.into());
+    start_console(&mut runner, 0, "exit 5");
+    assert_eq!(next(&mut runner), (0, Exit::Code(5), String::new()));
+    start(&mut runner, 1, "exec >&- 2>&-; exit 6");
+    assert_eq!(next(&mut runner), (1, Exit::Code(6), String::new()));
+}
+
+#[test]
+fn names_are_in_the_environment() {
+    let environment = vec![("TANTO_TEST".into(), "a b".into())];
+    let mut runner = ProcessRunner::new(RunnerOptions { environment, ..RunnerOptions::default() }).unwrap();
+    start(&mut runner, 0, "echo \"$TANTO_TEST\"");
+    assert_eq!(next(&mut runner), ok(0, "a b\n"));
+}
+
+#[test]
+fn abort_without_an_interruption_waits_for_the_end() {
+    let dir = Scratch::new("abort");
+    let mut runner = runner();
+    start(&mut runner, 3, &format!("sleep 0.05; : > '{}'", dir.at("done").display()));
+    start(&mut runner, 1, "exit 1");
+    assert_eq!(runner.abort(), [JobId(3), JobId(1)]);
+    assert!(dir.at("done").exists());
+    assert!(runner.abort().is_empty());
+}
+
+#[test]
+fn abort_tells_of_ended_jobs_that_nobody_heard_of() {
+    let dir = Scratch::new("abort-ended");
+    let fifo = named_pipe(&dir, "fifo");
+    let mut runner = runner();
+    // Both are held by one writer, and so seen to end in one look or in two.
+    start(&mut runner, 0, &hold(&fifo));
+    release(&fifo);
+    start(&mut runner, 1, "true");
+    let (told, ..) = next(&mut runner);
+    assert_eq!(runner.abort(), [JobId(1 - told)]);
+}
+
+#[test]
+fn dropping_waits_for_the_end() {
+    let dir = Scratch::new("drop");
+    let mut runner = runner();
+    start(&mut runner, 0, &format!("sleep 0.05; : > '{}'", dir.at("done").display()));
+    drop(runner);
+    assert!(dir.at("done").exists());
+}
+
+#[test]
+fn a_line_that_is_too_long_is_the_machines_refusal() {
+    let command = Command { line: vec![b'x'; 3 << 20], console: false, bounds: None };
+    let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
+    assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
+}
+
+#[test]
+fn parallelism_limits_what_runs() {
+    let mut runner = ProcessRunner::new(RunnerOptions { parallelism: 2, ..RunnerOptions::default() }).unwrap();
+    assert_eq!(runner.capacity(), 2);
+    start(&mut runner, 0, "sleep 100");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "true");
+    assert_eq!(runner.capacity(), 0);
+    next(&mut runner);
+    assert_eq!(runner.capacity(), 1);
+    runner.interrupted_by = Some(9);
+}
+
+#[test]
+fn load_limits_what_runs() {
+    let options = RunnerOptions { parallelism: 8, max_load: Some(4.5), ..RunnerOptions::default() };
+    let mut runner = ProcessRunner::new(options).unwrap();
+    runner.machine.load = || 1.0;
+    assert_eq!(runner.capacity(), 3);
+    runner.machine.load = || 1e9;
+    assert_eq!(runner.capacity(), 1, "with none running one may");
+    start(&mut runner, 0, "sleep 100");
+    assert!(!runner.is_loaded());
+    assert_eq!((runner.capacity(), runner.is_loaded()), (0, true));
+    runner.machine.load = || 0.0;
+    assert_eq!((runner.capacity(), runner.is_loaded()), (4, false));
+    runner.parallelism = 0;
+    runner.max_load = None;
+    assert_eq!(runner.capacity(), usize::MAX);
+    runner.interrupted_by = Some(9);
+}
+
+/// A runner that shares these slots with the test.
+fn sharing(fifo: &Path, tokens: &[u8]) -> (ProcessRunner, TokenPipe) {
+    let pool = TokenPipe::open(fifo).unwrap();
+    tokens.iter().for_each(|&token| pool.put(token).unwrap());
+    let place = Place::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
+    let jobserver = Some(Jobserver::Client(Client::open(&place).unwrap()));
+    (ProcessRunner::new(RunnerOptions { parallelism: 1, jobserver, ..RunnerOptions::default() }).unwrap(), pool)
+}
+
+fn drain(pool: &TokenPipe) -> Vec<u8> {
+    std::iter::from_fn(|| pool.take().unwrap()).collect()
+}
+
+#[test]
+fn each_job_has_a_slot() {
+    let dir = Scratch::new("slots");
+    let (hold_0, hold_1) = (named_pipe(&dir, "0"), named_pipe(&dir, "1"));
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"xy");
+    for (job, fifo) in [(0, &hold_0), (1, &hold_1)] {
+        assert_eq!((runner.capacity(), runner.capacity()), (1, 1));
+        start(&mut runner, job, &hold(fifo));
+    }
+    assert_eq!(pool.take().unwrap(), Some(b'y'), "only one token was taken");
+    assert_eq!(runner.capacity(), 0);
+    release(&hold_1);
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(drain(&pool), b"x");
+    release(&hold_0);
+    assert_eq!(next(&mut runner), ok(0, ""));
+    assert_eq!(runner.capacity(), 1, "our own is free again");
+}
+
+#[test]
+fn a_slot_that_comes_free_wakes() {
+    let dir = Scratch::new("wakes");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 0);
+    pool.put(b'z').unwrap();
+    assert_eq!(runner.wait(None).unwrap(), Wakeup::SlotAvailable);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "true");
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(drain(&pool), b"z");
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
+    let dir = Scratch::new("unused");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"q");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 1, "q is in hand");
+    assert_eq!(drain(&pool), b"");
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+    assert_eq!(drain(&pool), b"q");
+}
+
+#[test]
+fn a_free_slot_does_not_wake_who_may_start_nothing() {
+    let dir = Scratch::new("loaded");
+    let held = named_pipe(&dir, "held");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 0, &hold(&held));
+    assert_eq!(runner.capacity(), 0, "no slot is free");
+    runner.max_load = Some(1.0);
+    runner.machine.load = || 1e9;
+    assert_eq!(runner.capacity(), 0, "nor would one help");
+    pool.put(b'z').unwrap();
+    assert_eq!(runner.wait(Some(Duration::from_millis(1))).unwrap(), Wakeup::TimedOut);
+    release(&held);
+    assert_eq!(next(&mut runner), ok(0, ""));
+}
+
+#[test]
+fn who_has_all_of_its_own_slots_asks_for_none() {
+    let dir = Scratch::new("all");
+    let holds = [named_pipe(&dir, "0"), named_pipe(&dir, "1")];
+    let jobserver = Some(Jobserver::Server(Server::pipe(2).unwrap()));
+    let mut runner =
+        ProcessRunner::new(RunnerOptions { parallelism: 2, jobserver, ..RunnerOptions::default() }).unwrap();
+    for (job, fifo) in (0..).zip(&holds) {
+        assert_eq!(runner.capacity(), 1);
+        start(&mut runner, job, &hold(fifo));
+    }
+    assert_eq!(runner.capacity(), 0);
+    assert!(!runner.purse.as_ref().unwrap().hungry);
+    for (job, fifo) in (0..).zip(&holds) {
+        release(fifo);
+        assert_eq!(next(&mut runner), ok(job, ""));
+        assert_eq!(runner.capacity(), 1);
+    }
+}
+
+#[test]
+fn slots_go_back_at_the_end() {
+    let dir = Scratch::new("end");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"abc");
+    for job in 0..2 {
+        assert_eq!(runner.capacity(), 1);
+        start(&mut runner, job, "true");
+    }
+    assert_eq!(runner.capacity(), 1);
+    runner.abort();
+    let mut left = drain(&pool);
+    left.sort_unstable();
+    assert_eq!(left, b"abc");
+    pool.put(b'd').unwrap();
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 2, "true");
+    assert_eq!(runner.capacity(), 1);
+    drop(runner);
+    assert_eq!(drain(&pool), b"d");
+}
+
+#[test]
+fn a_refused_start_keeps_the_slot_in_hand() {
+    let dir = Scratch::new("refused");
+    let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
+    assert_eq!(runner.capacity(), 1);
+    runner
+        .start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false, bounds: None }, Cost::default())
+        .unwrap_err();
+    assert_eq!(runner.capacity(), 1);
+    drop(runner);
+    assert_eq!(drain(&pool), b"");
+}
+
+/// Starts no process while there are as many as this runner may have.
+fn short_of_processes(most: usize) -> ProcessRunner {
+    let mut runner = runner();
+    runner.machine.start = match most {
+        0 => |_, _| Err(io::Error::from_raw_os_error(11)),
+        _ => |starter, command| match std::str::from_utf8(&command.line).is_ok_and(|line| line.contains("held")) {
+            true if REFUSALS.replace(REFUSALS.get() - 1) > 0 => Err(io::Error::from_raw_os_error(11)),
+            _ => starter.start(command),
+        },
+    };
+    runner
+}
+
+thread_local!(static REFUSALS: std::cell::Cell<i32> = const { std::cell::Cell::new(0) });
+
+#[test]
+fn some_descriptors_are_left() {
+    let mut runner = runner();
+    runner.most_descriptors = 0;
+    assert!(runner.capacity() > 1);
+    for job in 0..2 {
+        start(&mut runner, job, "true");
+        assert_eq!(runner.capacity(), 0);
+        next(&mut runner);
+        assert!(runner.capacity() > 1);
+    }
+}
+
+#[test]
+fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
+    let dir = Scratch::new("room");
+    let fifo = named_pipe(&dir, "fifo");
+    // At its start, and when the first wait begins.
+    REFUSALS.set(2);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "echo a");
+    start(&mut runner, 1, &hold(&fifo));
+    start(&mut runner, 2, "echo held");
+    assert_eq!(runner.capacity(), 0, "nothing else is started before it");
+    assert_eq!(next(&mut runner), ok(0, "a\n"));
+    assert_eq!(next(&mut runner), ok(2, "held\n"));
+    assert!(runner.capacity() > 0);
+    release(&fifo);
+    assert_eq!(next(&mut runner), ok(1, ""));
+}
+
+#[test]
+fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
+    let mut runner = short_of_processes(0);
+    let error = runner
+        .start(JobId(0), &Command { line: b"echo".into(), console: false, bounds: None }, Cost::default())
+        .unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(11));
+    REFUSALS.set(1000);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "echo a");
+    start(&mut runner, 1, "echo held");
+    assert_eq!(next(&mut runner), ok(0, "a\n"));
+    assert_eq!(runner.wait(None).unwrap_err().raw_os_error(), Some(11));
+}
+
+#[test]
+fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
+    REFUSALS.set(1000);
+    let mut runner = short_of_processes(1);
+    start(&mut runner, 0, "true");
+    start(&mut runner, 1, "echo held");
+    let mut jobs = runner.abort();
+    jobs.sort_unstable();
+    assert_eq!(jobs, [JobId(0), JobId(1)]);
+}
+
+#[test]
+fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
+    if tanto_sys::cgroup::OwnCgroups::find().obstacle().is_some() {
+        return;
+    }
+    let limits = ResourceLimits { hang_ms: Some(3_600_000), ..ResourceLimits::NONE };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Ignore, groups: Groups::All };
+    let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
+    // The first process forks at once; nobody waits for the busy one.
+    start(&mut runner, 5, "cat /proc/self/cgroup; (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo busy) &");
+    let Wakeup::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
+    let output = String::from_utf8_lossy(&it.output);
+    assert!(output.lines().any(|line| line.starts_with("0::") && line.ends_with("/5")), "{output}");
+    assert!(output.ends_with("busy\n") && it.usage.user_us >= 10_000, "{it:?}");
+}
+
+#[test]
+fn a_stopped_job_ends_when_the_build_is_interrupted() {
+    let mut runner = runner();
+    start(&mut runner, 3, "kill -STOP $$; echo");
+    let pid = runner.running[0].child.pid();
+    while !tanto_sys::process::procs::stat(pid).unwrap().is_stopped() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    runner.interrupted_by = Some(15);
+    assert_eq!(runner.abort(), [JobId(3)]);
+}
+
+#[test]
+fn a_job_that_nobody_wants_any_more_is_ended() {
+    let limits = ResourceLimits { grace_ms: 20_000, ..ResourceLimits::NONE };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None };
+    let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
+    assert!(!runner.end(JobId(3), TerminationReason::Wanted), "nothing runs");
+    start(&mut runner, 3, "sleep 600 & echo said; wait");
+    start(&mut runner, 4, "true");
+    while runner.printed(JobId(3)).unwrap().is_empty() {
+        runner.wait(Some(Duration::from_millis(1))).unwrap();
+    }
+    assert_eq!((runner.printed(JobId(3)).unwrap(), runner.printed(JobId(9))), (b"said\n".to_vec(), None));
+    assert!(runner.end(JobId(3), TerminationReason::Wanted));
+    assert!(!runner.end(JobId(3), TerminationReason::Wanted), "it is ending already");
+    let ended = loop {
+        match runner.wait(None).unwrap() {
+            Wakeup::Completed(it) if it.job == JobId(3) => break it,
+            _ => {}
+        }
+    };
+    assert_eq!(ended.exit, Exit::Code(TerminationReason::Wanted.code()));
+    assert_eq!(ended.findings.unwrap().stopped.unwrap().why, TerminationReason::Wanted);
+}
+
+#[test]
+fn a_flood_is_ended_and_both_its_ends_are_kept() {
+    let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, groups: Groups::None };
+    let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
+    let limits = ResourceLimits { printed: Some(1 << 20), ..ResourceLimits::NONE };
+    let bounds = Some(Box::new(JobLimits { limits, scratch: None }));
+    let line = b"echo begins; yes".to_vec();
+    runner.start(JobId(3), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    let why = TerminationReason::Printed { most: 1 << 20 };
+    assert_eq!((ended.exit, ended.findings.unwrap().stopped.unwrap().why), (Exit::Code(why.code()), why));
+    assert!(ended.output.starts_with(b"begins\ny\n") && ended.output.len() < (1 << 20) + 100);
+    assert!(String::from_utf8_lossy(&ended.output).contains(" bytes are left out ...]"));
+    // It is the limit of this command, and no other's.
+    start(&mut runner, 4, "yes | head -c 2m");
+    let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    assert_eq!((ended.exit, ended.output.len()), (Exit::Code(0), 2 << 20));
+}
+
+#[test]
+fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
+    let limits = ResourceLimits { linger_ms: Some(100), ..ResourceLimits::NONE };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None };
+    let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
+    for noise in ["sleep 1009", "while :; do echo noise; sleep 0.01; done"] {
+        start(&mut runner, 3, &format!("echo said; ({noise}) & exit 3"));
+        let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+        assert_eq!(ended.exit, Exit::Code(3));
+        assert!(ended.output.starts_with(b"said\n"), "{ended:?}");
+        let findings = ended.findings.unwrap();
+        assert!(findings.left_killed && findings.stopped.is_none());
+        let is_sleep = |seen: &ProcessInfo| seen.line.starts_with(b"sleep") || seen.line.starts_with(b"/bin/sh");
+        assert!(!findings.left.is_empty() && findings.left.iter().all(is_sleep), "{findings:?}");
+    }
+    // Who ends in time is nobody's trouble.
+    let bounds =
+        Some(Box::new(JobLimits { limits: ResourceLimits { linger_ms: Some(600_000), ..limits }, scratch: None }));
+    let line = b"(sleep 0.01; echo late) & echo said".to_vec();
+    runner.start(JobId(4), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
+    assert_eq!(ended.output, b"said\nlate\n");
+}
+
+#[test]
+fn a_bell_wakes_who_waits_for_jobs() {
+    let place = Scratch::new("spawn-bell");
+    let fifo = named_pipe(&place, "go");
+    let (bell, mut rope) = std::io::pipe().unwrap();
+    let mut runner = ProcessRunner::new(RunnerOptions { bell: Some(bell.into()), ..RunnerOptions::default() }).unwrap();
+    start(&mut runner, 0, &hold(&fifo));
+    std::io::Write::write_all(&mut rope, b"!").unwrap();
+    assert_eq!(runner.wait(None).unwrap(), Wakeup::ControlRequest);
+    release(&fifo);
+    // Whoever rings all the time keeps nobody from ending.
+    while runner.wait(None).unwrap() == Wakeup::ControlRequest {}
+}
+
+/// Prints `yes` if its tokens are there, else `no`.
+const HAS_TOKENS: &str = "test -p \"/proc/self/fd/${TANTO_TOKENS%,*}\" && echo yes || echo no";
+
+#[test]
+fn commands_have_tokens_of_their_own() {
+    let dealt = |slots, most| {
+        let jobserver = Some(Jobserver::Broker(TokenBroker::new(slots, most)));
+        ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap()
+    };
+    let mut shared = dealt(3, 3);
+    shared.next_is(5);
+    assert_eq!(shared.capacity(), 1);
+    start(&mut shared, 1, &format!("{HAS_TOKENS}; echo $CARGO_MAKEFLAGS | cut -c -19"));
+    assert_eq!(next(&mut shared), ok(1, "yes\n-j --jobserver-fds=\n"));
+    // The next of the same job has a slot too, though nobody has asked whether there is one.
+    start(&mut shared, 1, HAS_TOKENS);
+    assert_eq!((shared.capacity(), next(&mut shared)), (1, ok(1, "yes\n")));
+    let mut alone = dealt(3, 1);
+    assert_eq!(alone.capacity(), 1);
+    start(&mut alone, 1, HAS_TOKENS);
+    assert_eq!(next(&mut alone), ok(1, "no\n"));
+}
+
+#[test]
+fn between_two_commands_of_a_job_nobody_takes_its_slot() {
+    let place = Scratch::new("spawn-kept");
+    let end = named_pipe(&place, "end");
+    let jobserver = Some(Jobserver::Broker(TokenBroker::new(2, 2)));
+    let mut runner = ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap();
+    runner.next_is(9);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 1, "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"");
+    runner.next_is(1);
+    assert_eq!(runner.capacity(), 1);
+    start(&mut runner, 2, ":");
+    assert_eq!(next(&mut runner), ok(2, ""));
+    start(&mut runner, 2, &hold(&end));
+    for _ in 0..5 {
+        assert_eq!(runner.wait(Some(Duration::from_millis(20))).unwrap(), Wakeup::TimedOut);
+    }
+    release(&end);
+    assert_eq!(next(&mut runner), ok(2, ""));
+    assert_eq!(next(&mut runner), ok(1, ""), "when the job is over, it is the more urgent one's");
+}
+
+#[test]
+fn what_a_command_has_taken_no_other_begins_with() {
+    let place = Scratch::new("spawn-dealt");
+    let [taken, end] = ["taken", "end"].map(|name| named_pipe(&place, name));
+    let jobserver = Some(Jobserver::Broker(TokenBroker::new(2, 2)));
+    let mut runner = ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap();
+    assert_eq!(runner.capacity(), 1);
+    let take = "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"";
+    start(&mut runner, 1, &format!("{take}; echo >'{}'; {}", taken.display(), hold(&end)));
+    // Tokens are dealt out while somebody waits.
+    assert_eq!(runner.wait(Some(Duration::from_millis(100))).unwrap(), Wakeup::TimedOut);
+    fs::read(&taken).unwrap();
+    assert_eq!(runner.capacity(), 0, "both slots are in use");
+    release(&end);
+    assert_eq!(next(&mut runner), ok(1, ""));
+    assert_eq!(runner.capacity(), 1, "what it had is free again");
+}

@@ -1,0 +1,187 @@
+//! Jobs that come back into a build that goes on, or are taken out of it, and what they wait for then. Does not know who
+//! asks for it.
+
+use std::collections::BTreeSet;
+
+use super::{Job, Rank, Schedule, State};
+use crate::job::JobId;
+
+impl Schedule {
+    /// The job is to run (again), though it is done, has failed or has passed. Nothing is known any more of what it waits
+    /// for, nor, if it was done, of what waits for it: `depend` says both, and `settle` queues it then.
+    pub fn reopen(&mut self, job: JobId) {
+        let was_done = self.state(job) == State::Done;
+        self.set(job, State::Waiting);
+        let it = &self.jobs[job.0 as usize].spec;
+        if !it.wanted {
+            self.want(job);
+        } else if was_done {
+            self.wanted += 1;
+        }
+    }
+
+    /// `job` need not wait for `on` any more. `settle` queues it if that was all.
+    pub fn undepend(&mut self, job: JobId, on: JobId) {
+        let dependents = &mut self.jobs[on.0 as usize].dependents;
+        let before = dependents.len();
+        dependents.retain(|it| it.job != job);
+        let gone = before - dependents.len();
+        self.jobs[job.0 as usize].missing -= u32::try_from(gone).expect("no more than were missing");
+    }
+
+    /// Nobody wants the job any more, even if it was queued already: it will pass when what it waits for is done. One that
+    /// was handed out stays as it is.
+    pub fn withdraw(&mut self, job: JobId) {
+        if !self.is_pending(job) || !self.is_wanted(job) {
+            return;
+        }
+        if self.state(job) != State::Waiting {
+            self.set(job, State::Waiting);
+        }
+        self.unwant(job);
+        self.settle(job);
+    }
+
+    /// Gives each job its priority anew, when it has changed what waits for what. What was raised is forgotten.
+    pub fn prioritise_again(&mut self) {
+        let chain = self.chain();
+        self.jobs.iter_mut().for_each(|job| job.priority = 0);
+        self.add_up(&chain);
+        self.ready = self.ranks(|it| it.state == State::Ready);
+        for pool in 0..self.pools.len() {
+            let delayed = self.ranks(|it| it.state == State::Delayed && it.spec.pool.0 as usize == pool);
+            self.pools[pool].delayed = delayed;
+        }
+    }
+
+    fn ranks(&self, is_one: impl Fn(&Job) -> bool) -> BTreeSet<Rank> {
+        self.job_ids().filter(|job| is_one(&self.jobs[job.0 as usize])).map(|job| self.rank(job)).collect()
+    }
+
+    /// All jobs, each after those that it waits for.
+    pub(super) fn chain(&self) -> Vec<JobId> {
+        let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
+        let mut chain: Vec<JobId> = self.job_ids().filter(|job| missing[job.0 as usize] == 0).collect();
+        let mut at = 0;
+        while let Some(job) = chain.get(at) {
+            at += 1;
+            for user in self.jobs[job.0 as usize].dependents.iter().map(|it| it.job) {
+                let left = &mut missing[user.0 as usize];
+                *left -= 1;
+                chain.extend((*left == 0).then_some(user));
+            }
+        }
+        chain
+    }
+
+    /// What the longest chain of commands takes that is left, in milliseconds, and what all that are left take together;
+    /// without those that wait for one that has failed. `rest` says what a running one still takes.
+    pub fn left_ms(&self, rest: impl Fn(JobId) -> u64) -> (u64, u64) {
+        let chain = self.chain();
+        let mut is_lost = vec![false; self.jobs.len()];
+        for &job in &chain {
+            if self.state(job) == State::Failed || is_lost[job.0 as usize] {
+                self.jobs[job.0 as usize].dependents.iter().for_each(|user| is_lost[user.job.0 as usize] = true);
+            }
+        }
+        let (mut path, mut work) = (0, 0);
+        let mut behind: Vec<u64> = vec![0; self.jobs.len()];
+        for &job in chain.iter().rev() {
+            let own = match self.state(job) {
+                _ if is_lost[job.0 as usize] => 0,
+                State::Running => rest(job),
+                _ if self.is_pending(job) => self.expected_ms(job),
+                _ => 0,
+            };
+            let users = self.jobs[job.0 as usize].dependents.iter().map(|user| behind[user.job.0 as usize]);
+            behind[job.0 as usize] = users.max().unwrap_or(0) + own;
+            work += own;
+            path = path.max(behind[job.0 as usize]);
+        }
+        (path, work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Cost;
+    use crate::schedule::{JobSpec, Kind, Next, Order, PoolId};
+
+    /// Each waits for the one before, and takes 10 ms.
+    fn row(length: u32) -> Schedule {
+        let mut schedule = Schedule::new();
+        for order in 0..length {
+            let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+            schedule.expect(job, Cost { wall_ms: 10, ..Cost::default() });
+            if order > 0 {
+                schedule.depend(job, JobId(order - 1), 0);
+            }
+        }
+        schedule.prioritise(&(0..length).map(JobId).collect::<Vec<_>>(), Order::Critical);
+        schedule.begin();
+        schedule
+    }
+
+    fn next(schedule: &mut Schedule) -> Option<u32> {
+        schedule.hand_out().map(|next| match next {
+            Next::Start(job) | Next::Pass(job) => job.0,
+        })
+    }
+
+    #[test]
+    fn what_has_failed_runs_again_and_releases_what_waits() {
+        let mut schedule = row(3);
+        assert_eq!(next(&mut schedule), Some(0));
+        schedule.failed(JobId(0));
+        assert_eq!(schedule.left_ms(|_| 0), (0, 0));
+        schedule.reopen(JobId(0));
+        schedule.settle(JobId(0));
+        assert_eq!(schedule.left_ms(|_| 0), (30, 30));
+        for job in 0..3 {
+            assert_eq!(next(&mut schedule), Some(job));
+            assert_eq!(schedule.left_ms(|_| 4), (24 - 10 * u64::from(job), 24 - 10 * u64::from(job)));
+            schedule.succeeded(JobId(job));
+        }
+        assert!(!schedule.more_to_do());
+    }
+
+    #[test]
+    fn what_is_done_runs_again_before_what_it_was_done_for() {
+        let mut schedule = row(2);
+        assert_eq!(next(&mut schedule), Some(0));
+        schedule.succeeded(JobId(0));
+        schedule.reopen(JobId(0));
+        schedule.depend(JobId(1), JobId(0), 0);
+        schedule.settle(JobId(0));
+        schedule.prioritise_again();
+        assert_eq!(schedule.priority(JobId(0)), 20);
+        assert_eq!((next(&mut schedule), next(&mut schedule)), (Some(0), None));
+        schedule.succeeded(JobId(0));
+        assert_eq!(next(&mut schedule), Some(1));
+    }
+
+    #[test]
+    fn a_job_need_not_wait_any_more() {
+        let mut schedule = row(2);
+        schedule.undepend(JobId(1), JobId(0));
+        schedule.settle(JobId(1));
+        schedule.prioritise_again();
+        assert_eq!([0, 1].map(|job| schedule.priority(JobId(job))), [10, 10]);
+        assert_eq!((next(&mut schedule), next(&mut schedule)), (Some(0), Some(1)));
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_passes() {
+        let mut schedule = row(2);
+        schedule.withdraw(JobId(0));
+        assert_eq!(schedule.hand_out(), Some(Next::Pass(JobId(0))));
+        schedule.succeeded(JobId(0));
+        assert_eq!(schedule.hand_out(), Some(Next::Start(JobId(1))));
+        schedule.withdraw(JobId(1));
+        schedule.succeeded(JobId(1));
+        schedule.reopen(JobId(0));
+        schedule.settle(JobId(0));
+        assert_eq!(schedule.hand_out(), Some(Next::Start(JobId(0))));
+    }
+}

@@ -1,0 +1,106 @@
+//! A build that is short of memory: what runs at a time, and what the view hears of it.
+
+use std::cell::Cell;
+
+mod commands;
+
+use tanto_exec::clock::FakeClock;
+use tanto_exec::event::{Event, View};
+use tanto_exec::job::Command;
+use tanto_exec::job::Cost;
+use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::runner::fake::{Effect, FakeRunner};
+use tanto_exec::schedule::{AdmissionLimits, JobSpec, Kind, PoolId, ResourceSample, Schedule, ThrottleReason};
+
+use commands::Commands;
+
+/// What happened, in words.
+#[derive(Default)]
+struct Story(Vec<String>);
+
+impl View for Story {
+    fn event(&mut self, event: Event<'_>) {
+        self.0.push(match event {
+            Event::Started { job, .. } => format!("start {}", job.0),
+            Event::Finished { job, .. } => format!("end {}", job.0),
+            Event::Throttled { why: Some(ThrottleReason::Memory { job, needs_kib, left_kib }), .. } => {
+                format!("no room for {}: {needs_kib} of {left_kib}", job.0)
+            }
+            Event::Throttled { why: Some(why), .. } => format!("{why:?}"),
+            Event::Throttled { why: None, .. } => "go on".to_owned(),
+            _ => return,
+        });
+    }
+}
+
+/// Runs jobs that need so many KiB each, at most three at a time.
+fn story(memory: &[u32], limit: Option<u64>, gauge: &mut dyn FnMut() -> ResourceSample) -> Vec<String> {
+    story_of(3, memory, AdmissionLimits { memory_kib: limit, slots: 3 }, gauge)
+}
+
+/// The same with other limits, and at most so many at a time.
+fn story_of(
+    most: usize,
+    memory: &[u32],
+    limits: AdmissionLimits,
+    gauge: &mut dyn FnMut() -> ResourceSample,
+) -> Vec<String> {
+    let mut schedule = Schedule::new();
+    for (order, &memory_kib) in (0..).zip(memory) {
+        let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        schedule.expect(job, Cost { memory_kib, ..Cost::default() });
+    }
+    schedule.ration(limits);
+    schedule.begin();
+    let (mut runner, mut story) = (FakeRunner::new(most, |_: &Command| Effect::success()), Story::default());
+    let run = Run {
+        front: &mut Commands,
+        schedule: &mut schedule,
+        runner: &mut runner,
+        view: &mut story,
+        clock: &FakeClock::default(),
+        failures_allowed: 1,
+        gauge,
+    };
+    assert_eq!(run.to_end(), BuildOutcome::Done);
+    story.0
+}
+
+#[test]
+fn what_does_not_fit_waits_and_the_view_hears_why() {
+    let told = story(&[6, 5, 3], Some(10), &mut ResourceSample::default);
+    let expected = ["start 0", "start 2", "no room for 1: 5 of 1", "end 0", "start 1", "go on", "end 2", "end 1"];
+    assert_eq!(told, expected);
+    let expected = ["start 0", "no room for 1: 90 of 0", "end 0", "start 1", "go on", "end 1"];
+    assert_eq!(story(&[90, 90], Some(10), &mut ResourceSample::default), expected, "one may always run");
+}
+
+#[test]
+fn what_is_free_is_asked_for_now_and_then() {
+    let asked = Cell::new(0);
+    let mut gauge = || {
+        asked.set(asked.get() + 1);
+        ResourceSample { free_kib: Some(7), ..ResourceSample::default() }
+    };
+    let told = story(&[4, 4, 4], None, &mut gauge);
+    assert_eq!(told[..3], ["start 0", "no room for 1: 4 of 3", "end 0"]);
+    assert_eq!(asked.get(), 1, "the clock of this test stands still");
+}
+
+#[test]
+fn under_pressure_they_run_one_by_one() {
+    let mut gauge = || ResourceSample { memory_full: 50.0, ..ResourceSample::default() };
+    let told = story(&[0, 0, 0], None, &mut gauge);
+    let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn pressure_on_the_processors_halves_the_slots_unless_they_are_to_be_kept() {
+    let mut gauge = || ResourceSample { cpu_some: 99.0, ..ResourceSample::default() };
+    let mut starts = |slots| {
+        let told = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut gauge);
+        told.iter().take_while(|line| line.starts_with("start")).count()
+    };
+    assert_eq!([starts(4), starts(usize::MAX)], [2, 4]);
+}
