@@ -2,9 +2,12 @@
 
 use std::io::{self, PipeReader, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::error::call_error;
+use crate::process::procs::raw_pid;
 
 mod clone_into;
 pub mod detach;
@@ -123,12 +126,9 @@ impl Child {
         if let Some(fd) = &self.exit {
             return Ok(fd.as_raw_fd());
         }
-        // SAFETY: the child was not waited for (or the call fails), so that `pid` is its; no memory is touched.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
-        let Ok(fd @ 0..) = RawFd::try_from(fd) else { return Err(io::Error::last_os_error()) };
-        // SAFETY: the call succeeded, so `fd` is open and ours alone.
-        self.exit = Some(unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(fd)
+        // The child was not waited for, so that `pid` is its own (or the call fails).
+        let fd = pidfd_open(raw_pid(self.pid()), PidfdFlags::empty())?;
+        Ok(self.exit.insert(fd).as_raw_fd())
     }
 
     /// How it ended, if it has.
@@ -148,10 +148,12 @@ impl Child {
 
     /// Sends a signal to its process group, if it has its own and has not ended.
     pub fn signal_group(&self, signal: i32) {
-        if self.grouped && self.ended.is_none() {
-            // It may be a zombie, whose group is gone: then there is nobody to tell.
-            // SAFETY: the child was not waited for, so that the group's number is its; no memory is touched.
-            unsafe { libc::kill(-self.pid, signal) };
+        if self.grouped
+            && self.ended.is_none()
+            && let Some(signal) = Signal::from_named_raw(signal)
+        {
+            // Fails for a zombie, whose group is gone.
+            let _ = kill_process_group(raw_pid(self.pid()), signal);
         }
     }
 

@@ -8,10 +8,14 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The signals that end a build.
 pub const TERMINATION_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -107,11 +111,7 @@ extern "C" fn received(signal: libc::c_int) {
 }
 
 fn bell() -> io::Result<RawFd> {
-    // SAFETY: touches no memory of ours.
-    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
-        -1 => Err(io::Error::last_os_error()),
-        fd => Ok(fd),
-    }
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into_raw_fd())
 }
 
 /// The endings, and the news of a child's end: where that is ignored, a child leaves no exit status.
@@ -189,10 +189,7 @@ pub fn is_silent(signal: i32) -> bool {
 
 /// Sends a signal to a process of ours.
 pub fn send(pid: u32, signal: i32) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    // SAFETY: touches no memory of ours.
-    match unsafe { libc::kill(pid, signal) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+    Ok(kill_process(pid, signal)?)
 }

@@ -3,9 +3,11 @@
 pub mod cursor;
 pub mod stop_flag;
 
-use std::io::IsTerminal;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+
+use rustix::process::getpgrp;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp};
 
 /// Is it a terminal?
 pub fn is_terminal(fd: impl AsFd) -> bool {
@@ -15,8 +17,7 @@ pub fn is_terminal(fd: impl AsFd) -> bool {
 /// Does what is typed at our terminal, Ctrl-C included, come to our process group? False if we have none.
 pub fn is_foreground() -> bool {
     let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
-    // SAFETY: both calls take and give numbers only.
-    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
+    tcgetpgrp(terminal) == Ok(getpgrp())
 }
 
 /// The terminal's width in columns; none if it is no terminal or does not know.
@@ -26,50 +27,41 @@ pub fn columns(fd: impl AsFd) -> Option<usize> {
 
 /// The terminal's columns and rows, each 0 if it does not know; none if it is no terminal.
 pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one `winsize`, and `size` is one.
-    let rc = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    (rc == 0).then_some((usize::from(size.ws_col), usize::from(size.ws_row)))
+    let size = tcgetwinsize(fd).ok()?;
+    Some((usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
 /// Is another process group in the terminal's foreground? Not so where it is not the terminal that controls us.
 pub fn is_in_background(fd: impl AsFd) -> bool {
-    // SAFETY: neither call touches memory of ours.
-    let (owner, own) = unsafe { (libc::tcgetpgrp(fd.as_fd().as_raw_fd()), libc::getpgrp()) };
-    owner != -1 && owner != own
+    tcgetpgrp(fd).is_ok_and(|owner| owner != getpgrp())
 }
 
 /// Puts our process group into the foreground of the terminal that is our standard input. Does nothing if that is no
 /// terminal of ours. A shell with job control that ended may have left another one there.
 pub fn take_foreground() {
-    // SAFETY: SIGTTOU would stop us, and is ignored meanwhile; the calls take and give numbers only.
-    unsafe {
-        let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
-        let _ = libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpgrp());
-        libc::signal(libc::SIGTTOU, before);
-    }
+    let set_action = |action| {
+        // SAFETY: the action is no code of ours.
+        unsafe { libc::signal(libc::SIGTTOU, action) }
+    };
+    // SIGTTOU would stop this process.
+    let before = set_action(libc::SIG_IGN);
+    let _ = tcsetpgrp(io::stdin(), getpgrp());
+    set_action(before);
 }
 
 /// How a terminal treats what is typed and shown: echo, lines, special keys.
-#[derive(Clone, Copy)]
-pub struct TerminalSettings(libc::termios);
+#[derive(Clone)]
+pub struct TerminalSettings(Termios);
 
 impl TerminalSettings {
     /// Those of the terminal that is our standard input; none if that is no terminal.
     pub fn of_stdin() -> Option<TerminalSettings> {
-        let mut settings = MaybeUninit::<libc::termios>::uninit();
-        // SAFETY: `settings` is a place for the answer.
-        if unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } != 0 {
-            return None;
-        }
-        // SAFETY: the call succeeded and so has filled `settings`.
-        Some(TerminalSettings(unsafe { settings.assume_init() }))
+        tcgetattr(io::stdin()).ok().map(TerminalSettings)
     }
 
     /// Gives them back to our standard input. That the terminal is gone is no error.
     pub fn restore(&self) {
-        // SAFETY: the settings are a terminal's own, and outlive the call.
-        let _ = unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSADRAIN, &raw const self.0) };
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
     }
 }
 

@@ -8,8 +8,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// The user in whose name this process acts.
 pub fn effective() -> u32 {
-    // SAFETY: touches no memory, and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The user to whom `path` belongs; links are followed.

@@ -122,5 +122,5 @@ impl Source {
 /// Could the file be changed and have the same version?
 pub(crate) fn is_racy(version: FileStamp, began: i64, file: &File) -> bool {
     // The file system is asked only where its answer matters.
-    version.is_racy(began, FsClock::Theirs) && version.is_racy(began, FsClock::of(file))
+    version.is_racy(began, FsClock::Foreign) && version.is_racy(began, FsClock::of(file))
 }

@@ -9,6 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::{Resource, getrlimit};
+
 use crate::error::call_error;
 use crate::fs::stat::mtime;
 
@@ -39,9 +42,7 @@ pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) ->
 
 /// Asks whether we may write there; an error says why not.
 pub fn check_writable(path: &[u8]) -> io::Result<()> {
-    // SAFETY: `with_c_path` gives a path with its end.
-    let rc = with_c_path(path, |path| unsafe { libc::faccessat(libc::AT_FDCWD, path, libc::W_OK, libc::AT_EACCESS) })?;
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
 /// What is taken away from the modes of files that this process makes; none if the kernel does not say (before 4.7). It
@@ -116,12 +117,7 @@ fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
 
 /// How long a file this process may write, in bytes (`ulimit -f`). Whoever writes behind that is ended by a signal.
 pub fn max_file_size() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer.
-    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
-    }
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 /// Gives a file another content; whoever looks meanwhile sees the old or the new, and so does who comes after we were
@@ -239,14 +235,14 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 
 /// Removes a file, or an empty directory; false if there was none. The error's text names the path.
 pub fn remove(path: &[u8]) -> io::Result<bool> {
-    // SAFETY: `name` is NUL-terminated and outlives the call.
-    if with_c_path(path, |name| unsafe { libc::remove(name) })? == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::NotFound => Ok(false),
-        _ => Err(call_error("remove", Some(path), error)),
+    let removed = match fs::remove_file(self::path(path)) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir(self::path(path)),
+        removed => removed,
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+        removed => removed.map(|()| true).map_err(|error| call_error("remove", Some(path), error)),
     }
 }
 

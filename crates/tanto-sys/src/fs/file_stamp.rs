@@ -6,9 +6,9 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::fstatfs;
 
 use crate::fs::file::path;
 
@@ -33,9 +33,9 @@ pub struct FileStamp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FsClock {
     /// This machine's kernel's.
-    Ours,
+    Local,
     /// Perhaps another machine's, or another program's.
-    Theirs,
+    Foreign,
 }
 
 impl FileStamp {
@@ -60,9 +60,9 @@ impl FileStamp {
     fn granule(&self, clock: FsClock) -> i64 {
         let is_whole = |time: i64| time % SECOND == 0;
         match clock {
-            FsClock::Theirs => WRONG_CLOCK,
-            FsClock::Ours if is_whole(self.mtime_ns) || is_whole(self.ctime_ns) => COARSE,
-            FsClock::Ours => FINE,
+            FsClock::Foreign => WRONG_CLOCK,
+            FsClock::Local if is_whole(self.mtime_ns) || is_whole(self.ctime_ns) => COARSE,
+            FsClock::Local => FINE,
         }
     }
 }
@@ -110,7 +110,7 @@ pub fn coarse_now() -> i64 {
 
 /// File systems whose times come from this machine's kernel, by the number that `statfs` gives them (`linux/magic.h`):
 /// ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS, bcachefs, ZFS, FAT, exFAT, ReiserFS, JFS, ramfs, HFS+.
-const OURS: [i64; 14] = [
+const LOCAL: [i64; 14] = [
     0xef53,
     0x5846_5342,
     0x9123_683e,
@@ -130,14 +130,10 @@ const OURS: [i64; 14] = [
 impl FsClock {
     /// That of the file system in which this file lies. What is not known is not ours.
     pub fn of(file: &File) -> FsClock {
-        let mut answer = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the descriptor is open, and `answer` is a place for the answer.
-        if unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) } != 0 {
-            return FsClock::Theirs;
+        match fstatfs(file) {
+            Ok(answer) if LOCAL.contains(&answer.f_type) => FsClock::Local,
+            _ => FsClock::Foreign,
         }
-        // SAFETY: the call succeeded and so has filled `answer`.
-        let kind = unsafe { answer.assume_init() }.f_type;
-        if OURS.contains(&kind) { FsClock::Ours } else { FsClock::Theirs }
     }
 }
 
@@ -171,7 +167,7 @@ mod tests {
         dir.write("f", "");
         let began = coarse_now();
         let version = FileStamp::of(&File::open(dir.at("f")).unwrap()).unwrap();
-        for clock in [FsClock::Ours, FsClock::Theirs] {
+        for clock in [FsClock::Local, FsClock::Foreign] {
             assert!(version.is_racy(began, clock));
         }
     }
@@ -181,11 +177,11 @@ mod tests {
         let old = |mtime_ns, ctime_ns| FileStamp { device: 1, inode: 2, size: 3, mtime_ns, ctime_ns, is_regular: true };
         let began = 1_000_000 * SECOND + 5;
         for (age, clock, expected) in [
-            (FINE, FsClock::Ours, true),
-            (FINE + 1, FsClock::Ours, false),
-            (-5 * SECOND, FsClock::Ours, true),
-            (SECOND, FsClock::Theirs, true),
-            (WRONG_CLOCK + 1, FsClock::Theirs, false),
+            (FINE, FsClock::Local, true),
+            (FINE + 1, FsClock::Local, false),
+            (-5 * SECOND, FsClock::Local, true),
+            (SECOND, FsClock::Foreign, true),
+            (WRONG_CLOCK + 1, FsClock::Foreign, false),
         ] {
             // The newer of both times counts.
             for version in [old(began - age, 7), old(7, began - age)] {
@@ -193,9 +189,9 @@ mod tests {
             }
         }
         let whole = began - 5 - SECOND;
-        assert!(old(whole, whole).is_racy(began, FsClock::Ours));
-        assert!(!old(whole - SECOND, whole - SECOND).is_racy(began, FsClock::Ours));
-        assert!(old(i64::MAX, 0).is_racy(i64::MAX, FsClock::Ours));
+        assert!(old(whole, whole).is_racy(began, FsClock::Local));
+        assert!(!old(whole - SECOND, whole - SECOND).is_racy(began, FsClock::Local));
+        assert!(old(i64::MAX, 0).is_racy(i64::MAX, FsClock::Local));
     }
 
     #[test]
@@ -206,6 +202,6 @@ mod tests {
 
     #[test]
     fn file_systems_that_are_not_known_have_a_clock_of_their_own() {
-        assert_eq!(FsClock::of(&File::open("/proc/self/stat").unwrap()), FsClock::Theirs);
+        assert_eq!(FsClock::of(&File::open("/proc/self/stat").unwrap()), FsClock::Foreign);
     }
 }

@@ -1,11 +1,11 @@
 //! Changes of the entries of directories, as the kernel reports them (inotify).
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 /// Where the limit on watches is set; each user has one.
 pub const MOST_WATCHES: &str = "fs.inotify.max_user_watches";
@@ -13,15 +13,14 @@ pub const MOST_WATCHES: &str = "fs.inotify.max_user_watches";
 pub const MOST_INSTANCES: &str = "fs.inotify.max_user_instances";
 
 /// All by which an entry may get another content, and by which the directory itself may go.
-const EVENTS: u32 = libc::IN_CREATE
-    | libc::IN_DELETE
-    | libc::IN_MOVED_FROM
-    | libc::IN_MOVED_TO
-    | libc::IN_MODIFY
-    | libc::IN_CLOSE_WRITE
-    | libc::IN_ATTRIB
-    | libc::IN_DELETE_SELF
-    | libc::IN_MOVE_SELF;
+const EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
 /// The directory is no longer watched, or has another path.
 const GONE: u32 = libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_UNMOUNT | libc::IN_IGNORED;
 /// The size of an event without its name, in bytes: descriptor, mask, cookie and the name's length, each four bytes.
@@ -49,27 +48,18 @@ pub struct Inotify(File);
 impl Inotify {
     /// Watches nothing yet.
     pub fn new() -> io::Result<Inotify> {
-        // SAFETY: touches no memory of ours.
-        match unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) } {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: a new descriptor, which nobody else has.
-            fd => Ok(Inotify(unsafe { File::from_raw_fd(fd) })),
-        }
+        Ok(Inotify(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?.into()))
     }
 
     /// Watches a directory. One that is watched already, by whatever path, keeps its number.
     pub fn watch(&self, dir: &Path) -> io::Result<WatchId> {
-        let path = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: `path` is a C string that lives until the call is over.
-        let id = unsafe { libc::inotify_add_watch(self.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
-        if id < 0 { Err(io::Error::last_os_error()) } else { Ok(WatchId(id)) }
+        Ok(WatchId(inotify::add_watch(&self.0, dir, EVENTS | WatchFlags::ONLYDIR)?))
     }
 
     /// Watches a directory no longer. Changes that came before may still be read.
     pub fn forget(&self, watch: WatchId) {
         // It may have gone by itself.
-        // SAFETY: touches no memory of ours.
-        unsafe { libc::inotify_rm_watch(self.as_raw_fd(), watch.0) };
+        let _ = inotify::remove_watch(&self.0, watch.0);
     }
 
     /// Returns the changes that came since the last call; waits for none.

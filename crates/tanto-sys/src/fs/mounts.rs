@@ -5,10 +5,13 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::null;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::error::call_error;
 
@@ -38,27 +41,27 @@ impl VirtualFs {
 
 /// What is mounted from now on in this namespace is seen by no other; what others mount outside still comes in.
 pub fn make_all_slave() -> io::Result<()> {
-    mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE, "")
+    change_all(MountPropagationFlags::DOWNSTREAM)
 }
 
 /// Nothing comes in any more, and nothing goes out.
 pub fn make_all_private() -> io::Result<()> {
-    mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE, "")
+    change_all(MountPropagationFlags::PRIVATE)
 }
 
 /// Mounts one that is made up, with its own options (`size=1m`).
 pub fn mount_virtual(what: VirtualFs, at: &Path, options: &str) -> io::Result<()> {
     let flags = match what {
-        VirtualFs::Proc | VirtualFs::Mqueue => libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-        VirtualFs::Devpts => libc::MS_NOSUID | libc::MS_NOEXEC,
-        VirtualFs::Tmpfs => libc::MS_NODEV,
+        VirtualFs::Proc | VirtualFs::Mqueue => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+        VirtualFs::Devpts => MountFlags::NOSUID | MountFlags::NOEXEC,
+        VirtualFs::Tmpfs => MountFlags::NODEV,
     };
-    mount(Some(Path::new(what.name())), at, Some(what.name()), flags, options)
+    mount(what.name(), at, flags, options)
 }
 
 /// Shows a file, or a directory with all that is mounted below it, in a second place.
 pub fn bind(from: &Path, at: &Path) -> io::Result<()> {
-    mount(Some(from), at, None, libc::MS_BIND | libc::MS_REC, "")
+    rustix::mount::mount_bind_recursive(from, at).map_err(|error| mount_error("mount", at, error))
 }
 
 /// Shows the directories `lowers`, the first uppermost, as one; what is written goes to `upper`. Both `upper` and
@@ -75,7 +78,7 @@ pub fn overlay(lowers: &[&Path], upper: &Path, work: &Path, at: &Path, own_marks
     options += &format!(",upperdir={},workdir={}", option(upper)?, option(work)?);
     options += ",volatile,index=off,xino=off,nfs_export=off";
     options += if own_marks { ",userxattr" } else { ",redirect_dir=off,metacopy=off" };
-    mount(Some(Path::new("overlay")), at, Some("overlay"), 0, &options)
+    mount("overlay", at, MountFlags::empty(), &options)
 }
 
 /// A path as one of several in an option.
@@ -96,70 +99,52 @@ pub fn set_read_only(at: &Path) -> io::Result<()> {
 /// there may have put it there.
 pub fn set_writable(root: &Path, inside: &Path) -> io::Result<()> {
     let root = fs::File::open(root)?;
-    let path = path(inside)?;
-    // SAFETY: all-zero is a valid request: numbers only.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS;
-    // SAFETY: the path ends with a NUL, and `how` is as long as is said.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size_of::<libc::open_how>())
-    };
-    done("openat2", inside, fd >= 0)?;
-    // SAFETY: the call succeeded, so it is open and ours alone.
-    let found = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-    let nothing = Path::new("");
-    set_attributes(found.as_raw_fd(), nothing, libc::AT_EMPTY_PATH, 0, libc::MOUNT_ATTR_RDONLY)
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let found = openat2(&root, inside, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+    let found = found.map_err(|error| mount_error("openat2", inside, error))?;
+    set_attributes(found.as_raw_fd(), Path::new(""), libc::AT_EMPTY_PATH, 0, libc::MOUNT_ATTR_RDONLY)
 }
 
 fn set_attributes(dir: RawFd, at: &Path, flags: libc::c_int, set: u64, clear: u64) -> io::Result<()> {
     let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
-    let place = path(at)?;
+    let place = CString::new(at.as_os_str().as_bytes())?;
     let size = size_of::<libc::mount_attr>();
     // SAFETY: the path ends with a NUL, and `attributes` is as long as is said.
     let rc = unsafe { libc::syscall(libc::SYS_mount_setattr, dir, place.as_ptr(), flags, &raw const attributes, size) };
-    done("mount_setattr", at, rc == 0)
+    match rc {
+        0 => Ok(()),
+        _ => Err(call_error("mount_setattr", Some(at.as_os_str().as_bytes()), io::Error::last_os_error())),
+    }
 }
 
 /// What is mounted here goes, with all below it; for those who still use it, when they no longer do.
 pub fn unmount(at: &Path) -> io::Result<()> {
-    let place = path(at)?;
-    // SAFETY: the path ends with a NUL.
-    let rc = unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
-    done("umount", at, rc == 0)
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    rustix::mount::unmount(at, flags).map_err(|error| mount_error("umount", at, error))
 }
 
 /// What is mounted at `root` becomes the root of this process, and nothing else can be seen any more.
 pub fn pivot_root(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root).map_err(|error| call_error("chdir", Some(root.as_os_str().as_bytes()), error))?;
     // The old root comes to lie above the new one, and is then taken away.
-    // SAFETY: both paths end with a NUL.
-    let rc = unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) };
-    done("pivot_root", root, rc == 0)?;
-    // SAFETY: the path ends with a NUL.
-    let rc = unsafe { libc::umount2(c".".as_ptr(), libc::MNT_DETACH) };
-    done("umount", Path::new("the old root"), rc == 0)?;
+    rustix::process::pivot_root(c".", c".").map_err(|error| mount_error("pivot_root", root, error))?;
+    let unmounted = rustix::mount::unmount(c".", UnmountFlags::DETACH);
+    unmounted.map_err(|error| mount_error("umount", Path::new("the old root"), error))?;
     std::env::set_current_dir("/")
 }
 
-fn mount(from: Option<&Path>, at: &Path, kind: Option<&str>, flags: libc::c_ulong, data: &str) -> io::Result<()> {
-    let target = path(at)?;
-    let source = from.map(path).transpose()?;
-    let kind = kind.map(CString::new).transpose()?;
-    let data = CString::new(data)?;
-    let or_null = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
-    // SAFETY: all texts end with a NUL and outlive the call.
-    let rc = unsafe { libc::mount(or_null(&source), target.as_ptr(), or_null(&kind), flags, data.as_ptr().cast()) };
-    done("mount", at, rc == 0)
+fn change_all(flags: MountPropagationFlags) -> io::Result<()> {
+    let root = Path::new("/");
+    rustix::mount::mount_change(root, flags | MountPropagationFlags::REC)
+        .map_err(|error| mount_error("mount", root, error))
 }
 
-fn path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
+/// Mounts a file system whose source is its own name.
+fn mount(kind: &str, at: &Path, flags: MountFlags, options: &str) -> io::Result<()> {
+    let options = CString::new(options)?;
+    rustix::mount::mount(kind, at, kind, flags, options.as_c_str()).map_err(|error| mount_error("mount", at, error))
 }
 
-fn done(call: &'static str, about: &Path, is_done: bool) -> io::Result<()> {
-    match is_done {
-        true => Ok(()),
-        false => Err(call_error(call, Some(about.as_os_str().as_bytes()), io::Error::last_os_error())),
-    }
+fn mount_error(call: &'static str, about: &Path, error: Errno) -> io::Error {
+    call_error(call, Some(about.as_os_str().as_bytes()), error.into())
 }

@@ -3,64 +3,50 @@
 
 mod read_ahead;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{
+    IFlags, MemfdFlags, StatFs, XattrFlags, fsetxattr, ioctl_getflags, ioctl_setflags, memfd_create, statfs,
+};
+use rustix::io::Errno;
+
 use crate::error::call_error;
-use crate::fs::file::{self, with_c_path};
+use crate::fs::file;
 
 pub use read_ahead::ReadAhead;
 
 /// Writes down all that is in memory only, on all disks, and waits for it.
 pub fn sync() {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::sync() };
+    rustix::fs::sync();
 }
 
 /// How much may still be written to the file system of this path, in KiB; none if nobody says.
 pub fn free_kib(path: &Path) -> Option<u64> {
-    let answer = file_system(path)?;
+    let answer = statfs(path).ok()?;
     kib(&answer, answer.f_bavail)
 }
 
 /// What files take that are in memory, in KiB, if this path is on a file system that keeps all of its files there.
 pub fn tmpfs_used_kib(path: &Path) -> Option<u64> {
-    let answer = file_system(path).filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
+    let answer = statfs(path).ok().filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
     kib(&answer, answer.f_blocks.saturating_sub(answer.f_bfree))
 }
 
 /// May ordinary users give attributes (`user.*`) to files that are in memory? Since Linux 6.6, if it was built so.
 pub fn tmpfs_supports_xattrs() -> bool {
-    // SAFETY: the name ends with a NUL.
-    let fd = unsafe { libc::memfd_create(c"attributes".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return false;
-    }
-    // SAFETY: the call succeeded, so it is open and ours alone.
-    let file = unsafe { File::from_raw_fd(fd) };
-    mark(&file)
+    memfd_create(c"attributes", MemfdFlags::CLOEXEC).is_ok_and(|file| set_xattr(&file))
 }
 
 /// Gives a file an attribute, if it can have one.
-fn mark(file: &File) -> bool {
-    // SAFETY: the name ends with a NUL, the value is empty, and the file is open.
-    unsafe { libc::fsetxattr(file.as_raw_fd(), c"user.tanto".as_ptr(), std::ptr::null(), 0, 0) == 0 }
+fn set_xattr(file: &impl AsFd) -> bool {
+    fsetxattr(file, c"user.tanto", b"", XattrFlags::empty()).is_ok()
 }
 
-fn kib(of: &libc::statfs, blocks: u64) -> Option<u64> {
+fn kib(of: &StatFs, blocks: u64) -> Option<u64> {
     Some(blocks.saturating_mul(u64::try_from(of.f_frsize).ok()?) / 1024)
-}
-
-fn file_system(path: &Path) -> Option<libc::statfs> {
-    let mut answer = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the path ends with a NUL, and `answer` is a place for the answer.
-    let rc = with_c_path(path.as_os_str().as_bytes(), |path| unsafe { libc::statfs(path, answer.as_mut_ptr()) });
-    // SAFETY: the call succeeded, so all of it is written.
-    (rc.ok()? == 0).then(|| unsafe { answer.assume_init() })
 }
 
 /// What the kernel is told to forget what it has read.
@@ -83,7 +69,7 @@ pub struct WriteThrough {
 }
 
 /// Writes go through to the disk.
-const SYNCHRONOUS: libc::c_int = 0x8;
+const SYNCHRONOUS: IFlags = IFlags::SYNC;
 
 impl WriteThrough {
     /// For all that is in this directory and below it. An error where the file system does not know how, or the files
@@ -127,37 +113,25 @@ fn within(dir: &Path) -> Vec<PathBuf> {
 
 /// Sets the attribute or takes it away; says whether that changed anything.
 fn change(path: &Path, on: bool) -> io::Result<bool> {
-    let blame = |error| call_error("ioctl", Some(path.as_os_str().as_encoded_bytes()), error);
+    let blame = |error: Errno| call_error("ioctl", Some(path.as_os_str().as_encoded_bytes()), error.into());
     let opened = file::open_no_follow(path)
         .map_err(|error| call_error("open", Some(path.as_os_str().as_encoded_bytes()), error))?;
-    let before = attributes(&opened).map_err(blame)?;
-    let after = if on { before | SYNCHRONOUS } else { before & !SYNCHRONOUS };
+    let before = ioctl_getflags(&opened).map_err(blame)?;
+    let after = if on { before | SYNCHRONOUS } else { before - SYNCHRONOUS };
     if before == after {
         return Ok(false);
     }
-    // SAFETY: the descriptor is open; the call reads one `int`, whatever its number says.
-    match unsafe { libc::ioctl(opened.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const after) } {
-        0 => Ok(true),
-        _ => Err(blame(io::Error::last_os_error())),
-    }
-}
-
-fn attributes(file: &File) -> io::Result<libc::c_int> {
-    let mut attributes: libc::c_int = 0;
-    // SAFETY: the descriptor is open; the call writes one `int`, whatever its number says.
-    match unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut attributes) } {
-        0 => Ok(attributes),
-        _ => Err(io::Error::last_os_error()),
-    }
+    ioctl_setflags(&opened, after).map(|()| true).map_err(blame)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use tanto_testing::Scratch;
 
     fn is_synchronous(path: &Path) -> bool {
-        attributes(&File::open(path).unwrap()).unwrap() & SYNCHRONOUS != 0
+        ioctl_getflags(File::open(path).unwrap()).unwrap().contains(SYNCHRONOUS)
     }
 
     #[test]
@@ -190,7 +164,7 @@ mod tests {
         }
         let path = shared.join(format!("tanto-attributes-{}", std::process::id()));
         let file = File::create(&path).unwrap();
-        let marked = mark(&file);
+        let marked = set_xattr(&file);
         fs::remove_file(&path).unwrap();
         assert_eq!(tmpfs_supports_xattrs(), marked);
     }

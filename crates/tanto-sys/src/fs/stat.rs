@@ -7,9 +7,11 @@ mod subtree;
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::null;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, open, statx};
 
 use crate::fs::file::{path, with_c_path};
 
@@ -67,18 +69,10 @@ pub fn mtime(path: &[u8]) -> io::Result<i64> {
 /// Says that the file is changed now, and gives its mtime then: what the clock of the file system shows, which on a
 /// network is another machine's. It must be open for writing, or ours.
 pub fn touch(file: &File) -> io::Result<i64> {
-    // SAFETY: the descriptor is open; no times are given, which means now.
-    if unsafe { libc::futimens(file.as_raw_fd(), null()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the descriptor is open, and `stat` is a place for the answer.
-    if unsafe { libc::fstat(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded and so has filled `stat`.
-    let stat = unsafe { stat.assume_init() };
-    Ok(nanoseconds(stat.st_mtime, stat.st_mtime_nsec))
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(file, &Timestamps { last_access: NOW, last_modification: NOW })?;
+    let data = file.metadata()?;
+    Ok(nanoseconds(data.mtime(), data.mtime_nsec()))
 }
 
 impl StatCall {
@@ -139,22 +133,18 @@ unsafe fn fstatat(dir: RawFd, path: *const libc::c_char) -> io::Result<Stat> {
     Ok(Stat { kind: kind(stat.st_mode), size: stat.st_size.cast_unsigned(), mtime })
 }
 
+/// Opens a directory only as a starting point for paths.
+fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 fn by_statx(path: &[u8]) -> io::Result<Stat> {
-    let wanted = libc::STATX_TYPE | libc::STATX_SIZE | libc::STATX_MTIME;
-    // As C's `stat`: what mounts itself when someone goes in does not for this.
-    let flags = libc::AT_NO_AUTOMOUNT;
-    let mut stat = MaybeUninit::<libc::statx>::uninit();
-    // By its number: Rust's library names C's function weakly, and in a static program with link-time optimisation it
-    // is then not linked, though we call it.
-    let ask = |path: *const libc::c_char| {
-        // SAFETY: `path` is NUL-terminated and outlives the call, and `stat` is a place for the answer.
-        unsafe { libc::syscall(libc::SYS_statx, libc::AT_FDCWD, path, flags, wanted, stat.as_mut_ptr()) }
-    };
-    if with_c_path(path, ask)? != 0 {
-        return Err(io::Error::last_os_error());
+    if path.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the call succeeded and so has filled `stat`.
-    let stat = unsafe { stat.assume_init() };
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
+    // As C's `stat`: what mounts itself when someone goes in does not for this.
+    let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
     let mtime = nanoseconds(stat.stx_mtime.tv_sec, i64::from(stat.stx_mtime.tv_nsec));
     Ok(Stat { kind: kind(u32::from(stat.stx_mode)), size: stat.stx_size, mtime })
 }

@@ -1,7 +1,12 @@
 //! Many descriptors that can be waited for as one. Does not know what they are.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,64 +17,50 @@ pub enum Interest {
     Write,
 }
 
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Read => EventFlags::IN,
+            Interest::Write => EventFlags::OUT,
+        }
+    }
+}
+
 /// A set of descriptors; its own is readable as long as one of them has what is waited for.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
 /// So many are told of at a time.
-const MOST: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: touches no memory of ours.
-        match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: a new descriptor, which nobody else has.
-            fd => Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) })),
-        }
+        Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
     /// Adds a descriptor, which `ready` calls by this number. It leaves the set when it is closed.
     pub fn add(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, number, interest)
+        Ok(epoll::add(&self.0, fd, EventData::new_u64(number), interest.flags())?)
     }
 
     /// Something else is waited for at a descriptor of the set.
     pub fn change(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, number, interest)
+        Ok(epoll::modify(&self.0, fd, EventData::new_u64(number), interest.flags())?)
     }
 
     /// The numbers of those that have now what is waited for, or some of them. Waits for nothing.
     pub fn ready(&self) -> io::Result<Vec<u64>> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-        // SAFETY: `events` has room for `MOST` of them.
-        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), MOST as libc::c_int, 0) };
-        match usize::try_from(count) {
-            Ok(count) => Ok(events[..count].iter().map(|event| event.u64).collect()),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
-                error => Err(error),
-            },
+        let mut events = Vec::with_capacity(MAX_EVENTS);
+        match epoll::wait(&self.0, spare_capacity(&mut events), Some(&Timespec::default())) {
+            Err(error) if error != Errno::INTR => Err(error.into()),
+            _ => Ok(events.iter().map(|event| event.data.u64()).collect()),
         }
     }
 
     /// The descriptor of the set, for somebody who waits for other things too.
     pub fn bell(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
-    }
-
-    fn control(&self, what: libc::c_int, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
-        let events = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::Write => libc::EPOLLOUT,
-        };
-        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: number };
-        // SAFETY: both descriptors are open while they are borrowed; `event` is valid for the call.
-        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd.as_fd().as_raw_fd(), &raw mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::fs::file::with_c_path;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 
 /// Both ends of a pipe of tokens, as this process opened them for itself: they never block, whatever the others do
 /// with theirs.
@@ -74,12 +74,7 @@ impl TokenPipe {
 
     /// How many there are now.
     pub fn count(&self) -> io::Result<usize> {
-        let mut count: libc::c_int = 0;
-        // SAFETY: the descriptor is open, and `count` a place for the answer.
-        match unsafe { libc::ioctl(self.reader.as_raw_fd(), libc::FIONREAD, &raw mut count) } {
-            0 => Ok(usize::try_from(count).unwrap_or(0)),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(rustix::io::ioctl_fionread(&self.reader)? as usize)
     }
 }
 
@@ -92,7 +87,7 @@ pub struct SharedPipe {
 }
 
 /// Scripts open files of their own under low numbers, and shells from 10 on; `select` knows none from 1024 on.
-const LEAST_NUMBER: RawFd = 50;
+const MIN_DESCRIPTOR: RawFd = 50;
 
 impl SharedPipe {
     /// A new pipe.
@@ -120,15 +115,10 @@ impl SharedPipe {
 
 /// The same under a number that nobody minds, if there is one.
 fn moved_up(fd: OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is open; no memory is touched.
-    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LEAST_NUMBER) };
-    let error = io::Error::last_os_error();
-    match (moved, error.raw_os_error()) {
-        // SAFETY: the call succeeded, so the number is open and ours alone.
-        (0.., _) => Ok(unsafe { OwnedFd::from_raw_fd(moved) }),
+    match rustix::io::fcntl_dupfd_cloexec(&fd, MIN_DESCRIPTOR) {
         // So few descriptors may be open here.
-        (_, Some(libc::EINVAL | libc::EMFILE)) => Ok(fd),
-        _ => Err(error),
+        Err(Errno::INVAL | Errno::MFILE) => Ok(fd),
+        moved => Ok(moved?),
     }
 }
 
@@ -147,14 +137,7 @@ fn nonblocking() -> OpenOptions {
 
 /// Makes a named pipe that only this user may open.
 pub fn make_fifo(path: &Path) -> io::Result<()> {
-    let made = with_c_path(path.as_os_str().as_bytes(), |path| {
-        // SAFETY: `path` is a NUL-terminated string that outlives the call.
-        unsafe { libc::mkfifo(path, 0o600) }
-    });
-    match made? {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?)
 }
 
 #[cfg(test)]
@@ -201,7 +184,7 @@ mod tests {
         ends.open_to_all().unwrap();
         assert_eq!(mode() & 0o777, 0o666);
         let tokens = ends.tokens().unwrap();
-        assert!(ends.numbers().iter().all(|&number| number >= LEAST_NUMBER));
+        assert!(ends.numbers().iter().all(|&number| number >= MIN_DESCRIPTOR));
         assert!(!is_nonblocking(&ends.reader) && !is_nonblocking(&ends.writer) && is_nonblocking(&tokens));
         assert_eq!(tokens.count().unwrap(), 0);
         tokens.put(b'a').unwrap();

@@ -8,6 +8,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::net::SendFlags;
+
 /// Listens at a place in a directory that only its owner may enter; what lay there before goes, so that whoever calls
 /// makes sure that nobody listens there. Does not block.
 pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
@@ -65,9 +67,7 @@ pub fn peer_credentials(socket: &impl AsFd) -> io::Result<PeerCredentials> {
 
 /// Sends what there is room for; says how much. That nobody reads it any more is an error, and no signal.
 pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the descriptor is open while it is borrowed; `bytes` has as many as are said.
-    let sent = unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
 }
 
 #[cfg(test)]

@@ -3,30 +3,27 @@
 use std::fmt;
 use std::io;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::error::call_error;
 
 /// Some processors, by their numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CpuMask(Vec<usize>);
 
-/// Processors that the kernel's masks have room for here.
-const MOST: usize = libc::CPU_SETSIZE as usize;
+/// The number of processors that a mask of the kernel has room for here.
+const MAX_CPUS: usize = CpuSet::MAX_CPU;
 
 impl CpuMask {
     /// Those of the calling thread.
     pub fn own() -> io::Result<CpuMask> {
-        let mut set = empty();
-        // SAFETY: `set` is a place for an answer of the size given.
-        match unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } {
-            // SAFETY: the numbers are below the set's size; only its bits are read.
-            0 => Ok(CpuMask((0..MOST).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())),
-            _ => Err(call_error("sched_getaffinity", None, io::Error::last_os_error())),
-        }
+        let set = sched_getaffinity(None).map_err(|error| call_error("sched_getaffinity", None, error.into()))?;
+        Ok(CpuMask((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect()))
     }
 
     /// Reads a list such as `0-3,8`; none for what is no list, or names what no machine has.
     pub fn parse(text: &[u8]) -> Option<CpuMask> {
-        let number = |text: &str| text.parse().ok().filter(|&cpu: &usize| cpu < MOST && !text.starts_with('+'));
+        let number = |text: &str| text.parse().ok().filter(|&cpu: &usize| cpu < MAX_CPUS && !text.starts_with('+'));
         let mut cpus = Vec::new();
         for part in std::str::from_utf8(text).ok()?.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -50,16 +47,9 @@ impl CpuMask {
 
     /// From now on the calling thread, and what it starts, may use these and no others.
     pub fn apply(&self) -> io::Result<()> {
-        let mut set = empty();
-        for &cpu in &self.0 {
-            // SAFETY: the number is below the set's size; only a bit of it is changed.
-            unsafe { libc::CPU_SET(cpu, &mut set) };
-        }
-        // SAFETY: `set` is a valid set of the size given.
-        match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
-            0 => Ok(()),
-            _ => Err(call_error("sched_setaffinity", None, io::Error::last_os_error())),
-        }
+        let mut set = CpuSet::new();
+        self.0.iter().for_each(|&cpu| set.set(cpu));
+        sched_setaffinity(None, &set).map_err(|error| call_error("sched_setaffinity", None, error.into()))
     }
 
     /// As a number in hexadecimal digits, in which each processor is a bit; as `taskset` shows it.
@@ -85,11 +75,6 @@ impl fmt::Display for CpuMask {
         }
         Ok(())
     }
-}
-
-fn empty() -> libc::cpu_set_t {
-    // SAFETY: an all-zero `cpu_set_t` is an empty set, a valid value.
-    unsafe { std::mem::zeroed() }
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::thread;
+
+use rustix::thread::sched_getaffinity;
 
 use crate::cgroup_paths::{CgroupPaths, CgroupTree, read_small_file};
 
@@ -17,12 +20,10 @@ pub fn count() -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// The load average of the last minute; 0 where it is not known.
+/// Returns the load average of the last minute.
 pub fn load_average() -> f64 {
-    let mut load = 0.0;
-    // SAFETY: room for one number is given and one is asked for.
-    let got = unsafe { libc::getloadavg(&raw mut load, 1) };
-    if got == 1 { load } else { 0.0 }
+    // Fixed point, with 16 binary places.
+    rustix::system::sysinfo().loads[0] as f64 / 65536.0
 }
 
 /// How often the calling thread has waited for something else than a processor, since its start.
@@ -36,17 +37,12 @@ pub fn waits() -> i64 {
 }
 
 fn affinity() -> Option<i64> {
-    // SAFETY: an all-zero `cpu_set_t` is an empty set, a valid value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a place for an answer of the size given.
-    let rc = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    // SAFETY: only counts the bits of `set`.
-    (rc == 0).then(|| i64::from(unsafe { libc::CPU_COUNT(&set) }))
+    sched_getaffinity(None).ok().map(|set| i64::from(set.count()))
 }
 
+/// All processors that are online. More of them than a mask has room for make `affinity` fail.
 fn online() -> i64 {
-    // SAFETY: reads no memory of ours.
-    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
+    thread::available_parallelism().map_or(1, |count| count.get() as i64)
 }
 
 /// Processors that the quotas of control groups pay for, the started one included: with two and a half of them, two

@@ -24,8 +24,8 @@ pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
 }
 
 fn leave_parent() -> io::Result<()> {
-    // SAFETY: takes no arguments. It fails only for the leader of a process group, which a new process is not.
-    unsafe { libc::setsid() };
+    // Fails only for the leader of a process group, which a new process is not.
+    let _ = rustix::process::setsid();
     close_from(0)?;
     entry::open_standard_descriptors()
 }

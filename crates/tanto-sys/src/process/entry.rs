@@ -3,7 +3,9 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+use rustix::io::FdFlags;
 
 /// Defines the C function `main`, which calls the given `fn() -> i32` and returns its result as the exit code. The program
 /// needs `#![no_main]`. A panic of the function aborts the program. Only for glibc, with which `std::env::args_os` needs no
@@ -42,18 +44,11 @@ pub fn open_standard_descriptors() -> io::Result<()> {
     }
     for closed in standard.iter().filter(|descriptor| descriptor.revents & libc::POLLNVAL != 0) {
         // The lowest free number, which is this one: those below it are open by now.
-        let opened = OpenOptions::new().read(true).write(true).open("/dev/null")?.into_raw_fd();
-        debug_assert_eq!(opened, closed.fd);
-        stay_open(opened)?;
+        let opened = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        debug_assert_eq!(opened.as_raw_fd(), closed.fd);
+        // Inherited by the processes that this one starts.
+        rustix::io::fcntl_setfd(&opened, FdFlags::empty())?;
+        let _ = opened.into_raw_fd();
     }
     Ok(())
-}
-
-/// Lets a descriptor be inherited by the processes that this one starts.
-fn stay_open(fd: i32) -> io::Result<()> {
-    // SAFETY: F_SETFD changes nothing but the flags of this descriptor.
-    match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

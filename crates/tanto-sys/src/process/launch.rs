@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::{Child, Environment, clone_into};
 use crate::error::call_error;
 use crate::process::namespaces::{Door, NamespaceEntry};
@@ -233,12 +235,8 @@ impl Launcher {
 /// The number of descriptors that children may take: some are left for whoever opens files meanwhile.
 pub fn max_child_descriptors() -> RawFd {
     const OTHERS: u64 = 32;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a place for the answer.
-    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
-        0 => RawFd::try_from(limit.rlim_cur - OTHERS.min(limit.rlim_cur / 4)).unwrap_or(RawFd::MAX),
-        _ => RawFd::MAX,
-    }
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    RawFd::try_from(limit - OTHERS.min(limit / 4)).unwrap_or(RawFd::MAX)
 }
 
 /// What a child is to do, and why it could not.

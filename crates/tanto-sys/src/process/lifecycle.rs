@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+
+use rustix::io::retry_on_intr;
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal};
 
 use super::ExitStatus;
 use crate::error::call_error;
@@ -10,11 +12,7 @@ use crate::signals::TERMINATION_SIGNALS;
 
 /// This process is in that directory from then on, wherever that lies.
 pub fn change_dir(dir: &File) -> io::Result<()> {
-    // SAFETY: touches no memory; the descriptor is open.
-    match unsafe { libc::fchdir(dir.as_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(call_error("fchdir", None, io::Error::last_os_error())),
-    }
+    rustix::process::fchdir(dir).map_err(|error| call_error("fchdir", None, error.into()))
 }
 
 /// Makes a copy of this process: its number, or nothing in the copy. Only for a process with one thread: another could
@@ -32,11 +30,7 @@ pub fn fork() -> io::Result<Option<u32>> {
 
 /// When the process that has made this one ends, so does this one. A parent that had ended before is not noticed.
 pub fn exit_with_parent() -> io::Result<()> {
-    // SAFETY: takes a number only.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(call_error("prctl", None, io::Error::last_os_error())),
-    }
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| call_error("prctl", None, error.into()))
 }
 
 /// The endings do nothing to this process from now on, or what they usually do.
@@ -57,24 +51,19 @@ pub fn auto_reap_children() {
 /// Does nothing more, until a signal ends this process.
 pub fn pause_forever() -> ! {
     loop {
-        // SAFETY: touches no memory.
-        unsafe { libc::pause() };
+        std::thread::park();
     }
 }
 
 /// Waits for the end of this child, and takes note of those of others.
 pub fn wait_and_reap(child: u32) -> io::Result<ExitStatus> {
     loop {
-        let mut status = 0;
-        // SAFETY: `status` is a place for the answer.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if pid < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(call_error("waitpid", None, error));
-            }
-        } else if u32::try_from(pid) == Ok(child) {
-            return Ok(ExitStatus::of(status));
+        let ended = retry_on_intr(|| rustix::process::wait(WaitOptions::empty()));
+        let ended = ended.map_err(|error| call_error("waitpid", None, error.into()))?;
+        if let Some((pid, status)) = ended
+            && pid.as_raw_pid().cast_unsigned() == child
+        {
+            return Ok(ExitStatus::of(status.as_raw()));
         }
     }
 }

@@ -43,8 +43,7 @@ pub fn unshare(spaces: &[Namespace]) -> io::Result<()> {
 /// This process may do in its own namespaces what root may: it gets one of users, in which only its own user is, as
 /// root, and those of `spaces`. To be called while it has one thread.
 pub fn unshare_as_root(spaces: &[Namespace]) -> io::Result<()> {
-    // SAFETY: touches no memory, and cannot fail.
-    let (user, group) = (user::effective(), unsafe { libc::getegid() });
+    let (user, group) = (user::effective(), rustix::process::getegid().as_raw());
     unshare_flags(spaces.iter().fold(libc::CLONE_NEWUSER, |flags, space| flags | space.flag()))?;
     let write = |file: &str, text: String| {
         let path = format!("/proc/self/{file}");

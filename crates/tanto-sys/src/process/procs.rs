@@ -2,9 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+use crate::memory::page_size;
 
 use crate::process::pid_identity::ProcessId;
 
@@ -89,8 +94,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<ProcessStat> {
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 fn page_kib() -> u64 {
-    // SAFETY: reads no memory of ours.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096) / 1024
+    page_size() as u64 / 1024
 }
 
 /// The children of a process with so many threads; none if there is no such process, or the kernel does not list
@@ -245,43 +249,31 @@ fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
 
 /// Sends a signal to this process and to no later one with its number. False if it is gone.
 pub fn signal(process: ProcessId, signal: i32) -> io::Result<bool> {
-    let (handle, pid) = (pidfd(process.pid()), raw(process.pid()));
+    let (handle, pid) = (pidfd(process.pid()), raw_pid(process.pid()));
     // The handle was there before: if the process is the right one now, the handle is its.
     if stat(process.pid()).is_none_or(|look| look.process != process) {
         return Ok(false);
     }
-    let rc = match &handle {
-        Some(handle) => send(handle, signal),
+    let Some(kind) = Signal::from_named_raw(signal) else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let sent = match &handle {
+        Some(handle) => pidfd_send_signal(handle, kind),
         // Before Linux 5.3.
-        // SAFETY: touches no memory of ours.
-        None => i64::from(unsafe { libc::kill(pid, signal) }),
+        None => kill_process(pid, kind),
     };
-    if rc == 0 {
-        return Ok(true);
+    match sent {
+        Err(Errno::SRCH) => Ok(false),
+        sent => Ok(sent.map(|()| true)?),
     }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) }
 }
 
-fn raw(pid: u32) -> libc::pid_t {
-    libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit")
+pub(crate) fn raw_pid(pid: u32) -> Pid {
+    Pid::from_raw(pid.cast_signed()).expect("process ids are positive")
 }
 
 /// A descriptor that means this process, whatever becomes of its number, and is readable once it has ended. None if
 /// there is no such process, or before Linux 5.3.
 pub fn pidfd(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, raw(pid), 0) };
-    let Ok(fd @ 0..) = RawFd::try_from(fd) else { return None };
-    // SAFETY: the call succeeded, so `fd` is open and ours alone.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn send(handle: &OwnedFd, signal: i32) -> i64 {
-    use std::os::fd::AsRawFd;
-    let nothing = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open; no information goes with the signal.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal, nothing, 0) }
+    pidfd_open(raw_pid(pid), PidfdFlags::empty()).ok()
 }
 
 #[cfg(test)]

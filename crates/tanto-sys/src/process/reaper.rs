@@ -6,7 +6,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::process::procs;
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
+
+use crate::error::call_error;
+use crate::process::procs::{self, raw_pid};
 
 /// How many in this process want it.
 static ADOPTERS: AtomicUsize = AtomicUsize::new(0);
@@ -58,16 +61,10 @@ impl Drop for Reaper {
 /// Takes note of the end of this child, if it has ended, so that nothing is left of it. True if there is no such
 /// child any more. Not for children that somebody else waits for.
 pub fn reap(pid: u32) -> bool {
-    let pid = libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit");
-    // SAFETY: no place for an answer is given.
-    let rc = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
-    rc != 0
+    !matches!(waitpid(Some(raw_pid(pid)), WaitOptions::NOHANG), Ok(None))
 }
 
 fn set(on: bool) -> io::Result<()> {
-    // SAFETY: takes a number only.
-    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(on), 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(crate::error::call_error("prctl", None, io::Error::last_os_error())),
-    }
+    // Any process id switches it on.
+    set_child_subreaper(on.then(getpid)).map_err(|error| call_error("prctl", None, error.into()))
 }

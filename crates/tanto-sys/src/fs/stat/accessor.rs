@@ -1,9 +1,11 @@
 //! Combinations of calls that find out whether a file exists and what its attributes are.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::{Stat, StatCall, answer, fstatat};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::{Stat, StatCall, answer, fstatat, open_dir};
 use crate::fs::file::with_c_path;
 
 /// A combination of calls.
@@ -47,12 +49,7 @@ impl Accessor {
         match self {
             Accessor::OneCall => StatCall::Fstatat.stat(path),
             Accessor::ExistenceFirst => {
-                // SAFETY: the path ends with a NUL and outlives the call.
-                let ask = |path| match unsafe { libc::faccessat(libc::AT_FDCWD, path, libc::F_OK, 0) } {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                };
-                match with_c_path(path, ask).flatten() {
+                match accessat(CWD, path, Access::EXISTS, AtFlags::empty()).map_err(io::Error::from) {
                     Ok(()) => StatCall::Fstatat.stat(path),
                     Err(error) => answer(Err(error)),
                 }
@@ -61,7 +58,7 @@ impl Accessor {
                 let (dir, name) = parted(path);
                 let is_open = |(open, _): &Parent| self == Accessor::ParentKept && open == dir;
                 if !parent.as_ref().is_some_and(is_open) {
-                    *parent = match opened(dir) {
+                    *parent = match open_dir(dir) {
                         Ok(handle) => Some((dir.to_vec(), handle)),
                         Err(error) => return answer(Err(error)),
                     };
@@ -81,18 +78,6 @@ fn parted(path: &[u8]) -> (&[u8], &[u8]) {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b".", path),
     }
-}
-
-/// A handle of a directory that is good for nothing but names in it.
-fn opened(dir: &[u8]) -> io::Result<OwnedFd> {
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a NUL and outlives the call.
-    let open = |dir| match unsafe { libc::openat(libc::AT_FDCWD, dir, flags) } {
-        // SAFETY: the call succeeded, so the descriptor is open and ours alone.
-        fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    };
-    with_c_path(dir, open).flatten()
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{UNKNOWN_MTIME, answer, fstatat};
-use crate::fs::file::with_c_path;
+use super::{UNKNOWN_MTIME, answer, fstatat, open_dir};
 
 /// A directory is opened for so many neighbours or more. Fewer, and that costs more than it saves; more, and fewer
 /// directories qualify; between 16 and 64 it makes no difference. On ext4 and Linux 6.18 this takes 12 % of the
@@ -56,11 +55,7 @@ impl<'p> Run<'p> {
         if self.shared.is_empty() {
             return None;
         }
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: `path` is NUL-terminated and outlives the call.
-        let fd = with_c_path(self.shared, |path| unsafe { libc::open(path, flags) }).ok()?;
-        // SAFETY: the call succeeded, so `fd` is open and ours alone.
-        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+        open_dir(self.shared).ok()
     }
 }
 
