@@ -1,8 +1,8 @@
-//! Control groups: where this process stands, and groups of our own below it. Does not know what is put into them.
+//! Control groups below the one of this process.
 //!
-//! Version 2 has one tree in which the kernel keeps members and counts processor time everywhere, and memory where
-//! that was switched on from above. Version 1 has a tree for each thing that is counted. A hybrid machine counts in
-//! version 1's trees and keeps a bare version 2 beside them.
+//! Version 2 has one hierarchy, in which the kernel keeps members, counts processor time, and counts memory where the
+//! parent group enables it. Version 1 has a hierarchy for each controller. A hybrid machine uses the controllers of
+//! version 1 and has a version 2 hierarchy without controllers beside them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,19 +17,20 @@ pub(crate) mod own;
 
 pub use own::{Hierarchy, OwnCgroups};
 
-/// A group of our own. When dropped it is taken away; who is still in it goes where we are.
+/// A control group created by this process. Dropping it removes it and moves its processes to the group of this
+/// process.
 #[derive(Debug)]
 pub struct Cgroup {
     home: OwnCgroups,
-    /// Its directory in version 2's tree.
+    /// Its directory in the hierarchy of version 2.
     unified: PathBuf,
-    /// In version 1's tree for memory.
+    /// Its directory in version 1's memory hierarchy.
     memory: Option<PathBuf>,
-    /// What has to be undone above it.
+    /// The parent group's changes, which have to be undone.
     opened: Option<Opened>,
 }
 
-/// A place that was made to count memory for the groups below it; for that we went into a group of our own.
+/// A parent group in which the memory controller was enabled. For that, this process moved to a group of its own.
 #[derive(Debug)]
 struct Opened {
     above: PathBuf,
@@ -37,49 +38,50 @@ struct Opened {
     what: &'static str,
 }
 
-/// What a group's processes have used, those included that are gone.
+/// Resources used by the processes of a group, including those that ended.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CgroupUsage {
-    /// Processor time of programs in microseconds.
+    /// User time in microseconds.
     pub user_us: u64,
-    /// Processor time of the system on their behalf, in microseconds.
+    /// System time in microseconds.
     pub system_us: u64,
-    /// Memory that they hold now in KiB, without what files could be read from again; none if nobody counts.
+    /// Memory in KiB, without the page cache of files on disks; `None` without a memory controller.
     pub memory_kib: Option<u64>,
-    /// What of that they share, or have written to files in memory.
+    /// The part of `memory_kib` that is shared memory or files in a tmpfs.
     pub files_kib: Option<u64>,
-    /// Read from disks, in bytes; none if nobody counts.
+    /// Bytes read from disks; `None` without an io controller.
     pub read_bytes: Option<u64>,
-    /// Written to disks, in bytes; none if nobody counts.
+    /// Bytes written to disks; `None` without an io controller.
     pub written_bytes: Option<u64>,
 }
 
-/// How long the processes of a group waited, in microseconds: the times in which at least one of them did (`some` of the
-/// kernel's pressure stall information). Those that are gone count too.
+/// Time in which at least one process of a group was stalled, in microseconds (`some` in the kernel's pressure stall
+/// information). Includes processes that ended.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StallTimes {
-    /// For reading and writing.
+    /// Stalled on I/O.
     pub io_us: u64,
-    /// For a processor, though they could have run.
+    /// Runnable, but without a processor.
     pub cpu_us: u64,
 }
 
 const MEMBERS: &str = "cgroup.procs";
-/// In version 1.
+/// Version 1 only.
 const THREADS: &str = "tasks";
 const SWITCHES: &str = "cgroup.subtree_control";
 const EVENTS: &str = "memory.events";
-/// Version 1's most and limits, of memory, and of it with what was swapped out.
+/// Version 1's peak and limit of memory, and of memory with swap.
 const PEAKS: [[&str; 2]; 2] = [
     ["memory.max_usage_in_bytes", "memory.limit_in_bytes"],
     ["memory.memsw.max_usage_in_bytes", "memory.memsw.limit_in_bytes"],
 ];
-/// What a process may have wanted last of all that did not fit any more.
+/// The size of the largest single allocation that may have failed.
 const LARGEST_PAGES: u64 = 4 << 20;
 
 impl Cgroup {
-    /// A new group below the one that this process is in. Where that may be, memory is counted for the groups within.
-    /// To be called while no child of ours runs: for the counting we must be alone.
+    /// Creates a group below the one of this process and enables the memory controller for its child groups, if
+    /// possible. Call it before starting children: the controller can be enabled only while this process is alone in
+    /// its group.
     pub fn below(home: &OwnCgroups, name: &str) -> io::Result<Cgroup> {
         let above = home.unified().ok_or(io::ErrorKind::Unsupported)?;
         sweep(above);
@@ -93,21 +95,21 @@ impl Cgroup {
         Ok(Cgroup { home: home.clone(), unified, memory, opened })
     }
 
-    /// A new group within this one, which itself has no processes.
+    /// Creates a child group. This group must have no processes of its own.
     pub fn within(&self, name: &str) -> io::Result<Cgroup> {
         let unified = make(&self.unified, name)?;
         let memory = self.memory.as_deref().and_then(|above| make(above, name).ok());
         Ok(Cgroup { home: self.home.clone(), unified, memory, opened: None })
     }
 
-    /// Puts a process into it; those that it has started already stay where they are.
+    /// Moves a process into the group. Children that it started before stay in their group.
     pub fn add(&self, pid: u32) -> io::Result<()> {
         self.dirs().try_for_each(|dir| write(&dir.join(MEMBERS), &pid.to_string()))
     }
 
-    /// How a child comes in that a `Launcher` makes: the directory of version 2, and a file of version 1 to which it writes
-    /// a `0`. That is the one for threads: of a process that has but one the kernel need not keep others from changing it,
-    /// which takes it 5 to 12 ms.
+    /// Opens the files with which a `Launcher` places children in the group: the directory of version 2, and version
+    /// 1's `tasks`, to which a child writes `0`. (`cgroup.procs` of version 1 would block all processes of the machine
+    /// from forking for 5 to 12 ms.)
     pub fn entrances(&self) -> io::Result<Vec<File>> {
         let old = self.memory.iter().map(|dir| OpenOptions::new().write(true).open(dir.join(THREADS)));
         old.chain([File::open(&self.unified)]).collect()
@@ -117,25 +119,24 @@ impl Cgroup {
         self.memory.iter().chain([&self.unified]).map(PathBuf::as_path)
     }
 
-    /// The numbers of its processes, zombies not among them.
+    /// Returns the process ids of its members, without zombies.
     pub fn members(&self) -> io::Result<Vec<u32>> {
         members(&self.unified)
     }
 
-    /// Kills all of its processes at once. An error where the kernel cannot (before Linux 5.14).
+    /// Kills all of its processes. Fails before Linux 5.14.
     pub fn kill(&self) -> io::Result<()> {
         write(&self.unified.join("cgroup.kill"), "1")
     }
 
-    /// From now on its processes may hold so many bytes of memory together, with what they have written to files in memory.
-    /// What cannot be read again is not swapped out to make room. Where there is none the kernel kills one of them. An
-    /// error where memory is not counted.
+    /// Limits the memory of its processes, including files they write to a tmpfs, and disables swapping for them. At
+    /// the limit, the kernel kills one of them. Fails without a memory controller.
     pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         let bytes = bytes.to_string();
         match &self.memory {
             Some(dir) => {
                 write(&dir.join("memory.limit_in_bytes"), &bytes)?;
-                // Not every machine counts what is swapped out.
+                // Swap is not counted on every machine.
                 let _ = write(&dir.join("memory.memsw.limit_in_bytes"), &bytes);
             }
             None => {
@@ -146,13 +147,13 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Has the kernel killed one of its processes because they reached their limit?
+    /// Returns whether the kernel killed one of its processes because the group reached its limit.
     pub fn has_overrun(&self) -> bool {
         let happened = |dir, file, name| number(dir, file, name).is_some_and(|count| count > 0);
         let Some(dir) = &self.memory else {
             return happened(&self.unified, EVENTS, "oom_kill") && happened(&self.unified, EVENTS, "oom");
         };
-        // How often a limit was reached is not told of both limits.
+        // Version 1 does not say which of the two limits was reached.
         let near = |[peak, limit]: [&str; 2]| {
             let (peak, limit) = (alone(dir, peak).unwrap_or(0), alone(dir, limit).unwrap_or(u64::MAX));
             peak.saturating_add(LARGEST_PAGES) >= limit
@@ -160,13 +161,12 @@ impl Cgroup {
         happened(dir, "memory.oom_control", "oom_kill") && PEAKS.into_iter().any(near)
     }
 
-    /// Has the kernel killed one of its processes for memory, whoever's limit it was?
+    /// Returns whether the kernel killed one of its processes for lack of memory, at whichever limit.
     pub fn was_short(&self) -> bool {
         let (dir, file) = self.memory.as_ref().map_or((&self.unified, EVENTS), |dir| (dir, "memory.oom_control"));
         number(dir, file, "oom_kill").is_some_and(|count| count > 0)
     }
 
-    /// What its processes have used.
     pub fn used(&self) -> CgroupUsage {
         let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
         let memory = text(self.memory.as_deref().unwrap_or(&self.unified), "memory.stat");
@@ -182,14 +182,14 @@ impl Cgroup {
         }
     }
 
-    /// Returns how long its processes have waited; none if the kernel keeps no pressure stall information for groups (before
-    /// Linux 4.20, with `psi=0`, or if it is turned off in `cgroup.pressure`).
+    /// Returns the stall times; `None` if the kernel keeps no pressure stall information for groups (before Linux 4.20,
+    /// with `psi=0`, or disabled in `cgroup.pressure`).
     pub fn waits(&self) -> Option<StallTimes> {
         let stalled_us = |name| stalled(&fs::read_to_string(self.unified.join(name)).ok()?);
         Some(StallTimes { io_us: stalled_us("io.pressure")?, cpu_us: stalled_us("cpu.pressure")? })
     }
 
-    /// Is memory counted for the groups within?
+    /// Returns whether the memory controller is enabled for child groups.
     pub fn counts_memory(&self) -> bool {
         self.memory.is_some() || self.opened.is_some()
     }
@@ -209,7 +209,7 @@ impl Drop for Cgroup {
 
 impl Opened {
     fn close(&self) {
-        // From below to above: what is switched on below cannot be switched off above.
+        // From the bottom up: a controller that is enabled in a child group cannot be disabled in the parent.
         for dir in self.ours.parent().into_iter().chain([&*self.above]) {
             let _ = write(&dir.join(SWITCHES), &format!("-{}", self.what));
         }
@@ -218,8 +218,8 @@ impl Opened {
     }
 }
 
-/// Switches the counting on for what is below `group`, which lies in `above`. A place that counts for those below it
-/// has no processes of its own: only if we are alone there can we go out of its way.
+/// Enables a controller for the child groups of `group`, a child of `above`. A group with enabled controllers cannot
+/// have processes of its own, so this process moves away; it must be the only one.
 fn open(above: &Path, group: &Path, what: &'static str) -> Option<Opened> {
     if !could_open(above, what) {
         return None;
@@ -243,15 +243,14 @@ fn could_open(above: &Path, what: &str) -> bool {
     alone && offered.split_ascii_whitespace().any(|one| one == what) && is_ours(above).is_ok()
 }
 
-/// What the names of groups begin with; the process that made it follows.
+/// Prefix of the names of groups. The id of the process that created the group follows.
 const PREFIX: &str = "tanto-";
 
-/// The name for a group that this process makes, with a number of its own.
 pub fn group_name(maker: ProcessId, number: u32) -> String {
     format!("{PREFIX}{maker}-{number}")
 }
 
-/// Who is in the groups that this process has made near those that we are in.
+/// Returns the process ids in the groups that `maker` created next to the groups of this process.
 pub fn members_of(maker: ProcessId) -> Vec<u32> {
     let home = OwnCgroups::find();
     let prefix = format!("{PREFIX}{maker}-");
@@ -261,13 +260,13 @@ pub fn members_of(maker: ProcessId) -> Vec<u32> {
     groups.flat_map(|group| all_members(&group)).collect()
 }
 
-/// Those of the groups within too.
+/// Includes the members of child groups.
 fn all_members(dir: &Path) -> Vec<u32> {
     let own = members(dir).unwrap_or_default();
     within(dir).fold(own, |all, dir| [all, all_members(&dir)].concat())
 }
 
-/// Takes away what killed processes have left here, as far as nobody is in it.
+/// Removes empty groups left by processes that were killed.
 fn sweep(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name().into_encoded_bytes();
@@ -279,13 +278,13 @@ fn sweep(above: &Path) {
     }
 }
 
-/// Takes a group away with those within, as far as nobody is in them.
+/// Removes a group and its child groups, unless they have members.
 fn remove(dir: &Path) {
     within(dir).for_each(|dir| remove(&dir));
     let _ = fs::remove_dir(dir);
 }
 
-/// Takes a group away with those within; who is in them goes to `home`.
+/// Removes a group and its child groups; their members move to `home`.
 fn dissolve(dir: &Path, home: &Path) {
     if fs::remove_dir(dir).is_err() {
         within(dir).for_each(|dir| dissolve(&dir, home));
@@ -296,13 +295,12 @@ fn dissolve(dir: &Path, home: &Path) {
     }
 }
 
-/// The groups that lie in this one.
 fn within(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
 }
 
-/// Makes a group; one that a killed process with our number left is as good as new.
+/// Creates a group, or reuses one that a killed process with the same id left behind.
 fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
     let dir = above.join(name);
     match fs::create_dir(&dir) {
@@ -313,7 +311,7 @@ fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// These files take each value whole, in one call.
+/// Writes a value in one call, as these files require.
 fn write(path: &Path, value: &str) -> io::Result<()> {
     let blame = |error| crate::error::call_error("write", Some(path.as_os_str().as_encoded_bytes()), error);
     OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes())).map_err(blame)
@@ -321,43 +319,43 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
 
 fn members(dir: &Path) -> io::Result<Vec<u32>> {
     let text = fs::read_to_string(dir.join(MEMBERS))?;
-    // A process of another namespace is shown as 0.
+    // Processes of another PID namespace are shown as 0.
     Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid != 0).collect())
 }
 
-/// From a file with lines `name number`.
+/// Reads a value from a file with lines `name number`.
 fn number(dir: &Path, file: &str, name: &str) -> Option<u64> {
     value(&fs::read_to_string(dir.join(file)).ok()?, name)
 }
 
-/// From a file with one number.
+/// Reads a file that contains one number.
 fn alone(dir: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(dir.join(file)).ok()?.trim_end().parse().ok()
 }
 
-/// From lines `name number`.
+/// Finds a value in lines `name number`.
 fn value(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// What no file holds too, in KiB: version 2 calls it `anon`, version 1 `rss`; `shmem` is that of files in memory.
+/// Memory without the page cache of files on disks, in KiB: `anon` (version 2) or `rss` (version 1), plus `shmem`.
 fn held(stat: &str) -> Option<u64> {
     let anonymous = value(stat, "anon").or_else(|| value(stat, "rss"))?;
     Some((anonymous + value(stat, "shmem").unwrap_or(0)) / 1024)
 }
 
-/// From lines `device name=number name=number`; none if there are none.
+/// Sums a value over lines `device name=number name=number`; `None` without lines.
 fn total(text: &str, name: &str) -> Option<u64> {
     let numbers = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
     numbers.reduce(u64::saturating_add)
 }
 
-/// From a line `some avg10=0.00 avg60=0.00 avg300=0.00 total=NUMBER`.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=NUMBER`.
 fn stalled(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("some ")?.rsplit_once("total=")?.1.parse().ok())
 }
 
-/// May we make groups in this directory and put processes there?
+/// Checks that this process may create groups in a directory and move processes there.
 fn is_ours(dir: &Path) -> io::Result<()> {
     let here = dir.as_os_str().as_encoded_bytes();
     file::check_writable(here)?;

@@ -1,21 +1,20 @@
-//! The control groups that this process is in, with all those around them: each of them limits it. Does not know what
-//! they limit.
+//! The directories of the control groups that limit this process: its own groups and their ancestors.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A tree of groups: version 2's, or version 1's for one thing that is counted.
+/// A hierarchy: version 2's, or that of a controller in version 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CgroupTree {
     Unified,
     Of(&'static str),
 }
 
-/// A file that is longer is not read to its end.
+/// Longest file that is read to its end, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What the kernel says of this process's groups, and of what is mounted.
+/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
 pub(crate) struct CgroupPaths {
     root: PathBuf,
     groups: String,
@@ -23,23 +22,22 @@ pub(crate) struct CgroupPaths {
 }
 
 impl CgroupPaths {
-    /// Those of this process. All that is read lies below `root`, which is `/` but for tests.
+    /// Reads the files of this process below `root` (`/`, except in tests).
     pub(crate) fn of_process(root: &Path) -> CgroupPaths {
         let text_at = |path| read_small_file(&root.join(path)).unwrap_or_default();
         CgroupPaths::new(root, text_at("proc/self/cgroup"), text_at("proc/self/mountinfo"))
     }
 
-    /// From the texts of the two files.
     pub(crate) fn new(root: &Path, groups: String, mounts: String) -> CgroupPaths {
         CgroupPaths { root: root.into(), groups, mounts }
     }
 
-    /// Is a file system of this kind mounted?
+    /// Returns whether a file system of this kind is mounted.
     pub(crate) fn has_mount_of(&self, kind: &str) -> bool {
         self.mounts.lines().filter_map(Mount::parse).any(|mount| mount.kind == kind)
     }
 
-    /// The directory of our group in that tree, and of each group around it that we can see, from inside to outside.
+    /// Returns the directory of this process's group and of all visible ancestors, innermost first.
     pub(crate) fn around_us(&self, tree: CgroupTree) -> Vec<PathBuf> {
         let Some(group) = name(&self.groups, tree) else { return Vec::new() };
         let mounts = self.mounts.lines().filter_map(Mount::parse);
@@ -52,14 +50,14 @@ impl CgroupPaths {
     }
 }
 
-/// The text of a small file, if it can be read.
+/// Reads a small file; `None` if it cannot be read.
 pub(crate) fn read_small_file(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// From lines `number:subsystem,subsystem:/name`; version 2's is `0::/name`.
+/// Parses lines `number:subsystem,subsystem:/name`; `0::/name` is version 2.
 fn name(groups: &str, tree: CgroupTree) -> Option<&str> {
     groups.lines().find_map(|line| {
         let (number, rest) = line.split_once(':')?;
@@ -72,7 +70,7 @@ fn name(groups: &str, tree: CgroupTree) -> Option<&str> {
     })
 }
 
-/// What we want of a line of `mountinfo`.
+/// A line of `mountinfo`.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,
@@ -81,7 +79,7 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Six fields, any number of optional ones, a dash, three fields.
+    /// Six fields, any number of optional fields, a dash, three fields.
     fn parse(line: &'a str) -> Option<Mount<'a>> {
         let fields: Vec<&str> = line.split(' ').collect();
         let dash = 6 + fields.get(6..)?.iter().position(|&f| f == "-")?;
@@ -89,14 +87,15 @@ impl<'a> Mount<'a> {
         Some(Mount { root: fields[3], point: fields[4], kind, options })
     }
 
-    /// The group's path below the place where that tree is mounted; none if it is another tree, or does not show the
+    /// Returns the group's path below this mount; `None` if the mount is another hierarchy or does not contain the
     /// group.
     fn below<'g>(&self, group: &'g str, tree: CgroupTree) -> Option<&'g str> {
         let is_tree = match tree {
             CgroupTree::Unified => self.kind == "cgroup2",
             CgroupTree::Of(subsystem) => self.kind == "cgroup" && self.options.split(',').any(|o| o == subsystem),
         };
-        // A container often sees the tree from its own group on, and its group's name from the outside.
+        // In a container, the mount often starts at the container's group, while the name is relative to the host's
+        // root.
         let below = match self.root {
             "/" => group,
             root => group.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'))?,

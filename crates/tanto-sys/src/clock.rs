@@ -1,6 +1,6 @@
-//! Time that only goes forward. Does not know the date.
+//! The monotonic clock.
 
-/// Milliseconds since some fixed moment before this program started; never goes back.
+/// Returns milliseconds since a fixed moment before the program started.
 pub fn monotonic_ms() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer; the call writes nothing else.

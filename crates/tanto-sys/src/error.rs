@@ -1,9 +1,9 @@
-//! What the machine's refusals say. Does not know what the user is told about them.
+//! Errors of system calls, with the call and its object.
 
 use std::fmt;
 use std::io;
 
-/// A call that the machine refused, and what it was about. Rides inside an `io::Error` of the same kind.
+/// A failed call and its object. Wrapped in an `io::Error` of the same kind.
 #[derive(Debug)]
 struct Refused {
     call: &'static str,
@@ -37,19 +37,19 @@ impl std::error::Error for Refused {
     }
 }
 
-/// Says which call was refused: the error's `text` becomes `call: why`, or `call(about): why`. The kind stays.
+/// Adds the name of the call to an error: its `text` becomes `call: cause` or `call(object): cause`. The kind stays.
 pub fn call_error(call: &'static str, about: Option<&[u8]>, why: io::Error) -> io::Error {
     io::Error::new(why.kind(), Refused { call, about: about.map(<[u8]>::to_vec), why })
 }
 
-/// Is the machine out of something that comes free when something ends: processes, descriptors, memory?
+/// Returns whether the machine lacks a resource that other processes can free: processes, descriptors or memory.
 pub fn is_resource_exhausted(error: &io::Error) -> bool {
     let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()).map_or(error, |refused| &refused.why);
     matches!(why.raw_os_error(), Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// An error as C's `strerror` words it (`No such file or directory`), without Rust's `(os error 2)`; where this
-/// crate named the call, with that before it (`mkdir(a/b): Permission denied`).
+/// Returns the message of `strerror` (`No such file or directory`), without Rust's `(os error 2)`. A call added by
+/// `call_error` comes first (`mkdir(a/b): Permission denied`).
 pub fn text(error: &io::Error) -> Vec<u8> {
     if let Some(refused) = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
         return refused.text();

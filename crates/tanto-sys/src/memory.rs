@@ -1,4 +1,4 @@
-//! Memory in large pieces. Does not know what is kept in it.
+//! Large blocks of memory.
 
 pub mod map;
 pub mod prefetch;
@@ -10,16 +10,16 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
-/// What the kernel can give in one piece, in bytes. On x86-64, and on aarch64 with pages of 4 KiB.
+/// Size of a huge page in bytes, on x86-64 and on aarch64 with pages of 4 KiB.
 const HUGE: usize = 2 << 20;
 
-/// From so many bytes on, huge pages are asked for. Smaller, a small build gets (and clears) 2 MiB where it needs some
-/// KiB; larger, middling arrays come in pages of 4 KiB, each with its own fault. To fill a new vector of 64 MiB took
-/// 36 ms of processor time and 16,385 faults without this advice, 22 ms and 544 faults with it; to fill 2 MiB of `SharedWords`
-/// without it took 0.6 ms, 4 MiB with it 0.3 ms.
+/// Blocks of this many bytes use huge pages. Smaller: a small build would clear 2 MiB where it needs some KiB. Larger:
+/// medium arrays would have pages of 4 KiB with a fault each. Filling a new vector of 64 MiB took 36 ms of processor
+/// time and 16,385 faults without huge pages, 22 ms and 544 faults with them; filling 2 MiB of `SharedWords` without
+/// them took 0.6 ms, 4 MiB with them 0.3 ms.
 const LARGE: usize = 2 * HUGE;
 
-/// The size of a page in bytes.
+/// Returns the size of a page in bytes.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -28,8 +28,7 @@ pub fn page_size() -> usize {
     })
 }
 
-/// Asks for huge pages under all that a vector has room for; to be called before it is filled. Advice only: nothing
-/// happens where the room is small, or the machine has none.
+/// Asks for huge pages for the capacity of a vector; call it before filling the vector. Does nothing for small vectors.
 pub fn advise_huge_pages<T>(vec: &Vec<T>) {
     let length = vec.capacity() * size_of::<T>();
     if length >= LARGE {
@@ -37,7 +36,7 @@ pub fn advise_huge_pages<T>(vec: &Vec<T>) {
     }
 }
 
-/// Asks for huge pages in all of this memory but its ends, which are not whole ones.
+/// Asks for huge pages in all whole ones within a block.
 fn advise(start: *mut u8, length: usize) {
     let skipped = start.addr().next_multiple_of(HUGE) - start.addr();
     let whole = length.saturating_sub(skipped) / HUGE * HUGE;
@@ -47,21 +46,20 @@ fn advise(start: *mut u8, length: usize) {
     }
 }
 
-/// Words that threads share, all 0 at first. Memory is taken when one is touched.
+/// Words shared between threads, initially 0. Pages are allocated on first use.
 #[derive(Debug)]
 pub struct SharedWords(Area);
 
-/// Words that nobody changes any more.
+/// Words that no longer change.
 #[derive(Debug)]
 pub struct FrozenWords(Area);
 
 impl SharedWords {
-    /// So many. An error if the machine has not so much memory.
+    /// Allocates words. Fails if there is not enough memory.
     pub fn new(count: usize) -> io::Result<SharedWords> {
         Area::new(count).map(SharedWords)
     }
 
-    /// The same words, which from now on do not change.
     pub fn freeze(self) -> FrozenWords {
         FrozenWords(self.0)
     }
@@ -72,8 +70,8 @@ impl Deref for SharedWords {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the area is aligned, has room for `count` words, of which each value is valid, and lives as long as
-        // `self`. Whoever shares it changes it through atomics only.
+        // SAFETY: the area is aligned, has room for `count` words, for which every bit pattern is valid, and lives as
+        // long as `self`. All changes go through atomics.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.count) }
     }
 }
@@ -83,13 +81,13 @@ impl Deref for FrozenWords {
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        // SAFETY: as for `SharedWords`, of which there are none any more: nobody can change what is read.
+        // SAFETY: as for `SharedWords`, which was consumed, so that nothing changes the words.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.count) }
     }
 }
 
 impl FrozenWords {
-    /// The words as they lie in memory.
+    /// Returns the words as bytes, in native order.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the same memory as that of the words; bytes need no alignment.
@@ -97,16 +95,16 @@ impl FrozenWords {
     }
 }
 
-/// Memory straight from the kernel.
+/// Memory mapped directly from the kernel.
 #[derive(Debug)]
 struct Area {
     start: NonNull<u64>,
     count: usize,
-    /// What was mapped; 0: nothing.
+    /// Bytes skipped before `start`, and the length of the mapping (0: none).
     mapped: (usize, usize),
 }
 
-// SAFETY: the memory is nobody else's; what threads do with it is up to `SharedWords` and `FrozenWords`, and both share it safely.
+// SAFETY: the memory has no other owner, and `SharedWords` and `FrozenWords` share it safely.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
@@ -118,11 +116,11 @@ impl Area {
         }
         let length = count.checked_mul(size_of::<u64>()).filter(|&length| length < isize::MAX as usize - HUGE);
         let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
-        // Older kernels do not put it where huge pages fit.
+        // Older kernels do not align it to huge pages.
         let spare = if length >= LARGE { HUGE } else { 0 };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice replaces no other memory.
+        // SAFETY: a new mapping at an address chosen by the kernel replaces no other memory.
         let base = unsafe { libc::mmap(ptr::null_mut(), length + spare, rights, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -141,7 +139,7 @@ impl Drop for Area {
     fn drop(&mut self) {
         let (skipped, length) = self.mapped;
         if length > 0 {
-            // SAFETY: `new` has mapped so much, which began so far before `start`, and nobody has it any more.
+            // SAFETY: `new` mapped this block, and nothing refers to it any more.
             unsafe { libc::munmap(self.start.as_ptr().byte_sub(skipped).cast(), length) };
         }
     }

@@ -1,4 +1,4 @@
-//! Child processes: their output, their ends, what they used. Does not know what they are for.
+//! Child processes.
 
 use std::io::{self, PipeReader, Read};
 use std::mem::MaybeUninit;
@@ -23,22 +23,20 @@ pub mod reaper;
 pub use environment::Environment;
 pub use launch::{Argv, Launcher, Program, max_child_descriptors};
 
-/// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// It exited with this code (0..=255).
+    /// Exited with this code (0..=255).
     Code(i32),
-    /// This signal killed it.
+    /// Killed by a signal.
     Killed {
-        /// Which.
         signal: i32,
-        /// It left a core file, or would have.
+        /// It dumped core, or would have.
         dumped: bool,
     },
 }
 
 impl ExitStatus {
-    /// From what the kernel says of a process that has ended.
+    /// Decodes the status of `wait`.
     pub(crate) fn of(status: libc::c_int) -> ExitStatus {
         if libc::WIFEXITED(status) {
             ExitStatus::Code(libc::WEXITSTATUS(status))
@@ -48,29 +46,28 @@ impl ExitStatus {
     }
 }
 
-/// A process that is gone, and what it and those that it waited for used.
+/// Exit status and resource usage of a process and its waited-for descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExitReport {
-    /// How it ended.
     pub status: ExitStatus,
     /// User time in microseconds.
     pub user_us: u64,
     /// System time in microseconds.
     pub system_us: u64,
-    /// Largest resident set of one of them in KiB.
+    /// Largest resident set of one of the processes, in KiB.
     pub max_rss_kib: u64,
-    /// Read from disks, in bytes: what the page cache had does not count.
+    /// Bytes read from disks, without hits in the page cache.
     pub read_bytes: u64,
-    /// Written to files, in bytes, whether it has reached a disk or not.
+    /// Bytes written to files, whether they have reached a disk or not.
     pub written_bytes: u64,
 }
 
-/// A child. Dropped before its end was seen it becomes nobody's: its owner waits for it.
+/// A child process. Wait for it before dropping it, or it stays a zombie.
 #[derive(Debug)]
 pub struct Child {
     pid: libc::pid_t,
     grouped: bool,
-    /// Somebody else is its parent, and will tell how it ended.
+    /// It has another parent, which reports its end.
     is_told: bool,
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
@@ -78,29 +75,29 @@ pub struct Child {
 }
 
 impl Child {
-    /// One that another process has made for us, in a process group of its own. How it ends has to be told (`end`).
+    /// A process with another parent, in its own process group. Its end has to be reported through `end`.
     pub fn of_another(pid: u32, output: PipeReader) -> Child {
         let pid = libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit");
         Child { pid, grouped: true, is_told: true, output: Some(output), exit: None, ended: None }
     }
 
-    /// It has ended so.
+    /// Reports the end of a process with another parent.
     pub fn end(&mut self, ended: ExitReport) {
         self.ended = Some(ended);
     }
 
-    /// Its process id; free for others to have once its end was seen.
+    /// Returns the process id, which can be reused after the end was observed.
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
     }
 
-    /// The pipe with its output, until that has ended.
+    /// Returns the pipe with its output, until the output ends.
     pub fn output(&self) -> Option<&PipeReader> {
         self.output.as_ref()
     }
 
-    /// Reads once from its output into `buffer`; 0 when the last process that had the other end is gone. Then the
-    /// pipe is closed here too. Blocks if there is nothing yet.
+    /// Reads once from its output; 0 when all processes have closed their end, and then closes the pipe. Blocks if
+    /// there is no output yet.
     pub fn read_output(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(pipe) = &mut self.output else { return Ok(0) };
         let length = loop {
@@ -115,28 +112,28 @@ impl Child {
         Ok(length)
     }
 
-    /// Closes our end of its output: what it writes from now on kills it, unless it minds.
+    /// Closes the pipe. Processes that write to it get SIGPIPE.
     pub fn close_output(&mut self) {
         self.output = None;
     }
 
-    /// A descriptor that is ready once the process has ended. Made at the first call: most children are waited for
-    /// by the end of their output.
+    /// Returns a pidfd, which is readable once the process has ended. Created by the first call: for most children, the
+    /// end of the output suffices.
     pub fn exit_fd(&mut self) -> io::Result<RawFd> {
         if let Some(fd) = &self.exit {
             return Ok(fd.as_raw_fd());
         }
-        // The child was not waited for, so that `pid` is its own (or the call fails).
+        // The child was not waited for, so `pid` was not reused.
         let fd = pidfd_open(raw_pid(self.pid()), PidfdFlags::empty())?;
         Ok(self.exit.insert(fd).as_raw_fd())
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit report if the process has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitReport>> {
         self.wait4(libc::WNOHANG)
     }
 
-    /// Waits for its end. Not for another's child.
+    /// Waits for the end. Not for a process with another parent.
     pub fn wait(&mut self) -> io::Result<ExitReport> {
         assert!(!self.is_told, "its own parent waits for it");
         loop {
@@ -152,7 +149,7 @@ impl Child {
             && self.ended.is_none()
             && let Some(signal) = Signal::from_named_raw(signal)
         {
-            // Fails for a zombie, whose group is gone.
+            // Fails for a zombie without a group.
             let _ = kill_process_group(raw_pid(self.pid()), signal);
         }
     }
@@ -165,7 +162,7 @@ impl Child {
         // SAFETY: all-zero is a valid `rusage`: numbers only.
         let mut usage: libc::rusage = unsafe { MaybeUninit::zeroed().assume_init() };
         loop {
-            // SAFETY: `pid` is our child and was not waited for; both places for the answer are valid.
+            // SAFETY: `pid` is a child that was not waited for, and both results have room.
             match unsafe { libc::wait4(self.pid, &raw mut status, flags, &raw mut usage) } {
                 0 => return Ok(None),
                 -1 => {
@@ -196,7 +193,7 @@ impl ExitReport {
     }
 }
 
-/// What the kernel counts a process's reads and writes in, whatever the disk's blocks.
+/// The kernel counts reads and writes in blocks of this size, on every disk.
 const BLOCK: u64 = 512;
 
 fn microseconds(time: &libc::timeval) -> u64 {

@@ -1,9 +1,8 @@
-//! The signals by which a user or a supervisor asks for an end, received as something to poll. Does not know what is
-//! ended.
+//! Termination signals as a pollable event.
 //!
-//! A handler that writes to an event descriptor, not a blocked mask with `signalfd`: a mask is each thread's own, and
-//! a thread that nobody thought of would take the signal and end the program. Handlers belong to the process, and
-//! `exec` resets them, so that a child has the default action even where ours was told to ignore it (`nohup`).
+//! The handler writes to an eventfd. A blocked mask with `signalfd` would be per thread: a thread without it would take
+//! the signal and end the program. Handlers belong to the process, and `exec` resets them, so children have the default
+//! action even if this process ignores a signal (`nohup`).
 
 use std::ffi::CStr;
 use std::io;
@@ -17,14 +16,13 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The signals that end a build.
 pub const TERMINATION_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The first ending that came and nobody has taken; 0: none.
+/// The first pending signal; 0: none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
-/// Where the handler says that something came. Once made it stays open: a handler may run at any time.
+/// The eventfd. It is never closed, since the handler can run at any time.
 static BELL: AtomicI32 = AtomicI32::new(-1);
-/// How many listen, and what was set before the first of them.
+/// The number of listeners and the actions before the first of them.
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, before: None });
 
 struct Listeners {
@@ -32,15 +30,14 @@ struct Listeners {
     before: Option<[libc::sigaction; 4]>,
 }
 
-/// While one of these lives, the endings are received here and don't end the process. An ending that nobody took
-/// takes effect when the last listener goes, so that none is lost between two.
+/// While one exists, termination signals are recorded and do not end the process. A signal that was not taken takes
+/// effect when the last listener is dropped, so none is lost.
 #[derive(Debug)]
 pub struct TerminationSignals {
     _private: (),
 }
 
 impl TerminationSignals {
-    /// Begins to listen.
     pub fn listen() -> io::Result<TerminationSignals> {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         if BELL.load(Ordering::Relaxed) < 0 {
@@ -53,17 +50,17 @@ impl TerminationSignals {
         Ok(TerminationSignals { _private: () })
     }
 
-    /// Has an ending come that nobody has taken? True as soon as the handler has run, when a wait that it broke off may
-    /// have found other things and not yet the bell.
+    /// Returns whether a signal is pending. True as soon as the handler has run, possibly before a wait reports the
+    /// eventfd as ready.
     pub fn came(&self) -> bool {
         RECEIVED.load(Ordering::Acquire) != 0
     }
 
-    /// The ending that came first since the last call, if one did.
+    /// Returns and clears the first pending signal.
     pub fn take(&self) -> Option<i32> {
         let mut count = [0_u8; 8];
-        // In this order: what comes in between rings again, and is found by the next call or by this one.
-        // SAFETY: the descriptor stays open and does not block; eight bytes are asked for, `count` holds them.
+        // The eventfd first: a signal in between makes it ready again. SAFETY: the descriptor stays open and does not
+        // block; `count` has room for eight bytes.
         unsafe { libc::read(BELL.load(Ordering::Acquire), count.as_mut_ptr().cast(), count.len()) };
         match RECEIVED.swap(0, Ordering::AcqRel) {
             0 => None,
@@ -73,7 +70,7 @@ impl TerminationSignals {
 }
 
 impl AsRawFd for TerminationSignals {
-    /// Readable when something may have come.
+    /// Readable when a signal may be pending.
     fn as_raw_fd(&self) -> RawFd {
         BELL.load(Ordering::Acquire)
     }
@@ -91,13 +88,13 @@ impl Drop for TerminationSignals {
         }
         drop(listeners);
         if let Some(signal) = self.take() {
-            // SAFETY: sends a signal to this thread; touches no memory of ours.
+            // SAFETY: sends a signal to this thread; touches no memory.
             unsafe { libc::raise(signal) };
         }
     }
 }
 
-/// Runs in the midst of anything: only atomics and `write`, and `errno` is left as it was.
+/// The handler. Uses only atomics and `write`, and preserves `errno`.
 extern "C" fn received(signal: libc::c_int) {
     let _ = RECEIVED.compare_exchange(0, signal, Ordering::AcqRel, Ordering::Relaxed);
     let one = 1_u64.to_ne_bytes();
@@ -114,10 +111,10 @@ fn bell() -> io::Result<RawFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into_raw_fd())
 }
 
-/// The endings, and the news of a child's end: where that is ignored, a child leaves no exit status.
+/// Termination signals and SIGCHLD: if that is ignored, children leave no exit status.
 const CHANGED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD];
 
-/// Sets our actions; returns those before, in the order of `CHANGED`.
+/// Installs the actions; returns the previous ones in the order of `CHANGED`.
 fn install() -> io::Result<[libc::sigaction; 4]> {
     let mut before = [empty_action(); 4];
     for (index, &signal) in CHANGED.iter().enumerate() {
@@ -154,10 +151,10 @@ fn set_action(signal: i32, action: &libc::sigaction, before: *mut libc::sigactio
     }
 }
 
-/// Whether SIGPIPE was ignored when the program began. In programs with Rust's runtime, such as tests, it always is later.
+/// Whether SIGPIPE was ignored when the program started. Rust's runtime, as in tests, ignores it later.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the dynamic loader before the runtime begins.
+/// Called by the dynamic loader before the runtime starts.
 extern "C" fn remember_pipe() {
     let mut now = empty_action();
     // SAFETY: a null action only asks; `now` is a place for the answer.
@@ -165,29 +162,28 @@ extern "C" fn remember_pipe() {
     PIPE_IGNORED.store(now.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-// SAFETY: the section holds pointers to functions that are called without need of arguments before `main`, and this
-// one uses nothing that is not there yet.
+// SAFETY: functions in this section are called without arguments before `main`, and this one needs nothing that is
+// initialized later.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = remember_pipe;
 
-/// Whether the program was started with broken pipes ignored, as services often are. Children are given the same.
+/// Returns whether the program was started with SIGPIPE ignored, as services often are. Children inherit that.
 pub fn sigpipe_ignored_at_start() -> bool {
     PIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-/// What the system calls a signal: `Segmentation fault`.
+/// Returns the system's description of a signal: `Segmentation fault`.
 pub fn description(signal: i32) -> Vec<u8> {
     // SAFETY: the answer is a C string that stays as it is until this thread asks again.
     unsafe { CStr::from_ptr(libc::strsignal(signal)) }.to_bytes().to_vec()
 }
 
-/// Is it one of which shells say nothing when it ends a command: the user's Ctrl-C, or a reader who has gone?
+/// Returns whether shells print no message for a command killed by this signal: Ctrl-C and SIGPIPE.
 pub fn is_silent(signal: i32) -> bool {
     matches!(signal, libc::SIGINT | libc::SIGPIPE)
 }
 
-/// Sends a signal to a process of ours.
 pub fn send(pid: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;

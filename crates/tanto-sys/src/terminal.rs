@@ -1,4 +1,4 @@
-//! What stands at the other end of a descriptor. Does not know what is shown there.
+//! Properties of terminals.
 
 pub mod cursor;
 pub mod stop_flag;
@@ -9,35 +9,35 @@ use std::os::fd::AsFd;
 use rustix::process::getpgrp;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetpgrp};
 
-/// Is it a terminal?
 pub fn is_terminal(fd: impl AsFd) -> bool {
     fd.as_fd().is_terminal()
 }
 
-/// Does what is typed at our terminal, Ctrl-C included, come to our process group? False if we have none.
+/// Returns whether this process is in the foreground of its controlling terminal. False without one.
 pub fn is_foreground() -> bool {
     let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
     tcgetpgrp(terminal) == Ok(getpgrp())
 }
 
-/// The terminal's width in columns; none if it is no terminal or does not know.
+/// Returns the width in columns; `None` if unknown or not a terminal.
 pub fn columns(fd: impl AsFd) -> Option<usize> {
     size(fd).map(|size| size.0).filter(|&columns| columns != 0)
 }
 
-/// The terminal's columns and rows, each 0 if it does not know; none if it is no terminal.
+/// Returns columns and rows, each 0 if unknown; `None` if not a terminal.
 pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
     let size = tcgetwinsize(fd).ok()?;
     Some((usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
-/// Is another process group in the terminal's foreground? Not so where it is not the terminal that controls us.
+/// Returns whether another process group is in the foreground of this terminal. False if it is not the controlling
+/// terminal.
 pub fn is_in_background(fd: impl AsFd) -> bool {
     tcgetpgrp(fd).is_ok_and(|owner| owner != getpgrp())
 }
 
-/// Puts our process group into the foreground of the terminal that is our standard input. Does nothing if that is no
-/// terminal of ours. A shell with job control that ended may have left another one there.
+/// Moves this process group to the foreground of the terminal on standard input, if that is the controlling terminal. A
+/// shell with job control may have left another group there.
 pub fn take_foreground() {
     let set_action = |action| {
         // SAFETY: the action is no code of ours.
@@ -49,17 +49,17 @@ pub fn take_foreground() {
     set_action(before);
 }
 
-/// How a terminal treats what is typed and shown: echo, lines, special keys.
+/// The modes of a terminal: echo, line editing, special keys.
 #[derive(Clone)]
 pub struct TerminalSettings(Termios);
 
 impl TerminalSettings {
-    /// Those of the terminal that is our standard input; none if that is no terminal.
+    /// Returns the modes of standard input; `None` if it is not a terminal.
     pub fn of_stdin() -> Option<TerminalSettings> {
         tcgetattr(io::stdin()).ok().map(TerminalSettings)
     }
 
-    /// Gives them back to our standard input. That the terminal is gone is no error.
+    /// Restores the modes on standard input. Ignores errors: the terminal may be gone.
     pub fn restore(&self) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use std::os::fd::{FromRawFd, OwnedFd};
 
-    /// A pseudo-terminal of this width: its two ends.
+    /// Opens a pseudo-terminal of this width.
     fn pty(columns: u16) -> (OwnedFd, OwnedFd) {
         let size = libc::winsize { ws_row: 10, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let (mut main, mut side) = (-1, -1);

@@ -1,24 +1,24 @@
-//! How many threads may share a piece of work. Does not know the work.
+//! Data-parallel work on a limited number of threads.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// What the user allows.
+/// The user's limit of threads.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum ThreadLimit {
-    /// As many as fit the machine and the work; none beside the caller's for little work.
+    /// Depends on machine and work; no additional thread for little work.
     #[default]
     Fitting,
-    /// No more than these, the caller's among them.
+    /// At most this many, including the caller's.
     AtMost(NonZeroUsize),
 }
 
 impl ThreadLimit {
-    /// The caller's alone.
+    /// Only the caller's thread.
     pub const ONE: ThreadLimit = ThreadLimit::AtMost(NonZeroUsize::MIN);
 
-    /// The number, where `fitting` would be good.
+    /// Returns the smaller of the limit and `fitting`.
     pub fn limit(self, fitting: usize) -> usize {
         match self {
             ThreadLimit::Fitting => fitting,
@@ -27,8 +27,8 @@ impl ThreadLimit {
     }
 }
 
-/// Does `work` with each item, on no more than `threads` threads, the caller's among them. The results come in the order
-/// of the items. Where a thread cannot be started, the others do its share.
+/// Calls `work` with each item on at most `threads` threads, including the caller's. Returns the results in the order
+/// of the items. If a thread cannot be started, the others do its share.
 pub fn map_parallel<I: Send, R: Send>(threads: usize, items: Vec<I>, work: impl Fn(I) -> R + Sync) -> Vec<R> {
     if threads <= 1 || items.len() <= 1 {
         return items.into_iter().map(work).collect();

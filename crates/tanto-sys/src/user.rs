@@ -1,4 +1,4 @@
-//! Whose a file is. Does not know what others may do with it.
+//! Users and owners of files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,17 +6,17 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-/// The user in whose name this process acts.
+/// Returns the effective user id.
 pub fn effective() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The user to whom `path` belongs; links are followed.
+/// Returns the owner of `path`; follows symbolic links.
 pub fn owner(path: &[u8]) -> io::Result<u32> {
     Ok(fs::metadata(OsStr::from_bytes(path))?.uid())
 }
 
-/// The numbers of the user of this name, and of its group.
+/// Returns the ids of a user and its group.
 pub fn lookup(name: &str) -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let numbers = users.lines().find_map(|line| {
@@ -26,7 +26,7 @@ pub fn lookup(name: &str) -> io::Result<(u32, u32)> {
     numbers.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no user '{name}'")))
 }
 
-/// Is what belongs to this user as good as our own? Whoever is root could have changed ours as well.
+/// Returns whether files of this owner can be trusted: root's and our own.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == effective()
 }

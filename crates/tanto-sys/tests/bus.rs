@@ -1,4 +1,4 @@
-//! What ends a process that maps files, and what does not: each test runs this program again, as that process.
+//! SIGBUS in processes with mapped files: each test runs this program again as such a process.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -30,7 +30,7 @@ fn reader_of_another_mapping() {
     let map = mapped(&dir);
     assert_eq!(map[0], b'c');
     let file = File::options().write(true).read(true).open(dir.at("f")).unwrap();
-    // SAFETY: a new mapping; reading it beyond the file's end is what this is for.
+    // SAFETY: a new mapping; reading it beyond the file's end is intended.
     unsafe {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let place = libc::mmap(ptr::null_mut(), 1 << 20, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
@@ -46,7 +46,7 @@ fn receiver() {
     let _map = mapped(&dir);
     drop(dir);
     signals::send(std::process::id(), libc::SIGBUS).unwrap();
-    // Another thread may be the one that handles it, and later.
+    // Another thread may handle the signal, and later.
     std::thread::sleep(std::time::Duration::from_secs(20));
 }
 
@@ -71,7 +71,7 @@ fn crowd() {
     let dir = Scratch::new("bus");
     dir.write("f", vec![1; page]);
     let file = File::open(dir.at("f")).unwrap();
-    // Half of the mappings go beyond the end of the file, and only those are torn.
+    // Half of the mappings extend beyond the end of the file, and only those are torn.
     std::thread::scope(|scope| {
         for pages in [1, 2, 1, 2] {
             let file = &file;

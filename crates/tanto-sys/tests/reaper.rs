@@ -1,4 +1,4 @@
-//! Adopting orphans: a property of the whole process, so that these tests are a program of their own.
+//! Adopting orphans is a property of the whole process, so this test is a program of its own.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

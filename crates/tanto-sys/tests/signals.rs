@@ -1,4 +1,4 @@
-//! What happens to a whole process when signals come: each test runs this program again, as the process that is told.
+//! Signals to a whole process: each test runs this program again as the receiver.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +11,7 @@ use tanto_sys::signals::{self, TerminationSignals};
 const HUP: i32 = 1;
 const INT: i32 = 2;
 
-/// This program as another process that runs only `role`, started by a shell that does `before` first.
+/// This program as another process that runs only `role`, started by a shell after `before`.
 struct Other {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -26,7 +26,7 @@ impl Other {
         Other { child, lines }
     }
 
-    /// Its next line that it meant for us; empty at its end.
+    /// Returns its next message; empty at its end.
     fn says(&mut self) -> String {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
@@ -63,7 +63,7 @@ fn listener() {
 fn leaver() {
     let (first, second) = (TerminationSignals::listen().unwrap(), TerminationSignals::listen().unwrap());
     signals::send(std::process::id(), INT).unwrap();
-    // Another thread may be the one that handles it, and later.
+    // Another thread may handle the signal, and later.
     poll::wait(&mut [Watch::new(&first)], None).unwrap();
     drop(second);
     println!("@still here");
@@ -81,7 +81,7 @@ fn parent() {
         let length = child.read_output(&mut buffer).unwrap();
         (String::from_utf8(buffer[..length].to_vec()).unwrap(), child.wait().unwrap().status)
     };
-    // The bits of 1 to 15; the C library has two of its own further up.
+    // Signals 1 to 15; the C library ignores two others.
     println!("@{}", run(b"grep SigIgn: /proc/self/status | sed 's/.*\\(....\\)$/\\1/'").0.trim());
     println!("@{:?}", run(b"kill -HUP $$; echo alive").1 == ExitStatus::Killed { signal: HUP, dumped: false });
     println!("@{:?}", run(b"exit 7").1 == ExitStatus::Code(7));

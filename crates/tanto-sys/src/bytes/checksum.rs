@@ -1,22 +1,21 @@
-//! Sums of blocks of bytes, nearly as fast as they come from memory. Does not know what the bytes mean.
+//! A fast checksum of a block of bytes.
 //!
-//! They find accidents, not forgeries.
+//! It detects accidental changes, not forgeries.
 
-/// What one look at a block tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checksum {
-    /// Other blocks hardly ever have the same.
+    /// The checksum.
     pub sum: u64,
-    /// Is one of the bytes 0?
+    /// The block contains a NUL byte.
     pub has_nul: bool,
 }
 
-/// So many words are taken at a time, each into a lane of its own.
+/// Words that are mixed in at a time, each into its own lane.
 const LANES: usize = 16;
 
 const STRIPE: usize = LANES * size_of::<u64>();
 
-/// What each lane begins with: the fractions of the square roots of the first primes.
+/// Initial values of the lanes: the fractional parts of the square roots of the first primes.
 const KEYS: [u64; 8] = [
     0x6a09_e667_f3bc_c908,
     0xbb67_ae85_84ca_a73b,
@@ -28,11 +27,12 @@ const KEYS: [u64; 8] = [
     0x5be0_cd19_137e_2179,
 ];
 
-/// The keys grow by this from stripe to stripe, so that the order of stripes counts: the fraction of the golden ratio.
+/// The keys grow by this from stripe to stripe, so that the order of stripes counts. The fractional part of the golden
+/// ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Looks at a block once. The sum is the same on this machine for as long as this program runs, but another machine's may
-/// be another.
+/// Returns the checksum of a block and whether the block contains a NUL. The value depends on the features of the
+/// processor: compare it only on the machine that computed it.
 pub fn of(block: &[u8]) -> Checksum {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("avx2") {
@@ -52,7 +52,7 @@ fn lane_by_lane(block: &[u8]) -> Checksum {
         for lane in 0..LANES {
             let mixed = words[lane] ^ keys[lane];
             let product = (mixed & u64::from(u32::MAX)).wrapping_mul(mixed >> 32);
-            // A product can lose what is in its factors: the word itself goes to the neighbour.
+            // A product can lose bits of its factors, so the word itself is added to the neighbouring lane.
             lanes[lane] = lanes[lane].wrapping_add(product).wrapping_add(words[lane ^ 1]);
             keys[lane] = keys[lane].wrapping_add(STEP);
         }
@@ -60,7 +60,8 @@ fn lane_by_lane(block: &[u8]) -> Checksum {
     Checksum { sum: finish(&lanes, block.len()), has_nul: block.contains(&0) }
 }
 
-/// The last bytes as a stripe. The zeros behind them are told from others by the block's length.
+/// Pads the last bytes to a stripe with zeros. The length of the block, which is mixed in, keeps them apart from real
+/// zeros.
 fn padded(rest: &[u8]) -> [u8; STRIPE] {
     let mut last = [0; STRIPE];
     last[..rest.len()].copy_from_slice(rest);
@@ -74,7 +75,8 @@ fn finish(lanes: &[u64; LANES], length: usize) -> u64 {
     })
 }
 
-/// Each lane holds 16 bytes, and takes 16 more by one round of AES: a change of any of them changes all that follows.
+/// Each lane holds 16 bytes and mixes in 16 more by one round of AES, so that a changed bit changes everything after
+/// it.
 #[cfg(target_arch = "x86_64")]
 mod aes {
     use std::arch::x86_64::{
@@ -117,7 +119,7 @@ mod aes {
     fn finish(lanes: Lanes, length: usize) -> u64 {
         let mix = |all, lane| _mm_aesenc_si128(_mm_aesenc_si128(all, lane), lane);
         let all = lanes.into_iter().fold(bytemuck::cast([length as u64, STEP]), mix);
-        // What one bit changes is everywhere after two rounds.
+        // After two rounds, a changed bit has spread over the whole state.
         let all: [u64; 2] = bytemuck::cast(mix(mix(all, all), all));
         all[0] ^ all[1]
     }
@@ -165,7 +167,7 @@ mod tests {
             other[bit / 8] ^= 1 << (bit % 8);
             is_new(&other);
         }
-        // Stripes, words and halves of words that change places.
+        // Swapped stripes, words and halves of words.
         for length in [128, 64, 16, 8, 4] {
             for at in (0..text.len() - length).step_by(length) {
                 let mut other = text.clone();

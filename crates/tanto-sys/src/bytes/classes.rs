@@ -1,38 +1,38 @@
-//! Many bytes at once: which of them are of which class. Does not know what the bytes mean.
+//! Classifies 64 bytes at a time.
 
-/// How many bytes are looked at together.
+/// Bytes that are classified together.
 pub const BLOCK_SIZE: usize = 64;
 
-/// Three classes of bytes, told by a byte's halves: a byte is in a class if both tables agree on one of its bits.
+/// Three classes of bytes. A byte belongs to a class if the tables for its lower and its upper half have a common bit.
 ///
-/// Bits 0 to 5 are those of the first class (so it may have six groups, each of some upper and some lower halves),
-/// bit 6 is the second class, bit 7 the third.
+/// Bits 0 to 5 are the first class, so it can have six groups of upper halves. Bit 6 is the second class, bit 7 the
+/// third.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteClasses {
     lower: [u8; 16],
     upper: [u8; 16],
 }
 
-/// The bits of the first class.
 const FIRST: u8 = 0b0011_1111;
 
-/// Which bytes of a block are in which class, a bit for each byte, the lowest for the first.
+/// The members of each class in a block: a bit per byte, the lowest for the first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassMasks {
-    /// Those of the first class.
+    /// Members of the first class.
     pub first: u64,
-    /// Those of the second.
+    /// Members of the second class.
     pub second: u64,
-    /// Those of the third.
+    /// Members of the third class.
     pub third: u64,
 }
 
 impl ByteClasses {
-    /// Classes with these members. The members of the first have no more than six different upper halves, those of the
-    /// second and third one each.
+    /// Builds classes from their members. The first class may have up to six different upper halves, the others one
+    /// each.
     ///
     /// # Panics
-    /// If they have more.
+    ///
+    /// If a class has more.
     pub const fn new(first: &[u8], second: &[u8], third: &[u8]) -> Self {
         let mut classes = ByteClasses { lower: [0; 16], upper: [0; 16] };
         let mut at = 0;
@@ -65,8 +65,8 @@ impl ByteClasses {
         self.lower[(byte & 15) as usize] & self.upper[(byte >> 4) as usize]
     }
 
-    /// Looks at block after block, from the byte `at` on, until `each` wants no more or the text ends. Behind the end
-    /// there is nothing but members of the first class.
+    /// Calls `each` with the marks of block after block, from byte `at` on, until `each` returns false or the text
+    /// ends. The space behind the end counts as members of the first class.
     #[inline]
     pub fn scan(&self, text: &[u8], at: usize, each: impl FnMut(ClassMasks) -> bool) {
         #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,7 @@ impl ByteClasses {
     }
 }
 
-/// The bits from this one on.
+/// The bits from `length` on.
 fn behind(length: usize) -> u64 {
     if length < BLOCK_SIZE { u64::MAX << length } else { 0 }
 }

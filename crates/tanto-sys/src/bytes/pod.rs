@@ -1,24 +1,19 @@
-//! Types that are nothing but their bytes: any bytes of their size are a value, and none is left out. Does not know
-//! what they are for.
+//! Plain old data: types for which every byte pattern is a value, without padding.
 //!
-//! `bytemuck` has the traits. Its derive macros cannot be used: a compiler for static programs builds none.
+//! The traits are `bytemuck`'s. Its derive macros cannot be used: static toolchains do not build procedural macros.
 
 pub use bytemuck::{Pod, Zeroable};
 
-/// Makes structs of plain fields plain themselves, with the fields in memory as they are written. Gaps between fields
-/// are refused. A struct may have named fields, or one without a name.
+/// Defines structs that are plain old data, with the fields in the given order. Padding between fields is refused. A
+/// struct has named fields or one unnamed field.
 ///
 /// ```
 /// tanto_sys::pod! {
-///     /// A place.
 ///     #[derive(Debug)]
 ///     pub struct Span {
-///         /// The first byte.
-///         pub at: u32,
-///         /// How many bytes.
+///         pub start: u32,
 ///         pub length: u32,
 ///     }
-///     /// A number.
 ///     pub struct Number(pub u32);
 /// }
 /// ```
@@ -69,12 +64,12 @@ macro_rules! pod {
             const fn plain<T: $crate::bytes::pod::Pod>() -> usize {
                 size_of::<T>()
             }
-            assert!(size_of::<$name>() == 0 $(+ plain::<$kind>())+, "a plain struct has no gaps between its fields");
+            assert!(size_of::<$name>() == 0 $(+ plain::<$kind>())+, "padding between the fields of a pod struct");
         };
-        // SAFETY: each field is plain, which the function above asks for.
+        // SAFETY: each field is `Pod`, which the function above requires.
         unsafe impl $crate::bytes::pod::Zeroable for $name {}
-        // SAFETY: each field is plain, as above, and there is nothing between them: the sizes add up. The order of the
-        // fields is fixed by `repr`, and there are no type parameters.
+        // SAFETY: each field is `Pod`, and the sizes add up, so there is no padding. `repr` fixes the order of the
+        // fields, and there are no type parameters.
         unsafe impl $crate::bytes::pod::Pod for $name {}
     };
 }

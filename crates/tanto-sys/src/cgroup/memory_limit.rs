@@ -1,4 +1,4 @@
-//! A limit for the memory of this process and of all that it starts. Does not know what they want it for.
+//! Limits the memory of this process and its descendants.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use super::{MEMBERS, SWITCHES, could_open, group_name, make, own::OwnCgroups, sweep, write};
 use crate::process::pid_identity::ProcessId;
 
-/// While it lives, this process and all that it starts hold no more memory together than it says.
+/// A memory limit for this process and its descendants, until it is dropped.
 #[derive(Debug)]
 pub struct MemoryLimit {
-    /// Where we were before.
+    /// The group of this process before.
     above: PathBuf,
     group: PathBuf,
-    /// Version 2's tree counts memory there because of us.
+    /// This limit has enabled the memory controller in `above`.
     opened: bool,
 }
 
 impl MemoryLimit {
-    /// To so many bytes. An error where no control group of ours could count memory.
+    /// Sets a limit in bytes. Fails if no group with a memory controller can be created.
     pub fn to(bytes: u64) -> io::Result<MemoryLimit> {
         let home = OwnCgroups::find();
         let above = home.memory().or(home.unified()).ok_or(io::ErrorKind::Unsupported)?;
@@ -34,8 +34,8 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// Has version 2 count memory for the groups where we are, if it does not. A place that counts for those below it
-    /// has no processes of its own: we go out of its way, which helps only if we are alone there.
+    /// Enables the memory controller of version 2, if necessary. A group with enabled controllers cannot have processes
+    /// of its own, so this process must be the only one.
     fn open(&mut self) -> io::Result<()> {
         if self.group.join(LIMIT).exists() {
             return Ok(());
@@ -49,16 +49,16 @@ impl MemoryLimit {
     }
 }
 
-/// Version 2's limit, which is there where memory is counted.
+/// Present only where the memory controller is enabled.
 const LIMIT: &str = "memory.max";
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         if self.opened {
-            // Before anybody can come back.
+            // Before processes come back to the group.
             let _ = write(&self.above.join(SWITCHES), "-memory");
         }
-        // Whoever still runs goes where we go.
+        // Processes that are still running move along with this one.
         for pid in super::members(&self.group).unwrap_or_default() {
             let _ = write(&self.above.join(MEMBERS), &pid.to_string());
         }

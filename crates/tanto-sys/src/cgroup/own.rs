@@ -1,23 +1,23 @@
-//! Where this process stands in the trees of control groups. Does not know what a group is good for.
+//! The control groups of this process.
 
 use std::path::{Path, PathBuf};
 
 use crate::cgroup_paths::{CgroupPaths, CgroupTree};
 
-/// Which trees this machine has.
+/// The versions of control groups in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hierarchy {
-    /// Version 2 alone.
+    /// Version 2 only.
     Unified,
-    /// Version 1's trees count, and version 2's is there too.
+    /// Version 1 with controllers, and version 2 beside it.
     Hybrid,
-    /// Version 1 alone.
+    /// Version 1 only.
     Old,
-    /// No control groups that we could see.
+    /// No control groups, or none are visible.
     None,
 }
 
-/// The groups that this process is in.
+/// The groups of this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnCgroups {
     layout: Hierarchy,
@@ -26,7 +26,7 @@ pub struct OwnCgroups {
 }
 
 impl OwnCgroups {
-    /// Those of this process, as it is now.
+    /// Finds the groups in which this process is now.
     pub fn find() -> OwnCgroups {
         OwnCgroups::parse(&CgroupPaths::of_process(Path::new("/")))
     }
@@ -42,28 +42,27 @@ impl OwnCgroups {
         OwnCgroups { layout, unified: place(CgroupTree::Unified), memory: place(CgroupTree::Of("memory")) }
     }
 
-    /// Which trees there are.
     pub fn layout(&self) -> Hierarchy {
         self.layout
     }
 
-    /// The directory of our group in version 2's tree.
+    /// Returns the directory of the group in version 2's hierarchy.
     pub fn unified(&self) -> Option<&Path> {
         self.unified.as_deref()
     }
 
-    /// The directory of our group in version 1's tree that counts memory.
+    /// Returns the directory of the group in version 1's memory hierarchy.
     pub fn memory(&self) -> Option<&Path> {
         self.memory.as_deref()
     }
 
-    /// Why we cannot make groups there, if we cannot. Only asks.
+    /// Returns the reason why groups cannot be created here, if there is one. Changes nothing.
     pub fn obstacle(&self) -> Option<std::io::Error> {
         let Some(unified) = self.unified() else { return Some(std::io::ErrorKind::Unsupported.into()) };
         super::is_ours(unified).err()
     }
 
-    /// Could memory be counted for groups of ours? Only asks.
+    /// Returns whether groups created here could count memory. Changes nothing.
     pub fn could_count_memory(&self) -> bool {
         match (self.memory(), self.unified()) {
             (Some(memory), _) => super::is_ours(memory).is_ok(),

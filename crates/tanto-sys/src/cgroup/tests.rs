@@ -1,4 +1,4 @@
-//! Tests of groups: what their files say, and real groups where this machine lets us make some.
+//! Tests of parsers of cgroup files, and of real groups where this machine allows them.
 
 use super::*;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ fn own_name(number: u32) -> String {
     group_name(ProcessId::own().unwrap(), number)
 }
 
-/// A group of ours, where that can be had; else the test has nothing to test.
+/// Creates a group; `None` if this machine does not allow it.
 fn group(number: u32) -> Option<Cgroup> {
     let home = OwnCgroups::find();
     if home.obstacle().is_some() {
@@ -66,7 +66,7 @@ fn waits_are_those_of_all_that_ever_were_there() {
         assert!(!job.unified.join("cpu.pressure").exists() || fs::read(job.unified.join("cpu.pressure")).is_err());
         return;
     };
-    // Each runs for longer than a turn on the processor that both want, and ends.
+    // Each runs for longer than a scheduler turn on the shared processor, and ends.
     let busy = "read go; for i in 1 2; do sh -c 'i=0; while test $i -lt 100000; do i=$((i+1)); done' & done; wait";
     let mut child = Command::new("/bin/sh").args(["-c", busy]).stdin(Stdio::piped()).spawn().unwrap();
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -117,7 +117,7 @@ fn who_is_left_in_a_group_comes_to_us() {
     child.wait().unwrap();
 }
 
-/// A build that was killed in a job leaves the groups that it had made, and who is in them.
+/// A build that is killed leaves its groups with their members.
 #[test]
 fn groups_that_others_have_made_within_go_too() {
     let Some(build) = group(6) else { return };
@@ -141,7 +141,7 @@ fn what_the_dead_have_left_is_swept_away() {
         return;
     }
     let own = ProcessId::own().unwrap();
-    // One that had our number before us.
+    // An earlier process with our process id.
     let dead = ProcessId::known(own.pid(), own.started() - 1);
     let [left, used] = [dead, own].map(|maker| home.unified().unwrap().join(group_name(maker, 3)));
     fs::create_dir_all(left.join("1/2")).unwrap();
@@ -163,8 +163,7 @@ fn what_cannot_be_is_said() {
     }
 }
 
-/// A process that is alone in its group, and may change it, gets a place where things are counted for groups within; when
-/// it is done, all is as it was.
+/// A process that is alone in its group gets a group with controllers enabled; dropping it restores everything.
 #[test]
 #[ignore = "a role that another test starts"]
 fn alone() {

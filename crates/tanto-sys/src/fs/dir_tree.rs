@@ -1,4 +1,4 @@
-//! Whole directories: copied, or removed. Does not know what is in them.
+//! Copies and removes directory trees.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -9,8 +9,8 @@ use std::path::Path;
 
 use crate::error::call_error;
 
-/// Copies what is in a directory into another, which is made if it is not there, with permissions and owners: files,
-/// directories and links, as far as they may be read. What is there already gives way.
+/// Copies the files, directories and symbolic links of a directory, with permissions and owners. Creates `to` if it
+/// does not exist, replaces existing files, and skips files that cannot be read.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     make_like(from, to)?;
     let entries = match fs::read_dir(from) {
@@ -24,12 +24,12 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the directories and links that are in a directory in another, without what is in them, as `copy` does.
+/// Copies the directories and symbolic links directly in a directory, without the contents of the directories.
 pub fn copy_outline(from: &Path, to: &Path) -> io::Result<()> {
     make_like(from, to)?;
     for entry in named("opendir", from, fs::read_dir(from))? {
         let (from, to) = named("readdir", from, entry).map(|it| (it.path(), to.join(it.file_name())))?;
-        // It may be gone since.
+        // It may have been removed meanwhile.
         let Ok(data) = fs::symlink_metadata(&from) else { continue };
         if data.is_dir() {
             make_like(&from, &to)?;
@@ -63,7 +63,7 @@ fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
         named("symlink", to, symlink(fs::read_link(from)?, to))?;
     } else {
         match fs::copy(from, to) {
-            // What an ordinary user may not read, its copy need not have.
+            // Files that this user cannot read are left out.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             copied => named("copy", from, copied)?,
         };
@@ -71,14 +71,14 @@ fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
     own_like(&data, to)
 }
 
-/// Gives a directory the permissions and the owner of another.
+/// Copies permissions and owner of a directory.
 pub fn copy_mode(from: &Path, to: &Path) -> io::Result<()> {
     let data = named("stat", from, fs::metadata(from))?;
     own_like(&data, to)?;
     named("chmod", to, fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777)))
 }
 
-/// Whose owner is not in our namespace of users becomes ours.
+/// Copies the owner. A user that has no id in this user namespace is replaced by the current one.
 fn own_like(data: &Metadata, path: &Path) -> io::Result<()> {
     match lchown(path, Some(data.uid()), Some(data.gid())) {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => {
@@ -88,8 +88,8 @@ fn own_like(data: &Metadata, path: &Path) -> io::Result<()> {
     }
 }
 
-/// What all in a directory takes on its disk, in KiB, as `du -skx` says it: a file with several names counts once. What
-/// vanishes meanwhile, or may not be looked at, counts for nothing.
+/// Returns the disk usage of a directory in KiB, like `du -skx`: files with several links count once. Ignores files
+/// that vanish or cannot be read.
 pub fn disk_usage_kib(dir: &Path) -> u64 {
     let Ok(data) = fs::symlink_metadata(dir) else { return 0 };
     let (disk, mut blocks) = (data.dev(), data.blocks());
@@ -109,7 +109,7 @@ pub fn disk_usage_kib(dir: &Path) -> u64 {
     blocks.div_ceil(2)
 }
 
-/// Removes a directory with all that is in it, if it is there.
+/// Removes a directory tree if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => named("rm", path, Err(error)),

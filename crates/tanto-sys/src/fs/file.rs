@@ -1,4 +1,4 @@
-//! Files, by paths that are bytes. Does not know what is in them.
+//! Operations on files whose paths are bytes.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -15,16 +15,14 @@ use rustix::process::{Resource, getrlimit};
 use crate::error::call_error;
 use crate::fs::stat::mtime;
 
-/// The bytes as a path.
 pub fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Longest path, with its end, that needs no heap.
+/// Longest path, with its NUL, that is copied to the stack.
 pub(crate) const SHORT: usize = 512;
 
-/// Calls `f` with the path and the NUL that system calls want at its end. A path that contains a NUL is
-/// `InvalidInput`.
+/// Calls `f` with the path as a C string. Fails with `InvalidInput` if the path contains a NUL.
 #[inline]
 pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) -> T) -> io::Result<T> {
     if path.len() >= SHORT {
@@ -40,35 +38,35 @@ pub(crate) fn with_c_path<T>(path: &[u8], f: impl FnOnce(*const libc::c_char) ->
     Ok(f(buffer.as_ptr().cast()))
 }
 
-/// Asks whether we may write there; an error says why not.
+/// Fails if this process may not write to the file or directory.
 pub fn check_writable(path: &[u8]) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// What is taken away from the modes of files that this process makes; none if the kernel does not say (before 4.7). It
-/// is not asked for by setting it, which another thread's file would notice.
+/// Returns the umask; `None` if the kernel does not show it (before 4.7). Calling `umask(2)` would change it for other
+/// threads for a moment.
 pub fn umask() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// The longest file that `read` takes, in bytes: thousands of times what a compiler writes about one command.
+/// Longest file that `read` accepts, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// The whole content. A missing file is `ErrorKind::NotFound`, one of over 1 GiB an error (`too_large`).
+/// Reads a whole file. Fails with `too_large` if it is longer than 1 GiB.
 pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
     let file = fs::File::open(self::path(path))?;
     let expected = file.metadata()?.len();
     let mut content = Vec::with_capacity(expected.min(LONGEST) as usize);
-    // A device or a pipe does not say its length, and a file may have grown.
+    // A device or a pipe has no length, and a file may grow.
     if expected <= LONGEST {
         file.take(LONGEST + 1).read_to_end(&mut content)?;
     }
     if expected.max(content.len() as u64) > LONGEST { Err(too_large()) } else { Ok(content) }
 }
 
-/// As `read`, but into what `room` gives for a length; a file longer than `limit` bytes is an error (`too_large`).
+/// Reads a whole file into memory allocated by `room`. Fails with `too_large` if it is longer than `limit` bytes.
 pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a mut [u8]) -> io::Result<&'a mut [u8]> {
     let mut file = fs::File::open(self::path(path))?;
     let expected = file.metadata()?.len();
@@ -80,7 +78,7 @@ pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a
     if length < content.len() {
         return Ok(&mut content[..length]);
     }
-    // A pipe does not say its length, and a file may have grown.
+    // A pipe has no length, and a file may grow.
     let mut rest = Vec::new();
     file.take(limit - expected + 1).read_to_end(&mut rest)?;
     match (rest.len(), expected + rest.len() as u64) {
@@ -95,13 +93,12 @@ pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a
     }
 }
 
-/// Opens a file for reading. What somebody else may have put in its place does no harm: a link is not followed, and
-/// nothing makes the opener, or who reads from it, wait.
+/// Opens a file of an untrusted directory for reading: does not follow a symbolic link and never blocks.
 pub fn open_no_follow(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Reads until the room is full or the file ends; says how much.
+/// Reads until the buffer is full or the file ends; returns the number of bytes.
 fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < room.len() {
@@ -115,13 +112,14 @@ fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// How long a file this process may write, in bytes (`ulimit -f`). Whoever writes behind that is ended by a signal.
+/// Returns the largest file that this process may write, in bytes (`ulimit -f`). A write beyond it raises SIGXFSZ.
 pub fn max_file_size() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Gives a file another content; whoever looks meanwhile sees the old or the new, and so does who comes after we were
-/// killed (after a loss of power only if `fill` syncs). What is no file (`/dev/stdout`) is written as it is.
+/// Replaces the content of a file by renaming a new file, so that readers see the old or the new content, also after a
+/// crash of this process (after a power loss only if `fill` syncs). Writes directly to anything but a regular file
+/// (`/dev/stdout`).
 pub fn write_atomically(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
         return fill(&mut fs::File::options().write(true).open(path)?);
@@ -133,8 +131,8 @@ pub fn write_atomically(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Res
     })
 }
 
-/// Opens a new file without a name, for writing and reading, on the file system of `dir`; in the system's directory for
-/// temporary files if that has none. It is gone when it is closed.
+/// Creates an unnamed file for reading and writing in the file system of `dir`, or in the directory for temporary files
+/// if `dir` does not support that.
 pub fn unnamed_temp_file(dir: &Path) -> io::Result<fs::File> {
     let options = || {
         let mut options = fs::OpenOptions::new();
@@ -153,10 +151,10 @@ pub fn unnamed_temp_file(dir: &Path) -> io::Result<fs::File> {
     })
 }
 
-/// Tells the names of temporary files of this process apart.
+/// Makes the names of temporary files of this process unique.
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// Could `replace` write there? Asked by making the file that it would make.
+/// Checks that `write_atomically` could write to the path, by creating its temporary file.
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(data) if data.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -174,7 +172,7 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// A file, being written, that gets no longer than this process may make one.
+/// A file that refuses to grow beyond `max_file_size`.
 #[derive(Debug)]
 pub struct LimitedFile {
     file: fs::File,
@@ -182,7 +180,7 @@ pub struct LimitedFile {
 }
 
 impl LimitedFile {
-    /// A file that is empty.
+    /// Wraps an empty file.
     pub fn new(file: fs::File) -> LimitedFile {
         LimitedFile { file, room: max_file_size() }
     }
@@ -203,17 +201,16 @@ impl Write for LimitedFile {
     }
 }
 
-/// The error of a file that is longer than its reader takes.
+/// The error for a file that exceeds a limit.
 pub fn too_large() -> io::Error {
     io::Error::from_raw_os_error(libc::EFBIG)
 }
 
-/// Creates or replaces the content.
 pub fn write(path: &[u8], content: &[u8]) -> io::Result<()> {
     fs::write(self::path(path), content)
 }
 
-/// Makes the directories above `path`, if they are not there. The error's text names the directory.
+/// Creates the parent directories of `path`. The error contains the path of the directory.
 pub fn create_parents(path: &[u8]) -> io::Result<()> {
     let Some(parent) = parent(path) else { return Ok(()) };
     if mtime(parent).map_err(|e| call_error("stat", Some(parent), e))? != 0 {
@@ -226,14 +223,14 @@ pub fn create_parents(path: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What stands before the last run of slashes; none where that is nothing.
+/// Returns everything before the last run of slashes; `None` if that is empty.
 fn parent(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&b| b == b'/')?;
     let end = path[..slash].iter().rposition(|&b| b != b'/')?;
     Some(&path[..=end])
 }
 
-/// Removes a file, or an empty directory; false if there was none. The error's text names the path.
+/// Removes a file or an empty directory; returns false if it does not exist. The error contains the path.
 pub fn remove(path: &[u8]) -> io::Result<bool> {
     let removed = match fs::remove_file(self::path(path)) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir(self::path(path)),
@@ -246,7 +243,6 @@ pub fn remove(path: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Gives a file another name, in place of a file that has it.
 pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
     fs::rename(path(from), path(to))
 }
@@ -268,7 +264,7 @@ mod tests {
         assert_eq!(text(&read_into(&path, 3, room).unwrap_err()), b"File too large");
         assert_eq!(text(&read_into(&dir.bytes("no"), 3, room).unwrap_err()), b"No such file or directory");
         assert_eq!(text(&read_into(&dir.bytes("."), 1 << 20, room).unwrap_err()), b"Is a directory");
-        // A file that says it is empty and is not.
+        // Its length is reported as 0.
         assert!(!read_into(b"/proc/self/stat", 1 << 20, room).unwrap().is_empty());
         assert_eq!(text(&read_into(b"/proc/self/stat", 3, room).unwrap_err()), b"File too large");
     }
@@ -296,7 +292,7 @@ mod tests {
     fn a_parent_that_cannot_be_made_is_named() {
         let dir = Scratch::new("parents-file");
         write(&dir.bytes("f"), b"").unwrap();
-        // A file in a directory's place counts as there, as it does for ninja; only below it is there an error.
+        // As in ninja, a file in the place of a directory counts as existing; only creating something below it fails.
         create_parents(&dir.bytes("f/x")).unwrap();
         let mut expected = b"mkdir(".to_vec();
         expected.extend_from_slice(&dir.bytes("f/x"));

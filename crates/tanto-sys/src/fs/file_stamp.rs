@@ -1,8 +1,8 @@
-//! Which state of a file one has seen, told by its numbers alone. Does not know what is in the file.
+//! The state of a file by its metadata alone.
 //!
-//! Equal numbers mean equal content, but for one case: a file that is changed twice within the time that its file
-//! system takes for one moment looks after both changes as after the first. So a file whose times are not older than the
-//! moment before the reading began is *racy*, and its content has to be compared as well.
+//! Equal stamps mean equal contents, with one exception: a file that is changed twice within the granularity of its
+//! timestamps has the same stamp after both changes. A stamp is *racy* if its times are not older than the moment
+//! before the file was read; then the content has to be compared too.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -12,51 +12,49 @@ use rustix::fs::fstatfs;
 
 use crate::fs::file::path;
 
-/// A state of a file. Times are in nanoseconds since 1970.
+/// Metadata that changes with the content. Times are in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileStamp {
-    /// The file system.
     pub device: u64,
-    /// The file in it.
     pub inode: u64,
     /// In bytes.
     pub size: u64,
-    /// When its content was changed; whoever owns it can say otherwise.
+    /// Last modification; the owner of the file can set it.
     pub mtime_ns: i64,
-    /// When anything of it was changed, by the file system's own clock.
+    /// Last change of content or metadata, set by the file system.
     pub ctime_ns: i64,
-    /// It is a regular file, and no directory, pipe or device.
+    /// False for directories, pipes and devices.
     pub is_regular: bool,
 }
 
-/// Whose clock a file's times are from.
+/// The clock that sets the times of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FsClock {
-    /// This machine's kernel's.
+    /// The kernel of this machine.
     Local,
-    /// Perhaps another machine's, or another program's.
+    /// Possibly another machine, such as a file server.
     Foreign,
 }
 
 impl FileStamp {
-    /// That of an open file.
+    /// Returns the stamp of an open file.
     pub fn of(file: &File) -> io::Result<FileStamp> {
         Ok(FileStamp::from(&file.metadata()?))
     }
 
-    /// That of the file at `path`; links are followed.
+    /// Returns the stamp of the file at `path`; follows symbolic links.
     pub fn at(path: &[u8]) -> io::Result<FileStamp> {
         Ok(FileStamp::from(&fs::metadata(self::path(path))?))
     }
 
-    /// Could the file be changed after `began` and look as it does here? `began` is what `now` said before the file was
-    /// opened.
+    /// Returns whether the file could have changed after `began` without a change of its stamp. `began` is the result
+    /// of `coarse_now` before the file was opened.
     pub fn is_racy(&self, began: i64, clock: FsClock) -> bool {
         let newest = self.mtime_ns.max(self.ctime_ns);
         newest >= began.saturating_sub(self.granule(clock))
     }
 
-    /// How far apart two changes are, in nanoseconds, if they are sure to get different times.
+    /// The time after which two changes are sure to get different timestamps, in nanoseconds.
     fn granule(&self, clock: FsClock) -> i64 {
         let is_whole = |time: i64| time % SECOND == 0;
         match clock {
@@ -69,15 +67,15 @@ impl FileStamp {
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Kernels write the time of their last tick into files, and tick 100 to 1,000 times a second. Two ticks of the slowest,
-/// since the clock and the file may be on two sides of one.
+/// Kernels stamp files with the time of the last tick, 100 to 1,000 per second. Two ticks of the slowest, since the
+/// clock and the file may be on different sides of one.
 const FINE: i64 = SECOND / 50;
 
-/// File systems that keep no fractions of a second: FAT has one mtime for two seconds, HFS+ and ext3 (and ext4 with
-/// small inodes) one a second. One time in 10 million looks like that by chance, which costs a comparison.
+/// File systems without fractions of a second: two seconds on FAT, one on HFS+ and ext3 (and ext4 with small inodes).
+/// One in 10 million other timestamps looks the same by chance, which costs a comparison.
 const COARSE: i64 = 2 * SECOND;
 
-/// A server's clock may be wrong. Files of a server that look a day older than our clock are taken for old.
+/// A server's clock may be off by this much.
 const WRONG_CLOCK: i64 = 24 * 60 * 60 * SECOND;
 
 impl From<&Metadata> for FileStamp {
@@ -93,13 +91,13 @@ impl From<&Metadata> for FileStamp {
     }
 }
 
-/// Beyond the year 2262 (or before 1677) the last (first) moment that can be told: always (never) racy.
+/// Saturates beyond the year 2262 and before 1677: such times are always or never racy.
 fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(SECOND).saturating_add(rest)
 }
 
-/// What a file system of this machine would now give a file as its times: nanoseconds since 1970. It lags behind the
-/// real time by up to a tick of the kernel.
+/// Returns the time that a local file system would now give to a file, in nanoseconds since 1970. It lags behind the
+/// real time by up to a tick.
 pub fn coarse_now() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer; the call writes nothing else.
@@ -108,8 +106,8 @@ pub fn coarse_now() -> i64 {
     nanoseconds(now.tv_sec, now.tv_nsec)
 }
 
-/// File systems whose times come from this machine's kernel, by the number that `statfs` gives them (`linux/magic.h`):
-/// ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS, bcachefs, ZFS, FAT, exFAT, ReiserFS, JFS, ramfs, HFS+.
+/// Magic numbers (`linux/magic.h`) of file systems with local clocks: ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS,
+/// bcachefs, ZFS, FAT, exFAT, ReiserFS, JFS, ramfs, HFS+.
 const LOCAL: [i64; 14] = [
     0xef53,
     0x5846_5342,
@@ -128,7 +126,7 @@ const LOCAL: [i64; 14] = [
 ];
 
 impl FsClock {
-    /// That of the file system in which this file lies. What is not known is not ours.
+    /// Returns the clock of a file's file system. Unknown file systems count as foreign.
     pub fn of(file: &File) -> FsClock {
         match fstatfs(file) {
             Ok(answer) if LOCAL.contains(&answer.f_type) => FsClock::Local,
@@ -183,7 +181,7 @@ mod tests {
             (SECOND, FsClock::Foreign, true),
             (WRONG_CLOCK + 1, FsClock::Foreign, false),
         ] {
-            // The newer of both times counts.
+            // The newer of the two times counts.
             for version in [old(began - age, 7), old(7, began - age)] {
                 assert_eq!(version.is_racy(began, clock), expected, "{age} {clock:?}");
             }

@@ -1,4 +1,4 @@
-//! Changes of the entries of directories, as the kernel reports them (inotify).
+//! Reports changes in directories (inotify).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Where the limit on watches is set; each user has one.
+/// The sysctl that limits the watches of a user.
 pub const MOST_WATCHES: &str = "fs.inotify.max_user_watches";
-/// Where the limit on instances of `Inotify` is set; each user has one.
+/// The sysctl that limits the instances of `Inotify` of a user.
 pub const MOST_INSTANCES: &str = "fs.inotify.max_user_instances";
 
-/// All by which an entry may get another content, and by which the directory itself may go.
+/// Changes of the content of an entry, and of the path of the directory.
 const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVE)
@@ -21,48 +21,47 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
-/// The directory is no longer watched, or has another path.
+/// The directory is no longer watched or has another path.
 const GONE: u32 = libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_UNMOUNT | libc::IN_IGNORED;
-/// The size of an event without its name, in bytes: descriptor, mask, cookie and the name's length, each four bytes.
+/// Size of an event without its name, in bytes: descriptor, mask, cookie and length of the name.
 const HEAD: usize = 16;
 
-/// A directory that is watched. No number is given twice by the same `Inotify`.
+/// A watched directory. An `Inotify` never reuses an id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WatchId(i32);
 
-/// A change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The entry of this name in the directory: it was made, removed, renamed, written, or its attributes changed.
+    /// An entry of the directory was created, removed, renamed or written, or its attributes changed.
     Entry(WatchId, Vec<u8>),
     /// The directory was removed, renamed or unmounted.
     Directory(WatchId),
-    /// There were more changes than the kernel keeps: any may be missing.
+    /// The kernel's queue overflowed: changes may be missing.
     Overflow,
 }
 
-/// A set of watched directories. Watches do not prevent a file system from being unmounted.
+/// A set of watched directories. Watches do not prevent unmounting.
 #[derive(Debug)]
 pub struct Inotify(File);
 
 impl Inotify {
-    /// Watches nothing yet.
+    /// Creates an empty set.
     pub fn new() -> io::Result<Inotify> {
         Ok(Inotify(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?.into()))
     }
 
-    /// Watches a directory. One that is watched already, by whatever path, keeps its number.
+    /// Watches a directory. A directory that is watched already keeps its id.
     pub fn watch(&self, dir: &Path) -> io::Result<WatchId> {
         Ok(WatchId(inotify::add_watch(&self.0, dir, EVENTS | WatchFlags::ONLYDIR)?))
     }
 
-    /// Watches a directory no longer. Changes that came before may still be read.
+    /// Stops watching a directory. Earlier changes may still be reported.
     pub fn forget(&self, watch: WatchId) {
-        // It may have gone by itself.
+        // The watch may have ended by itself.
         let _ = inotify::remove_watch(&self.0, watch.0);
     }
 
-    /// Returns the changes that came since the last call; waits for none.
+    /// Returns the changes since the last call. Never blocks.
     pub fn changes(&self) -> io::Result<Vec<Change>> {
         let mut buffer = [0; 64 << 10];
         let mut changes = Vec::new();
@@ -78,13 +77,13 @@ impl Inotify {
 }
 
 impl AsRawFd for Inotify {
-    /// Readable when something has changed.
+    /// Readable when there are changes.
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// Appends what the kernel has written: whole events, each with a name that zeros fill up.
+/// Parses whole events, each with a name padded by NULs.
 fn parse(mut events: &[u8], changes: &mut Vec<Change>) {
     let word = |event: &[u8], at: usize| event[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
     while events.len() >= HEAD {
@@ -95,7 +94,7 @@ fn parse(mut events: &[u8], changes: &mut Vec<Change>) {
         match mask {
             mask if mask & libc::IN_Q_OVERFLOW != 0 => changes.push(Change::Overflow),
             mask if mask & GONE != 0 => changes.push(Change::Directory(watch)),
-            // Attributes of the directory itself say nothing about its entries.
+            // An attribute of the directory itself changed.
             _ if name.is_empty() => {}
             _ => changes.push(Change::Entry(watch, name.to_vec())),
         }
@@ -109,7 +108,7 @@ mod tests {
     use std::fs;
     use tanto_testing::Scratch;
 
-    /// The names of the entries that changed, each once for a row of changes.
+    /// Returns the names of changed entries, without immediate repetitions.
     fn names(inotify: &Inotify, watch: WatchId) -> Vec<String> {
         let name = |change| match change {
             Change::Entry(of, name) if of == watch => String::from_utf8(name).ok(),

@@ -1,8 +1,8 @@
-//! Advisory locks on whole files and on single bytes, between processes. Does not know what they guard.
+//! Advisory locks on files and on single bytes, between processes.
 //!
-//! Those on whole files are `flock`'s: the lock belongs to the open file, so that a process and its grandchild that opened
-//! the file afresh are two parties, it works on a file opened only for reading, and it goes with the last descriptor. Those
-//! on bytes belong to the open file as well; the bytes need not be there.
+//! Locks on files are `flock`'s. They belong to the open file: a grandchild that opens the file again competes with its
+//! grandparent. They work on files opened for reading and end when the last descriptor is closed. Locks on bytes belong
+//! to the open file, too; the bytes need not exist.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -12,32 +12,32 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Opens a lock file, for reading and writing; makes it if it is not there. What somebody else may have put in its
-/// place does no harm: a link is not followed, and nothing makes the opener, or who reads from it, wait.
+/// Opens a lock file for reading and writing; creates it if necessary. Safe in an untrusted directory: does not follow
+/// a symbolic link and never blocks.
 pub fn open_lock_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Opens a directory, to lock it as a whole. Nothing has to be written for that.
+/// Opens a directory to lock it. Nothing is written.
 pub fn open_dir(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
 }
 
-/// Returns the ids of the processes that hold an exclusive `flock` on this file, as `/proc/locks` lists them. Processes of
-/// other PID namespaces are left out. Fails where `/proc/locks` cannot be read.
+/// Returns the ids of the processes that hold an exclusive `flock` on this file, according to `/proc/locks`. Leaves out
+/// processes of other PID namespaces.
 ///
-/// Some file systems (btrfs) show another device there than `stat` does. Only if no lock on the file's own device has its
-/// inode number do locks on other devices count.
+/// Some file systems (btrfs) show another device there than `stat`. Locks on other devices count only if no lock on the
+/// file's own device has its inode number.
 pub fn holders(file: &File) -> io::Result<Vec<u32>> {
     let data = file.metadata()?;
     let locks = fs::read_to_string("/proc/locks")?;
     Ok(holders_in(&locks, data.dev(), data.ino()))
 }
 
-/// Returns whether this process inherited an open file that has the lock on this one, as the commands of a shell do that
-/// has locked it for them (`exec 9<.; flock 9`). The process that took such a lock may have ended.
+/// Returns whether this process inherited a descriptor with a lock on this file, as in `exec 9<.; flock 9`. The process
+/// that locked it may have ended.
 pub fn is_inherited(file: &File) -> bool {
     let Ok(wanted) = file.metadata() else { return false };
     let is_same = |name: &OsStr| {
@@ -52,9 +52,9 @@ pub fn is_inherited(file: &File) -> bool {
     open.into_iter().any(|entry| is_same(&entry.file_name()) && has_lock(&entry.path()))
 }
 
-/// An exclusive `flock` in a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`.
+/// An exclusive `flock`, from a line such as `1: FLOCK  ADVISORY  WRITE 14702 fe:00:9986076 0 EOF`.
 struct Lock {
-    /// 0 for a process of another PID namespace.
+    /// 0 in another PID namespace.
     pid: u32,
     device: u64,
     inode: u64,
@@ -79,7 +79,7 @@ fn holders_in(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     of_file.map(|lock| lock.pid).filter(|pid| *pid != 0).collect()
 }
 
-/// Takes the lock if nobody has it; says whether it did.
+/// Takes the lock if it is free; returns whether it was.
 pub fn try_lock_exclusive(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -88,8 +88,7 @@ pub fn try_lock_exclusive(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Takes the lock, however long that lasts; calls `slow` once if it was not free for `patience`. A signal whose
-/// action is to end the process does so here too.
+/// Waits for the lock; calls `slow` once if it is not free within `patience`. Signals that end the process still do.
 pub fn lock_exclusive(file: &File, patience: Duration, slow: impl FnOnce()) -> io::Result<()> {
     const STEP: Duration = Duration::from_millis(10);
     let begun = Instant::now();
@@ -112,7 +111,7 @@ fn block(file: &File) -> io::Result<()> {
     }
 }
 
-/// Takes the lock on the byte at this place of a file if nobody has it; says whether it did. Once taken it may be taken again.
+/// Locks a byte of the file if it is free; returns whether this open file now has the lock.
 pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
     let at = i64::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let wanted = libc::flock {
@@ -120,7 +119,7 @@ pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: at,
         l_len: 1,
-        // The lock is the open file's, and no process's.
+        // The lock belongs to the open file, not to a process.
         l_pid: 0,
     };
     // SAFETY: `wanted` is a valid `flock`, which the kernel only reads.
@@ -133,7 +132,6 @@ pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
     }
 }
 
-/// Gives the lock back.
 pub fn unlock(file: &File) -> io::Result<()> {
     file.unlock()
 }
@@ -194,9 +192,9 @@ mod tests {
     fn a_file_of_another_device_with_the_same_inode_number_is_another_file() {
         let locks = "1: FLOCK  ADVISORY  WRITE 5 fe:10:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 fe:11:77 0 EOF\n";
         assert_eq!(holders_in(locks, libc::makedev(0xfe, 0x11), 77), [6]);
-        // btrfs: stat shows a device that /proc/locks does not know.
+        // btrfs: `stat` shows a device that is not in /proc/locks.
         assert_eq!(holders_in(locks, libc::makedev(0, 0x2a), 77), [5, 6]);
-        // A holder that cannot be seen is still the holder.
+        // A holder in another PID namespace.
         let unseen = "1: FLOCK  ADVISORY  WRITE 5 fe:10:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 0 fe:11:77 0 EOF\n";
         assert_eq!(holders_in(unseen, libc::makedev(0xfe, 0x11), 77), []);
     }

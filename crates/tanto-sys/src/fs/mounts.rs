@@ -1,6 +1,4 @@
-//! Mounts: what is seen where, and what may be written there. Does not know what they are for.
-//!
-//! All calls change the mount namespace that this process is in.
+//! Mounts in the mount namespace of this process.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,16 +13,16 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::error::call_error;
 
-/// A file system that the kernel makes up.
+/// A virtual file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VirtualFs {
     /// Files in memory.
     Tmpfs,
-    /// The processes of the namespace that we are in.
+    /// The processes of the current PID namespace.
     Proc,
-    /// Terminals of their own.
+    /// A private set of pseudo-terminals.
     Devpts,
-    /// Messages between processes.
+    /// POSIX message queues.
     Mqueue,
 }
 
@@ -39,17 +37,17 @@ impl VirtualFs {
     }
 }
 
-/// What is mounted from now on in this namespace is seen by no other; what others mount outside still comes in.
+/// Hides later mounts of this namespace from others; mounts of others still propagate here.
 pub fn make_all_slave() -> io::Result<()> {
     change_all(MountPropagationFlags::DOWNSTREAM)
 }
 
-/// Nothing comes in any more, and nothing goes out.
+/// Stops propagation of mounts in both directions.
 pub fn make_all_private() -> io::Result<()> {
     change_all(MountPropagationFlags::PRIVATE)
 }
 
-/// Mounts one that is made up, with its own options (`size=1m`).
+/// Mounts a virtual file system with options such as `size=1m`.
 pub fn mount_virtual(what: VirtualFs, at: &Path, options: &str) -> io::Result<()> {
     let flags = match what {
         VirtualFs::Proc | VirtualFs::Mqueue => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
@@ -59,14 +57,14 @@ pub fn mount_virtual(what: VirtualFs, at: &Path, options: &str) -> io::Result<()
     mount(what.name(), at, flags, options)
 }
 
-/// Shows a file, or a directory with all that is mounted below it, in a second place.
+/// Mounts a file, or a directory with all mounts below it, in a second place.
 pub fn bind(from: &Path, at: &Path) -> io::Result<()> {
     rustix::mount::mount_bind_recursive(from, at).map_err(|error| mount_error("mount", at, error))
 }
 
-/// Shows the directories `lowers`, the first uppermost, as one; what is written goes to `upper`. Both `upper` and
-/// `work` are empty, and of one file system. With `own_marks` what is removed is marked as ordinary users may. What is
-/// written need not outlive the machine.
+/// Mounts an overlay of the directories `lowers`, uppermost first; changes go to `upper`. `upper` and `work` must be
+/// empty and on one file system. With `own_marks`, removed files are marked by attributes that ordinary users may set.
+/// The contents of `upper` may be lost in a crash of the machine.
 pub fn overlay(lowers: &[&Path], upper: &Path, work: &Path, at: &Path, own_marks: bool) -> io::Result<()> {
     let mut options = String::from("lowerdir=");
     for (number, lower) in lowers.iter().enumerate() {
@@ -81,7 +79,7 @@ pub fn overlay(lowers: &[&Path], upper: &Path, work: &Path, at: &Path, own_marks
     mount("overlay", at, MountFlags::empty(), &options)
 }
 
-/// A path as one of several in an option.
+/// Checks that a path can stand in an option.
 fn option(path: &Path) -> io::Result<&str> {
     path.to_str().filter(|text| !text.contains([':', ',', '\\', '"'])).ok_or_else(|| {
         let why = io::Error::new(io::ErrorKind::InvalidInput, "a colon, comma, quote or backslash is in the path");
@@ -89,14 +87,14 @@ fn option(path: &Path) -> io::Result<&str> {
     })
 }
 
-/// Nothing can be written any more in what is mounted here and below.
+/// Makes this mount and all mounts below it read-only.
 pub fn set_read_only(at: &Path) -> io::Result<()> {
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_RECURSIVE;
     set_attributes(libc::AT_FDCWD, at, flags, libc::MOUNT_ATTR_RDONLY, 0)
 }
 
-/// What is mounted at `inside`, if `root` were the root, can be written. No link on the way counts: whoever can write
-/// there may have put it there.
+/// Makes the mount at `inside`, relative to the root directory `root`, writable. Fails if the path contains symbolic
+/// links, which an untrusted process could have created.
 pub fn set_writable(root: &Path, inside: &Path) -> io::Result<()> {
     let root = fs::File::open(root)?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
@@ -117,16 +115,16 @@ fn set_attributes(dir: RawFd, at: &Path, flags: libc::c_int, set: u64, clear: u6
     }
 }
 
-/// What is mounted here goes, with all below it; for those who still use it, when they no longer do.
+/// Unmounts lazily, with all mounts below.
 pub fn unmount(at: &Path) -> io::Result<()> {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     rustix::mount::unmount(at, flags).map_err(|error| mount_error("umount", at, error))
 }
 
-/// What is mounted at `root` becomes the root of this process, and nothing else can be seen any more.
+/// Makes the mount at `root` the root directory of this process and unmounts the old root.
 pub fn pivot_root(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root).map_err(|error| call_error("chdir", Some(root.as_os_str().as_bytes()), error))?;
-    // The old root comes to lie above the new one, and is then taken away.
+    // The old root is stacked above the new one, and then unmounted.
     rustix::process::pivot_root(c".", c".").map_err(|error| mount_error("pivot_root", root, error))?;
     let unmounted = rustix::mount::unmount(c".", UnmountFlags::DETACH);
     unmounted.map_err(|error| mount_error("umount", Path::new("the old root"), error))?;

@@ -1,5 +1,4 @@
-//! What lies between files and disks: memory that was not written yet, and memory that need not be read again. Does
-//! not know whose files they are.
+//! The page cache, and the space in file systems.
 
 mod read_ahead;
 
@@ -18,29 +17,29 @@ use crate::fs::file;
 
 pub use read_ahead::ReadAhead;
 
-/// Writes down all that is in memory only, on all disks, and waits for it.
+/// Writes all dirty pages to all disks and waits for that.
 pub fn sync() {
     rustix::fs::sync();
 }
 
-/// How much may still be written to the file system of this path, in KiB; none if nobody says.
+/// Returns the free space of the file system of this path, in KiB.
 pub fn free_kib(path: &Path) -> Option<u64> {
     let answer = statfs(path).ok()?;
     kib(&answer, answer.f_bavail)
 }
 
-/// What files take that are in memory, in KiB, if this path is on a file system that keeps all of its files there.
+/// Returns the size of all files in the tmpfs of this path, in KiB; `None` if the path is not in a tmpfs.
 pub fn tmpfs_used_kib(path: &Path) -> Option<u64> {
     let answer = statfs(path).ok().filter(|answer| answer.f_type == libc::TMPFS_MAGIC)?;
     kib(&answer, answer.f_blocks.saturating_sub(answer.f_bfree))
 }
 
-/// May ordinary users give attributes (`user.*`) to files that are in memory? Since Linux 6.6, if it was built so.
+/// Returns whether ordinary users can set attributes (`user.*`) in a tmpfs. Since Linux 6.6, if configured.
 pub fn tmpfs_supports_xattrs() -> bool {
     memfd_create(c"attributes", MemfdFlags::CLOEXEC).is_ok_and(|file| set_xattr(&file))
 }
 
-/// Gives a file an attribute, if it can have one.
+/// Sets an attribute; returns whether the file supports it.
 fn set_xattr(file: &impl AsFd) -> bool {
     fsetxattr(file, c"user.tanto", b"", XattrFlags::empty()).is_ok()
 }
@@ -49,31 +48,27 @@ fn kib(of: &StatFs, blocks: u64) -> Option<u64> {
     Some(blocks.saturating_mul(u64::try_from(of.f_frsize).ok()?) / 1024)
 }
 
-/// What the kernel is told to forget what it has read.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Forgets what was read from disks, so that it will be read anew. Only root may.
+/// Drops the page cache. Root only.
 pub fn drop_caches() -> io::Result<()> {
     sync();
     fs::write(DROP_CACHES, "3\n").map_err(|error| call_error("write", Some(DROP_CACHES.as_bytes()), error))
 }
 
-/// While it lives, what is written into the files of a tree has reached the disk when the writing comes back: into
-/// those that are there, and into those that are made. It is the attribute `S` of `lsattr`, and it is taken from those
-/// again that did not have it.
+/// Makes writes to all files of a directory tree synchronous until it is dropped, also to new files. Sets the attribute
+/// `S` of `lsattr`; files that had it before keep it.
 #[derive(Debug)]
 pub struct WriteThrough {
     top: PathBuf,
-    /// What had it before.
+    /// Files that had the attribute before.
     before: Vec<PathBuf>,
 }
 
-/// Writes go through to the disk.
 const SYNCHRONOUS: IFlags = IFlags::SYNC;
 
 impl WriteThrough {
-    /// For all that is in this directory and below it. An error where the file system does not know how, or the files
-    /// are not ours.
+    /// Sets the attribute. Fails if the file system does not support it or the files belong to another user.
     pub fn begin(top: &Path) -> io::Result<WriteThrough> {
         let mut through = WriteThrough { top: top.into(), before: Vec::new() };
         let mut ahead = vec![top.to_owned()];
@@ -93,7 +88,7 @@ impl Drop for WriteThrough {
         let mut ahead = vec![self.top.clone()];
         while let Some(path) = ahead.pop() {
             if self.before.binary_search(&path).is_err() {
-                // It may be gone.
+                // The file may have been removed.
                 let _ = change(&path, false);
             }
             ahead.extend(within(&path));
@@ -101,7 +96,7 @@ impl Drop for WriteThrough {
     }
 }
 
-/// Files and directories in a directory; nothing for what is none. No links: they have no such attribute.
+/// Returns the files and directories in a directory. Symbolic links have no attributes.
 fn within(dir: &Path) -> Vec<PathBuf> {
     if !fs::symlink_metadata(dir).is_ok_and(|data| data.is_dir()) {
         return Vec::new();
@@ -111,7 +106,7 @@ fn within(dir: &Path) -> Vec<PathBuf> {
     entries.filter(has_it).map(|entry| entry.path()).collect()
 }
 
-/// Sets the attribute or takes it away; says whether that changed anything.
+/// Sets or clears the attribute; returns whether that changed anything.
 fn change(path: &Path, on: bool) -> io::Result<bool> {
     let blame = |error: Errno| call_error("ioctl", Some(path.as_os_str().as_encoded_bytes()), error.into());
     let opened = file::open_no_follow(path)
@@ -152,7 +147,7 @@ mod tests {
         fs::write(&file, vec![1; 40 << 20]).unwrap();
         let after = tmpfs_used_kib(shared);
         fs::remove_file(&file).unwrap();
-        // Others may have taken theirs away meanwhile.
+        // Other processes may have removed files meanwhile.
         assert!(after.is_some_and(|kib| kib + (20 << 10) > before + (40 << 10)), "{before} {after:?}");
     }
 

@@ -1,7 +1,7 @@
-//! Files of our own, below `.tanto/`. Does not know what is in them.
+//! Files that only this user can write, such as those below `.tanto/`.
 //!
-//! Whoever could write there could have us believe anything: what others may have written is left alone. And nobody
-//! else needs to read it, for it tells commands and what they printed.
+//! They record commands and their output, and Tanto trusts their contents. Files that other users could write are
+//! ignored.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -11,13 +11,13 @@ use std::path::Path;
 use crate::fs::file;
 use crate::user;
 
-/// Makes the directory that holds all else, with what keeps it out of version control.
+/// Creates the state directory, excluded from version control.
 pub fn create_state_dir(top: &Path) -> io::Result<()> {
-    // Whoever keeps the directory above under version control need not see this one.
+    // Only for a new directory: the user may have removed the file.
     if create_dir(top)? { fs::write(top.join(".gitignore"), "*\n") } else { Ok(()) }
 }
 
-/// Makes a directory for us alone; false if it was there, perhaps because somebody else makes it at the same moment.
+/// Creates a directory that only this user can access; returns false if it exists.
 pub fn create_dir(dir: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -25,25 +25,25 @@ pub fn create_dir(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// May nobody else put something into `dir`, which lies in `top`?
+/// Returns whether only this user can write to `dir`, a directory in `top`.
 pub fn is_private_dir(top: &Path, dir: &Path) -> bool {
     let is_trusted = |data: Metadata| user::is_trusted(data.uid());
     fs::metadata(top).is_ok_and(is_trusted) && fs::symlink_metadata(dir).is_ok_and(|dir| is_ours(&dir))
 }
 
-/// A new file, for writing.
+/// Creates a file for writing. Fails if it exists.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A file for reading, if only we can have written it; `PermissionDenied` if somebody else can.
+/// Opens a file for reading. Fails with `PermissionDenied` if other users can write it.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = file::open_no_follow(path)?;
     let data = file.metadata()?;
     if data.is_file() && is_ours(&data) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Does it belong to us, and may nobody else write it?
+/// Returns whether only this user can write it.
 fn is_ours(data: &Metadata) -> bool {
     user::is_trusted(data.uid()) && data.mode() & 0o022 == 0
 }

@@ -1,4 +1,4 @@
-//! Bytes that wait: in memory, and past a limit in a file without a name.
+//! A byte queue that spills to an unnamed file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -6,28 +6,27 @@ use std::path::Path;
 
 use crate::fs::file;
 
-/// Bytes that are kept in the order in which they came.
+/// Bytes in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Spool {
     bytes: Vec<u8>,
-    /// What came before `bytes`.
+    /// Bytes before those in `bytes`.
     file: Option<File>,
 }
 
-/// So much is held in memory, in bytes.
+/// Bytes that are kept in memory.
 const MOST: usize = 16 << 20;
 
 impl Spool {
-    /// Keeps `bytes` behind what it has. Where no file can be written, memory holds them.
+    /// Appends bytes. They stay in memory if no file can be written.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > MOST {
-            // If it fails, the bytes stay in memory, and the next push tries again.
+            // On failure the bytes stay in memory, and the next push tries again.
             let _ = self.spill();
         }
     }
 
-    /// Is there nothing?
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.file.is_none()
     }
@@ -45,7 +44,7 @@ impl Spool {
         written.map(|()| self.bytes.clear())
     }
 
-    /// Hands all of it to `take`, piece by piece.
+    /// Passes everything to `take`, piece by piece.
     pub fn drain(self, mut take: impl FnMut(&[u8])) {
         if let Some(mut file) = self.file
             && file.rewind().is_ok()

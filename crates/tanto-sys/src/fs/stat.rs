@@ -1,4 +1,4 @@
-//! What the file system says of a path: is it there, what it is, how large, since when. Does not know what is in it.
+//! Kind, size and modification time of paths.
 
 mod accessor;
 mod many;
@@ -18,56 +18,53 @@ use crate::fs::file::{path, with_c_path};
 pub use accessor::Accessor;
 pub use many::{mtimes, mtimes_by};
 
-/// What a path leads to; links are followed.
+/// Metadata of a path; symbolic links are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// What it is.
     pub kind: FileKind,
-    /// In bytes; what a directory says here means nothing.
+    /// In bytes; without meaning for a directory.
     pub size: u64,
-    /// When its content was last changed, in nanoseconds since 1970; what lies in the first second of 1970 says 1.
+    /// Last modification in nanoseconds since 1970, at least 1 within the first second of 1970.
     pub mtime: i64,
 }
 
-/// What there can be at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A pipe, a socket or a device.
     Other,
 }
 
-/// A way to ask. All give the same answers.
+/// A system call that returns metadata. All give the same answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatCall {
-    /// `fstatat`, the call behind C's `stat`.
+    /// The call behind C's `stat`.
     Fstatat,
-    /// `statx`, with no more asked for than is wanted. Linux has it since 4.11, but some sandboxes refuse it.
+    /// Asks only for the fields that are needed. Since Linux 4.11; some sandboxes refuse it.
     Statx,
-    /// Rust's own library: no call that is one system's alone.
+    /// `std::fs::metadata`.
     Std,
 }
 
-/// In the place of an mtime: to ask for it was an error, and `mtime` tells which. No file is so old.
+/// An mtime that could not be determined; call `mtime` for the error.
 pub const UNKNOWN_MTIME: i64 = i64::MIN;
 
-/// What is at `path`; `None` if nothing is (also where a directory on the way is missing or is a file).
+/// Returns the metadata of `path`; `None` if it does not exist, or a parent is missing or is a file.
 #[inline]
 pub fn stat(path: &[u8]) -> io::Result<Option<Stat>> {
     StatCall::BEST.stat(path)
 }
 
-/// The mtime of what is at `path`, as `Stat` has it; 0 if nothing is.
+/// Returns the mtime of `path`; 0 if it does not exist.
 #[inline]
 pub fn mtime(path: &[u8]) -> io::Result<i64> {
     Ok(stat(path)?.map_or(0, |stat| stat.mtime))
 }
 
-/// Says that the file is changed now, and gives its mtime then: what the clock of the file system shows, which on a
-/// network is another machine's. It must be open for writing, or ours.
+/// Sets the mtime of an open file to now and returns it. The time comes from the clock of the file system, which may be
+/// a server's. The file must be open for writing or belong to this user.
 pub fn touch(file: &File) -> io::Result<i64> {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     futimens(file, &Timestamps { last_access: NOW, last_modification: NOW })?;
@@ -76,16 +73,14 @@ pub fn touch(file: &File) -> io::Result<i64> {
 }
 
 impl StatCall {
-    /// All of them.
     pub const ALL: [StatCall; 3] = [StatCall::Fstatat, StatCall::Statx, StatCall::Std];
 
-    /// What `stat` and `mtime` do. `tanto bench stat` measures all of them. In such a loop on ext4 and Linux 6.18, over
-    /// the 22,000 files of a build, a call cost 1,397 ns of processor time with `fstatat`, 1,403 with `statx` and
-    /// 1,444 with Rust's library; for missing files 1,034, 1,025 and 1,062. The first two are the same, so it is the
-    /// one that no sandbox refuses.
+    /// The call used by `stat` and `mtime`. `tanto bench stat` compares all of them. On ext4 and Linux 6.18, over the
+    /// 22,000 files of a build, a call cost 1,397 ns of processor time with `fstatat`, 1,403 with `statx` and 1,444
+    /// with Rust's library; for missing files 1,034, 1,025 and 1,062. `fstatat` is as fast as `statx`, and no sandbox
+    /// refuses it.
     pub const BEST: StatCall = StatCall::Fstatat;
 
-    /// What its users call it.
     pub fn name(self) -> &'static str {
         match self {
             StatCall::Fstatat => "fstatat",
@@ -94,7 +89,7 @@ impl StatCall {
         }
     }
 
-    /// As `stat`, this way.
+    /// Like the function `stat`, with this call.
     #[inline]
     pub fn stat(self, path: &[u8]) -> io::Result<Option<Stat>> {
         answer(match self {
@@ -106,7 +101,7 @@ impl StatCall {
     }
 }
 
-/// Nothing is no error.
+/// Turns errors for a missing file into `None`.
 #[inline]
 fn answer(told: io::Result<Stat>) -> io::Result<Option<Stat>> {
     match told {
@@ -116,14 +111,14 @@ fn answer(told: io::Result<Stat>) -> io::Result<Option<Stat>> {
     }
 }
 
-/// From a directory, or from the current one.
+/// Stats a path relative to a directory.
 ///
 /// # Safety
 ///
 /// `path` ends with a NUL.
 unsafe fn fstatat(dir: RawFd, path: *const libc::c_char) -> io::Result<Stat> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `path` is NUL-terminated, says the caller, and `stat` is a place for the answer.
+    // SAFETY: the caller guarantees a NUL-terminated path, and `stat` has room for the result.
     if unsafe { libc::fstatat(dir, path, stat.as_mut_ptr(), 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -143,7 +138,7 @@ fn by_statx(path: &[u8]) -> io::Result<Stat> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
-    // As C's `stat`: what mounts itself when someone goes in does not for this.
+    // Like C's `stat`, does not trigger automounts.
     let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
     let mtime = nanoseconds(stat.stx_mtime.tv_sec, i64::from(stat.stx_mtime.tv_nsec));
     Ok(Stat { kind: kind(u32::from(stat.stx_mode)), size: stat.stx_size, mtime })
@@ -177,7 +172,7 @@ fn since_1970(time: SystemTime) -> i64 {
     }
 }
 
-/// Wraps beyond the year 2262, as the logs of other programs do.
+/// Wraps beyond the year 2262, like the logs of ninja.
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     match (seconds, nanoseconds) {
         (0, 0..) => 1,

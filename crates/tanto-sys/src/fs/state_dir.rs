@@ -1,7 +1,8 @@
-//! The place of Tanto's own state of a directory: its `.tanto/`, or a directory of the user's cache.
+//! The directories for Tanto's state of a build directory: `.tanto/` and a directory of the user's cache.
 //!
-//! `tanto build` writes to `.tanto/`. Under the name `ninja` nothing may appear in the tree that ninja does not make: state
-//! goes to `CACHE/tanto/builds/DIGEST/`, where DIGEST is that of the directory's canonical path. Both read from both.
+//! `tanto build` writes to `.tanto/`. Under the name `ninja`, Tanto must not create files that ninja does not create,
+//! so it writes to `CACHE/tanto/builds/DIGEST/`, with a digest of the canonical path of the build directory. Both read
+//! from both.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,31 +14,31 @@ use std::time::{Duration, SystemTime};
 use crate::fs::{file, private_files};
 use crate::user;
 
-/// The file in a state directory of the cache that names the directory whose state it is.
+/// A file in a cache directory with the path of its build directory.
 const NAME: &str = "dir";
 
-/// The file whose modification time says when unused state was last removed.
+/// The file whose mtime is the time of the last removal of unused state.
 const SWEPT: &str = ".swept";
 
-/// Unused state is looked for this often.
+/// Interval between removals of unused state.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// State that was neither read nor written for so long is removed.
+/// State that was neither read nor written for this time is removed.
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// Longest path that is read from a `NAME` file, in bytes.
 const LONGEST_PATH: u64 = 64 << 10;
 
-/// Where a program writes state.
+/// The place to which state is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StateLocation {
-    /// To `.tanto/` in the directory itself.
+    /// `.tanto/` in the build directory.
     Tree,
-    /// To the user's cache.
+    /// The user's cache.
     Cache,
 }
 
-/// The places of one directory's state.
+/// The state directories of one build directory.
 #[derive(Clone, Debug)]
 pub struct StateDirs {
     dir: PathBuf,
@@ -46,37 +47,36 @@ pub struct StateDirs {
     written: StateLocation,
 }
 
-/// A directory of the user's cache.
 #[derive(Clone, Debug)]
 struct Cache {
-    /// The user's cache directory, of all programs.
+    /// The user's cache directory, shared by all programs.
     base: PathBuf,
     /// `BASE/tanto/builds/DIGEST`
     top: PathBuf,
-    /// The canonical path of the directory whose state it is.
+    /// The canonical path of the build directory.
     of: PathBuf,
 }
 
 impl StateDirs {
-    /// The state of `dir` in its `.tanto/` only.
+    /// Uses only `.tanto/`.
     pub fn in_tree(dir: &Path) -> StateDirs {
         StateDirs { dir: dir.into(), tree: dir.join(".tanto"), cache: None, written: StateLocation::Tree }
     }
 
-    /// The state of `dir` (empty: the current directory), which lies in its `.tanto/` and below `cache`, the user's cache
-    /// directory. Without a cache, or where the canonical path cannot be found, `.tanto/` is the only place.
+    /// Uses `.tanto/` of `dir` (empty: the current directory) and a directory below `cache`, the user's cache
+    /// directory. Without a cache or a canonical path, only `.tanto/`.
     pub fn of(dir: &Path, cache: Option<&Path>, written: StateLocation) -> StateDirs {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let cache = cache.and_then(|base| Cache::of(base, canonical(dir)?));
         StateDirs { cache, written, ..StateDirs::in_tree(dir) }
     }
 
-    /// The directory whose state it is.
+    /// Returns the build directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The directory to which state is written, which may have to be made first; `None` if there is none.
+    /// Returns the directory to which state is written, which may not exist yet.
     pub fn own(&self) -> Option<&Path> {
         match self.written {
             StateLocation::Tree => Some(&self.tree),
@@ -84,8 +84,8 @@ impl StateDirs {
         }
     }
 
-    /// All directories in which state may lie, the one that is written to first. What is read there has to be verified:
-    /// the state of another directory may lie in the cache.
+    /// Returns the directories that may contain state, the one that is written first. Their contents must be verified:
+    /// the cache directory may belong to another build directory.
     pub fn places(&self) -> impl Iterator<Item = &Path> {
         let (tree, cache) = (Some(self.tree.as_path()), self.cache.as_ref().map(|cache| cache.top.as_path()));
         let order = match self.written {
@@ -95,22 +95,22 @@ impl StateDirs {
         order.into_iter().flatten()
     }
 
-    /// Those of them that hold nothing of another directory.
+    /// Like `places`, without a cache directory that belongs to another build directory.
     pub fn verified(&self) -> impl Iterator<Item = &Path> {
         let is_other = |place: &Path| self.cache.as_ref().is_some_and(|cache| cache.top == place && !cache.is_named());
         self.places().filter(move |place| !is_other(place))
     }
 
-    /// Is the state kept only if that is possible, without a word to the user where it is not?
+    /// Returns whether failures to keep state are ignored silently.
     pub fn is_silent(&self) -> bool {
         self.written == StateLocation::Cache
     }
 
-    /// Makes the directory to which state is written, and returns it.
+    /// Creates the directory to which state is written and returns it.
     ///
     /// # Errors
     ///
-    /// There is no cache, it cannot be written, or others could write there.
+    /// There is no cache, or it is not writable, or others could write to it.
     pub fn make(&self) -> io::Result<&Path> {
         match (self.written, &self.cache) {
             (StateLocation::Tree, _) => private_files::create_state_dir(&self.tree).map(|()| self.tree.as_path()),
@@ -120,13 +120,13 @@ impl StateDirs {
     }
 }
 
-/// The path without links, `.` and `..`.
+/// Returns the path without links, `.` and `..`.
 fn canonical(dir: &Path) -> Option<PathBuf> {
     let found = if dir == Path::new(".") { std::env::current_dir() } else { fs::canonicalize(dir) };
     found.ok().filter(|path| path.is_absolute())
 }
 
-/// 32 hexadecimal digits: FNV-1a, 128 bits. Part of the layout of the cache.
+/// FNV-1a with 128 bits, as 32 hexadecimal digits. Part of the layout of the cache.
 fn digest(path: &Path) -> String {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mix = |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
@@ -140,7 +140,7 @@ impl Cache {
         base.is_absolute().then(|| Cache { base: base.into(), top, of })
     }
 
-    /// Does the name in it say that it is the state of this directory?
+    /// Returns whether its `NAME` file contains this build directory.
     fn is_named(&self) -> bool {
         named(&self.top).is_some_and(|path| path == self.of)
     }
@@ -156,7 +156,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Empties the directory if it holds the state of another one, and names it.
+    /// Empties the directory if it belongs to another build directory, and writes the `NAME` file.
     fn replace(&self) -> io::Result<()> {
         if fs::symlink_metadata(self.top.join(NAME)).is_ok() {
             fs::remove_dir_all(&self.top)?;
@@ -170,12 +170,12 @@ impl Cache {
     }
 }
 
-/// Makes the directory for Tanto alone in the user's cache, and returns its path. The cache itself is made too if only its last
-/// part is missing.
+/// Creates Tanto's directory in the user's cache and returns its path. Creates the cache directory too, but not its
+/// parents.
 ///
 /// # Errors
 ///
-/// It cannot be made, belongs to another user, or may be written by others.
+/// It cannot be created, belongs to another user, or others may write to it.
 pub fn create_cache_dir(base: &Path) -> io::Result<PathBuf> {
     make_base(base)?;
     let tanto = base.join("tanto");
@@ -183,8 +183,8 @@ pub fn create_cache_dir(base: &Path) -> io::Result<PathBuf> {
     Ok(tanto)
 }
 
-/// Makes the user's cache directory if it is missing. It has to be the user's own: root may act with the environment of
-/// somebody else, and leaves nothing there that its owner could not remove.
+/// Creates the user's cache directory if it is missing. It must belong to the current user: root may run with the
+/// environment of another user, who could not remove root's files.
 fn make_base(base: &Path) -> io::Result<()> {
     let is_own = |data: &Metadata| data.uid() == user::effective() && data.mode() & 0o002 == 0;
     let check = |dir: &Path| if fs::metadata(dir).is_ok_and(|data| is_own(&data)) { Ok(()) } else { refused() };
@@ -195,7 +195,7 @@ fn make_base(base: &Path) -> io::Result<()> {
     check(base)
 }
 
-/// Makes a directory for us alone, unless it is there and only we can write to it.
+/// Creates a directory for this user only, or checks that an existing one is.
 fn make_private(dir: &Path) -> io::Result<()> {
     private_files::create_dir(dir)?;
     let is_private = |data: Metadata| data.is_dir() && data.uid() == user::effective() && data.mode() & 0o022 == 0;
@@ -206,21 +206,21 @@ fn refused() -> io::Result<()> {
     Err(ErrorKind::PermissionDenied.into())
 }
 
-/// The path of the directory whose state lies in `top`.
+/// Reads the path of the build directory to which `top` belongs.
 fn named(top: &Path) -> Option<PathBuf> {
     let mut text = Vec::new();
     private_files::open(&top.join(NAME)).ok()?.take(LONGEST_PATH).read_to_end(&mut text).ok()?;
     Some(file::path(text.strip_suffix(b"\n")?).into())
 }
 
-/// Removes the state of directories that are gone, and state that has not been used for long; once in a while.
+/// Removes unused state and state of deleted directories, once per interval.
 fn sweep(builds: &Path, now: SystemTime) {
     let stamp = builds.join(SWEPT);
     let is_near = |time| age(time, now).or(age(now, time)).is_some_and(|time| time < SWEEP_EVERY);
     if fs::metadata(&stamp).and_then(|data| data.modified()).is_ok_and(is_near) {
         return;
     }
-    // First of all, so that builds that begin meanwhile do not do the same.
+    // First, so that concurrent builds do not do the same.
     if fs::write(&stamp, "\n").is_err() {
         return;
     }
@@ -250,14 +250,14 @@ fn is_unused(top: &Path, now: SystemTime) -> bool {
     }
 }
 
-/// When something in `top` was last written, or a file read. Reading a file sets its access time once a day, unless the file
-/// system is mounted with `noatime`.
+/// Returns when something in `top` was last written or read. Reading updates the access time once a day, except with
+/// `noatime`.
 fn last_use(top: &Path) -> Option<SystemTime> {
     let inner = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let entries = inner(top.into()).flat_map(|path| inner(path.clone()).chain(std::iter::once(path)));
     let times = entries.chain([top.into()]).filter_map(|path| {
         let data = fs::symlink_metadata(&path).ok()?;
-        // Looking for unused state reads its name too.
+        // The removal of unused state reads the name.
         let is_use = data.is_file() && !path.ends_with(NAME);
         let read = if is_use { data.accessed().ok() } else { None };
         read.max(data.modified().ok())

@@ -1,4 +1,4 @@
-//! Many descriptors that can be waited for as one. Does not know what they are.
+//! Waits for many descriptors through a single one (epoll).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,12 +8,12 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// What somebody waits for.
+/// The event to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// Something to read, or the other end's going away.
+    /// Readable, or closed by the other end.
     Read,
-    /// Room to write.
+    /// Writable.
     Write,
 }
 
@@ -26,30 +26,30 @@ impl Interest {
     }
 }
 
-/// A set of descriptors; its own is readable as long as one of them has what is waited for.
+/// A set of descriptors. Its own descriptor is readable while one of them is ready.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// So many are told of at a time.
+/// Events returned by one call.
 const MAX_EVENTS: usize = 64;
 
 impl Epoll {
-    /// An empty set.
+    /// Creates an empty set.
     pub fn new() -> io::Result<Epoll> {
         Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Adds a descriptor, which `ready` calls by this number. It leaves the set when it is closed.
+    /// Adds a descriptor, which `ready` reports as `number`. Closing it removes it.
     pub fn add(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.0, fd, EventData::new_u64(number), interest.flags())?)
     }
 
-    /// Something else is waited for at a descriptor of the set.
+    /// Changes the event that is waited for.
     pub fn change(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.0, fd, EventData::new_u64(number), interest.flags())?)
     }
 
-    /// The numbers of those that have now what is waited for, or some of them. Waits for nothing.
+    /// Returns the numbers of ready descriptors, possibly not all of them. Never blocks.
     pub fn ready(&self) -> io::Result<Vec<u64>> {
         let mut events = Vec::with_capacity(MAX_EVENTS);
         match epoll::wait(&self.0, spare_capacity(&mut events), Some(&Timespec::default())) {
@@ -58,7 +58,7 @@ impl Epoll {
         }
     }
 
-    /// The descriptor of the set, for somebody who waits for other things too.
+    /// Duplicates the descriptor of the set.
     pub fn bell(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

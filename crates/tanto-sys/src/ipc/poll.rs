@@ -1,41 +1,40 @@
-//! Waits until one of many descriptors has something to say. Does not know what they are.
+//! Waits until one of several descriptors is ready (poll).
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A descriptor to be watched for something to read (or for its other end's going away).
+/// A descriptor to wait for until it is readable or closed by the other end.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Watch(libc::pollfd);
 
 impl Watch {
-    /// Watches this descriptor. The caller keeps it open until the wait is over; a closed one is ready at once.
+    /// Watches a descriptor, which the caller keeps open until the wait is over. A closed one is ready at once.
     pub fn new(fd: &impl AsRawFd) -> Watch {
         Watch(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN | libc::POLLPRI, revents: 0 })
     }
 
-    /// Watches nothing: never ready.
+    /// A placeholder that is never ready.
     pub fn nothing() -> Watch {
         Watch(libc::pollfd { fd: -1, events: 0, revents: 0 })
     }
 
-    /// Did the last wait find something?
+    /// Returns whether the last wait found it ready.
     pub fn ready(&self) -> bool {
         self.0.revents != 0
     }
 
-    /// Is there something to watch?
     pub fn is_nothing(&self) -> bool {
         self.0.fd < 0
     }
 }
 
-/// Waits until a watched descriptor is ready, the time is over (none: without end), or a signal was handled. None
-/// need be ready afterwards.
+/// Waits until a descriptor is ready, the timeout expires, or a signal is handled. Possibly no descriptor is ready
+/// afterwards.
 pub fn wait(watches: &mut [Watch], timeout: Option<Duration>) -> io::Result<()> {
     let millis = match timeout {
-        // Rounded up, so that a short wait does not become a busy one.
+        // Rounded up: a wait of 0 ms would be a busy loop.
         Some(time) => i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX),
         None => -1,
     };
@@ -49,7 +48,7 @@ pub fn wait(watches: &mut [Watch], timeout: Option<Duration>) -> io::Result<()> 
     if error.kind() != io::ErrorKind::Interrupted {
         return Err(crate::error::call_error("poll", None, error));
     }
-    // The kernel left the answers as they were before.
+    // On an error, the kernel leaves the old results.
     for watch in watches {
         watch.0.revents = 0;
     }

@@ -1,4 +1,4 @@
-//! A socket between two processes that carries whole packets, and descriptors with them. Does not know what they say.
+//! Sockets that carry whole packets and descriptors between two processes.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -14,23 +14,22 @@ use rustix::net::{
 use crate::error::call_error;
 use crate::ipc::poll::{self, Watch};
 
-/// One end.
+/// One end of a connection.
 #[derive(Debug)]
 pub struct SeqpacketSocket(OwnedFd);
 
-/// So many descriptors go with a packet at most.
+/// Limit of descriptors per packet.
 pub const MAX_DESCRIPTORS: usize = 16;
 
 impl SeqpacketSocket {
-    /// Both ends. A process that we start gets neither, unless it is told to.
+    /// Creates a connected pair. Child processes do not inherit it.
     pub fn pair() -> io::Result<(SeqpacketSocket, SeqpacketSocket)> {
         let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (one, other) = ends.map_err(|error| call_error("socketpair", None, error.into()))?;
         Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
-    /// Connects to the process that listens for packets at this abstract address, which is no file. Anybody may listen
-    /// there: the caller checks who it is.
+    /// Connects to an abstract address, which any process can occupy: the caller checks the peer.
     pub fn connect(address: &[u8]) -> io::Result<SeqpacketSocket> {
         if address.is_empty() {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -41,7 +40,7 @@ impl SeqpacketSocket {
         Ok(SeqpacketSocket(socket))
     }
 
-    /// Sends a packet. Does not wait: where there is no room for it now, or it is too large, that is an error.
+    /// Sends a packet. Fails instead of blocking if there is no room, or if it is too large.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         assert!(descriptors.len() <= MAX_DESCRIPTORS, "callers know how many may go");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -55,19 +54,18 @@ impl SeqpacketSocket {
         Ok(())
     }
 
-    /// Takes the next packet that has come: as many of its bytes as there is room for. None: there is none yet. Nothing
-    /// of it: the other side is gone.
+    /// Receives a packet, truncated to the length of `room`. `None` if there is none yet; 0 bytes if the peer is gone.
     pub fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
         match retry_on_intr(|| recv(&self.0, &mut *room, RecvFlags::DONTWAIT)) {
             Ok((length, _)) => Ok(Some(length)),
             Err(Errno::AGAIN) => Ok(None),
-            // It went away with something of ours unread.
+            // The peer closed the socket with unread data.
             Err(Errno::CONNRESET) => Ok(Some(0)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Waits until there is something to receive, or the time is over, or a signal came.
+    /// Waits until a packet arrives, the timeout expires, or a signal is handled.
     pub fn wait(&self, most: Option<Duration>) -> io::Result<()> {
         poll::wait(&mut [Watch::new(self)], most)
     }

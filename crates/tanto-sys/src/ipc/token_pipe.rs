@@ -1,4 +1,4 @@
-//! A pipe that many processes share, with a byte in it for each thing that may be done. Does not know what for.
+//! Pipes that hold job tokens, one byte each.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,22 +9,20 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 
-/// Both ends of a pipe of tokens, as this process opened them for itself: they never block, whatever the others do
-/// with theirs.
+/// Both ends of a token pipe, opened by this process. Non-blocking, whatever mode other processes use.
 #[derive(Debug)]
 pub struct TokenPipe {
     reader: File,
     writer: File,
 }
 
-/// Why there is no pipe of tokens.
 #[derive(Debug)]
 pub enum TokenPipeError {
-    /// It is something else.
+    /// Not a pipe.
     NotAPipe,
-    /// It could not be opened for reading.
+    /// Cannot be opened for reading.
     Reading(io::Error),
-    /// It could not be opened for writing.
+    /// Cannot be opened for writing.
     Writing(io::Error),
 }
 
@@ -35,13 +33,13 @@ impl TokenPipe {
         if !reader.metadata().is_ok_and(|m| m.file_type().is_fifo()) {
             return Err(TokenPipeError::NotAPipe);
         }
-        // Only now: a pipe without a reader cannot be opened for writing without blocking.
+        // Only now: opening for writing would block without a reader.
         let writer = nonblocking().write(true).open(path).map_err(TokenPipeError::Writing)?;
         Ok(TokenPipe { reader, writer })
     }
 
-    /// Opens anew the pipe whose ends this process inherited under these numbers. A duplicate would share the
-    /// blocking mode with every other process that has it.
+    /// Reopens an inherited pipe by the numbers of its descriptors. A duplicate would share the blocking mode with
+    /// other processes.
     pub fn inherited(reader: RawFd, writer: RawFd) -> Result<TokenPipe, TokenPipeError> {
         let (reader, writer) = (format!("/proc/self/fd/{reader}"), format!("/proc/self/fd/{writer}"));
         let is_pipe = |path: &str| fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo());
@@ -53,7 +51,7 @@ impl TokenPipe {
         Ok(TokenPipe { reader, writer })
     }
 
-    /// Takes a token; none if there is none now.
+    /// Takes a token; `None` if there is none.
     pub fn take(&self) -> io::Result<Option<u8>> {
         let mut byte = [0];
         loop {
@@ -67,56 +65,53 @@ impl TokenPipe {
         }
     }
 
-    /// Puts a token back.
     pub fn put(&self, token: u8) -> io::Result<()> {
         (&self.writer).write_all(&[token])
     }
 
-    /// How many there are now.
+    /// Returns the number of tokens in the pipe.
     pub fn count(&self) -> io::Result<usize> {
         Ok(rustix::io::ioctl_fionread(&self.reader)? as usize)
     }
 }
 
-/// A pipe for tokens, as children are to have it: it blocks. It closes itself at `exec` but in those children to whom it
-/// is handed on (`Launcher::hand_on`).
+/// A blocking token pipe for child processes. Only children started after `Launcher::hand_on` inherit it.
 #[derive(Debug)]
 pub struct SharedPipe {
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-/// Scripts open files of their own under low numbers, and shells from 10 on; `select` knows none from 1024 on.
+/// Scripts use low numbers for files of their own, shells use 10 and above, and `select` supports numbers below 1024.
 const MIN_DESCRIPTOR: RawFd = 50;
 
 impl SharedPipe {
-    /// A new pipe.
     pub fn new() -> io::Result<SharedPipe> {
         let (reader, writer) = io::pipe()?;
         Ok(SharedPipe { reader: moved_up(reader.into())?, writer: moved_up(writer.into())? })
     }
 
-    /// The numbers of the end to read and the end to write, here and in children.
+    /// Returns the numbers of the reading and the writing end, here and in children.
     pub fn numbers(&self) -> [RawFd; 2] {
         [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
     }
 
-    /// Users other than ours may open it too, if they find it: by its place in `/proc`.
+    /// Lets other users open the pipe through `/proc`.
     pub fn open_to_all(&self) -> io::Result<()> {
         let file = File::from(self.reader.try_clone()?);
         file.set_permissions(fs::Permissions::from_mode(0o666))
     }
 
-    /// The same pipe for ourselves.
+    /// Opens the pipe for this process.
     pub fn tokens(&self) -> Result<TokenPipe, TokenPipeError> {
         TokenPipe::inherited(self.reader.as_raw_fd(), self.writer.as_raw_fd())
     }
 }
 
-/// The same under a number that nobody minds, if there is one.
+/// Moves a descriptor to a higher number, if possible.
 fn moved_up(fd: OwnedFd) -> io::Result<OwnedFd> {
     match rustix::io::fcntl_dupfd_cloexec(&fd, MIN_DESCRIPTOR) {
-        // So few descriptors may be open here.
+        // The limit of descriptors is too low.
         Err(Errno::INVAL | Errno::MFILE) => Ok(fd),
         moved => Ok(moved?),
     }
@@ -135,7 +130,7 @@ fn nonblocking() -> OpenOptions {
     options
 }
 
-/// Makes a named pipe that only this user may open.
+/// Creates a named pipe that only this user can open.
 pub fn make_fifo(path: &Path) -> io::Result<()> {
     Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?)
 }

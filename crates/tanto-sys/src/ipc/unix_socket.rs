@@ -1,4 +1,4 @@
-//! Sockets with a place in the file system, for processes of one machine. Does not know what is said through them.
+//! Unix domain sockets.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::SendFlags;
 
-/// Listens at a place in a directory that only its owner may enter; what lay there before goes, so that whoever calls
-/// makes sure that nobody listens there. Does not block.
+/// Listens on a non-blocking socket in a directory that only its owner can enter. Replaces an existing socket: the
+/// caller makes sure that no process listens on it.
 pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
     match fs::remove_file(dir.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -23,32 +23,31 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Speaks to whoever listens there.
+/// Connects to a listening socket.
 pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
     near(dir, name, |path| UnixStream::connect(path))
 }
 
-/// The name of a socket has a limit of some hundred bytes, which that of a directory has not: it is named by a descriptor.
+/// Paths of sockets are limited to some hundred bytes, so the directory is named by a descriptor.
 fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let dir = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir)?;
     open(&PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd())))
 }
 
-/// The user who has connected to us.
+/// Returns the user id of the peer.
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     peer_credentials(stream).map(|who| who.user)
 }
 
-/// A process at the other end of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerCredentials {
-    /// Its number, as we see it.
+    /// The process id, in this PID namespace.
     pub pid: u32,
-    /// Its user.
+    /// The user id.
     pub user: u32,
 }
 
-/// Who has made the other end of a socket, or listens there.
+/// Returns the credentials of the process that connected or listens.
 pub fn peer_credentials(socket: &impl AsFd) -> io::Result<PeerCredentials> {
     let mut who = MaybeUninit::<libc::ucred>::zeroed();
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -65,7 +64,7 @@ pub fn peer_credentials(socket: &impl AsFd) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: who.pid.unsigned_abs(), user: who.uid })
 }
 
-/// Sends what there is room for; says how much. That nobody reads it any more is an error, and no signal.
+/// Sends as many bytes as there is room for and returns their number. A closed peer is an error, not a signal.
 pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
 }

@@ -1,4 +1,4 @@
-//! The processors that a thread, and what it starts, may use. Does not know what runs on them.
+//! CPU affinity.
 
 use std::fmt;
 use std::io;
@@ -7,21 +7,21 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::call_error;
 
-/// Some processors, by their numbers.
+/// A set of processors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CpuMask(Vec<usize>);
 
-/// The number of processors that a mask of the kernel has room for here.
+/// The size of the kernel's mask.
 const MAX_CPUS: usize = CpuSet::MAX_CPU;
 
 impl CpuMask {
-    /// Those of the calling thread.
+    /// Returns the mask of the calling thread.
     pub fn own() -> io::Result<CpuMask> {
         let set = sched_getaffinity(None).map_err(|error| call_error("sched_getaffinity", None, error.into()))?;
         Ok(CpuMask((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect()))
     }
 
-    /// Reads a list such as `0-3,8`; none for what is no list, or names what no machine has.
+    /// Parses a list such as `0-3,8`.
     pub fn parse(text: &[u8]) -> Option<CpuMask> {
         let number = |text: &str| text.parse().ok().filter(|&cpu: &usize| cpu < MAX_CPUS && !text.starts_with('+'));
         let mut cpus = Vec::new();
@@ -35,24 +35,23 @@ impl CpuMask {
         Some(CpuMask(cpus))
     }
 
-    /// How many they are.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that are not among these others.
+    /// Returns the processors that are not in `others`.
     pub fn without(&self, others: &CpuMask) -> CpuMask {
         CpuMask(self.0.iter().copied().filter(|cpu| !others.0.contains(cpu)).collect())
     }
 
-    /// From now on the calling thread, and what it starts, may use these and no others.
+    /// Restricts the calling thread and its future children to this set.
     pub fn apply(&self) -> io::Result<()> {
         let mut set = CpuSet::new();
         self.0.iter().for_each(|&cpu| set.set(cpu));
         sched_setaffinity(None, &set).map_err(|error| call_error("sched_setaffinity", None, error.into()))
     }
 
-    /// As a number in hexadecimal digits, in which each processor is a bit; as `taskset` shows it.
+    /// Formats the set as a hexadecimal bit mask, like `taskset`.
     pub fn hex(&self) -> String {
         let nibbles = self.0.last().map_or(1, |last| last / 4 + 1);
         let digit = |nibble: usize| self.0.iter().filter(|&&cpu| cpu / 4 == nibble).map(|cpu| 1_u8 << (cpu % 4)).sum();
@@ -61,7 +60,7 @@ impl CpuMask {
 }
 
 impl fmt::Display for CpuMask {
-    /// As `parse` reads it.
+    /// Formats the set as `parse` reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = &self.0[..];
         let mut comma = "";

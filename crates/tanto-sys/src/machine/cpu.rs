@@ -1,4 +1,4 @@
-//! How many processors there are for us, and how busy they are. Does not know how many jobs that makes.
+//! The number and load of processors.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -8,8 +8,8 @@ use rustix::thread::sched_getaffinity;
 
 use crate::cgroup_paths::{CgroupPaths, CgroupTree, read_small_file};
 
-/// Processors that this process may use: those of its affinity mask, or fewer where a control group's quota pays for
-/// fewer. Reads some files; not for the path that runs nothing.
+/// Returns the number of processors that this process may use: its affinity mask, or fewer if a control group's quota
+/// allows fewer. Reads several files; avoid it in builds with nothing to do.
 pub fn count() -> usize {
     let counts = (group_quota(Path::new("/")), affinity());
     let count = match counts {
@@ -26,7 +26,7 @@ pub fn load_average() -> f64 {
     rustix::system::sysinfo().loads[0] as f64 / 65536.0
 }
 
-/// How often the calling thread has waited for something else than a processor, since its start.
+/// Returns how often the calling thread has blocked so far (voluntary context switches).
 pub fn waits() -> i64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is a place for the answer, and all zero it is a valid value.
@@ -40,13 +40,13 @@ fn affinity() -> Option<i64> {
     sched_getaffinity(None).ok().map(|set| i64::from(set.count()))
 }
 
-/// All processors that are online. More of them than a mask has room for make `affinity` fail.
+/// The number of online processors, for machines with more of them than an affinity mask has room for.
 fn online() -> i64 {
     thread::available_parallelism().map_or(1, |count| count.get() as i64)
 }
 
-/// Processors that the quotas of control groups pay for, the started one included: with two and a half of them, two
-/// jobs would leave a half unused. Each group around us has a say, of both versions; the smallest quota counts.
+/// Returns the smallest processor quota of this process's control groups of both versions, rounded up: with 2.5
+/// processors, two jobs would leave a half unused.
 fn group_quota(root: &Path) -> Option<i64> {
     let groups = CgroupPaths::of_process(root);
     let unified = groups.around_us(CgroupTree::Unified).into_iter();
@@ -58,19 +58,19 @@ fn group_quota(root: &Path) -> Option<i64> {
     unified.chain(old).min()
 }
 
-/// `quota period` in microseconds, or `max period`.
+/// Parses `quota period` in microseconds, or `max period`.
 fn quota_of_v2(text: &str) -> Option<i64> {
     let (quota, period) = text.lines().next()?.split_once(' ')?;
     let (quota, period): (i64, i64) = (quota.parse().ok()?, period.parse().ok()?);
     started(quota, period)
 }
 
-/// Two files with a number each; a quota of -1 is none.
+/// Parses two files; a quota of -1 means no limit.
 fn quota_of_v1(quota: &str, period: &str) -> Option<i64> {
     started(quota.trim().parse().ok()?, period.trim().parse().ok()?)
 }
 
-/// How many periods a quota begins.
+/// Divides and rounds up.
 fn started(quota: i64, period: i64) -> Option<i64> {
     (quota > 0 && period > 0).then(|| quota / period + i64::from(quota % period > 0))
 }

@@ -1,26 +1,25 @@
-//! What this machine is, for people who compare it with others. Does not know what was measured on it.
+//! Describes the machine, for comparing measurements.
 
 use std::path::Path;
 
 use crate::cgroup_paths::read_small_file;
 
-/// What does not change while a program runs.
+/// Properties that do not change while a program runs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MachineInfo {
-    /// The processors' name, or what the kernel says in its place; empty if it says nothing.
+    /// The name of the processor; empty if unknown.
     pub model: String,
-    /// Processors that are on.
+    /// Online processors.
     pub processors: usize,
-    /// Memory in KiB; 0 if it is not known.
+    /// Memory in KiB; 0 if unknown.
     pub memory_kib: u64,
-    /// The kernel's name and version.
+    /// Name and version of the kernel.
     pub kernel: String,
-    /// It runs on another machine: what it says of its processors' frequency is not so.
+    /// A virtual machine, which reports a wrong frequency of its processors.
     pub is_virtual: bool,
 }
 
 impl MachineInfo {
-    /// This one.
     pub fn ask() -> MachineInfo {
         MachineInfo::below(Path::new("/"))
     }
@@ -41,12 +40,12 @@ impl MachineInfo {
     }
 }
 
-/// How fast the processors run now, on average, in MHz; none if nobody knows, as on a machine within another.
+/// Returns the average frequency of the processors in MHz; `None` if unknown, as in a virtual machine.
 pub fn frequency_mhz() -> Option<u64> {
     frequency_below(Path::new("/"))
 }
 
-/// By which rule the kernel sets their frequency (`performance`, `powersave` ...); none if it does not.
+/// Returns the frequency governor (`performance`, `powersave` ...).
 pub fn governor() -> Option<String> {
     read_small_file(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
         .map(|name| name.trim().to_owned())
@@ -72,7 +71,7 @@ fn flags(cpuinfo: &str) -> impl Iterator<Item = &str> {
     line.split(' ')
 }
 
-/// From lines `name : value`, with blanks around the colon or not.
+/// Finds a value in lines `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.trim_start().strip_prefix(':')?.trim().to_owned());
     text.lines().find_map(value).filter(|value| !value.is_empty())

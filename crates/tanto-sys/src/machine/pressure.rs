@@ -1,4 +1,4 @@
-//! How much memory could still be had, and how hard pressed the machine is. Does not know who wants it.
+//! Available memory, and pressure stall information.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::cgroup_paths::{CgroupPaths, CgroupTree, read_small_file};
 
-/// The files to ask. They stay open, so that asking costs a read each.
+/// Files that are sampled. They stay open, so that a sample costs one read each.
 pub struct PressureMonitor {
     memory: Option<File>,
     groups: Vec<Group>,
@@ -14,30 +14,30 @@ pub struct PressureMonitor {
     cpu_pressure: Option<File>,
 }
 
-/// What they say at a moment. Pressure is in percent of the last ten seconds, 0 where the kernel does not measure it.
+/// A sample. Pressure is in percent of the last ten seconds, 0 if the kernel does not measure it.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct PressureSample {
-    /// Memory that could be had without swapping, in KiB: what the machine has, or what a control group leaves.
+    /// Memory available without swapping, in KiB, within the limits of control groups.
     pub free_kib: Option<u64>,
     /// Some process waited for memory.
     pub memory_some: f64,
-    /// All processes that had something to do waited for memory.
+    /// All runnable processes waited for memory.
     pub memory_full: f64,
     /// Some process waited for a processor.
     pub cpu_some: f64,
 }
 
-/// A control group that limits memory.
+/// A control group with a memory limit.
 struct Group {
     /// In bytes.
     limit: u64,
     usage: File,
     stat: Option<File>,
-    /// What it calls files in memory that nobody has used for a while, which go when others need the room.
+    /// The statistic that counts reclaimable page cache.
     files: &'static str,
 }
 
-/// How a version calls its files.
+/// The file names of a cgroup version.
 struct Names {
     tree: CgroupTree,
     limit: &'static str,
@@ -55,13 +55,13 @@ const NAMES: [Names; 2] = [
     },
 ];
 
-/// As large as the files are that we ask, and larger.
+/// Larger than any of the files.
 const BUFFER: usize = 16 << 10;
-/// No limit, as version 1 says it.
+/// Version 1 shows a missing limit as a number of this size.
 const BOUNDLESS: u64 = 1 << 60;
 
 impl PressureMonitor {
-    /// Finds the files of this machine.
+    /// Opens the files of this machine.
     pub fn find() -> PressureMonitor {
         PressureMonitor::below(Path::new("/"))
     }
@@ -81,7 +81,6 @@ impl PressureMonitor {
         }
     }
 
-    /// Asks.
     pub fn ask(&self) -> PressureSample {
         let machine = self.memory.as_ref().and_then(|file| value(&read(file)?, "MemAvailable:"));
         let groups = self.groups.iter().filter_map(Group::free_kib);
@@ -94,14 +93,14 @@ impl PressureMonitor {
         }
     }
 
-    /// Does the kernel say how hard pressed it is?
+    /// Returns whether the kernel measures pressure.
     pub fn knows_pressure(&self) -> bool {
         self.memory_pressure.is_some()
     }
 }
 
 impl Group {
-    /// None if it has no limit.
+    /// Returns `None` if the group has no limit.
     fn open(dir: &Path, names: &Names) -> Option<Group> {
         let limit = read_small_file(&dir.join(names.limit))?.trim().parse().ok().filter(|&limit| limit < BOUNDLESS)?;
         let usage = File::open(dir.join(names.usage)).ok()?;
@@ -121,18 +120,18 @@ fn read(file: &File) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// The number behind a name at the beginning of a line.
+/// Finds the number that follows a name at the start of a line.
 fn value(text: &str, name: &str) -> Option<u64> {
     let mut words = text.lines().map(str::split_ascii_whitespace);
     words.find_map(|mut words| if words.next() == Some(name) { words.next()?.parse().ok() } else { None })
 }
 
 fn pressure(file: Option<&File>) -> String {
-    // A kernel that was started without it has the file, and refuses to be read.
+    // Without PSI, the file exists but cannot be read.
     file.and_then(read).unwrap_or_default()
 }
 
-/// From lines `some avg10=0.12 avg60=...`.
+/// Parses `some avg10=0.12 avg60=...`.
 fn average(text: &str, who: &str) -> f64 {
     let of_line =
         |line: &str| line.strip_prefix(who)?.trim_start().strip_prefix("avg10=")?.split(' ').next()?.parse().ok();

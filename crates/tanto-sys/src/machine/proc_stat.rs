@@ -1,31 +1,31 @@
-//! What the processors of the machine have done so far, and for how long something had to wait. Does not know for whom.
+//! Accumulated processor time and stall times of the machine.
 
 use std::path::Path;
 
 use crate::cgroup_paths::read_small_file;
 
-/// Sums since the machine's start, in microseconds. What two of them differ by is what happened between.
+/// Totals since boot, in microseconds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct SystemTimes {
-    /// All processors worked, together.
+    /// Busy time of all processors.
     pub busy_us: u64,
-    /// They had nothing to do, and something waited for a disk.
+    /// Idle time while a process waited for a disk.
     pub io_wait_us: u64,
-    /// They were wanted, and the machine around this one gave them to others.
+    /// Time that the hypervisor gave to other machines.
     pub stolen_us: u64,
-    /// Some process waited for a processor; none where the kernel does not measure it.
+    /// Time in which some process waited for a processor; `None` if the kernel does not measure it.
     pub cpu_us: Option<u64>,
-    /// Some process waited for memory.
+    /// Time in which some process waited for memory.
     pub memory_us: Option<u64>,
-    /// Some process waited for a disk.
+    /// Time in which some process waited for a disk.
     pub io_us: Option<u64>,
 }
 
-/// Linux counts a hundred ticks a second in all that users see.
+/// User space sees 100 ticks per second.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 impl SystemTimes {
-    /// As they are now; all 0 where the kernel says nothing.
+    /// Returns the current totals; 0 if unknown.
     pub fn now() -> SystemTimes {
         SystemTimes::below(Path::new("/"))
     }
@@ -49,7 +49,7 @@ impl SystemTimes {
         }
     }
 
-    /// What happened since then.
+    /// Returns the difference to an earlier sample.
     pub fn since(&self, then: &SystemTimes) -> SystemTimes {
         let both = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         SystemTimes {
@@ -63,7 +63,7 @@ impl SystemTimes {
     }
 }
 
-/// From a line `some avg10=... total=MICROSECONDS`.
+/// Parses `some avg10=... total=MICROSECONDS`.
 fn stalled(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split(' ').find_map(|word| word.strip_prefix("total=")?.parse().ok())

@@ -1,9 +1,8 @@
-//! Files as memory. Does not know what is in them, nor when a mapping is worth its cost.
+//! Memory-mapped files.
 //!
-//! Two things set such memory apart from other memory. It changes when the file is changed: whoever reads it twice may
-//! read two things, and must not trust the second for what was checked in the first. And if the file is cut short, or
-//! its disk fails, there is nothing to read, and the kernel says so with SIGBUS, which would end the program. Here a
-//! handler puts zeros in the place of what is missing, and the mapping says that it is torn.
+//! The content changes when the file does: values that were checked must not be read again. Reading beyond the end of a
+//! truncated file, or from a failing disk, raises SIGBUS. A handler then maps zeros there and marks the mapping as
+//! torn.
 
 use std::fs::File;
 use std::io;
@@ -14,8 +13,8 @@ use std::ptr::{self, NonNull};
 use super::sigbus::Guard;
 use crate::memory::page_size;
 
-/// Files of so many bytes or more are better mapped than read, and `tanto bench read` measures whether that is so. On
-/// ext4 and Linux 6.18, with all in memory, a GB took so many milliseconds on one thread, and on two:
+/// Files of this size or larger are mapped instead of read. On ext4 and Linux 6.18, with a warm cache, a GB took this many
+/// milliseconds on one thread and on two:
 ///
 /// | in files of | read | mapped |
 /// |---|---|---|
@@ -25,35 +24,34 @@ use crate::memory::page_size;
 /// | 16 MiB | 223, 232 | 115, 79 |
 /// | 98 MB | 296, 317 | 100, 55 |
 ///
-/// Smaller, threads wait for each other when they unmap small files; larger, middling files take fresh memory, and time
-/// to copy.
+/// Smaller: threads contend when they unmap small files. Larger: medium files cost memory and time to copy.
 pub const MIN_MAPPED_SIZE: u64 = 1 << 20;
 
-/// The first bytes of a file, to be read only, mapped until this is dropped. The file may be closed before.
+/// A read-only mapping of the beginning of a file. The file may be closed before.
 #[derive(Debug)]
 pub struct Map {
     start: NonNull<u8>,
     length: usize,
-    /// None where nothing is mapped.
+    /// `None` if nothing is mapped.
     guard: Option<Guard>,
 }
 
-// SAFETY: the memory is nobody else's and is never written through `Map`; that other programs may change the file is
-// told to the caller, and no worse on another thread.
+// SAFETY: the memory has no other owner and is never written through `Map`. Changes by other programs are documented,
+// and not worse on another thread.
 unsafe impl Send for Map {}
-// SAFETY: as for `Send`; `release` changes nothing that a reader sees, but for what it has to wait for.
+// SAFETY: as for `Send`; `release` changes nothing that a reader sees, except the time.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps the first `length` bytes. An error where the file cannot be mapped (a pipe, a directory), and where as
-    /// many mappings live as the handler can know (`StorageFull`): such a file can still be read.
+    /// Maps the first `length` bytes. Fails if the file cannot be mapped (a pipe, a directory), and with `StorageFull`
+    /// if there are too many mappings for the handler's table; such a file can still be read.
     pub fn new(file: &File, length: u64) -> io::Result<Map> {
         let length = usize::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
         if length == 0 {
             return Ok(Map { start: NonNull::dangling(), length, guard: None });
         }
         let guard = Guard::new()?;
-        // SAFETY: a new mapping at a place of the kernel's choice replaces no other memory.
+        // SAFETY: a new mapping at an address chosen by the kernel replaces no other memory.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
@@ -64,30 +62,29 @@ impl Map {
         Ok(Map { start, length, guard: Some(guard) })
     }
 
-    /// The content; zeros from some page on if the mapping is torn.
+    /// Returns the content; zeros from some page on if the mapping is torn.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `length` bytes from `start` are mapped as long as `self` lives (or the length is 0 and the pointer
-        // not null), and reading what the file has lost gives zeros. The bytes have no invalid values.
+        // not null). Missing parts of the file are read as zeros, and every byte is a valid value.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Was something of the file not there when it was read? Then nothing that was read is to be trusted: ask after
-    /// the last read.
+    /// Returns whether a part of the file was missing when it was read. Check it after the last read: if true, none of
+    /// the content can be trusted.
     pub fn is_torn(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::is_torn)
     }
 
-    /// Gives back the memory of the whole pages in this range of the content. It may be read again, which then costs
-    /// as much as the first time.
+    /// Frees the memory of the whole pages in this range. They can be read again at the initial cost.
     pub fn release(&self, range: Range<usize>) {
         let page = page_size();
         let start = range.start.min(self.length).next_multiple_of(page);
-        // The last page is ours to its end.
+        // The last page contains nothing else.
         let end = if range.end >= self.length { self.length } else { range.end / page * page };
         if start < end {
-            // SAFETY: the pages lie in this mapping, which is private, was never written to, and starts at a page.
-            // Their content comes from the file again. A refusal leaves them as they are.
+            // SAFETY: the pages belong to this mapping, which is private and was never written to. They are read from
+            // the file again. A failure leaves them as they are.
             unsafe { libc::madvise(self.start.as_ptr().add(start).cast(), end - start, libc::MADV_DONTNEED) };
         }
     }
@@ -104,9 +101,9 @@ impl Deref for Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // The handler has to forget the place before another mapping can get it.
+        // Before another mapping can get the same addresses.
         if self.guard.take().is_some() {
-            // SAFETY: `new` has mapped so much here, and nobody can read it any more.
+            // SAFETY: `new` mapped this block, and nothing refers to it any more.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         }
     }

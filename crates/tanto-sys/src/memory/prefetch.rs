@@ -1,14 +1,12 @@
-//! Memory that is needed soon. Does not know what for.
-//!
-//! A load that misses holds up what comes after it sooner or later; these do not. They change nothing but the time.
+//! Prefetches memory into the cache.
 
 use std::arch::asm;
 
-/// Asks for the line of memory in which this begins, to be read soon.
+/// Prefetches the cache line at `place` for reading.
 #[inline(always)]
 pub fn for_read<T>(place: &T) {
     let place: *const T = place;
-    // SAFETY: a hint about an address, which need not even be valid.
+    // SAFETY: a hint about an address, which need not be valid.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
@@ -20,12 +18,11 @@ pub fn for_read<T>(place: &T) {
     }
 }
 
-/// Asks for the line of memory in which this begins, to be written soon: other processors have to forget it.
+/// Prefetches the cache line at `place` for writing.
 #[inline(always)]
 pub fn for_write<T>(place: &T) {
     let place: *const T = place;
-    // SAFETY: a hint about an address, which need not even be valid; where there is no such hint, the processor takes
-    // it for nothing.
+    // SAFETY: a hint about an address, which need not be valid; processors without it treat it as a no-op.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));

@@ -1,6 +1,6 @@
-//! What happens when memory has no file behind it any more. Does not know what was mapped there, only where.
+//! Handles SIGBUS for mapped files.
 //!
-//! A handler may run in the midst of anything, so the places are in a table of fixed size, and without locks.
+//! The handler can run at any time, so the mappings are in a table of fixed size without locks.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::memory::page_size;
 
-/// Mappings that can live at a time, 24 bytes each. Fewer, and a tree of many large files reads some of them instead;
-/// more, and each fault of a torn file looks longer for its place.
+/// Limit of live mappings, 24 bytes each. With fewer, some files of large trees are read instead; with more, each fault
+/// searches longer.
 const SLOTS: usize = 1024;
 
 static TABLE: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
-/// Where the search for a free slot begins.
+/// The slot at which the next search begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The size of a page, for the handler.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 
-/// `start` of a slot that nobody has, and of one whose place is not known yet. Nothing is ever mapped there.
+/// `start` of a free slot, and of one without a mapping yet. Nothing is ever mapped at these addresses.
 const FREE: usize = 0;
 const TAKEN: usize = 1;
 
-/// Where something is mapped.
+/// The address range of a mapping.
 #[derive(Debug)]
 struct Slot {
     start: AtomicUsize,
@@ -42,9 +42,9 @@ impl Slot {
         self.start.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// The end of what is mapped here, if the address lies in it. Other slots may change meanwhile, that of the address
-    /// does not: its mapping is being read. So where `start` is the same before and after, `end` belonged to it, or
-    /// to another mapping with the same start; neither overlaps with one that lived all the time.
+    /// Returns the end of this mapping if it contains the address. The slot of the address does not change, since the
+    /// mapping is being read, but others may. If `start` is the same before and after, `end` belonged to it or to
+    /// another mapping with the same start; neither overlaps with a mapping that lived all the time.
     fn end_around(&self, address: usize) -> Option<usize> {
         let start = self.start.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
@@ -53,12 +53,12 @@ impl Slot {
     }
 }
 
-/// A slot, given back when this is dropped.
+/// Occupies a slot until it is dropped.
 #[derive(Debug)]
 pub struct Guard(&'static Slot);
 
 impl Guard {
-    /// A free slot. `StorageFull` if there is none.
+    /// Occupies a free slot. Fails with `StorageFull` if there is none.
     pub fn new() -> io::Result<Guard> {
         install()?;
         let first = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -68,13 +68,13 @@ impl Guard {
         Ok(Guard(slot))
     }
 
-    /// From now on faults in this range are seen to.
+    /// Starts handling faults in this range.
     pub fn watch(&self, range: Range<usize>) {
         self.0.end.store(range.end, Ordering::Release);
         self.0.start.store(range.start, Ordering::Release);
     }
 
-    /// Was there one?
+    /// Returns whether there was a fault.
     pub fn is_torn(&self) -> bool {
         self.0.torn.load(Ordering::Acquire)
     }
@@ -86,16 +86,16 @@ impl Drop for Guard {
     }
 }
 
-/// Sets the handler, the first time.
+/// Installs the handler once.
 fn install() -> io::Result<()> {
     static DONE: OnceLock<Result<(), i32>> = OnceLock::new();
     let result = DONE.get_or_init(|| {
         PAGE.store(page_size(), Ordering::Relaxed);
         let mut action = default_action();
         action.sa_sigaction = bus as extern "C" fn(_, _, _) as libc::sighandler_t;
-        // On the stack that Rust gives its threads for signals, as its own handler.
+        // On Rust's alternate signal stack, like its own handler.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // SAFETY: `action` is valid and its handler safe at any time; a null pointer asks for no answer.
+        // SAFETY: `action` is valid and its handler async-signal-safe; null asks for no result.
         match unsafe { libc::sigaction(libc::SIGBUS, &action, null_mut()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
@@ -104,13 +104,12 @@ fn install() -> io::Result<()> {
     result.map_err(io::Error::from_raw_os_error)
 }
 
-/// The default action, no flags, an empty mask.
 fn default_action() -> libc::sigaction {
     // SAFETY: all-zero is a valid `sigaction`: SIG_DFL and an empty set.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Runs in the midst of anything: only atomics and system calls, and `errno` is left as it was.
+/// The handler. Uses only atomics and system calls, and preserves `errno`.
 extern "C" fn bus(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid `info`, which has an address where the signal is a fault.
     let (is_fault, address) = unsafe { ((*info).si_code > 0, (*info).si_addr().addr()) };
@@ -125,8 +124,8 @@ extern "C" fn bus(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc:
     unsafe { *errno = kept };
 }
 
-/// Puts zeros in the place of the page and all behind it in its mapping: of a file that was cut short, nothing of that
-/// is left. False if the place is none of ours, or that cannot be done.
+/// Maps zeros from the page of the address to the end of its mapping. Returns false if the address belongs to no
+/// mapping, or on failure.
 fn mend(address: usize) -> bool {
     for slot in &TABLE {
         let Some(end) = slot.end_around(address) else { continue };
@@ -134,16 +133,16 @@ fn mend(address: usize) -> bool {
         let page = address / PAGE.load(Ordering::Relaxed) * PAGE.load(Ordering::Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let place = with_exposed_provenance_mut(page);
-        // SAFETY: all of these pages belong to the slot's mapping, which lives: it is being read. What they held was
-        // never written to.
+        // SAFETY: all these pages belong to the slot's mapping, which is alive since it is being read, and were never
+        // written to.
         return unsafe { libc::mmap(place, end - page, libc::PROT_READ, flags, -1, 0) } != libc::MAP_FAILED;
     }
     false
 }
 
-/// As if there were no handler. A fault comes again as soon as it returns; a signal that was sent has to be sent again.
+/// Restores the default action. A fault recurs when the handler returns; a sent signal is raised again.
 fn die(signal: libc::c_int, is_fault: bool) {
-    // SAFETY: both may be called in a handler. The action is valid; the signal waits until the handler returns.
+    // SAFETY: both calls are async-signal-safe. The action is valid; the signal is delivered when the handler returns.
     unsafe {
         libc::sigaction(signal, &default_action(), null_mut());
         if !is_fault {

@@ -1,19 +1,19 @@
-//! A child that is in a control group from its beginning. Does not know what becomes of it.
+//! Starts a child directly in a control group.
 //!
-//! Whoever enters a control group of version 2 later has all processors of the machine agree on that first: measured here, it
-//! takes 5 to 12 ms, and our own process waits for it.
+//! Moving a process into a group of version 2 later synchronizes all processors of the machine: 5 to 12 ms, measured
+//! here, for which the parent would wait.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 
-/// What `clone` calls in the child.
+/// The child's function.
 pub(super) type Main = extern "C" fn(*mut c_void) -> c_int;
 
-/// As `libc::clone`, with all of this stack, and in the control group of which this is the directory. Below 0 if that is
-/// none, or the kernel cannot.
+/// Like `libc::clone`, with all of `stack`, in the control group of this directory. Negative if that fails.
 ///
 /// # Safety
-/// As `libc::clone`: nobody else may use the stack, and `main` must not return.
+///
+/// As for `libc::clone`: nothing else may use the stack, and `main` must not return.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn clone(
     main: Main,
@@ -32,8 +32,8 @@ pub(super) unsafe fn clone(
         ..Order::default()
     };
     let mut answer = libc::SYS_clone3;
-    // SAFETY: the child has a stack of its own, whose top is aligned as a function wants it, and only calls `main`, which
-    // does not come back; nothing of ours is touched but what it touches by the caller's promise.
+    // SAFETY: the child has its own stack, aligned as the ABI requires, and only calls `main`, which does not return
+    // and touches only memory that the caller permits.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -56,10 +56,11 @@ pub(super) unsafe fn clone(
     libc::pid_t::try_from(answer).unwrap_or(-1)
 }
 
-/// Nobody has tried it there yet.
+/// Not tested on other architectures yet.
 ///
 /// # Safety
-/// It does nothing.
+///
+/// Does nothing.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn clone(_: Main, _: &mut [u128], _: c_int, _: RawFd, _: *mut c_void) -> libc::pid_t {
     -1

@@ -4,22 +4,22 @@ use std::io::{self, Read};
 
 use crate::process::{entry, lifecycle};
 
-/// Starts a process that does `work` and that nobody waits for. It has the memory of this process and its current
-/// directory, but no descriptor, no lock and no terminal: `work` must not use a file that was opened before. Fails if this process has other threads, or if the kernel is
-/// older than Linux 5.9.
+/// Starts a process that runs `work` in the background. It inherits memory and current directory, but no descriptor,
+/// lock or terminal: `work` must not use files that were opened before. Fails if this process has other threads, or
+/// before Linux 5.9.
 pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
-    // Above all descriptors, to learn whether the kernel has the call.
+    // Closes nothing; fails if the kernel lacks the call.
     close_from(libc::c_uint::MAX)?;
     let (mut closed, open) = io::pipe()?;
     if lifecycle::fork()?.is_none() {
         if leave_parent().is_ok() {
             work();
         }
-        // Destructors are the parent's: they would remove its files.
+        // Destructors would remove the parent's files.
         exit_at_once();
     }
     drop(open);
-    // Ends when the process has closed all that it inherited: until then it shares the locks of this one.
+    // Returns when the process has closed all inherited descriptors; until then it shares the locks of this one.
     closed.read_to_end(&mut Vec::new()).map(|_| ())
 }
 
@@ -30,7 +30,7 @@ fn leave_parent() -> io::Result<()> {
     entry::open_standard_descriptors()
 }
 
-/// Closes all descriptors from this one on. Their owners must never use them again.
+/// Closes all descriptors from `first` on. Their owners must not use them again.
 fn close_from(first: libc::c_uint) -> io::Result<()> {
     // SAFETY: takes numbers only.
     match unsafe { libc::close_range(first, libc::c_uint::MAX, 0) } {
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// Holds a lock, and ends while its work goes on.
+    /// Takes a lock and ends while the work goes on.
     fn start_and_end(dir: &Path) {
         let held = lock::open_dir(dir).unwrap();
         assert!(lock::try_lock_exclusive(&held).unwrap());
@@ -74,8 +74,8 @@ mod tests {
     fn work_goes_on_without_descriptors_and_locks() {
         let dir = Scratch::new("detach");
         let (mut closed, open) = io::pipe().unwrap();
-        // SAFETY: the copy has one thread, and uses nothing that the others may have locked but memory, which the C
-        // library unlocks in copies.
+        // SAFETY: the copy has one thread, and uses nothing that other threads may have locked except memory, which the
+        // C library unlocks in copies.
         let process = unsafe { libc::fork() };
         if process == 0 {
             let ended = catch_unwind(AssertUnwindSafe(|| start_and_end(dir.path())));
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
         assert_eq!(status, 0);
         drop(open);
-        // Does not end while the work has the descriptor.
+        // The work has no copy of the descriptor.
         closed.read_to_end(&mut Vec::new()).unwrap();
         assert!(lock::try_lock_exclusive(&lock::open_dir(dir.path()).unwrap()).unwrap());
         assert!(!dir.at("done").exists());

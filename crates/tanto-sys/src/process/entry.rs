@@ -1,5 +1,5 @@
-//! The start of a program without Rust's runtime, which reads `/proc/self/maps`, sets up a signal stack and asks for a
-//! dozen things more before `main`: a third of the system calls of a build that has nothing to do.
+//! Starts a program without Rust's runtime, which reads `/proc/self/maps`, sets up a signal stack and makes a dozen
+//! other calls before `main`: a third of the system calls of a build with nothing to do.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use rustix::io::FdFlags;
 
-/// Defines the C function `main`, which calls the given `fn() -> i32` and returns its result as the exit code. The program
-/// needs `#![no_main]`. A panic of the function aborts the program. Only for glibc, with which `std::env::args_os` needs no
-/// runtime.
+/// Defines the C function `main`, which calls the given `fn() -> i32` and returns its result as the exit code. The
+/// program needs `#![no_main]`. A panic of the function aborts the program. Only for glibc, where `std::env::args_os`
+/// needs no runtime.
 #[macro_export]
 macro_rules! entry_point {
     ($run:path) => {
@@ -21,14 +21,14 @@ macro_rules! entry_point {
             if $crate::process::entry::open_standard_descriptors().is_err() {
                 return 1;
             }
-            // Also writes what standard output still buffers.
+            // Flushes standard output, too.
             std::process::exit($run())
         }
     };
 }
 
-/// Opens `/dev/null` for each of the standard descriptors that is closed. Otherwise the next file opened would take its
-/// number, and messages would be written into that file.
+/// Opens `/dev/null` for each closed standard descriptor. Otherwise the next opened file would get its number, and
+/// messages would be written to that file.
 pub fn open_standard_descriptors() -> io::Result<()> {
     let mut standard = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO].map(|fd| libc::pollfd {
         fd,
@@ -43,10 +43,10 @@ pub fn open_standard_descriptors() -> io::Result<()> {
         }
     }
     for closed in standard.iter().filter(|descriptor| descriptor.revents & libc::POLLNVAL != 0) {
-        // The lowest free number, which is this one: those below it are open by now.
+        // Gets the lowest free number, which is this one.
         let opened = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         debug_assert_eq!(opened.as_raw_fd(), closed.fd);
-        // Inherited by the processes that this one starts.
+        // Child processes inherit it.
         rustix::io::fcntl_setfd(&opened, FdFlags::empty())?;
         let _ = opened.into_raw_fd();
     }

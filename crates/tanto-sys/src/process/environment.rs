@@ -1,4 +1,4 @@
-//! What children find in their environment. Does not know what they read of it.
+//! The environment of child processes.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -7,18 +7,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::null;
 
-/// Names and values, as the system wants them.
+/// Variables in the form that `exec` needs.
 #[derive(Debug)]
 pub struct Environment {
     /// `NAME=value` each.
     strings: Vec<CString>,
-    /// To each of them, and a null pointer.
+    /// Pointers to the strings, and a null pointer.
     pointers: Vec<*const libc::c_char>,
 }
 
 impl Environment {
-    /// This process's, as it is now, with these names set. A name or value with a NUL byte is left out. `PWD` is what
-    /// a shell would hand on: the directory that we are in.
+    /// Copies the environment of this process and sets `extra`. Omits names and values with NUL bytes. Sets `PWD` to
+    /// the current directory, as a shell does.
     pub fn ours_and(extra: &[(OsString, OsString)]) -> Environment {
         let directory = directory().map(|directory| (OsString::from("PWD"), directory));
         let extra = || directory.iter().chain(extra);
@@ -29,27 +29,26 @@ impl Environment {
         Environment { strings, pointers }
     }
 
-    /// All names with their values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.strings.iter().filter_map(|string| {
             let string = string.to_bytes();
-            // A name may begin with the sign, as it does for the environment of the runtime.
+            // A name may begin with `=`, as in `std::env`.
             let end = 1 + string.get(1..)?.iter().position(|&b| b == b'=')?;
             Some((&string[..end], &string[end + 1..]))
         })
     }
 
-    /// All of it, `NAME=value` each.
+    /// Iterates over `NAME=value` strings.
     pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
         self.strings.iter().map(|string| string.to_bytes())
     }
 
-    /// The value of a name.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|(its, _)| *its == name).map(|(_, value)| value)
     }
 
-    /// Gives a name another value, for children that are started from now on. A value with a NUL byte is not taken.
+    /// Sets a variable for future children. Ignores values with NUL bytes.
     pub fn set(&mut self, name: &str, value: &str) {
         let Ok(string) = CString::new(format!("{name}={value}")) else { return };
         let is_its = |it: &CString| it.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest[..1] == *b"=");
@@ -63,7 +62,7 @@ impl Environment {
         self.pointers[at] = self.strings[at].as_ptr();
     }
 
-    /// As `exec` wants it; lives no longer than the environment.
+    /// Returns a null-terminated array for `exec`, valid as long as the environment.
     pub(super) fn pointers(&self) -> *const *const libc::c_char {
         self.pointers.as_ptr()
     }
@@ -76,7 +75,7 @@ fn string((name, value): (OsString, OsString)) -> Option<CString> {
     CString::new(string).ok()
 }
 
-/// The directory that we are in: under the name that `PWD` gives it, if that is right (it may go through links).
+/// Returns the current directory, as `PWD` if that is right (it may contain symbolic links).
 fn directory() -> Option<OsString> {
     let told = env::var_os("PWD").filter(|told| told.as_bytes().starts_with(b"/") && is_here(told));
     told.or_else(|| env::current_dir().ok().map(OsString::from))

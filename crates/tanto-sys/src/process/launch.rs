@@ -1,8 +1,8 @@
-//! The start of a process. Does not know what becomes of it.
+//! Starts processes.
 //!
-//! A child shares our memory, and we stand still, until it has become another program (`vfork`): what it costs does not
-//! depend on how much memory we have. It is what `posix_spawn` does; but that asks for a stack each time, and for the
-//! action of each signal and sets it, which took 35 of the 850 us that it takes to run `/bin/true`.
+//! The child shares the parent's memory, and the parent is suspended, until the child calls `exec` (`vfork`), so the
+//! cost does not depend on the size of the parent. `posix_spawn` does the same, but allocates a stack each time and
+//! resets the action of each signal, which took 35 of the 850 us of running `/bin/true`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
@@ -19,49 +19,47 @@ use crate::error::call_error;
 use crate::process::namespaces::{Door, NamespaceEntry};
 use crate::signals;
 
-/// What a child becomes.
 #[derive(Clone, Copy, Debug)]
 pub enum Program<'a> {
     /// `/bin/sh -c` with this line.
     Shell(&'a [u8]),
-    /// The program that the first word names, with all of them as its arguments. Where the name has no slash, it is
-    /// looked for in the `PATH` of the child's environment.
+    /// The program named by the first argument. A name without a slash is searched in the `PATH` of the child's
+    /// environment.
     Argv(&'a Argv),
 }
 
-/// A command in words.
+/// The arguments of a command.
 #[derive(Default, Debug)]
 pub struct Argv {
-    /// Each with a NUL behind it, but for the last until it is ended.
+    /// Each ends with a NUL, the last one once `end` was called.
     bytes: Vec<u8>,
-    /// Where each begins.
+    /// The offset of each argument.
     starts: Vec<usize>,
 }
 
 impl Argv {
-    /// Forgets them all.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.starts.clear();
     }
 
-    /// Begins a word.
+    /// Begins an argument.
     pub fn begin(&mut self) {
         self.starts.push(self.bytes.len());
     }
 
-    /// Adds to the word that was begun; not a NUL.
+    /// Appends a byte, not a NUL, to the last argument.
     pub fn push(&mut self, byte: u8) {
         assert!(byte != 0 && !self.starts.is_empty(), "a word is begun, and a NUL would end it");
         self.bytes.push(byte);
     }
 
-    /// Ends the word that was begun.
+    /// Ends the last argument.
     pub fn end(&mut self) {
         self.bytes.push(0);
     }
 
-    /// The ended words.
+    /// Iterates over the arguments.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.starts.iter().map(|&start| self.word(start).to_bytes())
     }
@@ -71,29 +69,27 @@ impl Argv {
     }
 }
 
-/// Starts processes; holds what all of them need.
+/// Starts processes with common settings.
 #[derive(Debug)]
 pub struct Launcher {
     environment: Environment,
-    /// The directories of `PATH`, each with a slash behind it; nothing for the one that we are in.
+    /// The directories of `PATH`, each with a trailing slash; empty for the current directory.
     directories: Vec<Vec<u8>>,
     stack: Box<[u128]>,
-    /// Of control groups.
+    /// The `tasks` files of control groups.
     entrances: Vec<RawFd>,
-    /// The directory of a control group in which children are made; below 0: none.
+    /// The directory of the control group of children; negative: none.
     group: RawFd,
-    /// What children get of our descriptors; below 0: nothing.
+    /// Descriptors that children inherit; negative: none.
     handed_on: [RawFd; 2],
-    /// To the namespaces that children live in.
+    /// The namespaces of children.
     door: Option<Door>,
 }
 
-/// For a child, until it is another program: it calls a handful of functions, and a signal may come. Of such units as
-/// a stack is aligned to.
+/// The child's stack until `exec`, in units of its alignment.
 const STACK: usize = (64 << 10) / size_of::<u128>();
 
 impl Launcher {
-    /// For children with this environment.
     pub fn new(environment: Environment) -> Launcher {
         let directory = |directory: &[u8]| match directory {
             b"" => Vec::new(),
@@ -106,19 +102,17 @@ impl Launcher {
         Launcher { environment, directories, stack, entrances, group: -1, handed_on: [-1; 2], door: None }
     }
 
-    /// What the children find in their environment.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// Gives a name in it another value; not `PATH`.
+    /// Sets a variable for children; not `PATH`.
     pub fn set(&mut self, name: &str, value: &str) {
         self.environment.set(name, value);
     }
 
-    /// From now on children are in these control groups before they become other programs: in one of version 2, of which
-    /// this is the directory, from the beginning; others, of which these are the files for it, they enter. One that they may
-    /// not enter they leave alone. The files have to stay open until another call.
+    /// Places future children in control groups: in the one whose directory is given from the start, in others by their
+    /// `tasks` files. Groups that a child may not enter are skipped. The files must stay open until the next call.
     pub fn enter(&mut self, entrances: &[File]) {
         let is_dir = |file: &&File| file.metadata().is_ok_and(|data| data.is_dir());
         let (dirs, files): (Vec<&File>, Vec<&File>) = entrances.iter().partition(is_dir);
@@ -126,26 +120,26 @@ impl Launcher {
         self.entrances = files.iter().map(|file| file.as_raw_fd()).collect();
     }
 
-    /// From now on children keep these descriptors, which nobody else gets. They must stay open.
+    /// Lets future children inherit these descriptors, which must stay open.
     pub fn hand_on(&mut self, descriptors: [RawFd; 2]) {
         self.handed_on = descriptors;
     }
 
-    /// From now on children live in these namespaces, in the directory that is the root there; without any, in ours.
-    /// They have to stay open until another call.
+    /// Places future children in these namespaces, in their root directory; `None`: in the namespaces of this process.
+    /// They must exist until the next call.
     pub fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
         self.door = entrance.map(NamespaceEntry::door);
     }
 
-    /// Starts a program in a process group of its own, with nothing to read and its output into one pipe.
+    /// Starts a program in its own process group, with empty input and its output and errors in one pipe.
     pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
         let (reader, writer) = io::pipe().map_err(|e| call_error("pipe", None, e))?;
         let pid = self.launch(program, Some(writer.as_raw_fd()))?;
         Ok(Child { pid, grouped: true, is_told: false, output: Some(reader), exit: None, ended: None })
     }
 
-    /// Starts a program with our own input, output and process group: what is typed at the terminal, Ctrl-C included,
-    /// reaches it too.
+    /// Starts a program with the input, output and process group of this process, so that it gets terminal input and
+    /// Ctrl-C.
     pub fn console(&mut self, program: Program<'_>) -> io::Result<Child> {
         let pid = self.launch(program, None)?;
         Ok(Child { pid, grouped: false, is_told: false, output: None, exit: None, ended: None })
@@ -169,15 +163,15 @@ impl Launcher {
         }
     }
 
-    /// Where a program of this name may be.
+    /// Returns the candidate paths of a program.
     fn paths_of(&self, name: &[u8]) -> Vec<CString> {
         let nowhere = [Vec::new()];
         let directories = if name.contains(&b'/') { &nowhere[..] } else { &self.directories[..] };
-        // There is no NUL in what was in an environment, nor in a word.
+        // Neither the environment nor arguments contain NULs.
         directories.iter().filter_map(|directory| CString::new([directory, name].concat()).ok()).collect()
     }
 
-    /// A child becomes the first of these programs that is there. Both lists end with a null pointer.
+    /// Starts the first of these programs that exists. Both lists end with a null pointer.
     fn become_one_of(
         &mut self,
         paths: &[*const c_char],
@@ -200,10 +194,10 @@ impl Launcher {
         };
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
-        // SAFETY: the child runs on a stack that nobody else uses, and reads `orders` and what it points to, all of
-        // which outlive the call: we stand still until the child is another program or gone. Meanwhile no handler of
-        // ours runs in it: signals wait. Not that of a child's end, which nobody handles: where it waits, the kernel wakes
-        // another thread for it, and else it does nothing at all.
+        // SAFETY: nothing else uses the child's stack, and `orders` and everything it points to outlive the call: this
+        // thread is suspended until the child has called `exec` or ended. All handled signals are blocked meanwhile, so
+        // no handler runs in the child. SIGCHLD is not blocked, since nothing handles it, and blocking it would make
+        // the kernel wake another thread.
         let pid = unsafe {
             let mut handled = no_signals();
             libc::sigfillset(&raw mut handled);
@@ -224,7 +218,7 @@ impl Launcher {
         };
         pid.map_err(|(pid, error)| {
             if pid > 0 {
-                // SAFETY: it is our child, and ends without doing anything; null asks for no status.
+                // SAFETY: it is our child and exits without doing anything; null asks for no status.
                 unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             }
             call_error("posix_spawn", None, io::Error::from_raw_os_error(error))
@@ -232,42 +226,42 @@ impl Launcher {
     }
 }
 
-/// The number of descriptors that children may take: some are left for whoever opens files meanwhile.
+/// Returns the number of descriptors that children may use up; some are left for other files.
 pub fn max_child_descriptors() -> RawFd {
     const OTHERS: u64 = 32;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     RawFd::try_from(limit - OTHERS.min(limit / 4)).unwrap_or(RawFd::MAX)
 }
 
-/// What a child is to do, and why it could not.
+/// Instructions for a child, and its error.
 struct Orders {
     paths: *const *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
-    /// Where its output goes; below 0: where ours does.
+    /// Descriptor for output and errors; negative: inherited.
     output: RawFd,
-    /// From the first to behind the last.
+    /// The range of `tasks` files.
     entrances: Range<*const RawFd>,
-    /// The directory of a control group that it is not in yet; below 0: none.
+    /// The directory of a control group that the child still has to enter; negative: none.
     group: RawFd,
-    /// What is not to be closed at `exec`; below 0: nothing.
+    /// Descriptors without close-on-exec; negative: none.
     handed_on: [RawFd; 2],
-    /// To where it lives.
+    /// The namespaces to enter.
     door: Option<Door>,
     inner: Inner,
-    /// What a broken pipe does to it. Rust's runtime ignores the signal, and `exec` would hand that on.
+    /// The action for SIGPIPE. Rust's runtime ignores the signal, and `exec` would preserve that.
     pipe_action: libc::sighandler_t,
-    /// Those that are blocked in it.
+    /// The signal mask.
     signals: libc::sigset_t,
     error: c_int,
 }
 
-/// Whoever is to live elsewhere has numbers there from a process that was there before: a child makes it, as its own
-/// sibling, and is gone.
+/// A process gets its ids in a PID namespace only from a parent that is already set to it: an intermediate child
+/// creates it as its own sibling and exits.
 struct Inner {
-    /// Where its stack begins.
+    /// The start of its stack.
     stack: *mut c_void,
-    /// Its number, once it was made.
+    /// Its process id, once it exists.
     pid: libc::pid_t,
 }
 
@@ -280,10 +274,11 @@ fn no_signals() -> libc::sigset_t {
     }
 }
 
-/// The child, in our memory: it only makes calls to the system.
+/// The child, in the parent's memory. Makes only system calls.
 extern "C" fn child(orders: *mut c_void) -> c_int {
     let orders = orders.cast::<Orders>();
-    // SAFETY: whoever made us waits, and all that the orders point to is there; `_exit` runs nothing of the parent's.
+    // SAFETY: the parent is suspended, and everything that `orders` points to exists; `_exit` runs no code of the
+    // parent.
     unsafe {
         let error = if (*orders).door.is_some() { send_in(orders) } else { obey(&*orders) };
         if error != 0 {
@@ -293,12 +288,13 @@ extern "C" fn child(orders: *mut c_void) -> c_int {
     }
 }
 
-/// Makes the process that does what is to be done, where it is to live; 0 if it was made.
+/// Creates the process in the PID namespace; returns 0 or an error number.
 ///
 /// # Safety
-/// To be called in a child, with a stack that nobody else uses.
+///
+/// Only for a child, with a stack that nothing else uses.
 unsafe fn send_in(orders: *mut Orders) -> c_int {
-    // SAFETY: as in `child`; the other one has a stack of its own, and we stand still until it is another program.
+    // SAFETY: as in `child`; the other process has its own stack, and this one is suspended until its `exec`.
     unsafe {
         let error = (*orders).door.map_or(0, Door::number_children);
         if error != 0 {
@@ -315,7 +311,7 @@ unsafe fn send_in(orders: *mut Orders) -> c_int {
     }
 }
 
-/// The child that lives elsewhere.
+/// The child inside the namespaces.
 extern "C" fn inner(orders: *mut c_void) -> c_int {
     let orders = orders.cast::<Orders>();
     // SAFETY: as in `child`.
@@ -326,12 +322,13 @@ extern "C" fn inner(orders: *mut c_void) -> c_int {
     }
 }
 
-/// Comes back only with an error.
+/// Carries out the instructions; returns only with an error number.
 ///
 /// # Safety
-/// To be called in a child, with lists that end with a null pointer.
+///
+/// Only for a child, with null-terminated lists.
 unsafe fn obey(orders: &Orders) -> c_int {
-    // SAFETY: calls to the system, with pointers that are valid by what the caller promises.
+    // SAFETY: system calls with pointers that the caller guarantees to be valid.
     unsafe {
         if orders.output >= 0 && !redirect(orders.output) {
             return *libc::__errno_location();
@@ -374,10 +371,12 @@ unsafe fn obey(orders: &Orders) -> c_int {
     libc::ENOENT
 }
 
-/// A group of its own, input from nowhere, output and errors into this descriptor, which closes itself at `exec`.
+/// Creates a process group and redirects input from `/dev/null` and output and errors to `output`, which closes at
+/// `exec`.
 ///
 /// # Safety
-/// To be called in a child.
+///
+/// Only for a child.
 unsafe fn redirect(output: RawFd) -> bool {
     // SAFETY: calls to the system; the path ends with a NUL.
     unsafe {

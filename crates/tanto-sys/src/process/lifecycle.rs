@@ -10,13 +10,13 @@ use super::ExitStatus;
 use crate::error::call_error;
 use crate::signals::TERMINATION_SIGNALS;
 
-/// This process is in that directory from then on, wherever that lies.
+/// Changes the current directory.
 pub fn change_dir(dir: &File) -> io::Result<()> {
     rustix::process::fchdir(dir).map_err(|error| call_error("fchdir", None, error.into()))
 }
 
-/// Makes a copy of this process: its number, or nothing in the copy. Only for a process with one thread: another could
-/// hold a lock that nobody would ever open in the copy.
+/// Forks; returns the child's process id, or `None` in the child. Fails if this process has several threads: a lock
+/// held by another one would stay locked in the child.
 pub fn fork() -> io::Result<Option<u32>> {
     if fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(call_error("fork", None, io::Error::from_raw_os_error(libc::EBUSY)));
@@ -28,12 +28,12 @@ pub fn fork() -> io::Result<Option<u32>> {
     }
 }
 
-/// When the process that has made this one ends, so does this one. A parent that had ended before is not noticed.
+/// Kills this process when its parent ends. A parent that has ended already goes unnoticed.
 pub fn exit_with_parent() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| call_error("prctl", None, error.into()))
 }
 
-/// The endings do nothing to this process from now on, or what they usually do.
+/// Restores the default action of termination signals, or ignores them.
 pub fn obey_termination_signals(obey: bool) {
     let action = if obey { libc::SIG_DFL } else { libc::SIG_IGN };
     for signal in TERMINATION_SIGNALS {
@@ -42,20 +42,20 @@ pub fn obey_termination_signals(obey: bool) {
     }
 }
 
-/// Children of this process that end are gone at once, and nobody waits for them.
+/// Lets children that end disappear without being waited for.
 pub fn auto_reap_children() {
     // SAFETY: this is no code of ours.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// Does nothing more, until a signal ends this process.
+/// Sleeps until a signal ends this process.
 pub fn pause_forever() -> ! {
     loop {
         std::thread::park();
     }
 }
 
-/// Waits for the end of this child, and takes note of those of others.
+/// Waits for the end of a child, and reaps all other children that end meanwhile.
 pub fn wait_and_reap(child: u32) -> io::Result<ExitStatus> {
     loop {
         let ended = retry_on_intr(|| rustix::process::wait(WaitOptions::empty()));

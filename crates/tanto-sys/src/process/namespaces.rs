@@ -1,4 +1,4 @@
-//! Namespaces: what a process and those below it see of the machine. Does not know why they should not see the rest.
+//! Namespaces of processes.
 
 use std::fs;
 use std::io;
@@ -8,18 +8,18 @@ use crate::error::call_error;
 use crate::process::procs;
 use crate::user;
 
-/// What a process can have for itself and those below it.
+/// A kind of namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Namespace {
-    /// What is mounted where.
+    /// Mount points.
     Mounts,
-    /// The numbers of processes: not for itself, but for those that it starts from then on.
+    /// Process ids; applies to children, not to the process itself.
     Processes,
-    /// Network devices, of which there is only the loopback.
+    /// Network devices, initially only the loopback.
     Network,
     /// Shared memory and semaphores.
     Ipc,
-    /// The machine's name.
+    /// Host name.
     Names,
 }
 
@@ -35,13 +35,13 @@ impl Namespace {
     }
 }
 
-/// This process gets these for itself.
+/// Moves this process to new namespaces.
 pub fn unshare(spaces: &[Namespace]) -> io::Result<()> {
     unshare_flags(spaces.iter().fold(0, |flags, space| flags | space.flag()))
 }
 
-/// This process may do in its own namespaces what root may: it gets one of users, in which only its own user is, as
-/// root, and those of `spaces`. To be called while it has one thread.
+/// Moves this process to new namespaces and a new user namespace, in which only its own user exists, as root. Call it
+/// while there is one thread.
 pub fn unshare_as_root(spaces: &[Namespace]) -> io::Result<()> {
     let (user, group) = (user::effective(), rustix::process::getegid().as_raw());
     unshare_flags(spaces.iter().fold(libc::CLONE_NEWUSER, |flags, space| flags | space.flag()))?;
@@ -62,7 +62,7 @@ fn unshare_flags(flags: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The loopback works in the network that this process has for itself.
+/// Brings up the loopback device in this process's network namespace.
 pub fn bring_up_loopback() -> io::Result<()> {
     // SAFETY: all-zero is a valid request; its name ends with a NUL, and it outlives the calls. The descriptor is ours.
     let rc = unsafe {
@@ -79,8 +79,8 @@ pub fn bring_up_loopback() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(call_error("ioctl", Some(b"lo"), io::Error::last_os_error())) }
 }
 
-/// Of what root may do, what no build has any business with is lost to this process and all that it becomes: mounts,
-/// devices, modules, the clock, the network, others' processes.
+/// Drops capabilities that no build needs, for this process and its descendants: mounts, devices, modules, the clock,
+/// network administration, other processes.
 pub fn drop_capabilities() -> io::Result<()> {
     match drop_all() {
         0 => Ok(()),
@@ -88,7 +88,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// The same, by nothing but calls to the system; the number of the error, or 0.
+/// Async-signal-safe; returns an error number, or 0.
 fn drop_all() -> libc::c_int {
     for power in (0..=MOST_POWERS).filter(|power| !KEPT.contains(power)) {
         // SAFETY: takes a number only, and what is read of the error is this thread's.
@@ -98,7 +98,7 @@ fn drop_all() -> libc::c_int {
                 _ => *libc::__errno_location(),
             }
         };
-        // A power that this kernel does not know.
+        // Unknown to this kernel.
         if error != 0 && error != libc::EINVAL {
             return error;
         }
@@ -106,15 +106,15 @@ fn drop_all() -> libc::c_int {
     0
 }
 
-/// A way into the namespaces of another process, for those that this one starts.
+/// A handle to enter the namespaces of another process.
 #[derive(Debug)]
 pub struct NamespaceEntry(OwnedFd);
 
-/// What a process enters by itself; the numbers of processes it has from the one that starts it.
+/// Namespaces that a process enters itself; its PID namespace is set by its parent.
 const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 
 impl NamespaceEntry {
-    /// To those of this process. They are there as long as it is.
+    /// Opens the namespaces of a process. They exist as long as it does.
     pub fn to(pid: u32) -> io::Result<NamespaceEntry> {
         let handle = procs::pidfd(pid).ok_or_else(|| call_error("pidfd_open", None, io::Error::last_os_error()))?;
         Ok(NamespaceEntry(handle))
@@ -125,18 +125,17 @@ impl NamespaceEntry {
     }
 }
 
-/// An entrance that somebody else keeps open. All of it is nothing but calls to the system, and tells the number of the
-/// error, or 0.
+/// A borrowed entry. Its methods are async-signal-safe and return an error number, or 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Door(RawFd);
 
 impl Door {
-    /// Those that this process starts from now on have their numbers there.
+    /// Sets the PID namespace of future children.
     pub(crate) fn number_children(self) -> libc::c_int {
         set(self.0, libc::CLONE_NEWPID)
     }
 
-    /// This process sees what is seen there, and may do no more than a build.
+    /// Enters the namespaces and drops capabilities.
     pub(crate) fn pass(self) -> libc::c_int {
         match set(self.0, ENTERED) {
             0 => drop_all(),
@@ -156,7 +155,7 @@ fn set(handle: RawFd, spaces: libc::c_int) -> libc::c_int {
 }
 
 const MOST_POWERS: libc::c_ulong = 63;
-/// By their numbers in the kernel: to give files away (0), to read and write all of them (1, 2), to change them (3, 4),
-/// to end processes (5), to become another group and user (6, 7, 8), ports below 1024 (10), chroot (18), to give files
-/// powers (31). Whoever may do so changes only what is in the sandbox.
+/// Capabilities that affect only the sandbox, by their numbers: chown (0), dac_override and dac_read_search (1, 2),
+/// fowner and fsetid (3, 4), kill (5), setgid, setuid and setpcap (6, 7, 8), net_bind_service (10), sys_chroot (18),
+/// setfcap (31).
 const KEPT: [libc::c_ulong; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 18, 31];

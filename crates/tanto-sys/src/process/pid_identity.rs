@@ -1,4 +1,4 @@
-//! Which process is which, beyond the reuse of numbers. Does not know why one asks.
+//! Process ids that are safe against reuse.
 
 use std::fmt;
 use std::fs::File;
@@ -7,8 +7,8 @@ use std::io;
 use crate::error::call_error;
 use crate::process::procs::stat;
 
-/// A process: its number, and when it was started (clock ticks since the machine's start), which tells it from a
-/// later one with the same number. Written as `number.ticks`.
+/// A process id with the start time of the process (clock ticks since boot), which tells it from a later process with
+/// the same id. Written as `pid.ticks`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId {
     pid: u32,
@@ -16,27 +16,25 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// The process with this number that was started then.
     pub(crate) fn known(pid: u32, started: u64) -> ProcessId {
         ProcessId { pid, started }
     }
 
-    /// Its number.
     pub fn pid(self) -> u32 {
         self.pid
     }
 
-    /// When it was started, in clock ticks since the machine's start.
+    /// Returns the start time in clock ticks since boot.
     pub fn started(self) -> u64 {
         self.started
     }
 
-    /// The process that has this number now; `None` if there is none, or `/proc` cannot be read.
+    /// Returns the current process with this id; `None` if there is none, or without `/proc`.
     pub fn of(pid: u32) -> Option<ProcessId> {
         stat(pid).map(|look| look.process)
     }
 
-    /// This process; an error where `/proc` is not to be read.
+    /// Returns this process. Fails without `/proc`.
     pub fn own() -> io::Result<ProcessId> {
         const STAT: &str = "/proc/self/stat";
         stat(std::process::id()).map(|look| look.process).ok_or_else(|| match File::open(STAT) {
@@ -45,14 +43,14 @@ impl ProcessId {
         })
     }
 
-    /// Reads what `Display` wrote.
+    /// Parses the format of `Display`.
     pub fn parse(text: &[u8]) -> Option<ProcessId> {
         let (pid, started) = std::str::from_utf8(text).ok()?.split_once('.')?;
         Some(ProcessId { pid: pid.parse().ok()?, started: started.parse().ok()? })
     }
 
-    /// Was this process started by that one, or by one that was? False for itself, and where the chain of parents
-    /// cannot be followed.
+    /// Returns whether it is an ancestor of this process. False for this process itself, and if the chain of parents is
+    /// broken.
     pub fn is_ancestor(self) -> bool {
         let mut pid = std::process::id();
         while let Some(parent) = stat(pid).and_then(|it| stat(it.parent)) {
@@ -65,7 +63,7 @@ impl ProcessId {
     }
 }
 
-/// What tells the machine's runs apart: no process outlives one. Empty where nobody says it.
+/// Returns the id of the current boot; empty if unknown.
 pub fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim_end().to_owned()

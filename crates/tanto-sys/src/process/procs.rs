@@ -1,4 +1,4 @@
-//! The processes of this machine, as `/proc` shows them. Does not know whose they are.
+//! Processes of the machine, from `/proc`.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,64 +13,61 @@ use crate::memory::page_size;
 
 use crate::process::pid_identity::ProcessId;
 
-/// A process as it was at one moment.
+/// A snapshot of `/proc/PID/stat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessStat {
-    /// Which.
     pub process: ProcessId,
-    /// The number of the one above it.
+    /// The parent's process id.
     pub parent: u32,
-    /// Its process group.
+    /// The process group.
     pub group: u32,
-    /// What it does, as the kernel's letter: `R`uns, `S`leeps, waits for a `D`isk, is s`T`opped, is a `Z`ombie.
+    /// The kernel's letter: `R`unning, `S`leeping, waiting for a `D`isk, s`T`opped, `Z`ombie.
     pub state: u8,
-    /// Threads that it has.
     pub threads: u32,
-    /// Processor time of it and of those children that it has waited for, in microseconds; counted in hundredths of
-    /// a second.
+    /// Processor time of the process and its waited-for children in microseconds, with a resolution of 10 ms.
     pub cpu_us: u64,
-    /// Page faults of those children that it has waited for: each has some.
+    /// Page faults of waited-for children: each child has some.
     pub waited_faults: u64,
-    /// Memory that it holds now, in KiB; pages that it shares count in full.
+    /// Resident memory in KiB, with shared pages.
     pub rss_kib: u64,
     /// The program's name, at most 15 bytes.
     pub name: Vec<u8>,
 }
 
 impl ProcessStat {
-    /// Has it ended, and only nobody has asked how?
+    /// Returns whether it has ended and waits to be reaped.
     pub fn is_gone(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// Was it stopped by a signal or a debugger?
+    /// Returns whether a signal or a debugger has stopped it.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 }
 
-/// Longer command lines are cut; each is for the eye.
+/// Command lines are cut at this length.
 const LONGEST_LINE: u64 = 4096;
-/// What one process may have of environment that is looked through.
+/// Environments are read up to this length.
 const LARGEST_ENVIRONMENT: u64 = 4 << 20;
 
-/// What this process is like now; none if there is none.
+/// Returns the state of a process; `None` if it does not exist.
 pub fn stat(pid: u32) -> Option<ProcessStat> {
     parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// All processes that we may see, in no order. Those that come and go meanwhile may be missing.
+/// Returns all visible processes, in no order. Processes that start or end meanwhile may be missing.
 pub fn all() -> io::Result<Vec<ProcessStat>> {
     Ok(numbers("/proc")?.into_iter().filter_map(stat).collect())
 }
 
-/// The names in this directory that are numbers.
+/// Returns the names in a directory that are numbers.
 fn numbers(dir: &str) -> io::Result<Vec<u32>> {
     let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(names.collect())
 }
 
-/// The fields are counted after the name, which stands in parentheses and may contain anything.
+/// Parses the fields after the name, which is in parentheses and can contain any byte.
 fn parse(pid: u32, stat: &[u8]) -> Option<ProcessStat> {
     let (begins, ends) = (stat.iter().position(|&b| b == b'(')?, stat.iter().rposition(|&b| b == b')')?);
     let fields: Vec<&str> = std::str::from_utf8(&stat[ends + 1..]).ok()?.split_ascii_whitespace().collect();
@@ -90,15 +87,15 @@ fn parse(pid: u32, stat: &[u8]) -> Option<ProcessStat> {
     })
 }
 
-/// Linux counts a hundred ticks a second in all that users see, whatever it counts inside.
+/// User space sees 100 ticks per second.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 fn page_kib() -> u64 {
     page_size() as u64 / 1024
 }
 
-/// The children of a process with so many threads; none if there is no such process, or the kernel does not list
-/// them (`CONFIG_PROC_CHILDREN`).
+/// Returns the children of a process with this number of threads; `None` if it does not exist, or the kernel does not
+/// list children (`CONFIG_PROC_CHILDREN`).
 pub fn children(pid: u32, threads: u32) -> Option<Vec<u32>> {
     if threads <= 1 {
         return listed(pid, pid);
@@ -107,7 +104,7 @@ pub fn children(pid: u32, threads: u32) -> Option<Vec<u32>> {
     Some(threads.into_iter().filter_map(|thread| listed(pid, thread)).flatten().collect())
 }
 
-/// The children of a process with one thread, however the kernel tells of them.
+/// Returns the children of a single-threaded process, also if the kernel does not list them.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let among_all =
         || all().unwrap_or_default().iter().filter(|it| it.parent == pid).map(|it| it.process.pid()).collect();
@@ -119,18 +116,18 @@ fn listed(pid: u32, thread: u32) -> Option<Vec<u32>> {
     Some(text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
-/// Does the kernel list a process's children? If not, a tree is found by a look at all processes.
+/// Returns whether the kernel lists children. If not, trees are found by reading all processes.
 pub fn lists_children() -> bool {
     let own = std::process::id();
     listed(own, own).is_some()
 }
 
-/// These processes and all below them, each before those below it, with how far below it is. One that ends meanwhile
-/// may be missing, with those below it.
+/// Returns these processes and their descendants, parents first, with their depth. Processes that end meanwhile may be
+/// missing, with their descendants.
 pub fn trees(roots: &[u32]) -> Vec<(u32, ProcessStat)> {
     let mut found = Vec::new();
     if roots.is_empty() {
-        // Asked for each command that leaves nothing behind: that is nearly all of them.
+        // The common case: almost every command leaves no processes behind.
         return found;
     }
     if lists_children() {
@@ -153,21 +150,21 @@ pub fn trees(roots: &[u32]) -> Vec<(u32, ProcessStat)> {
     found
 }
 
-/// A tree that is larger is cut: whoever looks must not take longer than what is looked at.
+/// Larger trees are cut.
 const MOST_PROCESSES: usize = 1 << 16;
 
 fn collect(all: &[ProcessStat], root: u32, depth: u32, found: &mut Vec<(u32, ProcessStat)>) {
     let Some(process) = all.iter().find(|look| look.process.pid() == root) else { return };
     found.push((depth, process.clone()));
     for child in all.iter().filter(|look| look.parent == root) {
-        // Numbers may be taken again while we look, so that there could be a ring.
+        // Process ids may be reused meanwhile, so that there could be a cycle.
         if depth < 1000 && found.len() < MOST_PROCESSES {
             collect(all, child.process.pid(), depth + 1, found);
         }
     }
 }
 
-/// The words of its command line with blanks between; none for one that has ended or belongs to the kernel.
+/// Returns the command line with spaces between the arguments; `None` for zombies and kernel threads.
 pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     let mut line = begin_of(pid, "cmdline", LONGEST_LINE)?;
     while line.last() == Some(&0) {
@@ -177,37 +174,37 @@ pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     Some(line).filter(|line| !line.is_empty())
 }
 
-/// The directory that it is in, if we may know it.
+/// Returns the current directory, if this process may read it.
 pub fn current_dir(pid: u32) -> Option<Vec<u8>> {
     Some(fs::read_link(format!("/proc/{pid}/cwd")).ok()?.into_os_string().into_vec())
 }
 
-/// Bytes that it has written so far, wherever to, if we may know it.
+/// Returns the bytes written so far, to any file, if this process may read that.
 pub fn written_bytes(pid: u32) -> Option<u64> {
     let text = String::from_utf8(begin_of(pid, "io", 4096)?).ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
-/// Memory that this process alone holds, and its part of what it shares, in KiB: without what could be read from files
-/// again, with what was swapped out. None if we may not know it.
+/// Returns the anonymous, shared and swapped memory in KiB, with shared pages in proportion; `None` if this process may
+/// not read it.
 pub fn anonymous_kib(pid: u32) -> Option<u64> {
     let text = String::from_utf8(begin_of(pid, "smaps_rollup", 4096)?).ok()?;
     let value =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
-    // Before Linux 5.4 the parts are not told.
+    // The parts exist since Linux 5.4.
     let held = value("Pss_Anon:").map(|anonymous: u64| anonymous + value("Pss_Shmem:").unwrap_or(0));
     Some(held.or_else(|| value("Pss:"))? + value("SwapPss:").unwrap_or(0))
 }
 
-/// A program that is just being put in the place of another has no environment yet, and that of the other can end in the
-/// midst of a look: for so many looks at most.
+/// During `exec`, a process has no environment, or the rest of the old one. The environment is read again up to this
+/// often.
 const BEGINNING_LOOKS: u32 = 200;
 const BEGINNING: Duration = Duration::from_micros(100);
-/// Of one that puts another program in its place again and again, each look may meet another beginning: none is believed
-/// to have been given nothing at all before it was seen so this often.
+/// A process that calls `exec` repeatedly can be caught in the middle each time, so an empty environment is believed
+/// only after this many reads.
 const EMPTY_LOOKS: u32 = 8;
 
-/// The value that this name had in the environment that it was started with, if we may know it.
+/// Returns the value of a variable in the environment with which the process was started, if this process may read it.
 pub fn initial_env_var(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
     let value = |one: &[u8]| Some(one.strip_prefix(name)?.strip_prefix(b"=")?.to_vec());
     let (mut before, mut same) = (None, 0);
@@ -231,14 +228,14 @@ pub fn initial_env_var(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The kernel is putting another program in its place: not even its command line can be seen.
+/// Returns whether it is in the middle of `exec`, without a command line.
 fn is_beginning(pid: u32) -> bool {
     let has_line = begin_of(pid, "cmdline", 1).is_none_or(|line| !line.is_empty());
-    // Threads of the kernel never have one.
+    // Kernel threads never have one.
     !has_line && stat(pid).is_some_and(|look| !look.is_gone() && !KERNELS.contains(&look.parent))
 }
 
-/// What is above threads of the kernel.
+/// The parents of kernel threads.
 const KERNELS: [u32; 2] = [0, 2];
 
 fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
@@ -247,10 +244,10 @@ fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Sends a signal to this process and to no later one with its number. False if it is gone.
+/// Sends a signal to this process, never to a later one with the same id. Returns false if it is gone.
 pub fn signal(process: ProcessId, signal: i32) -> io::Result<bool> {
     let (handle, pid) = (pidfd(process.pid()), raw_pid(process.pid()));
-    // The handle was there before: if the process is the right one now, the handle is its.
+    // The pidfd was opened before, so it refers to the process that is checked here.
     if stat(process.pid()).is_none_or(|look| look.process != process) {
         return Ok(false);
     }
@@ -270,8 +267,7 @@ pub(crate) fn raw_pid(pid: u32) -> Pid {
     Pid::from_raw(pid.cast_signed()).expect("process ids are positive")
 }
 
-/// A descriptor that means this process, whatever becomes of its number, and is readable once it has ended. None if
-/// there is no such process, or before Linux 5.3.
+/// Opens a pidfd, which is readable once the process has ended. `None` if it does not exist, or before Linux 5.3.
 pub fn pidfd(pid: u32) -> Option<OwnedFd> {
     pidfd_open(raw_pid(pid), PidfdFlags::empty()).ok()
 }

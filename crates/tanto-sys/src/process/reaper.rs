@@ -1,5 +1,4 @@
-//! Processes whose parents are gone come to us instead of to the machine's first process. Does not know whose they
-//! were.
+//! Adopts and reaps orphaned descendants (child subreaper).
 
 use std::fs::File;
 use std::io;
@@ -11,19 +10,18 @@ use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use crate::error::call_error;
 use crate::process::procs::{self, raw_pid};
 
-/// How many in this process want it.
+/// The number of live `Reaper`s.
 static ADOPTERS: AtomicUsize = AtomicUsize::new(0);
 
-/// While one of these lives, each process below us whose parent ends becomes our child.
+/// While one exists, orphaned descendants become children of this process.
 #[derive(Debug)]
 pub struct Reaper {
-    /// The kernel's list of our first thread's children, who are the adopted ones and, as a rule, all.
+    /// The kernel's list of children of the first thread, which include all adopted ones.
     list: Option<File>,
     text: Vec<u8>,
 }
 
 impl Reaper {
-    /// From now on.
     pub fn begin() -> io::Result<Reaper> {
         set(true)?;
         ADOPTERS.fetch_add(1, Ordering::Relaxed);
@@ -32,8 +30,8 @@ impl Reaper {
         Ok(Reaper { list, text: vec![0; 4096] })
     }
 
-    /// The numbers of our children, zombies among them, unless they were waited for; those that threads but the
-    /// first have started only where the kernel has no lists.
+    /// Returns the ids of children, with zombies. Children of other threads than the first are included only if the
+    /// kernel does not list children.
     pub fn children(&mut self) -> io::Result<Vec<u32>> {
         let Some(list) = &self.list else {
             let own = std::process::id();
@@ -58,13 +56,13 @@ impl Drop for Reaper {
     }
 }
 
-/// Takes note of the end of this child, if it has ended, so that nothing is left of it. True if there is no such
-/// child any more. Not for children that somebody else waits for.
+/// Reaps a child if it has ended. Returns true if there is no such child any more. Not for children that other code
+/// waits for.
 pub fn reap(pid: u32) -> bool {
     !matches!(waitpid(Some(raw_pid(pid)), WaitOptions::NOHANG), Ok(None))
 }
 
 fn set(on: bool) -> io::Result<()> {
-    // Any process id switches it on.
+    // Any process id enables it.
     set_child_subreaper(on.then(getpid)).map_err(|error| call_error("prctl", None, error.into()))
 }

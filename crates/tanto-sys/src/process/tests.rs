@@ -1,4 +1,4 @@
-//! Tests of processes: their output, their ends, their groups.
+//! Tests of children: output, exit, process groups.
 
 use super::*;
 use crate::ipc::poll;
@@ -11,7 +11,7 @@ fn spawn(line: &str) -> Child {
     plain().piped(Program::Shell(line.as_bytes())).unwrap()
 }
 
-/// Runs a line to the end of its output and of itself.
+/// Runs a line until its output and the process have ended.
 fn run(line: &str) -> (Vec<u8>, ExitStatus) {
     end(spawn(line))
 }
@@ -69,7 +69,7 @@ fn a_job_has_a_group_and_it_is_told_as_one() {
     let length = child.read_output(&mut buffer).unwrap();
     assert_eq!(buffer[..length], *format!("{}\n", child.pid()).as_bytes());
     child.signal_group(libc::SIGTERM);
-    // The pipe ends only when both sleepers are gone too.
+    // The pipe ends when both sleepers have.
     assert_eq!(child.read_output(&mut buffer).unwrap(), 0);
     assert!(child.output().is_none());
     assert_eq!(child.wait().unwrap().status, ExitStatus::Killed { signal: libc::SIGTERM, dumped: false });
@@ -162,7 +162,7 @@ fn programs_are_looked_for_in_the_childs_path() {
     assert_eq!(run_words(&mut found, &["speak", "x"]).unwrap().0, b"x\n");
     let not_found = run_words(&mut path("/none".into()), &["speak"]).unwrap_err();
     assert_eq!(not_found.kind(), io::ErrorKind::NotFound);
-    // What is found and is no program ends the search.
+    // A file that is not a program ends the search.
     let mut refused = path(format!("{}:{}", dir.at("").display(), dir.at("bin").display()));
     std::fs::write(dir.at("speak"), "").unwrap();
     assert_eq!(run_words(&mut refused, &["speak"]).unwrap_err().kind(), io::ErrorKind::PermissionDenied);

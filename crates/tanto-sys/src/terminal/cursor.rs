@@ -1,4 +1,4 @@
-//! A terminal's cursor, shown again when a signal ends the program while it is hidden.
+//! Restores the cursor when a signal ends the program while it is hidden.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -6,24 +6,24 @@ use std::os::fd::AsRawFd;
 use std::ptr::null;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Ends synchronized update, wraps lines, shows the cursor, and erases from the cursor on.
+/// Ends the synchronized update, enables line wrapping, shows the cursor, and erases everything after it.
 const RESTORE: &[u8] = b"\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[J";
 
-/// They end the program at once: `abort` (a panic, too) and Ctrl-\.
+/// Signals that end the program at once: `abort` (also in a panic) and Ctrl-\.
 const SIGNALS: [i32; 2] = [libc::SIGABRT, libc::SIGQUIT];
 
-/// The terminal; -1: none.
+/// The terminal's descriptor; -1: none.
 static TERMINAL: AtomicI32 = AtomicI32::new(-1);
 
-/// While one lives, a signal that ends the program at once shows the cursor first. At most one lives.
+/// While it exists, signals that end the program restore the cursor first. At most one may exist.
 pub struct CursorGuard {
-    /// What was set before, where that was the default action.
+    /// The previous actions, where they were replaced.
     before: [Option<libc::sigaction>; 2],
     _terminal: File,
 }
 
 impl CursorGuard {
-    /// Begins. Signals that are ignored or have another handler are left alone.
+    /// Installs handlers, except for signals that are ignored or handled already.
     pub fn begin(terminal: File) -> CursorGuard {
         TERMINAL.store(terminal.as_raw_fd(), Ordering::Release);
         // SAFETY: all-zero is a valid `sigaction`: SIG_DFL and an empty set.
@@ -49,7 +49,7 @@ impl Drop for CursorGuard {
     }
 }
 
-/// The action is the default again when this begins.
+/// The action is already reset when this is called.
 extern "C" fn received(signal: libc::c_int) {
     // SAFETY: both calls may be made in a handler; `RESTORE` is valid for its length.
     unsafe {
@@ -58,7 +58,7 @@ extern "C" fn received(signal: libc::c_int) {
     }
 }
 
-/// Sets the action, if there is one to set; returns that before.
+/// Returns the current action and sets a new one, if given.
 fn change(signal: i32, action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let action = action.map_or(null(), std::ptr::from_ref);
     let mut before = MaybeUninit::<libc::sigaction>::uninit();

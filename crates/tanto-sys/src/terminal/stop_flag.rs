@@ -1,5 +1,4 @@
-//! Ctrl-Z: the signal by which a terminal asks for a halt, received as something to ask for, so that what stands on the
-//! screen can be taken away first. Does not know what that is.
+//! Ctrl-Z as a flag, so that the live display can be erased before the process stops.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -11,13 +10,14 @@ extern "C" fn received(_signal: libc::c_int) {
     CAME.store(true, Ordering::Release);
 }
 
-/// While one lives, the signal does not halt us; whoever has it must ask now and then, and halt. At most one lives.
+/// While it exists, SIGTSTP sets a flag instead of stopping the process. The owner polls the flag and calls `halt`. At
+/// most one may exist.
 pub struct StopFlag {
     before: libc::sigaction,
 }
 
 impl StopFlag {
-    /// Begins to listen. None where the signal is ignored, or has another handler: then it is not ours to take.
+    /// Installs the handler. `None` if the signal is ignored or handled already.
     pub fn listen() -> Option<StopFlag> {
         let before = change(None)?;
         if before.sa_sigaction != libc::SIG_DFL {
@@ -28,12 +28,12 @@ impl StopFlag {
         Some(StopFlag { before })
     }
 
-    /// Has a halt been asked for?
+    /// Returns whether SIGTSTP was received.
     pub fn came(&self) -> bool {
         CAME.load(Ordering::Acquire)
     }
 
-    /// Halts the process as the signal would have, and returns when it goes on.
+    /// Stops the process and returns when it continues.
     pub fn halt(&self) {
         change(Some(&self.before));
         // SAFETY: sends a signal to this thread, whose default action stops the process; touches no memory of ours.
@@ -61,7 +61,7 @@ fn take_it() {
     change(Some(&action));
 }
 
-/// Sets the action, if there is one to set; returns that before.
+/// Returns the current action and sets a new one, if given.
 fn change(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let action = action.map_or(null_mut::<libc::sigaction>().cast_const(), std::ptr::from_ref);
     let mut before = MaybeUninit::<libc::sigaction>::uninit();
@@ -84,7 +84,7 @@ mod tests {
         // SAFETY: the handler is ours.
         unsafe { libc::raise(libc::SIGTSTP) };
         assert!(halts.came());
-        // Nobody may halt the tests.
+        // Do not stop the tests.
         CAME.store(false, Ordering::Release);
         drop(halts);
         assert_eq!(action(), before);

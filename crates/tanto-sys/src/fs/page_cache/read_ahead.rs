@@ -1,4 +1,4 @@
-//! How far ahead the kernel reads files of a disk.
+//! The read-ahead of disks.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::call_error;
 
-/// Another read-ahead for the disk of a directory, until it is dropped.
+/// Changes the read-ahead of a disk until it is dropped.
 #[derive(Debug)]
 pub struct ReadAhead {
     file: PathBuf,
@@ -15,8 +15,8 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Sets the read-ahead of the disk on which this directory lies, in KiB. Fails if the directory lies on no disk, and
-    /// without the right to write the kernel's setting.
+    /// Sets the read-ahead of the disk of a directory, in KiB. Fails if the directory is not on a disk, and without
+    /// permission.
     pub fn set(dir: &Path, kib: u64) -> io::Result<ReadAhead> {
         ReadAhead::below(Path::new("/sys"), fs::metadata(dir)?.dev(), kib)
     }

@@ -1,4 +1,4 @@
-//! Combinations of calls that find out whether a file exists and what its attributes are.
+//! Sequences of calls that determine whether a file exists and its attributes, for `tanto bench stat`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,28 +8,27 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::{Stat, StatCall, answer, fstatat, open_dir};
 use crate::fs::file::with_c_path;
 
-/// A combination of calls.
+/// A sequence of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accessor {
-    /// One call answers both questions.
+    /// One call for both.
     OneCall,
-    /// First whether the file exists, and only then its attributes.
+    /// First existence, then attributes.
     ExistenceFirst,
-    /// The parent directory is opened for each file, and the file is asked for by its name in it.
+    /// Opens the parent directory of each file.
     ParentOpened,
-    /// The same, but the directory stays open for as long as files of it are asked for.
+    /// Keeps the parent directory open for consecutive files in it.
     ParentKept,
 }
 
-/// The directory that was opened last, with its path.
+/// An open directory with its path.
 type Parent = (Vec<u8>, OwnedFd);
 
 impl Accessor {
-    /// All of them.
     pub const ALL: [Accessor; 4] =
         [Accessor::OneCall, Accessor::ExistenceFirst, Accessor::ParentOpened, Accessor::ParentKept];
 
-    /// Its name, with the calls that it makes.
+    /// Returns a description with the calls.
     pub fn name(self) -> &'static str {
         match self {
             Accessor::OneCall => "one call (fstatat)",
@@ -39,7 +38,7 @@ impl Accessor {
         }
     }
 
-    /// Asks for all of these. Returns how many answers there were: of what exists, and of what does not.
+    /// Stats all paths and returns the number of calls without errors. A missing file is no error.
     pub fn ask(self, paths: &[&[u8]]) -> usize {
         let mut parent = None;
         paths.iter().filter(|path| self.stat(path, &mut parent).is_ok()).count()
@@ -71,7 +70,7 @@ impl Accessor {
     }
 }
 
-/// The directory of a path, and the name in it.
+/// Splits a path into directory and name.
 fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(0) => (b"/", &path[1..]),

@@ -1,4 +1,4 @@
-//! The mtimes of many files at once, on several threads. Does not know whose files they are.
+//! Stats many files on several threads.
 
 use std::iter::Enumerate;
 use std::slice::ChunksMut;
@@ -10,27 +10,26 @@ use super::{StatCall, subtree};
 use crate::machine::cpu;
 use crate::threads::ThreadLimit;
 
-/// Paths that a thread takes at a time: under 0.2 ms where the answers are in memory, so that all end together and
-/// the lock costs nothing. Larger, threads that wait for a disk are joined by others later.
+/// Paths per piece of work: under 0.2 ms with a warm cache, so that all threads end together and the lock costs
+/// nothing. With larger pieces, more threads start later on a cold cache.
 const PIECE: usize = 128;
 
-/// For so many paths a thread is started while nothing is known of their cost, so that there are two from 1,024 on.
-/// Smaller, there are threads that save no more than their start costs; larger, middling builds have one thread.
+/// Paths per initial thread, so that there are two from 1,024 paths on. With fewer, threads cost more than they save;
+/// with more, medium builds have one thread.
 const WORTH_A_THREAD: usize = 512;
 
-/// If so many calls of a piece waited (for a disk, or a server), another thread is started, in whose calls the
-/// processor can do something else. One wait takes as long as a whole piece does out of memory. Larger, a cold cache
-/// is noticed later; at 1, whatever else makes a thread wait is taken for a cold cache.
+/// Another thread is started if this many calls of a piece blocked (on a disk or server). One blocking call takes as
+/// long as a piece with a warm cache. With a higher number a cold cache is noticed later; with 1, unrelated context
+/// switches start threads.
 const WAITS_OF_A_PIECE: i64 = 4;
 
-/// There are no more threads than these because of waits. On a cold disk (ext4, 22,000 files, 2 processors) 1 thread
-/// took 4.5 to 6.2 s, 4 took 1.4 to 1.7 s, 16 took 0.8 to 1.0 s, 32 and 64 between 0.7 and 1.1 s.
+/// Limit of threads started because of blocking calls. On a cold disk (ext4, 22,000 files, 2 processors) 1 thread took
+/// 4.5 to 6.2 s, 4 took 1.4 to 1.7 s, 16 took 0.8 to 1.0 s, 32 and 64 between 0.7 and 1.1 s.
 const MOST_THAT_WAIT: usize = 32;
 
-/// The mtime of each path, as `mtime` gives it; `UNKNOWN_MTIME` where that is an error. `path` gives each path with a NUL at
-/// its end (or its answer is an error). There are as many threads as processors, and more for as long as calls wait for
-/// something else than a processor. It costs less where neighbours in the list lie in the same directory or below it:
-/// where it is sorted.
+/// Determines the mtime of each path, as `mtime` does; `UNKNOWN_MTIME` for an error. `path` returns NUL-terminated
+/// paths (anything else is an error). Uses as many threads as processors, and more while calls block. Sorted lists are
+/// faster, since neighbours share directories.
 pub fn mtimes<'p>(path: impl Fn(usize) -> &'p [u8] + Sync, found: &mut [i64], threads: ThreadLimit) {
     let first = match threads.limit(found.len() / WORTH_A_THREAD) {
         0 | 1 => 1,
@@ -40,8 +39,7 @@ pub fn mtimes<'p>(path: impl Fn(usize) -> &'p [u8] + Sync, found: &mut [i64], th
     Crew::new(found, PIECE, ask).work_off(first, threads.limit(first.max(MOST_THAT_WAIT)));
 }
 
-/// As `mtimes`, but this way, where `None` is an error, and with so many threads (or one, for 0) whatever it costs;
-/// each has something to do where there is that much.
+/// Like `mtimes`, with the given call and number of threads (at least one); `None` for an error.
 pub fn mtimes_by(way: StatCall, paths: &[&[u8]], threads: usize) -> Vec<Option<i64>> {
     let mut found = vec![None; paths.len()];
     let piece = (paths.len() / threads.max(1)).clamp(1, PIECE);
@@ -49,7 +47,6 @@ pub fn mtimes_by(way: StatCall, paths: &[&[u8]], threads: usize) -> Vec<Option<i
     found
 }
 
-/// Asks for the paths of a piece.
 fn each(way: StatCall, paths: &[&[u8]]) -> impl Fn(usize, &mut [Option<i64>]) {
     move |first, found| {
         for (path, found) in paths[first..].iter().zip(found) {
@@ -58,12 +55,12 @@ fn each(way: StatCall, paths: &[&[u8]]) -> impl Fn(usize, &mut [Option<i64>]) {
     }
 }
 
-/// Places for answers, and threads that take piece after piece of them.
+/// Threads that take pieces of the output from a shared queue.
 struct Crew<'p, T, F> {
     pieces: Mutex<Enumerate<ChunksMut<'p, T>>>,
-    /// Answers of a piece.
+    /// Entries per piece.
     piece: usize,
-    /// Is given the number of the piece's first answer.
+    /// Called with the index of the piece's first entry.
     ask: F,
     size: AtomicUsize,
 }
@@ -73,7 +70,7 @@ impl<'p, T: Send, F: Fn(usize, &mut [T]) + Sync> Crew<'p, T, F> {
         Crew { pieces: Mutex::new(found.chunks_mut(piece).enumerate()), piece, ask, size: AtomicUsize::new(1) }
     }
 
-    /// Begins with `first` threads, this one among them; where calls wait there will be up to `most`.
+    /// Starts with `first` threads, including this one, and grows to `most` while calls block.
     fn work_off(&self, first: usize, most: usize) {
         thread::scope(|scope| {
             for _ in 1..first {
@@ -97,7 +94,7 @@ impl<'p, T: Send, F: Fn(usize, &mut [T]) + Sync> Crew<'p, T, F> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner).next()
     }
 
-    /// Starts a thread, unless there are `limit`. Without it the others go on: it may be one too many for the user.
+    /// Starts a thread unless there are `limit`. If that fails, the others do the work.
     fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>, limit: usize, most: usize) {
         if self.size.fetch_add(1, Ordering::Relaxed) >= limit {
             self.size.fetch_sub(1, Ordering::Relaxed);
@@ -113,8 +110,8 @@ mod tests {
     use std::collections::HashSet;
     use std::time::{Duration, Instant};
 
-    /// How many threads ask for 20 pieces, if each call waits so long. The calls of the later pieces wait, too, until
-    /// as many threads have come as are expected.
+    /// Returns how many threads take part if each call blocks for `pause`. Calls of later pieces wait until as many
+    /// threads have started as expected.
     fn threads(most: usize, pause: Duration, expected: usize) -> usize {
         let (begun, seen, calls) = (Instant::now(), Mutex::new(HashSet::new()), AtomicUsize::new(0));
         let call = || {

@@ -1,5 +1,5 @@
-//! Neighbours in a list of paths, asked for from a directory that they share, so that the way to it is gone once. Does
-//! not know where the list comes from: sorted, it has such neighbours.
+//! Stats neighbours of a sorted list relative to a common directory, so that the kernel resolves that part of their
+//! paths once.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,17 +7,16 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::{UNKNOWN_MTIME, answer, fstatat, open_dir};
 
-/// A directory is opened for so many neighbours or more. Fewer, and that costs more than it saves; more, and fewer
-/// directories qualify; between 16 and 64 it makes no difference. On ext4 and Linux 6.18 this takes 12 % of the
-/// processor time from calls for the files of a build (22,000 of them: 1,180 ns a call instead of 1,342; 219,000:
-/// 1,317 instead of 1,478), and costs nothing where the list is not sorted. Sorting alone has more than that effect:
-/// the same files in random order took 1,947 and 3,031 ns.
+/// Neighbours for which a directory is opened. With fewer, opening costs more than it saves; between 16 and 64 the
+/// number makes no difference. On ext4 and Linux 6.18 this saves 12 % of the processor time of the calls for a build
+/// (22,000 files: 1,180 ns per call instead of 1,342; 219,000: 1,317 instead of 1,478) and costs nothing for unsorted
+/// lists. Sorting alone saves more: the same files in random order took 1,947 and 3,031 ns.
 const FEWEST: usize = 32;
 
-/// The longest path, with its end, that a call takes. A longer one is an error, also where its end alone is short.
+/// Longest path, with its NUL, that the kernel accepts. A longer one is an error even if its remainder is short.
 const LONGEST: usize = libc::PATH_MAX as usize;
 
-/// The mtimes of some paths, each with a NUL at its end.
+/// Determines the mtimes of NUL-terminated paths.
 pub fn ask<'p>(path: impl Fn(usize) -> &'p [u8], found: &mut [i64]) {
     let mut at = 0;
     while at < found.len() {
@@ -31,7 +30,7 @@ pub fn ask<'p>(path: impl Fn(usize) -> &'p [u8], found: &mut [i64]) {
     }
 }
 
-/// Neighbours, and the directory in which all of them lie; empty if it is not worth while to open one.
+/// Neighbours and their common directory; empty if it is not worth opening.
 struct Run<'p> {
     shared: &'p [u8],
     end: usize,
@@ -47,7 +46,7 @@ impl<'p> Run<'p> {
             return Run { shared, end: start + 1 };
         }
         let others = (start + 1..end).find(|&index| !path(index).starts_with(shared)).unwrap_or(end);
-        // What lies between two neighbours of a sorted list lies where both lie: this list is not one.
+        // In a sorted list, everything between two paths with a common prefix has that prefix: this list is unsorted.
         if others - start < FEWEST { Run { shared: b"", end } } else { Run { shared, end: others } }
     }
 
@@ -59,15 +58,15 @@ impl<'p> Run<'p> {
     }
 }
 
-/// What both begin with, up to a slash, that included.
+/// Returns the common prefix up to and including its last slash.
 fn shared<'p>(one: &'p [u8], other: &[u8]) -> &'p [u8] {
     let same = one.iter().zip(other).take_while(|(a, b)| a == b).count();
     let length = one[..same].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     &one[..length]
 }
 
-/// Asks from the directory to which the first bytes of the path lead. None where the answer might be another than by
-/// the whole path.
+/// Stats relative to the directory of the first `skipped` bytes. `None` if the result could differ from that of the
+/// whole path.
 fn below(dir: &OwnedFd, path: &[u8], skipped: usize) -> Option<i64> {
     let rest = &path[skipped..];
     if path.len() > LONGEST || matches!(rest, [] | [b'/' | 0, ..]) {
@@ -95,10 +94,10 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tanto_testing::{Random, Scratch};
 
-    /// Names of which there are few, so that they meet: files, directories, links and nothing.
+    /// A few names that collide often: files, directories, links and missing files.
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "link", "up", "loop", ".."];
 
-    /// Where the tree is: so deep that no path leads out of it, to where other tests make files.
+    /// Deep enough that no `..` leads to files of other tests.
     const ROOT: &str = "1/2/3/4/5/6/7/8/";
 
     fn plant(dir: &Scratch, below: &str, depth: usize, random: &mut Random) {

@@ -1,4 +1,4 @@
-//! Tests: all ways give the same answers, and many at once the same as one by one.
+//! Tests: all calls give the same answers, and many paths at once the same as one by one.
 
 use super::*;
 use crate::error::text;
@@ -13,7 +13,7 @@ fn touch(path: &Path, time: SystemTime) {
     fs::File::create(path).unwrap().set_modified(time).unwrap();
 }
 
-/// What all ways say.
+/// The common answer of all calls.
 fn all(path: &[u8]) -> Option<Stat> {
     let [first, others @ ..] = StatCall::ALL.map(|way| way.stat(path).unwrap());
     for other in others {
@@ -23,7 +23,7 @@ fn all(path: &[u8]) -> Option<Stat> {
     first
 }
 
-/// What all ways complain of.
+/// The common error of all calls.
 fn complaint(path: &[u8]) -> io::Error {
     let [first, others @ ..] = StatCall::ALL.map(|way| way.stat(path).unwrap_err());
     for other in others {

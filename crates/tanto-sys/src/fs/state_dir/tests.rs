@@ -1,4 +1,4 @@
-//! Tests of the places of state.
+//! Tests of the state directories.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 
@@ -34,7 +34,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Sets the times of all that lies in `top` and of itself.
+/// Sets the times of a directory and everything in it.
 fn make_old(top: &Path, time: SystemTime) {
     for entry in fs::read_dir(top).unwrap().flatten() {
         if entry.path().is_dir() {
@@ -102,7 +102,7 @@ fn a_cache_that_is_not_the_user_s_own_is_not_used() {
     set_mode(&base, 0o777);
     assert!(state.make().is_err());
     set_mode(&base, 0o700);
-    // Only root may give files away.
+    // Only root may change owners.
     for path in inner.iter().chain([&base]) {
         if chown(path, Some(user::effective() + 12_345), None).is_ok() {
             assert!(state.make().is_err(), "{}", path.display());

@@ -1,11 +1,11 @@
-//! Tests: content, and what becomes of it when the file changes. What becomes of the process is in `tests/bus.rs`.
+//! Tests of contents when files change. `tests/bus.rs` tests the process.
 
 use super::*;
 use std::fs;
 use std::thread;
 use tanto_testing::Scratch;
 
-/// A file of this length, in which each page begins with its number plus 1.
+/// A file of this length in which each page begins with its number plus 1.
 fn file(dir: &Scratch, length: usize) -> File {
     let content: Vec<u8> = (0..length).map(|at| (at / page_size()) as u8 + 1).collect();
     dir.write("f", content);

@@ -1,4 +1,4 @@
-//! Tests of the look at processes, with real ones.
+//! Tests with real processes.
 
 use super::*;
 use crate::user;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 const LINE: &[u8] = b"7 (a) b) T 3 5 7 0 -1 4194560 1 2 3 4 100 20 30 1 20 0 4 0 991 8192 25 18446744073709551615";
 
-/// A shell that waits for a line, and runs this before.
+/// A shell that runs a command and then waits for a line.
 struct Held(Child, ChildStdin);
 
 impl Held {
@@ -69,7 +69,7 @@ fn we_are_a_process_with_memory() {
 #[test]
 fn a_tree_is_found_with_both_ways_to_look() {
     let held = Held::new("sleep 1000 & (sleep 1000; :) & ");
-    // A shell may be there before what it starts.
+    // The shell may be visible before its child.
     let by_lists = std::iter::repeat_with(|| trees(&[held.pid()])).find(|found| found.len() == 4).unwrap();
     assert_eq!(by_lists[0].0, 0);
     assert_eq!(by_lists[0].1.process.pid(), held.pid());
@@ -99,7 +99,7 @@ fn a_process_is_known_by_its_words() {
 
 #[test]
 fn who_is_just_being_started_is_known_too() {
-    // It becomes itself for ever.
+    // It calls `exec` on itself forever.
     let line = "i=0; while [ $i -lt 99 ]; do i=$((i+1)); done; exec /bin/sh -c \"$0\" \"$0\"";
     let mut child =
         Command::new("/bin/sh").args(["-c", line, line]).env("MARK", "yes").uid(user::effective()).spawn().unwrap();
@@ -133,7 +133,7 @@ fn a_stopped_process_and_a_zombie_are_told() {
     held.0.wait().unwrap();
 }
 
-/// Waits for something that comes, however slow the machine is.
+/// Waits for a condition, however slow the machine is.
 fn until(done: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if done() {
