@@ -34,7 +34,7 @@ impl Startup {
     /// Programs are started in the environment of this process.
     pub fn in_own_environment() -> Startup {
         let mode = ["LD_TRACE_LOADED_OBJECTS", "LD_WARN"].map(|name| (name.into(), "1".into()));
-        Startup { launcher: Launcher::new(Environment::ours_and(&mode)), found: HashMap::new() }
+        Startup { launcher: Launcher::new(Environment::inherit_with(&mode)), found: HashMap::new() }
     }
 
     /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the directory in which the
@@ -95,7 +95,7 @@ fn knows_the_mode(loader: &Path) -> bool {
 
 /// Runs to the end, and drops the output.
 fn run(launcher: &mut Launcher, words: &Argv) -> io::Result<ExitReport> {
-    let mut child = launcher.piped(Program::Argv(words))?;
+    let mut child = launcher.spawn_piped(Program::Argv(words))?;
     let mut buffer = [0; 4096];
     while child.read_output(&mut buffer)? > 0 {}
     child.wait()

@@ -66,7 +66,7 @@ pub struct History {
 impl History {
     /// The history of builds in the directory to which `state` belongs; empty if there is none that is sound.
     pub fn open(state: &StateDirs) -> History {
-        History { maps: state.verified().filter_map(|top| open(&path(top))).collect() }
+        History { maps: state.verified_dirs().filter_map(|top| open(&path(top))).collect() }
     }
 
     /// What the job whose first output is `output` took when it last ran.

@@ -62,7 +62,7 @@ impl Sessions {
     }
 
     fn dirs(&self) -> impl Iterator<Item = PathBuf> {
-        self.state.verified().map(|top| top.join(SESSIONS))
+        self.state.verified_dirs().map(|top| top.join(SESSIONS))
     }
 
     /// Where one of them lies.

@@ -108,9 +108,9 @@ impl Cgroup {
     }
 
     /// Opens the files with which a `Launcher` places children in the group: the directory of version 2, and version
-    /// 1's `tasks`, to which a child writes `0`. (`cgroup.procs` of version 1 would block all processes of the machine
-    /// from forking for 5 to 12 ms.)
-    pub fn entrances(&self) -> io::Result<Vec<File>> {
+    /// 1's `tasks`, to which a child writes `0`. Writing to `cgroup.procs`
+    /// instead would lock all threads of the machine, which takes 5 to 12 ms.
+    pub fn join_files(&self) -> io::Result<Vec<File>> {
         let old = self.memory.iter().map(|dir| OpenOptions::new().write(true).open(dir.join(THREADS)));
         old.chain([File::open(&self.unified)]).collect()
     }
@@ -148,7 +148,7 @@ impl Cgroup {
     }
 
     /// Returns whether the kernel killed one of its processes because the group reached its limit.
-    pub fn has_overrun(&self) -> bool {
+    pub fn exceeded_limit(&self) -> bool {
         let happened = |dir, file, name| number(dir, file, name).is_some_and(|count| count > 0);
         let Some(dir) = &self.memory else {
             return happened(&self.unified, EVENTS, "oom_kill") && happened(&self.unified, EVENTS, "oom");
@@ -162,12 +162,12 @@ impl Cgroup {
     }
 
     /// Returns whether the kernel killed one of its processes for lack of memory, at whichever limit.
-    pub fn was_short(&self) -> bool {
+    pub fn had_oom_kill(&self) -> bool {
         let (dir, file) = self.memory.as_ref().map_or((&self.unified, EVENTS), |dir| (dir, "memory.oom_control"));
         number(dir, file, "oom_kill").is_some_and(|count| count > 0)
     }
 
-    pub fn used(&self) -> CgroupUsage {
+    pub fn usage(&self) -> CgroupUsage {
         let text = |dir: &Path, name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
         let memory = text(self.memory.as_deref().unwrap_or(&self.unified), "memory.stat");
         let io = text(&self.unified, "io.stat");
@@ -184,7 +184,7 @@ impl Cgroup {
 
     /// Returns the stall times; `None` if the kernel keeps no pressure stall information for groups (before Linux 4.20,
     /// with `psi=0`, or disabled in `cgroup.pressure`).
-    pub fn waits(&self) -> Option<StallTimes> {
+    pub fn stall_times(&self) -> Option<StallTimes> {
         let stalled_us = |name| stalled(&fs::read_to_string(self.unified.join(name)).ok()?);
         Some(StallTimes { io_us: stalled_us("io.pressure")?, cpu_us: stalled_us("cpu.pressure")? })
     }

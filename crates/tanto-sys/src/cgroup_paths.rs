@@ -12,7 +12,7 @@ pub(crate) enum CgroupTree {
 }
 
 /// Longest file that is read to its end, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_LENGTH: u64 = 1 << 20;
 
 /// `/proc/self/cgroup` and `/proc/self/mountinfo`.
 pub(crate) struct CgroupPaths {
@@ -38,7 +38,7 @@ impl CgroupPaths {
     }
 
     /// Returns the directory of this process's group and of all visible ancestors, innermost first.
-    pub(crate) fn around_us(&self, tree: CgroupTree) -> Vec<PathBuf> {
+    pub(crate) fn own_and_ancestors(&self, tree: CgroupTree) -> Vec<PathBuf> {
         let Some(group) = name(&self.groups, tree) else { return Vec::new() };
         let mounts = self.mounts.lines().filter_map(Mount::parse);
         let Some((point, below)) = mounts.filter_map(|it| Some((it.point, it.below(group, tree)?))).next() else {
@@ -53,7 +53,7 @@ impl CgroupPaths {
 /// Reads a small file; `None` if it cannot be read.
 pub(crate) fn read_small_file(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(MAX_LENGTH).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     fn around(groups: &str, mounts: &str, tree: CgroupTree) -> Vec<String> {
         let it = CgroupPaths::new(Path::new("/"), groups.into(), mounts.into());
-        it.around_us(tree).into_iter().map(|path| path.display().to_string()).collect()
+        it.own_and_ancestors(tree).into_iter().map(|path| path.display().to_string()).collect()
     }
 
     #[test]
@@ -144,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn all_is_read_below_a_root() {
+    fn files_are_read_below_the_root() {
         let root = Scratch::new("groups");
         root.write("proc/self/cgroup", "0::/a\n");
         root.write("proc/self/mountinfo", V2_MOUNT);
-        let around = CgroupPaths::of_process(root.path()).around_us(CgroupTree::Unified);
+        let around = CgroupPaths::of_process(root.path()).own_and_ancestors(CgroupTree::Unified);
         assert_eq!(around, [root.at("sys/fs/cgroup/a"), root.at("sys/fs/cgroup/")]);
         assert_eq!(read_small_file(&root.at("nothing")), None);
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_words_need_no_memory_and_too_many_are_an_error() {
+    fn zero_words_work_and_too_many_are_an_error() {
         let none = SharedWords::new(0).unwrap();
         assert!(none.is_empty() && none.freeze().bytes().is_empty());
         assert_eq!(SharedWords::new(usize::MAX / 2).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn large_words_begin_where_a_huge_page_does() {
+    fn large_blocks_are_aligned_to_huge_pages() {
         for count in [LARGE / 8, LARGE / 8 + 1, 5 * HUGE / 8] {
             assert_eq!(SharedWords::new(count).unwrap().as_ptr().addr() % HUGE, 0);
         }

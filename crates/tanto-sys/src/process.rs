@@ -68,7 +68,7 @@ pub struct Child {
     pid: libc::pid_t,
     grouped: bool,
     /// It has another parent, which reports its end.
-    is_told: bool,
+    has_other_parent: bool,
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
     ended: Option<ExitReport>,
@@ -76,13 +76,13 @@ pub struct Child {
 
 impl Child {
     /// A process with another parent, in its own process group. Its end has to be reported through `end`.
-    pub fn of_another(pid: u32, output: PipeReader) -> Child {
+    pub fn with_other_parent(pid: u32, output: PipeReader) -> Child {
         let pid = libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit");
-        Child { pid, grouped: true, is_told: true, output: Some(output), exit: None, ended: None }
+        Child { pid, grouped: true, has_other_parent: true, output: Some(output), exit: None, ended: None }
     }
 
     /// Reports the end of a process with another parent.
-    pub fn end(&mut self, ended: ExitReport) {
+    pub fn set_exit_report(&mut self, ended: ExitReport) {
         self.ended = Some(ended);
     }
 
@@ -135,7 +135,7 @@ impl Child {
 
     /// Waits for the end. Not for a process with another parent.
     pub fn wait(&mut self) -> io::Result<ExitReport> {
-        assert!(!self.is_told, "its own parent waits for it");
+        assert!(!self.has_other_parent, "its own parent waits for it");
         loop {
             if let Some(ended) = self.wait4(0)? {
                 return Ok(ended);
@@ -155,7 +155,7 @@ impl Child {
     }
 
     fn wait4(&mut self, flags: libc::c_int) -> io::Result<Option<ExitReport>> {
-        if self.ended.is_some() || self.is_told {
+        if self.ended.is_some() || self.has_other_parent {
             return Ok(self.ended);
         }
         let mut status = 0;

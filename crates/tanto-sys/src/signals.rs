@@ -21,7 +21,7 @@ pub const TERMINATION_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SI
 /// The first pending signal; 0: none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 /// The eventfd. It is never closed, since the handler can run at any time.
-static BELL: AtomicI32 = AtomicI32::new(-1);
+static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
 /// The number of listeners and the actions before the first of them.
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, before: None });
 
@@ -40,8 +40,8 @@ pub struct TerminationSignals {
 impl TerminationSignals {
     pub fn listen() -> io::Result<TerminationSignals> {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if BELL.load(Ordering::Relaxed) < 0 {
-            BELL.store(bell()?, Ordering::Release);
+        if EVENT_FD.load(Ordering::Relaxed) < 0 {
+            EVENT_FD.store(event_fd()?, Ordering::Release);
         }
         if listeners.before.is_none() {
             listeners.before = Some(install()?);
@@ -52,7 +52,7 @@ impl TerminationSignals {
 
     /// Returns whether a signal is pending. True as soon as the handler has run, possibly before a wait reports the
     /// eventfd as ready.
-    pub fn came(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         RECEIVED.load(Ordering::Acquire) != 0
     }
 
@@ -61,7 +61,7 @@ impl TerminationSignals {
         let mut count = [0_u8; 8];
         // The eventfd first: a signal in between makes it ready again. SAFETY: the descriptor stays open and does not
         // block; `count` has room for eight bytes.
-        unsafe { libc::read(BELL.load(Ordering::Acquire), count.as_mut_ptr().cast(), count.len()) };
+        unsafe { libc::read(EVENT_FD.load(Ordering::Acquire), count.as_mut_ptr().cast(), count.len()) };
         match RECEIVED.swap(0, Ordering::AcqRel) {
             0 => None,
             signal => Some(signal),
@@ -72,7 +72,7 @@ impl TerminationSignals {
 impl AsRawFd for TerminationSignals {
     /// Readable when a signal may be pending.
     fn as_raw_fd(&self) -> RawFd {
-        BELL.load(Ordering::Acquire)
+        EVENT_FD.load(Ordering::Acquire)
     }
 }
 
@@ -102,12 +102,12 @@ extern "C" fn received(signal: libc::c_int) {
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
-        libc::write(BELL.load(Ordering::Acquire), one.as_ptr().cast(), one.len());
+        libc::write(EVENT_FD.load(Ordering::Acquire), one.as_ptr().cast(), one.len());
         *errno = kept;
     }
 }
 
-fn bell() -> io::Result<RawFd> {
+fn event_fd() -> io::Result<RawFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into_raw_fd())
 }
 

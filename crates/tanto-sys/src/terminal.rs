@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_has_columns() {
+    fn a_terminal_has_a_size() {
         let (_main, side) = pty(93);
         assert!(is_terminal(&side));
         assert_eq!(size(&side), Some((93, 10)));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_none() {
+    fn a_file_has_no_size() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(!is_terminal(&file));
         assert_eq!(columns(&file), None);

@@ -9,7 +9,7 @@ use std::thread;
 pub enum ThreadLimit {
     /// Depends on machine and work; no additional thread for little work.
     #[default]
-    Fitting,
+    Auto,
     /// At most this many, including the caller's.
     AtMost(NonZeroUsize),
 }
@@ -21,7 +21,7 @@ impl ThreadLimit {
     /// Returns the smaller of the limit and `fitting`.
     pub fn limit(self, fitting: usize) -> usize {
         match self {
-            ThreadLimit::Fitting => fitting,
+            ThreadLimit::Auto => fitting,
             ThreadLimit::AtMost(most) => fitting.min(most.get()),
         }
     }
@@ -68,9 +68,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_needs_more_than_fit() {
+    fn the_limit_applies() {
         let three = ThreadLimit::AtMost(NonZeroUsize::new(3).unwrap());
-        assert_eq!([ThreadLimit::Fitting, three, ThreadLimit::ONE].map(|threads| threads.limit(8)), [8, 3, 1]);
-        assert_eq!([ThreadLimit::Fitting, three, ThreadLimit::ONE].map(|threads| threads.limit(1)), [1, 1, 1]);
+        assert_eq!([ThreadLimit::Auto, three, ThreadLimit::ONE].map(|threads| threads.limit(8)), [8, 3, 1]);
+        assert_eq!([ThreadLimit::Auto, three, ThreadLimit::ONE].map(|threads| threads.limit(1)), [1, 1, 1]);
     }
 }

@@ -37,20 +37,20 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn what_we_make_is_ours() {
+    fn created_files_belong_to_this_user() {
         let dir = Scratch::new("user");
         assert_eq!(owner(&dir.bytes("")).unwrap(), effective());
         assert!(owner(&dir.bytes("none")).is_err());
     }
 
     #[test]
-    fn users_have_names() {
+    fn users_are_found_by_name() {
         assert_eq!(lookup("root").unwrap(), (0, 0));
         assert!(["", "roo", "root:x", "no such user"].iter().all(|name| lookup(name).is_err()));
     }
 
     #[test]
-    fn ourselves_and_root_are_trusted() {
+    fn this_user_and_root_are_trusted() {
         assert!(is_trusted(effective()) && is_trusted(0) && !is_trusted(effective() + 1));
     }
 }

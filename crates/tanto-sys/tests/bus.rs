@@ -87,21 +87,21 @@ fn crowd() {
 }
 
 #[test]
-fn there_is_a_limit_to_mappings() {
+fn mappings_are_limited() {
     assert!(run("hoarder").success());
 }
 
 #[test]
-fn threads_tear_only_their_own() {
+fn threads_tear_only_their_own_mappings() {
     assert!(run("crowd").success());
 }
 
 #[test]
-fn a_fault_that_is_none_of_ours_kills() {
+fn a_fault_outside_our_mappings_kills() {
     assert_eq!(run("reader_of_another_mapping").signal(), Some(libc::SIGBUS));
 }
 
 #[test]
-fn a_signal_that_was_sent_kills() {
+fn a_sent_sigbus_kills() {
     assert_eq!(run("receiver").signal(), Some(libc::SIGBUS));
 }

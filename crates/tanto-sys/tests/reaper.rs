@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tanto_sys::process::{procs, reaper};
 
 #[test]
-fn an_orphan_comes_to_us_and_can_be_reaped() {
+fn an_orphan_is_adopted_and_reaped() {
     let mut reaper = reaper::Reaper::begin().unwrap();
     let mut shell = Command::new("/bin/sh")
         .args(["-c", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!"])

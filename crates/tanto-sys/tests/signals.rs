@@ -76,7 +76,7 @@ fn leaver() {
 fn parent() {
     let _endings = TerminationSignals::listen().unwrap();
     let run = |line: &[u8]| {
-        let mut child = Launcher::new(Environment::ours_and(&[])).piped(Program::Shell(line)).unwrap();
+        let mut child = Launcher::new(Environment::inherit_with(&[])).spawn_piped(Program::Shell(line)).unwrap();
         let mut buffer = [0; 1000];
         let length = child.read_output(&mut buffer).unwrap();
         (String::from_utf8(buffer[..length].to_vec()).unwrap(), child.wait().unwrap().status)
@@ -88,7 +88,7 @@ fn parent() {
 }
 
 #[test]
-fn an_ending_is_received_once() {
+fn a_termination_signal_is_received_once() {
     for signal in signals::TERMINATION_SIGNALS {
         let mut other = Other::start("listener", "");
         assert_eq!(other.says(), "listens");
@@ -100,7 +100,7 @@ fn an_ending_is_received_once() {
 }
 
 #[test]
-fn an_ending_nobody_took_ends_the_process_afterwards() {
+fn an_untaken_signal_ends_the_process_afterwards() {
     let mut other = Other::start("leaver", "");
     assert_eq!(other.says(), "still here");
     assert_eq!(other.says(), "");
@@ -108,7 +108,7 @@ fn an_ending_nobody_took_ends_the_process_afterwards() {
 }
 
 #[test]
-fn what_was_ignored_before_is_received_and_ignored_afterwards() {
+fn an_ignored_signal_is_received_and_ignored_afterwards() {
     let mut other = Other::start("listener", "trap '' HUP");
     assert_eq!(other.says(), "listens");
     other.send(HUP);

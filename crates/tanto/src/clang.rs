@@ -29,7 +29,7 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
 
 fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
     let state = Surroundings::of_process().state(given.value("C"));
-    let stop = || state.verified().filter(|top| clang::stop(&top.join(KEPT))).count() > 0;
+    let stop = || state.verified_dirs().filter(|top| clang::stop(&top.join(KEPT))).count() > 0;
     match given.operands.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
         [b"status"] => Ok(worker::held(&state).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
         [b"stop"] if stop() => Ok(Vec::new()),

@@ -171,7 +171,7 @@ fn doubted(one_in: u32) -> String {
 
 fn threads(threads: ThreadLimit) -> Vec<u8> {
     match threads {
-        ThreadLimit::Fitting => "as many as fit".into(),
+        ThreadLimit::Auto => "as many as fit".into(),
         ThreadLimit::AtMost(most) => most.to_string().into(),
     }
 }
@@ -237,8 +237,8 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("its .ninja_log", log(dir)),
         row("its config", presence(Some(settings::build_file(dir)))),
         row("your config", presence(around.user_file())),
-        row("state of tanto build", presence(around.state(dir).places().next().map(Path::to_path_buf))),
-        row("state of ninja", presence(around.state(dir).places().nth(1).map(Path::to_path_buf))),
+        row("state of tanto build", presence(around.state(dir).read_dirs().next().map(Path::to_path_buf))),
+        row("state of ninja", presence(around.state(dir).read_dirs().nth(1).map(Path::to_path_buf))),
         row("commands have a shell", shell()),
         row("processors", cpu::count().to_string().into()),
         row("control groups", control_groups(&OwnCgroups::find())),
@@ -258,7 +258,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
 /// Where it was looked for, up to where it is; which clang it stands for; and which ones builds in this directory have used.
 fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
     let mut told = Vec::new();
-    if let Some(name) = is_left_alone_because_of(&Environment::ours_and(&[])) {
+    if let Some(name) = is_left_alone_because_of(&Environment::inherit_with(&[])) {
         told.push([b"not used, because of ", name, b" in the environment"].concat());
     }
     let places = worker::places();
@@ -274,7 +274,7 @@ fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
             told.push(format!("./install builds it, after: apt-get install {}", worker::PACKAGES).into());
         }
     }
-    let met: Vec<_> = state.verified().flat_map(|place| programs(&place.join(worker::KNOWN))).collect();
+    let met: Vec<_> = state.verified_dirs().flat_map(|place| programs(&place.join(worker::KNOWN))).collect();
     if met.is_empty() {
         told.push(b"no build here has used a clang with it yet; gcc and other compilers are always processes".into());
     }
@@ -291,10 +291,10 @@ fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
 
 /// Which there are, and whether the monitor can use them.
 fn control_groups(home: &OwnCgroups) -> Vec<u8> {
-    let layout = match home.layout() {
+    let layout = match home.hierarchy() {
         Hierarchy::Unified => "version 2",
         Hierarchy::Hybrid => "version 1, and version 2 beside it",
-        Hierarchy::Old => return "version 1 alone, which is not used".into(),
+        Hierarchy::Legacy => return "version 1 alone, which is not used".into(),
         Hierarchy::None => return "none".into(),
     };
     let usable = match home.obstacle() {
@@ -319,17 +319,17 @@ fn process_trees() -> &'static str {
 }
 
 fn free_memory() -> String {
-    let free = PressureMonitor::find().ask().free_kib;
+    let free = PressureMonitor::open().sample().free_kib;
     free.map_or_else(|| "not known".into(), |kib| format!("{} MiB", kib >> 10))
 }
 
 /// What this kernel says of how hard pressed it is.
 fn pressure() -> String {
-    let headroom = PressureMonitor::find();
-    if !headroom.knows_pressure() {
+    let headroom = PressureMonitor::open();
+    if !headroom.has_pressure() {
         return "not measured by this kernel".into();
     }
-    let now = headroom.ask();
+    let now = headroom.sample();
     format!("memory {:.0} %, processors {:.0} % of the last ten seconds", now.memory_some, now.cpu_some)
 }
 
@@ -358,7 +358,7 @@ fn log(dir: Option<&[u8]>) -> Vec<u8> {
 }
 
 fn shell() -> Vec<u8> {
-    match wants_the_shell(&Environment::ours_and(&[])) {
+    match wants_the_shell(&Environment::inherit_with(&[])) {
         Some(name) => [b"all of them, because of ", name, b" in the environment"].concat(),
         None => b"if they need one".to_vec(),
     }

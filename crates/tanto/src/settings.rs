@@ -118,7 +118,7 @@ impl Settings {
             clang_worker: or(layer.clang_worker, worker_default()),
             checkpoints: or(layer.checkpoints, kept),
             verify_checkpoints: or(layer.verify_checkpoints, 0),
-            threads: or(layer.threads, ThreadLimit::Fitting),
+            threads: or(layer.threads, ThreadLimit::Auto),
             snapshots: or(layer.snapshots, Policy::Fitting),
             record: or(layer.record, true),
         }

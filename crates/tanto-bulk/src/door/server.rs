@@ -64,7 +64,7 @@ impl Server {
 
     /// Readable when there may be something to do.
     pub fn bell(&self) -> io::Result<OwnedFd> {
-        self.set.bell()
+        self.set.try_clone_fd()
     }
 
     fn welcome(&mut self) {
@@ -100,7 +100,7 @@ impl Server {
             Ok(Some(request)) => {
                 (guest.does, guest.since) = (Does::Waits, Instant::now());
                 // What it says now nobody wants to hear.
-                let _ = self.set.change(&guest.stream, number, Interest::Write);
+                let _ = self.set.modify(&guest.stream, number, Interest::Write);
                 Some(request)
             }
             Err(why) => {
@@ -167,7 +167,7 @@ impl Desk for Server {
     fn answer(&mut self, number: u64, answer: Answer) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         (guest.does, guest.since) = (Does::Hears(answer.bytes()), Instant::now());
-        let _ = self.set.change(&guest.stream, number, Interest::Write);
+        let _ = self.set.modify(&guest.stream, number, Interest::Write);
         self.send(number);
     }
 }

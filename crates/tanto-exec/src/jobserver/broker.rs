@@ -55,7 +55,7 @@ impl ClientPipe {
     fn open(job: JobId, urgency: i64) -> io::Result<ClientPipe> {
         let ends = SharedPipe::new()?;
         // The command may become another user, who has inherited it but may want to open it anew.
-        ends.open_to_all()?;
+        ends.allow_all_users()?;
         let tokens = ends.tokens().map_err(|why| match why {
             TokenPipeError::NotAPipe => io::ErrorKind::InvalidInput.into(),
             TokenPipeError::Reading(error) | TokenPipeError::Writing(error) => error,
@@ -118,7 +118,7 @@ impl TokenBroker {
             return None;
         }
         let purse = ClientPipe::open(job, urgency).ok()?;
-        let numbers = purse.ends.numbers();
+        let numbers = purse.ends.raw_fds();
         self.purses.push(purse);
         Some(numbers)
     }

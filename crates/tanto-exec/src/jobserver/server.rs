@@ -83,7 +83,7 @@ impl Server {
     pub fn makeflags(&self, ours: &[u8]) -> Vec<u8> {
         let auth = match &self.place {
             Pool::Pipe(ends) => {
-                let [reader, writer] = ends.numbers();
+                let [reader, writer] = ends.raw_fds();
                 format!("{reader},{writer}").into_bytes()
             }
             Pool::Fifo(Named(path)) => [b"fifo:", path.as_os_str().as_bytes()].concat(),
@@ -94,7 +94,7 @@ impl Server {
     /// The descriptors that commands must inherit, if any.
     pub fn descriptors(&self) -> Option<[RawFd; 2]> {
         match &self.place {
-            Pool::Pipe(ends) => Some(ends.numbers()),
+            Pool::Pipe(ends) => Some(ends.raw_fds()),
             Pool::Fifo(_) => None,
         }
     }

@@ -80,7 +80,8 @@ fn find(owner: ProcessId) -> io::Result<Vec<(u32, ProcessStat)>> {
         if !is_still(process) || !met.insert(process) {
             continue;
         }
-        let below = all.iter().filter(|it| it.parent == process.pid() && it.process.started() >= process.started());
+        let below =
+            all.iter().filter(|it| it.parent == process.pid() && it.process.start_ticks() >= process.start_ticks());
         ahead.extend(below.map(|it| (depth + 1, it)));
         if !above.contains(&process.pid()) {
             found.push((depth, look.clone()));
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn who_lives_has_left_nothing() {
-        let own = ProcessId::own().unwrap();
+        let own = ProcessId::current().unwrap();
         let mut child = Command::new("sleep").arg("1000").env(MARK, format!("{own}.0.1")).spawn().unwrap();
         assert_eq!(end_within(own, STEP).unwrap(), (vec![], vec![]));
         assert!(child.try_wait().unwrap().is_none());

@@ -62,7 +62,7 @@ impl Trees {
     /// With `groups`, jobs can get control groups, where those can be had.
     pub(super) fn new(groups: bool, is_daemon: fn(u32) -> bool) -> io::Result<Trees> {
         let reaper = Reaper::begin()?;
-        let own = ProcessId::own()?;
+        let own = ProcessId::current()?;
         let number = MARKERS.fetch_add(1, Ordering::Relaxed);
         let home = groups.then(OwnCgroups::find).filter(|home| home.obstacle().is_none());
         let mut trees = Trees {
@@ -113,7 +113,7 @@ impl Trees {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();
         };
-        let entrances = group.entrances().unwrap_or_default();
+        let entrances = group.join_files().unwrap_or_default();
         // Where the kernel does not see to it, looks have to do.
         let _ = memory_kib.map(|kib| group.limit_memory(kib.saturating_mul(1024)));
         self.groups.insert(job, group);
@@ -122,22 +122,22 @@ impl Trees {
 
     /// What its control group says that the job has used; none if it has none.
     pub(super) fn used(&self, job: JobId) -> Option<CgroupUsage> {
-        Some(self.groups.get(&job)?.used())
+        Some(self.groups.get(&job)?.usage())
     }
 
     /// How long its processes have waited, if its control group tells.
     pub(super) fn waits(&self, job: JobId) -> Option<StallTimes> {
-        self.groups.get(&job)?.waits()
+        self.groups.get(&job)?.stall_times()
     }
 
     /// Has the kernel killed one of its processes because they wanted more memory than they may have?
     pub(super) fn has_overrun(&self, job: JobId) -> bool {
-        self.groups.get(&job).is_some_and(Cgroup::has_overrun)
+        self.groups.get(&job).is_some_and(Cgroup::exceeded_limit)
     }
 
     /// Has the kernel killed one of its processes for memory, whoever has set the limit?
     pub(super) fn was_short(&self, job: JobId) -> bool {
-        self.groups.get(&job).is_some_and(Cgroup::was_short)
+        self.groups.get(&job).is_some_and(Cgroup::had_oom_kill)
     }
 
     /// Processor time of those that are gone and that nobody has waited for but us, in microseconds.

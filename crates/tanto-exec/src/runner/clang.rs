@@ -228,7 +228,7 @@ impl Worker {
             checkpoints.note(&run);
             if let Some(pid) = checkpoints.run(&self.options.program, id, &frame, &with) {
                 let is_doubted = checkpoints.doubts();
-                return Ok(Ok(Fork { child: Child::of_another(pid, output), id, is_kept: true, is_doubted }));
+                return Ok(Ok(Fork { child: Child::with_other_parent(pid, output), id, is_kept: true, is_doubted }));
             }
         }
         drop(with);
@@ -242,7 +242,7 @@ impl Worker {
         with.extend(entrances.iter().map(AsFd::as_fd));
         match zygote.link.run(id, &frame, &with) {
             Ok(pid) => Ok(pid.map(|pid| {
-                let child = Child::of_another(pid, output);
+                let child = Child::with_other_parent(pid, output);
                 Fork { child, id, is_kept: false, is_doubted: false }
             })),
             // Nothing is wrong with the command: it is a process's this time.
@@ -267,9 +267,9 @@ impl Worker {
     pub(super) fn watches(&self) -> [Watch; 2] {
         let worker = match &self.state {
             State::Running(zygote) => zygote.link.watch(),
-            State::Idle | State::Gone => Watch::nothing(),
+            State::Idle | State::Gone => Watch::none(),
         };
-        [worker, self.checkpoints.as_ref().map_or(Watch::nothing(), Checkpoints::watch)]
+        [worker, self.checkpoints.as_ref().map_or(Watch::none(), Checkpoints::watch)]
     }
 
     /// Nobody will tell of this command any more.

@@ -167,7 +167,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl ProcessRunner {
     /// A runner with nothing to run yet.
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
-        let mut starter = Starter::new(Environment::ours_and(&options.environment), options.worker);
+        let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.worker);
         options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.hand_on(both));
         let purse = options.jobserver.map(SlotGuard::new);
         Ok(ProcessRunner {
@@ -230,7 +230,7 @@ impl ProcessRunner {
         let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).chain(until_over).min();
         poll::wait(&mut self.watches, patience)?;
         // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
-        if self.watches[0].ready() || self.endings.came() {
+        if self.watches[0].ready() || self.endings.is_pending() {
             return Ok(Seen::JobOutcome);
         }
         self.heed_leaders(first_task + self.running.len());
@@ -259,8 +259,8 @@ impl ProcessRunner {
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
-        self.watches.push(self.bell.as_ref().map_or(Watch::nothing(), Watch::new));
-        let nothing = || [Watch::nothing(), Watch::nothing()];
+        self.watches.push(self.bell.as_ref().map_or(Watch::none(), Watch::new));
+        let nothing = || [Watch::none(), Watch::none()];
         self.watches.extend(self.starter.worker().map_or_else(nothing, |worker| worker.watches()));
         if let Some(purse) = &self.purse {
             purse.watch(&mut self.watches);
@@ -283,7 +283,7 @@ impl ProcessRunner {
     /// Is there a command whose end nothing will show?
     fn is_blind(&self, first_task: usize) -> bool {
         let watches = self.watches[first_task..].iter();
-        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_nothing())
+        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_none())
     }
 
     /// Takes note of first processes that have ended.
@@ -303,7 +303,7 @@ impl ProcessRunner {
             if is_over {
                 self.running[index].take_last(watch.ready(), &mut self.buffer, self.overflow.as_ref())?;
             }
-            let moved = watch.ready() || watch.is_nothing() || is_over;
+            let moved = watch.ready() || watch.is_none() || is_over;
             let job = self.running[index].job;
             let step = match moved {
                 true => self.running[index].advance(&mut self.buffer, self.overflow.as_ref())?,
@@ -626,9 +626,9 @@ impl Task {
             return Watch::new(output);
         }
         if self.fork.is_some() {
-            return Watch::nothing();
+            return Watch::none();
         }
-        exit_fd(&mut self.child).map_or(Watch::nothing(), |fd| Watch::new(&fd))
+        exit_fd(&mut self.child).map_or(Watch::none(), |fd| Watch::new(&fd))
     }
 
     /// How much it may print, if it has printed more.

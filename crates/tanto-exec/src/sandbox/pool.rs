@@ -45,7 +45,7 @@ impl WarmSandbox {
             let _ = dir_tree::remove(place.dir());
             return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
         };
-        NamespaceEntry::to(first).map(|entrance| WarmSandbox { entrance, first, keeper, place })
+        NamespaceEntry::open(first).map(|entrance| WarmSandbox { entrance, first, keeper, place })
     }
 }
 

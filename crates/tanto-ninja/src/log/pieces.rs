@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn a_small_log_has_no_crew() {
-        assert_eq!(Shares::of(2 * WORTH_A_THREAD - 1, ThreadLimit::Fitting), Shares::ONE);
+        assert_eq!(Shares::of(2 * WORTH_A_THREAD - 1, ThreadLimit::Auto), Shares::ONE);
         assert_eq!(Shares::of(1 << 40, ThreadLimit::ONE), Shares::ONE);
-        assert!((1..=2).contains(&Shares::of(2 * WORTH_A_THREAD, ThreadLimit::Fitting).crew));
+        assert!((1..=2).contains(&Shares::of(2 * WORTH_A_THREAD, ThreadLimit::Auto).crew));
     }
 }

@@ -28,7 +28,7 @@ pub struct LookAhead {
 
 impl Default for LookAhead {
     fn default() -> Self {
-        LookAhead { threads: ThreadLimit::Fitting, least: LEAST }
+        LookAhead { threads: ThreadLimit::Auto, least: LEAST }
     }
 }
 

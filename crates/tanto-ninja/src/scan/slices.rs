@@ -24,7 +24,7 @@ pub(super) fn pieces<A: Default + Clone + Send>(
     work: impl Fn(usize, &mut [A]) + Sync,
 ) -> Vec<A> {
     let crew = match threads {
-        ThreadLimit::Fitting => cpu::count(),
+        ThreadLimit::Auto => cpu::count(),
         ThreadLimit::AtMost(most) => most.get(),
     };
     let crew = crew.min(count / worth).max(1);
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn answers_come_in_order() {
         for count in [0, 1, 511, 512, 513, 10_000] {
-            for threads in [ThreadLimit::ONE, at_most(3), at_most(40), ThreadLimit::Fitting] {
+            for threads in [ThreadLimit::ONE, at_most(3), at_most(40), ThreadLimit::Auto] {
                 assert!(
                     answers(threads, 512, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2))
                 );

@@ -71,7 +71,7 @@ fn look_with<R>(
     }
     let last = graph.lookup(b"last").unwrap();
     let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    scan.look_ahead = LookAhead { threads: ThreadLimit::Fitting, least: 0 };
+    scan.look_ahead = LookAhead { threads: ThreadLimit::Auto, least: 0 };
     scan.look_ahead(&[last]);
     ask(&scan)
 }

@@ -39,14 +39,14 @@ impl Place {
 
     /// The files that are there and that only we can have written, one for each place of state.
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
-        self.state.places().filter_map(|top| {
+        self.state.read_dirs().filter_map(|top| {
             let dir = top.join(SNAPSHOTS);
             private_files::open(&dir.join(&self.name)).ok().filter(|_| private_files::is_private_dir(top, &dir))
         })
     }
 
     pub(super) fn remove(&self) {
-        for top in self.state.places() {
+        for top in self.state.read_dirs() {
             // One that cannot be removed is not used again by this run, and found out again by the next.
             let _ = fs::remove_file(top.join(SNAPSHOTS).join(&self.name));
         }
@@ -76,7 +76,7 @@ impl Place {
 
     /// Is it nothing to tell the user that a snapshot cannot be written?
     pub(super) fn is_silent(&self) -> bool {
-        self.state.is_silent()
+        self.state.is_best_effort()
     }
 }
 

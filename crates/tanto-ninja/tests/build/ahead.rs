@@ -19,7 +19,7 @@ use crate::world::{World, known};
 /// All is left to the walk.
 pub const NEVER: LookAhead = LookAhead { threads: ThreadLimit::ONE, least: 0 };
 /// Also for few files.
-pub const ALWAYS: LookAhead = LookAhead { threads: ThreadLimit::Fitting, least: 0 };
+pub const ALWAYS: LookAhead = LookAhead { threads: ThreadLimit::Auto, least: 0 };
 
 /// With threads whatever they cost, but no more than these.
 pub fn at_most(threads: usize) -> LookAhead {

@@ -152,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn small_changes_are_found() {
-        WAYS.into_iter().for_each(small_changes_are_found_by);
+    fn small_changes_change_the_checksum() {
+        WAYS.into_iter().for_each(check_small_changes);
     }
 
-    fn small_changes_are_found_by(way: fn(&[u8]) -> Checksum) {
+    fn check_small_changes(way: fn(&[u8]) -> Checksum) {
         let mut seen = HashSet::new();
         let mut is_new = |text: &[u8]| assert!(seen.insert(way(text).sum));
         let text = text(1024);

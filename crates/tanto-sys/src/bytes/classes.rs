@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_where_the_members_are() {
+    fn marks_match_the_members() {
         for seed in 0..2000 {
             let block = block(seed);
             let bits =

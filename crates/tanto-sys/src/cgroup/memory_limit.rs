@@ -23,7 +23,7 @@ impl MemoryLimit {
         let home = OwnCgroups::find();
         let above = home.memory().or(home.unified()).ok_or(io::ErrorKind::Unsupported)?;
         sweep(above);
-        let group = make(above, &(group_name(ProcessId::own()?, u32::MAX) + "-limit"))?;
+        let group = make(above, &(group_name(ProcessId::current()?, u32::MAX) + "-limit"))?;
         let mut limit = MemoryLimit { above: above.into(), group, opened: false };
         if home.memory().is_none() {
             limit.open()?;

@@ -12,7 +12,7 @@ pub enum Hierarchy {
     /// Version 1 with controllers, and version 2 beside it.
     Hybrid,
     /// Version 1 only.
-    Old,
+    Legacy,
     /// No control groups, or none are visible.
     None,
 }
@@ -35,14 +35,14 @@ impl OwnCgroups {
         let layout = match (groups.has_mount_of("cgroup2"), groups.has_mount_of("cgroup")) {
             (true, false) => Hierarchy::Unified,
             (true, true) => Hierarchy::Hybrid,
-            (false, true) => Hierarchy::Old,
+            (false, true) => Hierarchy::Legacy,
             (false, false) => Hierarchy::None,
         };
-        let place = |tree| groups.around_us(tree).into_iter().next();
+        let place = |tree| groups.own_and_ancestors(tree).into_iter().next();
         OwnCgroups { layout, unified: place(CgroupTree::Unified), memory: place(CgroupTree::Of("memory")) }
     }
 
-    pub fn layout(&self) -> Hierarchy {
+    pub fn hierarchy(&self) -> Hierarchy {
         self.layout
     }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn version_2_alone_is_unified() {
         let home = OwnCgroups::parse(&groups("0::/a\n", "25 30 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup rw\n"));
-        assert_eq!((home.layout(), home.unified()), (Hierarchy::Unified, Some(Path::new("/sys/fs/cgroup/a"))));
+        assert_eq!((home.hierarchy(), home.unified()), (Hierarchy::Unified, Some(Path::new("/sys/fs/cgroup/a"))));
     }
 
     #[test]
@@ -91,12 +91,12 @@ mod tests {
         let ours = "4:memory:/a\n1:name=systemd:/\n0::/b\n";
         let mounts = "30 25 0:26 / /g/memory rw - cgroup cgroup rw,memory\n31 25 0:27 / /g/unified rw - cgroup2 c rw\n";
         let home = OwnCgroups::parse(&groups(ours, mounts));
-        assert_eq!(home.layout(), Hierarchy::Hybrid);
+        assert_eq!(home.hierarchy(), Hierarchy::Hybrid);
         assert_eq!(home.unified(), Some(Path::new("/g/unified/b")));
         assert_eq!(home.memory(), Some(Path::new("/g/memory/a")));
         let old = OwnCgroups::parse(&groups(ours, mounts.lines().next().unwrap()));
-        assert_eq!((old.layout(), old.unified()), (Hierarchy::Old, None));
+        assert_eq!((old.hierarchy(), old.unified()), (Hierarchy::Legacy, None));
         assert_eq!(old.obstacle().unwrap().kind(), std::io::ErrorKind::Unsupported);
-        assert_eq!(OwnCgroups::parse(&groups("", "")).layout(), Hierarchy::None);
+        assert_eq!(OwnCgroups::parse(&groups("", "")).hierarchy(), Hierarchy::None);
     }
 }

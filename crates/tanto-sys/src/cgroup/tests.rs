@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn own_name(number: u32) -> String {
-    group_name(ProcessId::own().unwrap(), number)
+    group_name(ProcessId::current().unwrap(), number)
 }
 
 /// Creates a group; `None` if this machine does not allow it.
@@ -18,7 +18,7 @@ fn group(number: u32) -> Option<Cgroup> {
 }
 
 #[test]
-fn numbers_are_found_by_their_names() {
+fn values_are_found_by_name() {
     let stat = "anon 4096\nfile 9999999\nshmem 2048\nanon_thp 1\n";
     assert_eq!(held(stat), Some(6));
     assert_eq!(held("cache 5\nrss 8192\nrss_huge 1\nshmem 0\n"), Some(8));
@@ -29,7 +29,7 @@ fn numbers_are_found_by_their_names() {
 }
 
 #[test]
-fn members_are_those_put_there_and_what_they_start() {
+fn members_are_added_processes_and_their_children() {
     let Some(build) = group(1) else { return };
     let job = build.within("1").unwrap();
     let mut shell = Command::new("/bin/sh");
@@ -40,11 +40,14 @@ fn members_are_those_put_there_and_what_they_start() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(job.members().unwrap().contains(&child.id()));
-    let own = ProcessId::own().unwrap();
+    let own = ProcessId::current().unwrap();
     assert!(members_of(own).contains(&child.id()));
-    assert!(members_of(ProcessId::known(own.pid(), own.started() - 1)).is_empty(), "one that had our number before us");
-    assert!(job.used().user_us + job.used().system_us > 0);
-    assert_eq!(job.used().memory_kib.is_some(), build.counts_memory());
+    assert!(
+        members_of(ProcessId::new(own.pid(), own.start_ticks() - 1)).is_empty(),
+        "one that had our number before us"
+    );
+    assert!(job.usage().user_us + job.usage().system_us > 0);
+    assert_eq!(job.usage().memory_kib.is_some(), build.counts_memory());
     job.kill().unwrap();
     child.wait().unwrap();
     while !job.members().unwrap().is_empty() {
@@ -57,12 +60,12 @@ fn members_are_those_put_there_and_what_they_start() {
 }
 
 #[test]
-fn waits_are_those_of_all_that_ever_were_there() {
+fn stall_times_include_ended_processes() {
     let text = "some avg10=1.00 avg60=0.10 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
     assert_eq!((stalled(text), stalled("full avg10=0.00 total=5\n"), stalled("")), (Some(4711), None, None));
     let Some(build) = group(8) else { return };
     let job = build.within("1").unwrap();
-    let Some(before) = job.waits() else {
+    let Some(before) = job.stall_times() else {
         assert!(!job.unified.join("cpu.pressure").exists() || fs::read(job.unified.join("cpu.pressure")).is_err());
         return;
     };
@@ -76,7 +79,7 @@ fn waits_are_those_of_all_that_ever_were_there() {
     job.add(child.id()).unwrap();
     drop(child.stdin.take());
     child.wait().unwrap();
-    let after = job.waits().unwrap();
+    let after = job.stall_times().unwrap();
     if pinned.is_ok_and(|status| status.success()) {
         assert!(after.cpu_us > before.cpu_us, "{before:?} {after:?}");
     }
@@ -84,7 +87,7 @@ fn waits_are_those_of_all_that_ever_were_there() {
 }
 
 #[test]
-fn who_wants_too_much_is_killed_and_that_is_known() {
+fn exceeding_the_limit_is_reported() {
     let Some(build) = group(7) else { return };
     let job = build.within("1").unwrap();
     if let Err(error) = job.limit_memory(32 << 20) {
@@ -95,14 +98,14 @@ fn who_wants_too_much_is_killed_and_that_is_known() {
     let line = "read go; x=$(head -c 128m /dev/zero | tr '\\0' x); echo done";
     let mut child = shell.args(["-c", line]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     job.add(child.id()).unwrap();
-    assert!(!job.has_overrun() && !job.was_short());
+    assert!(!job.exceeded_limit() && !job.had_oom_kill());
     drop(child.stdin.take());
     child.wait().unwrap();
-    assert!(job.has_overrun() && job.was_short());
+    assert!(job.exceeded_limit() && job.had_oom_kill());
 }
 
 #[test]
-fn who_is_left_in_a_group_comes_to_us() {
+fn members_of_a_dropped_group_move_here() {
     let Some(build) = group(3) else { return };
     let job = build.within("1").unwrap();
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
@@ -119,7 +122,7 @@ fn who_is_left_in_a_group_comes_to_us() {
 
 /// A build that is killed leaves its groups with their members.
 #[test]
-fn groups_that_others_have_made_within_go_too() {
+fn child_groups_are_removed_too() {
     let Some(build) = group(6) else { return };
     let job = build.within("1").unwrap();
     let inner = job.unified.join("tanto-1-0");
@@ -135,14 +138,14 @@ fn groups_that_others_have_made_within_go_too() {
 }
 
 #[test]
-fn what_the_dead_have_left_is_swept_away() {
+fn groups_of_killed_processes_are_removed() {
     let home = OwnCgroups::find();
     if home.obstacle().is_some() {
         return;
     }
-    let own = ProcessId::own().unwrap();
+    let own = ProcessId::current().unwrap();
     // An earlier process with our process id.
-    let dead = ProcessId::known(own.pid(), own.started() - 1);
+    let dead = ProcessId::new(own.pid(), own.start_ticks() - 1);
     let [left, used] = [dead, own].map(|maker| home.unified().unwrap().join(group_name(maker, 3)));
     fs::create_dir_all(left.join("1/2")).unwrap();
     fs::create_dir(&used).unwrap();
@@ -152,7 +155,7 @@ fn what_the_dead_have_left_is_swept_away() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_operations_fail() {
     let home = OwnCgroups::find();
     if home.unified().is_none() {
         return;
@@ -183,7 +186,7 @@ fn alone() {
 }
 
 #[test]
-fn who_is_alone_goes_out_of_the_way_and_comes_back() {
+fn a_lone_process_moves_away_and_back() {
     let home = OwnCgroups::find();
     let offers = |dir: &Path| fs::read_to_string(dir.join("cgroup.controllers")).is_ok_and(|it| it.contains("hugetlb"));
     let Some(above) = home.unified().filter(|above| home.obstacle().is_none() && offers(above)) else { return };

@@ -12,13 +12,13 @@ use crate::error::call_error;
 /// Copies the files, directories and symbolic links of a directory, with permissions and owners. Creates `to` if it
 /// does not exist, replaces existing files, and skips files that cannot be read.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    make_like(from, to)?;
+    create_like(from, to)?;
     let entries = match fs::read_dir(from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-        entries => named("opendir", from, entries)?,
+        entries => in_call("opendir", from, entries)?,
     };
     for entry in entries {
-        let entry = named("readdir", from, entry)?;
+        let entry = in_call("readdir", from, entry)?;
         copy_one(&entry.path(), &to.join(entry.file_name()))?;
     }
     Ok(())
@@ -26,13 +26,13 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Copies the directories and symbolic links directly in a directory, without the contents of the directories.
 pub fn copy_outline(from: &Path, to: &Path) -> io::Result<()> {
-    make_like(from, to)?;
-    for entry in named("opendir", from, fs::read_dir(from))? {
-        let (from, to) = named("readdir", from, entry).map(|it| (it.path(), to.join(it.file_name())))?;
+    create_like(from, to)?;
+    for entry in in_call("opendir", from, fs::read_dir(from))? {
+        let (from, to) = in_call("readdir", from, entry).map(|it| (it.path(), to.join(it.file_name())))?;
         // It may have been removed meanwhile.
         let Ok(data) = fs::symlink_metadata(&from) else { continue };
         if data.is_dir() {
-            make_like(&from, &to)?;
+            create_like(&from, &to)?;
         } else if data.is_symlink() {
             copy_one(&from, &to)?;
         }
@@ -40,15 +40,15 @@ pub fn copy_outline(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+fn create_like(from: &Path, to: &Path) -> io::Result<()> {
     if !to.is_dir() {
-        named("mkdir", to, fs::create_dir(to))?;
+        in_call("mkdir", to, fs::create_dir(to))?;
     }
     copy_mode(from, to)
 }
 
 fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
-    let data = named("stat", from, fs::symlink_metadata(from))?;
+    let data = in_call("stat", from, fs::symlink_metadata(from))?;
     let kind = data.file_type();
     if kind.is_dir() {
         return copy(from, to);
@@ -57,29 +57,29 @@ fn copy_one(from: &Path, to: &Path) -> io::Result<()> {
         return Ok(());
     }
     if fs::symlink_metadata(to).is_ok() {
-        named("unlink", to, fs::remove_file(to))?;
+        in_call("unlink", to, fs::remove_file(to))?;
     }
     if kind.is_symlink() {
-        named("symlink", to, symlink(fs::read_link(from)?, to))?;
+        in_call("symlink", to, symlink(fs::read_link(from)?, to))?;
     } else {
         match fs::copy(from, to) {
             // Files that this user cannot read are left out.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-            copied => named("copy", from, copied)?,
+            copied => in_call("copy", from, copied)?,
         };
     }
-    own_like(&data, to)
+    copy_owner(&data, to)
 }
 
 /// Copies permissions and owner of a directory.
 pub fn copy_mode(from: &Path, to: &Path) -> io::Result<()> {
-    let data = named("stat", from, fs::metadata(from))?;
-    own_like(&data, to)?;
-    named("chmod", to, fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777)))
+    let data = in_call("stat", from, fs::metadata(from))?;
+    copy_owner(&data, to)?;
+    in_call("chmod", to, fs::set_permissions(to, fs::Permissions::from_mode(data.mode() & 0o7777)))
 }
 
 /// Copies the owner. A user that has no id in this user namespace is replaced by the current one.
-fn own_like(data: &Metadata, path: &Path) -> io::Result<()> {
+fn copy_owner(data: &Metadata, path: &Path) -> io::Result<()> {
     match lchown(path, Some(data.uid()), Some(data.gid())) {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => {
             Err(call_error("chown", Some(path.as_os_str().as_bytes()), error))
@@ -112,12 +112,12 @@ pub fn disk_usage_kib(dir: &Path) -> u64 {
 /// Removes a directory tree if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => named("rm", path, Err(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => in_call("rm", path, Err(error)),
         _ => Ok(()),
     }
 }
 
-fn named<T>(call: &'static str, about: &Path, result: io::Result<T>) -> io::Result<T> {
+fn in_call<T>(call: &'static str, about: &Path, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|error| call_error(call, Some(about.as_os_str().as_bytes()), error))
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn what_lies_there_is_what_du_says() {
+    fn disk_usage_matches_du() {
         let place = Scratch::new("tree-size");
         place.write("top/a/b/large", "x".repeat(3 << 20));
         place.write("top/small", "x");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_has_no_files() {
+    fn an_outline_contains_no_files() {
         let place = Scratch::new("tree-outline");
         place.write("from/a/b/file", "one");
         place.write("from/other", "two");

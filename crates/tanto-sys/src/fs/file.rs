@@ -52,28 +52,32 @@ pub fn umask() -> Option<u32> {
 }
 
 /// Longest file that `read` accepts, in bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_LENGTH: u64 = 1 << 30;
 
 /// Reads a whole file. Fails with `too_large` if it is longer than 1 GiB.
 pub fn read(path: &[u8]) -> io::Result<Vec<u8>> {
     let file = fs::File::open(self::path(path))?;
     let expected = file.metadata()?.len();
-    let mut content = Vec::with_capacity(expected.min(LONGEST) as usize);
+    let mut content = Vec::with_capacity(expected.min(MAX_LENGTH) as usize);
     // A device or a pipe has no length, and a file may grow.
-    if expected <= LONGEST {
-        file.take(LONGEST + 1).read_to_end(&mut content)?;
+    if expected <= MAX_LENGTH {
+        file.take(MAX_LENGTH + 1).read_to_end(&mut content)?;
     }
-    if expected.max(content.len() as u64) > LONGEST { Err(too_large()) } else { Ok(content) }
+    if expected.max(content.len() as u64) > MAX_LENGTH { Err(too_large()) } else { Ok(content) }
 }
 
-/// Reads a whole file into memory allocated by `room`. Fails with `too_large` if it is longer than `limit` bytes.
-pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+/// Reads a whole file into memory allocated by `buffer`. Fails with `too_large` if it is longer than `limit` bytes.
+pub fn read_into<'a>(
+    path: &[u8],
+    limit: u64,
+    mut buffer: impl FnMut(usize) -> &'a mut [u8],
+) -> io::Result<&'a mut [u8]> {
     let mut file = fs::File::open(self::path(path))?;
     let expected = file.metadata()?.len();
     if expected > limit {
         return Err(too_large());
     }
-    let content = room(expected as usize);
+    let content = buffer(expected as usize);
     let length = fill(&mut file, content)?;
     if length < content.len() {
         return Ok(&mut content[..length]);
@@ -85,7 +89,7 @@ pub fn read_into<'a>(path: &[u8], limit: u64, mut room: impl FnMut(usize) -> &'a
         (0, _) => Ok(content),
         (_, whole) if whole > limit => Err(too_large()),
         (_, whole) => {
-            let grown = room(whole as usize);
+            let grown = buffer(whole as usize);
             grown[..length].copy_from_slice(content);
             grown[length..].copy_from_slice(&rest);
             Ok(grown)
@@ -99,10 +103,10 @@ pub fn open_no_follow(path: &Path) -> io::Result<fs::File> {
 }
 
 /// Reads until the buffer is full or the file ends; returns the number of bytes.
-fn fill(file: &mut fs::File, room: &mut [u8]) -> io::Result<usize> {
+fn fill(file: &mut fs::File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
-    while length < room.len() {
-        match file.read(&mut room[length..]) {
+    while length < buffer.len() {
+        match file.read(&mut buffer[length..]) {
             Ok(0) => break,
             Ok(more) => length += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -124,10 +128,10 @@ pub fn write_atomically(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Res
     if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
         return fill(&mut fs::File::options().write(true).open(path)?);
     }
-    let beside = beside(path);
-    let written = fs::File::create(&beside).and_then(|mut file| fill(&mut file));
-    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
+    let temp_path = temp_path(path);
+    let written = fs::File::create(&temp_path).and_then(|mut file| fill(&mut file));
+    written.and_then(|()| fs::rename(&temp_path, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&temp_path);
     })
 }
 
@@ -161,12 +165,12 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
         Ok(data) if !data.is_file() => return fs::File::options().write(true).open(path).map(drop),
         _ => {}
     }
-    let beside = beside(path);
-    fs::File::create(&beside)?;
-    fs::remove_file(&beside)
+    let temp_path = temp_path(path);
+    fs::File::create(&temp_path)?;
+    fs::remove_file(&temp_path)
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temp_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     name.into()
@@ -176,23 +180,23 @@ fn beside(path: &Path) -> PathBuf {
 #[derive(Debug)]
 pub struct LimitedFile {
     file: fs::File,
-    room: u64,
+    buffer: u64,
 }
 
 impl LimitedFile {
     /// Wraps an empty file.
     pub fn new(file: fs::File) -> LimitedFile {
-        LimitedFile { file, room: max_file_size() }
+        LimitedFile { file, buffer: max_file_size() }
     }
 }
 
 impl Write for LimitedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.room {
+        if bytes.len() as u64 > self.buffer {
             return Err(too_large());
         }
         let written = self.file.write(bytes)?;
-        self.room -= written as u64;
+        self.buffer -= written as u64;
         Ok(written)
     }
 
@@ -255,22 +259,22 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn content_goes_into_the_room_it_is_given() {
+    fn read_into_fills_the_given_buffer() {
         let dir = Scratch::new("read-into");
-        let room = |length| Box::leak(vec![0; length].into_boxed_slice());
+        let buffer = |length| Box::leak(vec![0; length].into_boxed_slice());
         let path = dir.bytes("a");
         write(&path, b"four").unwrap();
-        assert_eq!(read_into(&path, 4, room).unwrap(), b"four");
-        assert_eq!(text(&read_into(&path, 3, room).unwrap_err()), b"File too large");
-        assert_eq!(text(&read_into(&dir.bytes("no"), 3, room).unwrap_err()), b"No such file or directory");
-        assert_eq!(text(&read_into(&dir.bytes("."), 1 << 20, room).unwrap_err()), b"Is a directory");
+        assert_eq!(read_into(&path, 4, buffer).unwrap(), b"four");
+        assert_eq!(text(&read_into(&path, 3, buffer).unwrap_err()), b"File too large");
+        assert_eq!(text(&read_into(&dir.bytes("no"), 3, buffer).unwrap_err()), b"No such file or directory");
+        assert_eq!(text(&read_into(&dir.bytes("."), 1 << 20, buffer).unwrap_err()), b"Is a directory");
         // Its length is reported as 0.
-        assert!(!read_into(b"/proc/self/stat", 1 << 20, room).unwrap().is_empty());
-        assert_eq!(text(&read_into(b"/proc/self/stat", 3, room).unwrap_err()), b"File too large");
+        assert!(!read_into(b"/proc/self/stat", 1 << 20, buffer).unwrap().is_empty());
+        assert_eq!(text(&read_into(b"/proc/self/stat", 3, buffer).unwrap_err()), b"File too large");
     }
 
     #[test]
-    fn parents_are_what_stands_before_the_slashes() {
+    fn the_parent_ends_before_the_slashes() {
         for (path, expected) in [("a/b", "a"), ("a//b", "a"), ("/a/b", "/a"), ("a/b/", "a/b"), ("../x", "..")] {
             assert_eq!(parent(path.as_bytes()), Some(expected.as_bytes()), "{path}");
         }
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_made_once() {
+    fn parents_are_created_once() {
         let dir = Scratch::new("parents");
         create_parents(&dir.bytes("a/b//c/file")).unwrap();
         assert!(dir.at("a/b/c").is_dir() && !dir.at("a/b/c/file").exists());
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_cannot_be_made_is_named() {
+    fn an_error_names_the_parent() {
         let dir = Scratch::new("parents-file");
         write(&dir.bytes("f"), b"").unwrap();
         // As in ninja, a file in the place of a directory counts as existing; only creating something below it fails.
@@ -316,12 +320,12 @@ mod tests {
     #[test]
     fn a_file_beyond_the_limit_is_refused() {
         let dir = Scratch::new("too-large");
-        fs::File::create(dir.at("f")).unwrap().set_len(LONGEST + 1).unwrap();
+        fs::File::create(dir.at("f")).unwrap().set_len(MAX_LENGTH + 1).unwrap();
         assert_eq!(text(&read(&dir.bytes("f")).unwrap_err()), b"File too large");
     }
 
     #[test]
-    fn remove_says_whether_there_was_one() {
+    fn remove_reports_whether_the_file_existed() {
         let dir = Scratch::new("remove");
         write(&dir.bytes("f"), b"").unwrap();
         fs::set_permissions(dir.at("f"), fs::Permissions::from_mode(0o400)).unwrap();

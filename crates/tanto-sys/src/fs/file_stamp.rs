@@ -143,7 +143,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_file_has_one_version_by_both_ways_and_another_after_a_change() {
+    fn stamps_by_path_and_descriptor_agree_and_change_with_the_file() {
         let dir = Scratch::new("version");
         dir.write("f", "four");
         symlink("f", dir.at("link")).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_just_now_is_racy() {
+    fn a_file_written_just_now_is_racy() {
         let dir = Scratch::new("version-racy");
         dir.write("f", "");
         let began = coarse_now();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_older_by_a_granule_are_not_racy() {
+    fn older_times_are_not_racy() {
         let old = |mtime_ns, ctime_ns| FileStamp { device: 1, inode: 2, size: 3, mtime_ns, ctime_ns, is_regular: true };
         let began = 1_000_000 * SECOND + 5;
         for (age, clock, expected) in [
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn years_that_do_not_fit_are_the_ends_of_time() {
+    fn out_of_range_years_saturate() {
         assert_eq!(nanoseconds(i64::MAX, 1), i64::MAX);
         assert_eq!(nanoseconds(-1, 999_999_999), -1);
     }
 
     #[test]
-    fn file_systems_that_are_not_known_have_a_clock_of_their_own() {
+    fn unknown_file_systems_have_foreign_clocks() {
         assert_eq!(FsClock::of(&File::open("/proc/self/stat").unwrap()), FsClock::Foreign);
     }
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 /// The sysctl that limits the watches of a user.
-pub const MOST_WATCHES: &str = "fs.inotify.max_user_watches";
+pub const WATCHES_SYSCTL: &str = "fs.inotify.max_user_watches";
 /// The sysctl that limits the instances of `Inotify` of a user.
-pub const MOST_INSTANCES: &str = "fs.inotify.max_user_instances";
+pub const INSTANCES_SYSCTL: &str = "fs.inotify.max_user_instances";
 
 /// Changes of the content of an entry, and of the path of the directory.
 const EVENTS: WatchFlags = WatchFlags::CREATE
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_change_are_named() {
+    fn changed_entries_are_named() {
         let dir = Scratch::new("inotify");
         dir.write("old", "");
         let inotify = Inotify::new().unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_goes_is_told_of() {
+    fn removed_and_renamed_directories_are_reported() {
         let dir = Scratch::new("inotify-gone");
         let inotify = Inotify::new().unwrap();
         for name in ["removed", "renamed"] {

@@ -142,7 +142,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn one_opening_excludes_another() {
+    fn open_files_exclude_each_other() {
         let dir = Scratch::new("lock");
         let first = File::create(dir.at("l")).unwrap();
         let second = File::open(dir.at("l")).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_locked_and_its_holder_is_known() {
+    fn a_directory_can_be_locked_and_its_holder_found() {
         let dir = Scratch::new("lock-dir");
         let [first, second] = [(); 2].map(|()| open_dir(dir.path()).unwrap());
         assert_eq!(holders(&first).unwrap(), []);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_locks_of_their_own() {
+    fn bytes_are_locked_separately() {
         let dir = Scratch::new("lock-byte");
         let [first, second] = [(); 2].map(|()| open_lock_file(&dir.at("l")).unwrap());
         let far = u64::MAX >> 2;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_says_so_once_and_gets_it() {
+    fn a_waiter_reports_once_and_gets_the_lock() {
         let dir = Scratch::new("lock-wait");
         let first = File::create(dir.at("l")).unwrap();
         let second = File::open(dir.at("l")).unwrap();

@@ -82,7 +82,7 @@ pub fn overlay(lowers: &[&Path], upper: &Path, work: &Path, at: &Path, own_marks
 /// Checks that a path can stand in an option.
 fn option(path: &Path) -> io::Result<&str> {
     path.to_str().filter(|text| !text.contains([':', ',', '\\', '"'])).ok_or_else(|| {
-        let why = io::Error::new(io::ErrorKind::InvalidInput, "a colon, comma, quote or backslash is in the path");
+        let why = io::Error::new(io::ErrorKind::InvalidInput, "the path contains a colon, comma, quote or backslash");
         call_error("mount", Some(path.as_os_str().as_bytes()), why)
     })
 }

@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_known_where_there_is_a_file_system() {
+    fn free_space_is_known() {
         let dir = Scratch::new("free");
         assert!(free_kib(dir.path()).is_some_and(|kib| kib < u64::MAX / 1024));
         assert_eq!(free_kib(&dir.at("none")), None);
     }
 
     #[test]
-    fn files_in_memory_are_counted_where_all_are() {
+    fn tmpfs_usage_is_counted() {
         assert_eq!((tmpfs_used_kib(Path::new("/proc")), tmpfs_used_kib(Path::new("/nonexistent"))), (None, None));
         let shared = Path::new("/dev/shm");
         let Some(before) = tmpfs_used_kib(shared) else {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_memory_have_attributes_where_those_of_a_mount_have() {
+    fn tmpfs_attributes_are_detected() {
         let shared = Path::new("/dev/shm");
         if tmpfs_used_kib(shared).is_none() {
             return println!("not tested: /dev/shm is not in memory");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_written_through_for_a_while() {
+    fn write_through_is_set_and_cleared() {
         let dir = Scratch::new("write-through");
         dir.write("sub/old", "x");
         std::os::unix::fs::symlink("nowhere", dir.at("link")).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_written_through() {
+    fn write_through_of_a_missing_directory_fails() {
         assert!(WriteThrough::begin(Path::new("/nonexistent")).is_err());
         sync();
     }

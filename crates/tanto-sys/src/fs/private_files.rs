@@ -55,7 +55,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_directory_is_made_once_and_for_its_owner() {
+    fn a_directory_is_created_once_for_its_owner() {
         let place = Scratch::new("own");
         let top = place.at(".tanto");
         create_state_dir(&top).unwrap();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_is_not_ours() {
+    fn files_writable_by_others_are_not_private() {
         let place = Scratch::new("own-safe");
         let (top, dir) = (place.at("t"), place.at("t/d"));
         fs::create_dir_all(&dir).unwrap();

@@ -15,13 +15,13 @@ pub struct Spool {
 }
 
 /// Bytes that are kept in memory.
-const MOST: usize = 16 << 20;
+const MAX_IN_MEMORY: usize = 16 << 20;
 
 impl Spool {
     /// Appends bytes. They stay in memory if no file can be written.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > MOST {
+        if self.bytes.len() > MAX_IN_MEMORY {
             // On failure the bytes stay in memory, and the next push tries again.
             let _ = self.spill();
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_pushed_comes_back_in_order() {
+    fn pushed_bytes_come_back_in_order() {
         let mut spool = Spool::default();
         assert!(spool.is_empty());
         let mut pushed = Vec::new();
@@ -72,7 +72,7 @@ mod tests {
             spool.push(&piece);
             pushed.extend(piece);
         }
-        assert!(spool.file.is_some() && spool.bytes.len() <= MOST && !spool.is_empty());
+        assert!(spool.file.is_some() && spool.bytes.len() <= MAX_IN_MEMORY && !spool.is_empty());
         let mut drained = Vec::new();
         spool.drain(|piece| drained.extend_from_slice(piece));
         assert!(drained == pushed);

@@ -92,19 +92,19 @@ impl StatCall {
     /// Like the function `stat`, with this call.
     #[inline]
     pub fn stat(self, path: &[u8]) -> io::Result<Option<Stat>> {
-        answer(match self {
+        missing_is_none(match self {
             // SAFETY: `path` is NUL-terminated and outlives the call.
             StatCall::Fstatat => with_c_path(path, |path| unsafe { fstatat(libc::AT_FDCWD, path) }).flatten(),
-            StatCall::Statx => by_statx(path),
-            StatCall::Std => by_std(path),
+            StatCall::Statx => call_statx(path),
+            StatCall::Std => call_std(path),
         })
     }
 }
 
 /// Turns errors for a missing file into `None`.
 #[inline]
-fn answer(told: io::Result<Stat>) -> io::Result<Option<Stat>> {
-    match told {
+fn missing_is_none(result: io::Result<Stat>) -> io::Result<Option<Stat>> {
+    match result {
         Ok(stat) => Ok(Some(stat)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
         Err(error) => Err(error),
@@ -133,7 +133,7 @@ fn open_dir(path: &[u8]) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn by_statx(path: &[u8]) -> io::Result<Stat> {
+fn call_statx(path: &[u8]) -> io::Result<Stat> {
     if path.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -144,7 +144,7 @@ fn by_statx(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat { kind: kind(u32::from(stat.stx_mode)), size: stat.stx_size, mtime })
 }
 
-fn by_std(name: &[u8]) -> io::Result<Stat> {
+fn call_std(name: &[u8]) -> io::Result<Stat> {
     let data = fs::metadata(path(name))?;
     let kind = match data.file_type() {
         it if it.is_file() => FileKind::File,

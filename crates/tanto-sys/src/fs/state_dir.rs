@@ -18,7 +18,7 @@ use crate::user;
 const NAME: &str = "dir";
 
 /// The file whose mtime is the time of the last removal of unused state.
-const SWEPT: &str = ".swept";
+const SWEEP_STAMP: &str = ".swept";
 
 /// Interval between removals of unused state.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,7 +27,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const UNUSED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// Longest path that is read from a `NAME` file, in bytes.
-const LONGEST_PATH: u64 = 64 << 10;
+const MAX_PATH: u64 = 64 << 10;
 
 /// The place to which state is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ impl StateDirs {
     }
 
     /// Returns the directory to which state is written, which may not exist yet.
-    pub fn own(&self) -> Option<&Path> {
+    pub fn write_dir(&self) -> Option<&Path> {
         match self.written {
             StateLocation::Tree => Some(&self.tree),
             StateLocation::Cache => self.cache.as_ref().map(|cache| cache.top.as_path()),
@@ -86,7 +86,7 @@ impl StateDirs {
 
     /// Returns the directories that may contain state, the one that is written first. Their contents must be verified:
     /// the cache directory may belong to another build directory.
-    pub fn places(&self) -> impl Iterator<Item = &Path> {
+    pub fn read_dirs(&self) -> impl Iterator<Item = &Path> {
         let (tree, cache) = (Some(self.tree.as_path()), self.cache.as_ref().map(|cache| cache.top.as_path()));
         let order = match self.written {
             StateLocation::Tree => [tree, cache],
@@ -96,13 +96,13 @@ impl StateDirs {
     }
 
     /// Like `places`, without a cache directory that belongs to another build directory.
-    pub fn verified(&self) -> impl Iterator<Item = &Path> {
+    pub fn verified_dirs(&self) -> impl Iterator<Item = &Path> {
         let is_other = |place: &Path| self.cache.as_ref().is_some_and(|cache| cache.top == place && !cache.is_named());
-        self.places().filter(move |place| !is_other(place))
+        self.read_dirs().filter(move |place| !is_other(place))
     }
 
     /// Returns whether failures to keep state are ignored silently.
-    pub fn is_silent(&self) -> bool {
+    pub fn is_best_effort(&self) -> bool {
         self.written == StateLocation::Cache
     }
 
@@ -209,13 +209,13 @@ fn refused() -> io::Result<()> {
 /// Reads the path of the build directory to which `top` belongs.
 fn named(top: &Path) -> Option<PathBuf> {
     let mut text = Vec::new();
-    private_files::open(&top.join(NAME)).ok()?.take(LONGEST_PATH).read_to_end(&mut text).ok()?;
+    private_files::open(&top.join(NAME)).ok()?.take(MAX_PATH).read_to_end(&mut text).ok()?;
     Some(file::path(text.strip_suffix(b"\n")?).into())
 }
 
 /// Removes unused state and state of deleted directories, once per interval.
 fn sweep(builds: &Path, now: SystemTime) {
-    let stamp = builds.join(SWEPT);
+    let stamp = builds.join(SWEEP_STAMP);
     let is_near = |time| age(time, now).or(age(now, time)).is_some_and(|time| time < SWEEP_EVERY);
     if fs::metadata(&stamp).and_then(|data| data.modified()).is_ok_and(is_near) {
         return;

@@ -45,7 +45,7 @@ impl Epoll {
     }
 
     /// Changes the event that is waited for.
-    pub fn change(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
+    pub fn modify(&self, fd: &impl AsFd, number: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.0, fd, EventData::new_u64(number), interest.flags())?)
     }
 
@@ -59,7 +59,7 @@ impl Epoll {
     }
 
     /// Duplicates the descriptor of the set.
-    pub fn bell(&self) -> io::Result<OwnedFd> {
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 }
@@ -71,28 +71,28 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn the_set_is_ready_as_long_as_one_is() {
-        let (mut quiet, mut rope) = io::pipe().unwrap();
+    fn the_set_is_ready_while_a_member_is() {
+        let (mut quiet, mut writer) = io::pipe().unwrap();
         let (loud, _loud_end) = io::pipe().unwrap();
         let set = Epoll::new().unwrap();
         set.add(&quiet, 7, Interest::Read).unwrap();
         set.add(&loud, 8, Interest::Read).unwrap();
-        let bell = set.bell().unwrap();
-        let rings = || {
-            let mut watches = [Watch::new(&bell)];
+        let set_fd = set.try_clone_fd().unwrap();
+        let is_ready = || {
+            let mut watches = [Watch::new(&set_fd)];
             poll::wait(&mut watches, Some(std::time::Duration::ZERO)).unwrap();
             watches[0].ready()
         };
-        assert!(!rings() && set.ready().unwrap().is_empty());
-        rope.write_all(b"x").unwrap();
-        assert!(rings());
+        assert!(!is_ready() && set.ready().unwrap().is_empty());
+        writer.write_all(b"x").unwrap();
+        assert!(is_ready());
         assert_eq!(set.ready().unwrap(), [7]);
-        assert!(rings(), "nobody has read it");
+        assert!(is_ready(), "nobody has read it");
         quiet.read_exact(&mut [0]).unwrap();
-        assert!(!rings());
-        drop(rope);
+        assert!(!is_ready());
+        drop(writer);
         assert_eq!(set.ready().unwrap(), [7], "it went away");
         drop(quiet);
-        assert!(!rings(), "who is closed has left");
+        assert!(!is_ready(), "who is closed has left");
     }
 }

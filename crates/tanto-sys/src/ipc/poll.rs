@@ -16,7 +16,7 @@ impl Watch {
     }
 
     /// A placeholder that is never ready.
-    pub fn nothing() -> Watch {
+    pub fn none() -> Watch {
         Watch(libc::pollfd { fd: -1, events: 0, revents: 0 })
     }
 
@@ -25,7 +25,7 @@ impl Watch {
         self.0.revents != 0
     }
 
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.0.fd < 0
     }
 }
@@ -61,14 +61,14 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn finds_the_one_with_something_to_read() {
+    fn the_readable_descriptor_is_found() {
         let (quiet, _quiet_end) = io::pipe().unwrap();
         let (loud, mut loud_end) = io::pipe().unwrap();
         loud_end.write_all(b"x").unwrap();
-        let mut watches = [Watch::new(&quiet), Watch::new(&loud), Watch::nothing()];
+        let mut watches = [Watch::new(&quiet), Watch::new(&loud), Watch::none()];
         wait(&mut watches, None).unwrap();
         assert_eq!(watches.map(|w| w.ready()), [false, true, false]);
-        assert_eq!(watches.map(|w| w.is_nothing()), [false, false, true]);
+        assert_eq!(watches.map(|w| w.is_none()), [false, false, true]);
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn time_ends_a_wait() {
+    fn a_wait_times_out() {
         let (quiet, _end) = io::pipe().unwrap();
         let mut watches = [Watch::new(&quiet)];
         wait(&mut watches, Some(Duration::from_micros(1))).unwrap();

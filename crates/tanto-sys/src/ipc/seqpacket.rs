@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_refused() {
+    fn sending_without_room_fails() {
         let (one, other) = SeqpacketSocket::pair().unwrap();
         let large = vec![0; 100_000];
         while one.send(&large, &[]).is_ok() {}

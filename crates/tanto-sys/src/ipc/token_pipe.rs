@@ -92,12 +92,12 @@ impl SharedPipe {
     }
 
     /// Returns the numbers of the reading and the writing end, here and in children.
-    pub fn numbers(&self) -> [RawFd; 2] {
+    pub fn raw_fds(&self) -> [RawFd; 2] {
         [self.reader.as_raw_fd(), self.writer.as_raw_fd()]
     }
 
     /// Lets other users open the pipe through `/proc`.
-    pub fn open_to_all(&self) -> io::Result<()> {
+    pub fn allow_all_users(&self) -> io::Result<()> {
         let file = File::from(self.reader.try_clone()?);
         file.set_permissions(fs::Permissions::from_mode(0o666))
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_gives_and_takes() {
+    fn tokens_are_put_and_taken() {
         let dir = Scratch::new("tokens");
         make_fifo(&dir.at("fifo")).unwrap();
         let one = TokenPipe::open(&dir.at("fifo")).unwrap();
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pipe_is_under_high_numbers_and_blocks() {
+    fn a_shared_pipe_has_high_numbers_and_blocks() {
         let ends = SharedPipe::new().unwrap();
-        let mode = || fs::metadata(format!("/proc/self/fd/{}", ends.numbers()[0])).unwrap().permissions().mode();
+        let mode = || fs::metadata(format!("/proc/self/fd/{}", ends.raw_fds()[0])).unwrap().permissions().mode();
         assert_eq!(mode() & 0o777, 0o600);
-        ends.open_to_all().unwrap();
+        ends.allow_all_users().unwrap();
         assert_eq!(mode() & 0o777, 0o666);
         let tokens = ends.tokens().unwrap();
-        assert!(ends.numbers().iter().all(|&number| number >= MIN_DESCRIPTOR));
+        assert!(ends.raw_fds().iter().all(|&number| number >= MIN_DESCRIPTOR));
         assert!(!is_nonblocking(&ends.reader) && !is_nonblocking(&ends.writer) && is_nonblocking(&tokens));
         assert_eq!(tokens.count().unwrap(), 0);
         tokens.put(b'a').unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pipe_is_refused() {
+    fn other_files_are_refused() {
         let dir = Scratch::new("no-tokens");
         fs::write(dir.at("file"), "x").unwrap();
         assert!(matches!(TokenPipe::open(&dir.at("file")), Err(TokenPipeError::NotAPipe)));

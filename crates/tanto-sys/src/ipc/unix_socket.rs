@@ -77,7 +77,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_place_may_have_a_long_name() {
+    fn the_path_may_be_long() {
         let place = Scratch::new("local");
         let dir = place.at(&["a-directory-with-a-long-name"; 9].join("/"));
         fs::create_dir_all(&dir).unwrap();

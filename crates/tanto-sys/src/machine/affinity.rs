@@ -16,7 +16,7 @@ const MAX_CPUS: usize = CpuSet::MAX_CPU;
 
 impl CpuMask {
     /// Returns the mask of the calling thread.
-    pub fn own() -> io::Result<CpuMask> {
+    pub fn current() -> io::Result<CpuMask> {
         let set = sched_getaffinity(None).map_err(|error| call_error("sched_getaffinity", None, error.into()))?;
         Ok(CpuMask((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect()))
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_are_parsed_and_formatted() {
         for (text, shown, hex) in
             [("0", "0", "1"), ("3,1-2", "1-3", "e"), ("0-3,8", "0-3,8", "10f"), ("4,4", "4", "10"), ("0,2", "0,2", "5")]
         {
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_can_be_kept_to_one_processor() {
+    fn a_thread_can_be_restricted_to_one_processor() {
         std::thread::spawn(|| {
-            let all = CpuMask::own().unwrap();
+            let all = CpuMask::current().unwrap();
             let one = CpuMask(vec![all.0[0]]);
             one.apply().unwrap();
-            assert_eq!(CpuMask::own().unwrap(), one);
+            assert_eq!(CpuMask::current().unwrap(), one);
             all.apply().unwrap();
-            assert_eq!(CpuMask::own().unwrap(), all);
+            assert_eq!(CpuMask::current().unwrap(), all);
             assert!(CpuMask(Vec::new()).apply().is_err());
         })
         .join()

@@ -49,9 +49,9 @@ fn online() -> i64 {
 /// processors, two jobs would leave a half unused.
 fn group_quota(root: &Path) -> Option<i64> {
     let groups = CgroupPaths::of_process(root);
-    let unified = groups.around_us(CgroupTree::Unified).into_iter();
+    let unified = groups.own_and_ancestors(CgroupTree::Unified).into_iter();
     let unified = unified.filter_map(|dir| quota_of_v2(&read_small_file(&dir.join("cpu.max"))?));
-    let old = groups.around_us(CgroupTree::Of("cpu")).into_iter().filter_map(|dir| {
+    let old = groups.own_and_ancestors(CgroupTree::Of("cpu")).into_iter().filter_map(|dir| {
         let file = |name: &str| read_small_file(&dir.join(format!("cpu.cfs_{name}_us")));
         quota_of_v1(&file("quota")?, &file("period")?)
     });
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sleeps_waits() {
+    fn sleeping_counts_as_a_wait() {
         let before = waits();
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(waits() > before);
     }
 
     #[test]
-    fn quotas_are_begun_processors() {
+    fn quotas_are_rounded_up() {
         assert_eq!(quota_of_v2("250000 100000\n"), Some(3));
         assert_eq!(quota_of_v2("200000 100000\n"), Some(2));
         assert_eq!(quota_of_v2("50000 100000\n"), Some(1));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_group_around_us_has_a_say() {
+    fn the_smallest_quota_counts() {
         let groups = ("proc/self/cgroup", "0::/a/b/c\n");
         let (a, c) = ("g/unified/a/cpu.max", "g/unified/a/b/c/cpu.max");
         let quota = |name, files: &[_]| group_quota(machine(name, &[&[groups], files].concat()).path());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_hybrid_machine_the_old_tree_counts() {
+    fn hybrid_machines_use_version_1() {
         let files = [
             ("proc/self/cgroup", "3:cpu,cpuacct:/box/job\n0::/box\n"),
             ("g/unified/box/cgroup.procs", "1\n"),

@@ -20,7 +20,7 @@ pub struct MachineInfo {
 }
 
 impl MachineInfo {
-    pub fn ask() -> MachineInfo {
+    pub fn query() -> MachineInfo {
         MachineInfo::below(Path::new("/"))
     }
 
@@ -86,14 +86,14 @@ mod tests {
                            processor\t: 1\nmodel name\t: Some CPU\ncpu MHz\t\t: 2000.0\nflags\t\t: fpu avx\n";
 
     #[test]
-    fn this_machine_is_known() {
-        let machine = MachineInfo::ask();
+    fn this_machine_is_described() {
+        let machine = MachineInfo::query();
         assert!(machine.processors > 0 && machine.memory_kib > 0, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
     }
 
     #[test]
-    fn it_is_what_the_kernel_says() {
+    fn properties_are_parsed() {
         let root = Scratch::new("machine");
         root.write("proc/cpuinfo", CPUINFO);
         root.write("proc/meminfo", "MemTotal:       1024 kB\n");

@@ -58,11 +58,11 @@ const NAMES: [Names; 2] = [
 /// Larger than any of the files.
 const BUFFER: usize = 16 << 10;
 /// Version 1 shows a missing limit as a number of this size.
-const BOUNDLESS: u64 = 1 << 60;
+const NO_LIMIT: u64 = 1 << 60;
 
 impl PressureMonitor {
     /// Opens the files of this machine.
-    pub fn find() -> PressureMonitor {
+    pub fn open() -> PressureMonitor {
         PressureMonitor::below(Path::new("/"))
     }
 
@@ -70,7 +70,7 @@ impl PressureMonitor {
         let open = |path| File::open(root.join(path)).ok();
         let all = CgroupPaths::of_process(root);
         let groups = NAMES.iter().flat_map(|names| {
-            let around = all.around_us(names.tree).into_iter();
+            let around = all.own_and_ancestors(names.tree).into_iter();
             around.filter_map(|dir| Group::open(&dir, names))
         });
         PressureMonitor {
@@ -81,7 +81,7 @@ impl PressureMonitor {
         }
     }
 
-    pub fn ask(&self) -> PressureSample {
+    pub fn sample(&self) -> PressureSample {
         let machine = self.memory.as_ref().and_then(|file| value(&read(file)?, "MemAvailable:"));
         let groups = self.groups.iter().filter_map(Group::free_kib);
         let (memory, cpu) = (pressure(self.memory_pressure.as_ref()), pressure(self.cpu_pressure.as_ref()));
@@ -94,7 +94,7 @@ impl PressureMonitor {
     }
 
     /// Returns whether the kernel measures pressure.
-    pub fn knows_pressure(&self) -> bool {
+    pub fn has_pressure(&self) -> bool {
         self.memory_pressure.is_some()
     }
 }
@@ -102,7 +102,7 @@ impl PressureMonitor {
 impl Group {
     /// Returns `None` if the group has no limit.
     fn open(dir: &Path, names: &Names) -> Option<Group> {
-        let limit = read_small_file(&dir.join(names.limit))?.trim().parse().ok().filter(|&limit| limit < BOUNDLESS)?;
+        let limit = read_small_file(&dir.join(names.limit))?.trim().parse().ok().filter(|&limit| limit < NO_LIMIT)?;
         let usage = File::open(dir.join(names.usage)).ok()?;
         Some(Group { limit, usage, stat: File::open(dir.join("memory.stat")).ok(), files: names.files })
     }
@@ -145,30 +145,30 @@ mod tests {
 
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    8000 kB\n");
 
-    fn ask(name: &str, files: &[(&str, &str)]) -> PressureSample {
+    fn sample(name: &str, files: &[(&str, &str)]) -> PressureSample {
         let root = Scratch::new(name);
         files.iter().for_each(|(path, text)| root.write(path, text));
-        PressureMonitor::below(root.path()).ask()
+        PressureMonitor::below(root.path()).sample()
     }
 
     #[test]
-    fn this_machine_answers() {
-        let answer = PressureMonitor::find().ask();
+    fn this_machine_can_be_sampled() {
+        let answer = PressureMonitor::open().sample();
         assert!(answer.free_kib.is_some_and(|kib| kib > 0));
         assert!((0.0..=100.0).contains(&answer.cpu_some) && (0.0..=100.0).contains(&answer.memory_some));
     }
 
     #[test]
-    fn a_machine_that_says_nothing_limits_nothing() {
-        assert_eq!(ask("bare", &[]), PressureSample::default());
-        assert_eq!(ask("plain", &[MEMINFO]).free_kib, Some(8000));
+    fn missing_files_mean_no_limits() {
+        assert_eq!(sample("bare", &[]), PressureSample::default());
+        assert_eq!(sample("plain", &[MEMINFO]).free_kib, Some(8000));
     }
 
     #[test]
-    fn each_group_around_us_leaves_so_much() {
+    fn the_smallest_memory_limit_counts() {
         let mounts = "1 2 0:1 / /g rw - cgroup2 c rw\n3 2 0:1 / /m rw - cgroup c rw,memory\n";
         let base = [MEMINFO, ("proc/self/mountinfo", mounts), ("proc/self/cgroup", "5:memory:/x\n0::/a/b\n")];
-        let free = |name, files: &[_]| ask(name, &[&base, files].concat()).free_kib;
+        let free = |name, files: &[_]| sample(name, &[&base, files].concat()).free_kib;
         let outer = [("g/a/memory.max", "4096000\n"), ("g/a/memory.current", "1024000\n")];
         assert_eq!(free("unified", &outer), Some(3000));
         let stat = ("g/a/memory.stat", "anon 5\ninactive_file 512000\nactive_file 7\n");
@@ -182,12 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_that_of_ten_seconds() {
+    fn pressure_is_the_average_of_ten_seconds() {
         let memory = "some avg10=1.50 avg60=2.00 avg300=3.00 total=4\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=0\n";
-        let answer = ask("pressed", &[("proc/pressure/memory", memory), ("proc/pressure/cpu", "some avg10=97.00\n")]);
+        let answer =
+            sample("pressed", &[("proc/pressure/memory", memory), ("proc/pressure/cpu", "some avg10=97.00\n")]);
         assert_eq!((answer.memory_some, answer.memory_full, answer.cpu_some), (1.5, 0.25, 97.0));
         for odd in ["", "some\n", "some avg10=\n", "some avg10=nan avg60=1\n", "full avg10=9\n"] {
-            assert_eq!(ask("odd", &[("proc/pressure/cpu", odd)]).cpu_some, 0.0, "{odd}");
+            assert_eq!(sample("odd", &[("proc/pressure/cpu", odd)]).cpu_some, 0.0, "{odd}");
         }
     }
 }

@@ -75,12 +75,12 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn this_machine_has_worked() {
+    fn this_machine_has_busy_time() {
         assert!(SystemTimes::now().busy_us > 0);
     }
 
     #[test]
-    fn sums_are_read_and_subtracted() {
+    fn totals_are_parsed_and_subtracted() {
         let root = Scratch::new("times");
         assert_eq!(SystemTimes::below(root.path()), SystemTimes::default());
         root.write("proc/stat", "cpu  1 2 3 100 5 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n");

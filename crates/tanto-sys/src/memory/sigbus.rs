@@ -117,8 +117,8 @@ extern "C" fn bus(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc:
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above; nothing here returns to what set it before it is set back.
     let kept = unsafe { *errno };
-    if !is_fault || !mend(address) {
-        die(signal, is_fault);
+    if !is_fault || !map_zeros(address) {
+        restore_default(signal, is_fault);
     }
     // SAFETY: as above.
     unsafe { *errno = kept };
@@ -126,7 +126,7 @@ extern "C" fn bus(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc:
 
 /// Maps zeros from the page of the address to the end of its mapping. Returns false if the address belongs to no
 /// mapping, or on failure.
-fn mend(address: usize) -> bool {
+fn map_zeros(address: usize) -> bool {
     for slot in &TABLE {
         let Some(end) = slot.end_around(address) else { continue };
         slot.torn.store(true, Ordering::Release);
@@ -141,7 +141,7 @@ fn mend(address: usize) -> bool {
 }
 
 /// Restores the default action. A fault recurs when the handler returns; a sent signal is raised again.
-fn die(signal: libc::c_int, is_fault: bool) {
+fn restore_default(signal: libc::c_int, is_fault: bool) {
     // SAFETY: both calls are async-signal-safe. The action is valid; the signal is delivered when the handler returns.
     unsafe {
         libc::sigaction(signal, &default_action(), null_mut());

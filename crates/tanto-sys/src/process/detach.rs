@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn work_goes_on_without_descriptors_and_locks() {
+    fn work_continues_without_descriptors_and_locks() {
         let dir = Scratch::new("detach");
         let (mut closed, open) = io::pipe().unwrap();
         // SAFETY: the copy has one thread, and uses nothing that other threads may have locked except memory, which the

@@ -19,7 +19,7 @@ pub struct Environment {
 impl Environment {
     /// Copies the environment of this process and sets `extra`. Omits names and values with NUL bytes. Sets `PWD` to
     /// the current directory, as a shell does.
-    pub fn ours_and(extra: &[(OsString, OsString)]) -> Environment {
+    pub fn inherit_with(extra: &[(OsString, OsString)]) -> Environment {
         let directory = directory().map(|directory| (OsString::from("PWD"), directory));
         let extra = || directory.iter().chain(extra);
         let is_extra = |name: &OsStr| extra().any(|(n, _)| n == name);

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Child, Environment, clone_into};
 use crate::error::call_error;
-use crate::process::namespaces::{Door, NamespaceEntry};
+use crate::process::namespaces::{BorrowedEntry, NamespaceEntry};
 use crate::signals;
 
 #[derive(Clone, Copy, Debug)]
@@ -77,13 +77,13 @@ pub struct Launcher {
     directories: Vec<Vec<u8>>,
     stack: Box<[u128]>,
     /// The `tasks` files of control groups.
-    entrances: Vec<RawFd>,
+    tasks_files: Vec<RawFd>,
     /// The directory of the control group of children; negative: none.
     group: RawFd,
     /// Descriptors that children inherit; negative: none.
-    handed_on: [RawFd; 2],
+    inherited: [RawFd; 2],
     /// The namespaces of children.
-    door: Option<Door>,
+    namespaces: Option<BorrowedEntry>,
 }
 
 /// The child's stack until `exec`, in units of its alignment.
@@ -97,9 +97,9 @@ impl Launcher {
         };
         let directories =
             environment.get(b"PATH").map_or(Vec::new(), |path| path.split(|&b| b == b':').map(directory).collect());
-        let entrances = Vec::new();
+        let tasks_files = Vec::new();
         let stack = vec![0; STACK].into();
-        Launcher { environment, directories, stack, entrances, group: -1, handed_on: [-1; 2], door: None }
+        Launcher { environment, directories, stack, tasks_files, group: -1, inherited: [-1; 2], namespaces: None }
     }
 
     pub fn environment(&self) -> &Environment {
@@ -113,36 +113,36 @@ impl Launcher {
 
     /// Places future children in control groups: in the one whose directory is given from the start, in others by their
     /// `tasks` files. Groups that a child may not enter are skipped. The files must stay open until the next call.
-    pub fn enter(&mut self, entrances: &[File]) {
+    pub fn set_cgroups(&mut self, tasks_files: &[File]) {
         let is_dir = |file: &&File| file.metadata().is_ok_and(|data| data.is_dir());
-        let (dirs, files): (Vec<&File>, Vec<&File>) = entrances.iter().partition(is_dir);
+        let (dirs, files): (Vec<&File>, Vec<&File>) = tasks_files.iter().partition(is_dir);
         self.group = dirs.first().map_or(-1, |dir| dir.as_raw_fd());
-        self.entrances = files.iter().map(|file| file.as_raw_fd()).collect();
+        self.tasks_files = files.iter().map(|file| file.as_raw_fd()).collect();
     }
 
     /// Lets future children inherit these descriptors, which must stay open.
-    pub fn hand_on(&mut self, descriptors: [RawFd; 2]) {
-        self.handed_on = descriptors;
+    pub fn set_inherited_descriptors(&mut self, descriptors: [RawFd; 2]) {
+        self.inherited = descriptors;
     }
 
     /// Places future children in these namespaces, in their root directory; `None`: in the namespaces of this process.
     /// They must exist until the next call.
-    pub fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
-        self.door = entrance.map(NamespaceEntry::door);
+    pub fn set_namespaces(&mut self, entrance: Option<&NamespaceEntry>) {
+        self.namespaces = entrance.map(NamespaceEntry::borrow);
     }
 
     /// Starts a program in its own process group, with empty input and its output and errors in one pipe.
-    pub fn piped(&mut self, program: Program<'_>) -> io::Result<Child> {
+    pub fn spawn_piped(&mut self, program: Program<'_>) -> io::Result<Child> {
         let (reader, writer) = io::pipe().map_err(|e| call_error("pipe", None, e))?;
         let pid = self.launch(program, Some(writer.as_raw_fd()))?;
-        Ok(Child { pid, grouped: true, is_told: false, output: Some(reader), exit: None, ended: None })
+        Ok(Child { pid, grouped: true, has_other_parent: false, output: Some(reader), exit: None, ended: None })
     }
 
     /// Starts a program with the input, output and process group of this process, so that it gets terminal input and
     /// Ctrl-C.
-    pub fn console(&mut self, program: Program<'_>) -> io::Result<Child> {
+    pub fn spawn_console(&mut self, program: Program<'_>) -> io::Result<Child> {
         let pid = self.launch(program, None)?;
-        Ok(Child { pid, grouped: false, is_told: false, output: None, exit: None, ended: None })
+        Ok(Child { pid, grouped: false, has_other_parent: false, output: None, exit: None, ended: None })
     }
 
     fn launch(&mut self, program: Program<'_>, output: Option<RawFd>) -> io::Result<libc::pid_t> {
@@ -150,7 +150,7 @@ impl Launcher {
             Program::Shell(line) => {
                 let (shell, line) = (c"/bin/sh", CString::new(line)?);
                 let arguments = [shell.as_ptr(), c"-c".as_ptr(), line.as_ptr(), null()];
-                self.become_one_of(&[shell.as_ptr(), null()], &arguments, output)
+                self.spawn_first(&[shell.as_ptr(), null()], &arguments, output)
             }
             Program::Argv(words) => {
                 let name = words.iter().next().ok_or(io::ErrorKind::InvalidInput)?;
@@ -158,7 +158,7 @@ impl Launcher {
                 let pointers: Vec<_> = paths.iter().map(|path| path.as_ptr()).chain([null()]).collect();
                 let words = words.starts.iter().map(|&start| words.word(start).as_ptr());
                 let arguments: Vec<_> = words.chain([null()]).collect();
-                self.become_one_of(&pointers, &arguments, output)
+                self.spawn_first(&pointers, &arguments, output)
             }
         }
     }
@@ -172,21 +172,21 @@ impl Launcher {
     }
 
     /// Starts the first of these programs that exists. Both lists end with a null pointer.
-    fn become_one_of(
+    fn spawn_first(
         &mut self,
         paths: &[*const c_char],
         arguments: &[*const c_char],
         output: Option<RawFd>,
     ) -> io::Result<libc::pid_t> {
-        let mut orders = Orders {
+        let mut instructions = Instructions {
             paths: paths.as_ptr(),
             arguments: arguments.as_ptr(),
             environment: self.environment.pointers(),
             output: output.unwrap_or(-1),
-            entrances: self.entrances.as_ptr_range(),
+            tasks_files: self.tasks_files.as_ptr_range(),
             group: -1,
-            handed_on: self.handed_on,
-            door: self.door,
+            inherited: self.inherited,
+            namespaces: self.namespaces,
             inner: Inner { stack: self.stack[..STACK / 2].as_mut_ptr_range().end.cast(), pid: 0 },
             pipe_action: if signals::sigpipe_ignored_at_start() { libc::SIG_IGN } else { libc::SIG_DFL },
             signals: no_signals(),
@@ -194,7 +194,7 @@ impl Launcher {
         };
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
-        // SAFETY: nothing else uses the child's stack, and `orders` and everything it points to outlive the call: this
+        // SAFETY: nothing else uses the child's stack, and `instructions` and everything it points to outlive the call: this
         // thread is suspended until the child has called `exec` or ended. All handled signals are blocked meanwhile, so
         // no handler runs in the child. SIGCHLD is not blocked, since nothing handles it, and blocking it would make
         // the kernel wake another thread.
@@ -202,18 +202,19 @@ impl Launcher {
             let mut handled = no_signals();
             libc::sigfillset(&raw mut handled);
             libc::sigdelset(&raw mut handled, libc::SIGCHLD);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut orders.signals);
-            let mut pid = clone_into::clone(child, &mut self.stack, flags, self.group, (&raw mut orders).cast());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut instructions.signals);
+            let mut pid = clone_into::clone(child, &mut self.stack, flags, self.group, (&raw mut instructions).cast());
             if pid < 0 {
-                orders.group = self.group;
-                pid = libc::clone(child, top, flags, (&raw mut orders).cast());
+                instructions.group = self.group;
+                pid = libc::clone(child, top, flags, (&raw mut instructions).cast());
             }
-            let error = if pid < 0 { *libc::__errno_location() } else { (&raw const orders.error).read_volatile() };
-            if pid > 0 && self.door.is_some() {
+            let error =
+                if pid < 0 { *libc::__errno_location() } else { (&raw const instructions.error).read_volatile() };
+            if pid > 0 && self.namespaces.is_some() {
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
-                pid = (&raw const orders.inner.pid).read_volatile();
+                pid = (&raw const instructions.inner.pid).read_volatile();
             }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const instructions.signals, std::ptr::null_mut());
             if error == 0 { Ok(pid) } else { Err((pid, error)) }
         };
         pid.map_err(|(pid, error)| {
@@ -234,20 +235,20 @@ pub fn max_child_descriptors() -> RawFd {
 }
 
 /// Instructions for a child, and its error.
-struct Orders {
+struct Instructions {
     paths: *const *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
     /// Descriptor for output and errors; negative: inherited.
     output: RawFd,
     /// The range of `tasks` files.
-    entrances: Range<*const RawFd>,
+    tasks_files: Range<*const RawFd>,
     /// The directory of a control group that the child still has to enter; negative: none.
     group: RawFd,
     /// Descriptors without close-on-exec; negative: none.
-    handed_on: [RawFd; 2],
+    inherited: [RawFd; 2],
     /// The namespaces to enter.
-    door: Option<Door>,
+    namespaces: Option<BorrowedEntry>,
     inner: Inner,
     /// The action for SIGPIPE. Rust's runtime ignores the signal, and `exec` would preserve that.
     pipe_action: libc::sighandler_t,
@@ -275,14 +276,15 @@ fn no_signals() -> libc::sigset_t {
 }
 
 /// The child, in the parent's memory. Makes only system calls.
-extern "C" fn child(orders: *mut c_void) -> c_int {
-    let orders = orders.cast::<Orders>();
-    // SAFETY: the parent is suspended, and everything that `orders` points to exists; `_exit` runs no code of the
+extern "C" fn child(instructions: *mut c_void) -> c_int {
+    let instructions = instructions.cast::<Instructions>();
+    // SAFETY: the parent is suspended, and everything that `instructions` points to exists; `_exit` runs no code of the
     // parent.
     unsafe {
-        let error = if (*orders).door.is_some() { send_in(orders) } else { obey(&*orders) };
+        let error =
+            if (*instructions).namespaces.is_some() { spawn_inner(instructions) } else { carry_out(&*instructions) };
         if error != 0 {
-            (&raw mut (*orders).error).write_volatile(error);
+            (&raw mut (*instructions).error).write_volatile(error);
         }
         libc::_exit(127)
     }
@@ -293,17 +295,17 @@ extern "C" fn child(orders: *mut c_void) -> c_int {
 /// # Safety
 ///
 /// Only for a child, with a stack that nothing else uses.
-unsafe fn send_in(orders: *mut Orders) -> c_int {
+unsafe fn spawn_inner(instructions: *mut Instructions) -> c_int {
     // SAFETY: as in `child`; the other process has its own stack, and this one is suspended until its `exec`.
     unsafe {
-        let error = (*orders).door.map_or(0, Door::number_children);
+        let error = (*instructions).namespaces.map_or(0, BorrowedEntry::set_children_pid_namespace);
         if error != 0 {
             return error;
         }
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
-        match libc::clone(inner, (*orders).inner.stack, flags, orders.cast()) {
+        match libc::clone(inner, (*instructions).inner.stack, flags, instructions.cast()) {
             pid @ 0.. => {
-                (&raw mut (*orders).inner.pid).write_volatile(pid);
+                (&raw mut (*instructions).inner.pid).write_volatile(pid);
                 0
             }
             _ => *libc::__errno_location(),
@@ -312,12 +314,12 @@ unsafe fn send_in(orders: *mut Orders) -> c_int {
 }
 
 /// The child inside the namespaces.
-extern "C" fn inner(orders: *mut c_void) -> c_int {
-    let orders = orders.cast::<Orders>();
+extern "C" fn inner(instructions: *mut c_void) -> c_int {
+    let instructions = instructions.cast::<Instructions>();
     // SAFETY: as in `child`.
     unsafe {
-        let error = obey(&*orders);
-        (&raw mut (*orders).error).write_volatile(error);
+        let error = carry_out(&*instructions);
+        (&raw mut (*instructions).error).write_volatile(error);
         libc::_exit(127)
     }
 }
@@ -327,40 +329,40 @@ extern "C" fn inner(orders: *mut c_void) -> c_int {
 /// # Safety
 ///
 /// Only for a child, with null-terminated lists.
-unsafe fn obey(orders: &Orders) -> c_int {
+unsafe fn carry_out(instructions: &Instructions) -> c_int {
     // SAFETY: system calls with pointers that the caller guarantees to be valid.
     unsafe {
-        if orders.output >= 0 && !redirect(orders.output) {
+        if instructions.output >= 0 && !redirect(instructions.output) {
             return *libc::__errno_location();
         }
-        let mut entrance = orders.entrances.start;
-        while entrance != orders.entrances.end {
+        let mut entrance = instructions.tasks_files.start;
+        while entrance != instructions.tasks_files.end {
             libc::write(*entrance, c"0".as_ptr().cast(), 1);
             entrance = entrance.add(1);
         }
-        if orders.group >= 0 {
-            let members = libc::openat(orders.group, c"cgroup.procs".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if instructions.group >= 0 {
+            let members = libc::openat(instructions.group, c"cgroup.procs".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
             libc::write(members, c"0".as_ptr().cast(), 1);
             libc::close(members);
         }
-        for kept in orders.handed_on {
+        for kept in instructions.inherited {
             if kept >= 0 && libc::fcntl(kept, libc::F_SETFD, 0) < 0 {
                 return *libc::__errno_location();
             }
         }
-        if let Some(door) = orders.door {
-            let error = door.pass();
+        if let Some(namespaces) = instructions.namespaces {
+            let error = namespaces.enter();
             if error != 0 {
                 return error;
             }
         }
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        action.sa_sigaction = orders.pipe_action;
+        action.sa_sigaction = instructions.pipe_action;
         libc::sigaction(libc::SIGPIPE, &raw const action, std::ptr::null_mut());
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const orders.signals, std::ptr::null_mut());
-        let mut path = orders.paths;
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const instructions.signals, std::ptr::null_mut());
+        let mut path = instructions.paths;
         while !(*path).is_null() {
-            libc::execve(*path, orders.arguments, orders.environment);
+            libc::execve(*path, instructions.arguments, instructions.environment);
             let error = *libc::__errno_location();
             if error != libc::ENOENT && error != libc::ENOTDIR {
                 return error;

@@ -36,15 +36,15 @@ impl Namespace {
 }
 
 /// Moves this process to new namespaces.
-pub fn unshare(spaces: &[Namespace]) -> io::Result<()> {
-    unshare_flags(spaces.iter().fold(0, |flags, space| flags | space.flag()))
+pub fn unshare(namespaces: &[Namespace]) -> io::Result<()> {
+    unshare_flags(namespaces.iter().fold(0, |flags, namespace| flags | namespace.flag()))
 }
 
 /// Moves this process to new namespaces and a new user namespace, in which only its own user exists, as root. Call it
 /// while there is one thread.
-pub fn unshare_as_root(spaces: &[Namespace]) -> io::Result<()> {
+pub fn unshare_as_root(namespaces: &[Namespace]) -> io::Result<()> {
     let (user, group) = (user::effective(), rustix::process::getegid().as_raw());
-    unshare_flags(spaces.iter().fold(libc::CLONE_NEWUSER, |flags, space| flags | space.flag()))?;
+    unshare_flags(namespaces.iter().fold(libc::CLONE_NEWUSER, |flags, namespace| flags | namespace.flag()))?;
     let write = |file: &str, text: String| {
         let path = format!("/proc/self/{file}");
         fs::write(&path, text).map_err(|error| call_error("write", Some(path.as_bytes()), error))
@@ -90,10 +90,10 @@ pub fn drop_capabilities() -> io::Result<()> {
 
 /// Async-signal-safe; returns an error number, or 0.
 fn drop_all() -> libc::c_int {
-    for power in (0..=MOST_POWERS).filter(|power| !KEPT.contains(power)) {
+    for capability in (0..=LAST_CAPABILITY).filter(|capability| !KEPT.contains(capability)) {
         // SAFETY: takes a number only, and what is read of the error is this thread's.
         let error = unsafe {
-            match libc::prctl(libc::PR_CAPBSET_DROP, power, 0, 0, 0) {
+            match libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) {
                 0 => 0,
                 _ => *libc::__errno_location(),
             }
@@ -111,50 +111,50 @@ fn drop_all() -> libc::c_int {
 pub struct NamespaceEntry(OwnedFd);
 
 /// Namespaces that a process enters itself; its PID namespace is set by its parent.
-const ENTERED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+const ENTERED_DIRECTLY: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 
 impl NamespaceEntry {
     /// Opens the namespaces of a process. They exist as long as it does.
-    pub fn to(pid: u32) -> io::Result<NamespaceEntry> {
+    pub fn open(pid: u32) -> io::Result<NamespaceEntry> {
         let handle = procs::pidfd(pid).ok_or_else(|| call_error("pidfd_open", None, io::Error::last_os_error()))?;
         Ok(NamespaceEntry(handle))
     }
 
-    pub(crate) fn door(&self) -> Door {
-        Door(self.0.as_raw_fd())
+    pub(crate) fn borrow(&self) -> BorrowedEntry {
+        BorrowedEntry(self.0.as_raw_fd())
     }
 }
 
 /// A borrowed entry. Its methods are async-signal-safe and return an error number, or 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Door(RawFd);
+pub(crate) struct BorrowedEntry(RawFd);
 
-impl Door {
+impl BorrowedEntry {
     /// Sets the PID namespace of future children.
-    pub(crate) fn number_children(self) -> libc::c_int {
+    pub(crate) fn set_children_pid_namespace(self) -> libc::c_int {
         set(self.0, libc::CLONE_NEWPID)
     }
 
     /// Enters the namespaces and drops capabilities.
-    pub(crate) fn pass(self) -> libc::c_int {
-        match set(self.0, ENTERED) {
+    pub(crate) fn enter(self) -> libc::c_int {
+        match set(self.0, ENTERED_DIRECTLY) {
             0 => drop_all(),
             error => error,
         }
     }
 }
 
-fn set(handle: RawFd, spaces: libc::c_int) -> libc::c_int {
+fn set(handle: RawFd, namespaces: libc::c_int) -> libc::c_int {
     // SAFETY: touches no memory; what is read of the error is this thread's.
     unsafe {
-        match libc::setns(handle, spaces) {
+        match libc::setns(handle, namespaces) {
             0 => 0,
             _ => *libc::__errno_location(),
         }
     }
 }
 
-const MOST_POWERS: libc::c_ulong = 63;
+const LAST_CAPABILITY: libc::c_ulong = 63;
 /// Capabilities that affect only the sandbox, by their numbers: chown (0), dac_override and dac_read_search (1, 2),
 /// fowner and fsetid (3, 4), kill (5), setgid, setuid and setpcap (6, 7, 8), net_bind_service (10), sys_chroot (18),
 /// setfcap (31).

@@ -16,7 +16,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    pub(crate) fn known(pid: u32, started: u64) -> ProcessId {
+    pub(crate) fn new(pid: u32, started: u64) -> ProcessId {
         ProcessId { pid, started }
     }
 
@@ -25,19 +25,19 @@ impl ProcessId {
     }
 
     /// Returns the start time in clock ticks since boot.
-    pub fn started(self) -> u64 {
+    pub fn start_ticks(self) -> u64 {
         self.started
     }
 
     /// Returns the current process with this id; `None` if there is none, or without `/proc`.
     pub fn of(pid: u32) -> Option<ProcessId> {
-        stat(pid).map(|look| look.process)
+        stat(pid).map(|it| it.process)
     }
 
     /// Returns this process. Fails without `/proc`.
-    pub fn own() -> io::Result<ProcessId> {
+    pub fn current() -> io::Result<ProcessId> {
         const STAT: &str = "/proc/self/stat";
-        stat(std::process::id()).map(|look| look.process).ok_or_else(|| match File::open(STAT) {
+        stat(std::process::id()).map(|it| it.process).ok_or_else(|| match File::open(STAT) {
             Err(error) => call_error("open", Some(STAT.as_bytes()), error),
             Ok(_) => io::ErrorKind::Unsupported.into(),
         })
@@ -80,17 +80,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_an_ancestor_and_a_namesake_is_not() {
+    fn a_parent_is_an_ancestor_but_not_a_process_with_a_reused_id() {
         let parent = stat(std::os::unix::process::parent_id()).unwrap().process;
         assert!(parent.is_ancestor());
         let later = ProcessId { started: parent.started + 1, ..parent };
         assert!(!later.is_ancestor());
-        assert!(!ProcessId::own().unwrap().is_ancestor());
+        assert!(!ProcessId::current().unwrap().is_ancestor());
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let own = ProcessId::own().unwrap();
+    fn display_and_parse_round_trip() {
+        let own = ProcessId::current().unwrap();
         assert_eq!(ProcessId::parse(own.to_string().as_bytes()), Some(own));
         for bad in [&b""[..], b"1", b".", b"1.x", b"-1.2", b"1.2.3", b"\xff.1"] {
             assert_eq!(ProcessId::parse(bad), None);

@@ -47,9 +47,9 @@ impl ProcessStat {
 }
 
 /// Command lines are cut at this length.
-const LONGEST_LINE: u64 = 4096;
+const MAX_COMMAND_LINE: u64 = 4096;
 /// Environments are read up to this length.
-const LARGEST_ENVIRONMENT: u64 = 4 << 20;
+const MAX_ENVIRONMENT: u64 = 4 << 20;
 
 /// Returns the state of a process; `None` if it does not exist.
 pub fn stat(pid: u32) -> Option<ProcessStat> {
@@ -75,7 +75,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<ProcessStat> {
     let small = |at: usize| fields.get(at)?.parse::<u32>().ok();
     let ticks = (11..=14).map(|at| number(at).unwrap_or(0)).fold(0, u64::saturating_add);
     Some(ProcessStat {
-        process: ProcessId::known(pid, number(19)?),
+        process: ProcessId::new(pid, number(19)?),
         parent: small(1)?,
         group: small(2).unwrap_or(0),
         state: *fields.first()?.as_bytes().first()?,
@@ -137,7 +137,7 @@ pub fn trees(roots: &[u32]) -> Vec<(u32, ProcessStat)> {
             let below = children(pid, process.threads).unwrap_or_default();
             ahead.extend(below.into_iter().rev().map(|pid| (depth + 1, pid)));
             found.push((depth, process));
-            if found.len() >= MOST_PROCESSES {
+            if found.len() >= MAX_TREE_SIZE {
                 break;
             }
         }
@@ -151,14 +151,14 @@ pub fn trees(roots: &[u32]) -> Vec<(u32, ProcessStat)> {
 }
 
 /// Larger trees are cut.
-const MOST_PROCESSES: usize = 1 << 16;
+const MAX_TREE_SIZE: usize = 1 << 16;
 
 fn collect(all: &[ProcessStat], root: u32, depth: u32, found: &mut Vec<(u32, ProcessStat)>) {
-    let Some(process) = all.iter().find(|look| look.process.pid() == root) else { return };
+    let Some(process) = all.iter().find(|it| it.process.pid() == root) else { return };
     found.push((depth, process.clone()));
-    for child in all.iter().filter(|look| look.parent == root) {
+    for child in all.iter().filter(|it| it.parent == root) {
         // Process ids may be reused meanwhile, so that there could be a cycle.
-        if depth < 1000 && found.len() < MOST_PROCESSES {
+        if depth < 1000 && found.len() < MAX_TREE_SIZE {
             collect(all, child.process.pid(), depth + 1, found);
         }
     }
@@ -166,7 +166,7 @@ fn collect(all: &[ProcessStat], root: u32, depth: u32, found: &mut Vec<(u32, Pro
 
 /// Returns the command line with spaces between the arguments; `None` for zombies and kernel threads.
 pub fn command_line(pid: u32) -> Option<Vec<u8>> {
-    let mut line = begin_of(pid, "cmdline", LONGEST_LINE)?;
+    let mut line = read_file(pid, "cmdline", MAX_COMMAND_LINE)?;
     while line.last() == Some(&0) {
         line.pop();
     }
@@ -181,14 +181,14 @@ pub fn current_dir(pid: u32) -> Option<Vec<u8>> {
 
 /// Returns the bytes written so far, to any file, if this process may read that.
 pub fn written_bytes(pid: u32) -> Option<u64> {
-    let text = String::from_utf8(begin_of(pid, "io", 4096)?).ok()?;
+    let text = String::from_utf8(read_file(pid, "io", 4096)?).ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
 /// Returns the anonymous, shared and swapped memory in KiB, with shared pages in proportion; `None` if this process may
 /// not read it.
 pub fn anonymous_kib(pid: u32) -> Option<u64> {
-    let text = String::from_utf8(begin_of(pid, "smaps_rollup", 4096)?).ok()?;
+    let text = String::from_utf8(read_file(pid, "smaps_rollup", 4096)?).ok()?;
     let value =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
     // The parts exist since Linux 5.4.
@@ -198,30 +198,30 @@ pub fn anonymous_kib(pid: u32) -> Option<u64> {
 
 /// During `exec`, a process has no environment, or the rest of the old one. The environment is read again up to this
 /// often.
-const BEGINNING_LOOKS: u32 = 200;
-const BEGINNING: Duration = Duration::from_micros(100);
+const MAX_READS_DURING_EXEC: u32 = 200;
+const EXEC_PAUSE: Duration = Duration::from_micros(100);
 /// A process that calls `exec` repeatedly can be caught in the middle each time, so an empty environment is believed
 /// only after this many reads.
-const EMPTY_LOOKS: u32 = 8;
+const EMPTY_READS: u32 = 8;
 
 /// Returns the value of a variable in the environment with which the process was started, if this process may read it.
 pub fn initial_env_var(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
     let value = |one: &[u8]| Some(one.strip_prefix(name)?.strip_prefix(b"=")?.to_vec());
     let (mut before, mut same) = (None, 0);
-    for _ in 0..BEGINNING_LOOKS {
-        let environment = begin_of(pid, "environ", LARGEST_ENVIRONMENT)?;
+    for _ in 0..MAX_READS_DURING_EXEC {
+        let environment = read_file(pid, "environ", MAX_ENVIRONMENT)?;
         if let Some(value) = environment.split(|&byte| byte == 0).find_map(value) {
             return Some(value);
         }
         let is_empty = environment.is_empty();
-        if is_beginning(pid) {
-            std::thread::sleep(BEGINNING);
+        if is_in_exec(pid) {
+            std::thread::sleep(EXEC_PAUSE);
         } else if before.as_ref() == Some(&environment) {
             same += 1;
-            if !is_empty || same == EMPTY_LOOKS {
+            if !is_empty || same == EMPTY_READS {
                 return None;
             }
-            std::thread::sleep(BEGINNING);
+            std::thread::sleep(EXEC_PAUSE);
         }
         before = Some(environment);
     }
@@ -229,16 +229,16 @@ pub fn initial_env_var(pid: u32, name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns whether it is in the middle of `exec`, without a command line.
-fn is_beginning(pid: u32) -> bool {
-    let has_line = begin_of(pid, "cmdline", 1).is_none_or(|line| !line.is_empty());
+fn is_in_exec(pid: u32) -> bool {
+    let has_line = read_file(pid, "cmdline", 1).is_none_or(|line| !line.is_empty());
     // Kernel threads never have one.
-    !has_line && stat(pid).is_some_and(|look| !look.is_gone() && !KERNELS.contains(&look.parent))
+    !has_line && stat(pid).is_some_and(|it| !it.is_gone() && !KERNEL_THREAD_PARENTS.contains(&it.parent))
 }
 
 /// The parents of kernel threads.
-const KERNELS: [u32; 2] = [0, 2];
+const KERNEL_THREAD_PARENTS: [u32; 2] = [0, 2];
 
-fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
+fn read_file(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(format!("/proc/{pid}/{file}")).ok()?.take(most).read_to_end(&mut text).ok()?;
     Some(text)
@@ -248,7 +248,7 @@ fn begin_of(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
 pub fn signal(process: ProcessId, signal: i32) -> io::Result<bool> {
     let (handle, pid) = (pidfd(process.pid()), raw_pid(process.pid()));
     // The pidfd was opened before, so it refers to the process that is checked here.
-    if stat(process.pid()).is_none_or(|look| look.process != process) {
+    if stat(process.pid()).is_none_or(|it| it.process != process) {
         return Ok(false);
     }
     let Some(kind) = Signal::from_named_raw(signal) else { return Err(io::ErrorKind::InvalidInput.into()) };

@@ -4,11 +4,11 @@ use super::*;
 use crate::ipc::poll;
 
 fn plain() -> Launcher {
-    Launcher::new(Environment::ours_and(&[]))
+    Launcher::new(Environment::inherit_with(&[]))
 }
 
 fn spawn(line: &str) -> Child {
-    plain().piped(Program::Shell(line.as_bytes())).unwrap()
+    plain().spawn_piped(Program::Shell(line.as_bytes())).unwrap()
 }
 
 /// Runs a line until its output and the process have ended.
@@ -39,7 +39,7 @@ fn output_and_errors_come_in_order() {
 }
 
 #[test]
-fn exit_codes_and_signals_are_told() {
+fn exit_codes_and_signals_are_reported() {
     assert_eq!(run("exit 3").1, ExitStatus::Code(3));
     let killed = |signal| ExitStatus::Killed { signal, dumped: false };
     assert_eq!(run("kill -9 $$").1, killed(9));
@@ -47,12 +47,12 @@ fn exit_codes_and_signals_are_told() {
 }
 
 #[test]
-fn there_is_nothing_to_read() {
+fn input_is_empty() {
     assert_eq!(run("cat; readlink /proc/self/fd/0").0, b"/dev/null\n");
 }
 
 #[test]
-fn no_descriptor_of_ours_is_handed_on() {
+fn children_inherit_no_descriptors() {
     let other = spawn("sleep 100");
     let ours = format!("/proc/self/fd/{}", other.output().unwrap().as_raw_fd());
     let ours = std::fs::read_link(ours).unwrap().into_os_string().into_string().unwrap();
@@ -63,7 +63,7 @@ fn no_descriptor_of_ours_is_handed_on() {
 }
 
 #[test]
-fn a_job_has_a_group_and_it_is_told_as_one() {
+fn signals_reach_the_process_group() {
     let mut child = spawn("sleep 100 & echo $$; sleep 100; wait");
     let mut buffer = [0; 100];
     let length = child.read_output(&mut buffer).unwrap();
@@ -77,15 +77,16 @@ fn a_job_has_a_group_and_it_is_told_as_one() {
 }
 
 #[test]
-fn a_console_job_shares_our_group() {
-    let mut child = plain().console(Program::Shell(b"test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID)")).unwrap();
+fn a_console_child_shares_the_process_group() {
+    let mut child =
+        plain().spawn_console(Program::Shell(b"test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID)")).unwrap();
     assert!(child.output().is_none());
     child.signal_group(libc::SIGKILL);
     assert_eq!(child.wait().unwrap().status, ExitStatus::Code(0));
 }
 
 #[test]
-fn the_end_can_be_polled_for() {
+fn the_end_can_be_polled() {
     let mut child = spawn("exec >&- 2>&-; read x");
     assert_eq!(read_all(&mut child), b"");
     let fd = child.exit_fd().unwrap();
@@ -97,7 +98,7 @@ fn the_end_can_be_polled_for() {
 }
 
 #[test]
-fn a_living_child_has_not_ended() {
+fn a_running_child_has_no_report() {
     let mut child = spawn("sleep 100");
     assert_eq!(child.try_wait().unwrap(), None);
     child.signal_group(libc::SIGKILL);
@@ -105,7 +106,7 @@ fn a_living_child_has_not_ended() {
 }
 
 #[test]
-fn usage_is_counted() {
+fn resource_usage_is_reported() {
     let mut child = spawn("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
     let ended = child.wait().unwrap();
     assert!(ended.user_us + ended.system_us > 0);
@@ -113,21 +114,21 @@ fn usage_is_counted() {
 }
 
 #[test]
-fn names_are_added_and_replaced() {
+fn variables_are_added_and_replaced() {
     let extra = [("TANTO_TEST".into(), "x y".into()), ("PATH".into(), "/none".into())];
-    let mut launcher = Launcher::new(Environment::ours_and(&extra));
+    let mut launcher = Launcher::new(Environment::inherit_with(&extra));
     assert_eq!(launcher.environment().get(b"TANTO_TEST"), Some(b"x y".as_slice()));
-    let child = launcher.piped(Program::Shell(b"echo \"$TANTO_TEST $PATH\"")).unwrap();
+    let child = launcher.spawn_piped(Program::Shell(b"echo \"$TANTO_TEST $PATH\"")).unwrap();
     assert_eq!(end(child).0, b"x y /none\n");
     assert_eq!(run("echo $TANTO_TEST").0, b"\n");
 }
 
 #[test]
 fn a_line_that_cannot_be_run_is_an_error() {
-    let error = plain().piped(Program::Shell(&vec![b'x'; 3 << 20])).unwrap_err();
+    let error = plain().spawn_piped(Program::Shell(&vec![b'x'; 3 << 20])).unwrap_err();
     assert_eq!(crate::error::text(&error), b"posix_spawn: Argument list too long");
     assert_eq!(error.kind(), io::ErrorKind::ArgumentListTooLong);
-    assert_eq!(plain().piped(Program::Shell(b"a\0b")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(plain().spawn_piped(Program::Shell(b"a\0b")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
 
 fn words(all: &[&str]) -> Argv {
@@ -142,22 +143,22 @@ fn words(all: &[&str]) -> Argv {
 
 /// Runs a command without a shell.
 fn run_words(launcher: &mut Launcher, all: &[&str]) -> io::Result<(Vec<u8>, ExitStatus)> {
-    Ok(end(launcher.piped(Program::Argv(&words(all)))?))
+    Ok(end(launcher.spawn_piped(Program::Argv(&words(all)))?))
 }
 
 #[test]
-fn words_are_arguments() {
+fn argv_is_passed_unchanged() {
     let (output, status) = run_words(&mut plain(), &["printf", "<%s>", "", "a b", "$x", "'"]).unwrap();
     assert_eq!((output.as_slice(), status), (b"<><a b><$x><'>".as_slice(), ExitStatus::Code(0)));
     assert_eq!(run_words(&mut plain(), &["/bin/sh", "-c", "exit 7"]).unwrap().1, ExitStatus::Code(7));
 }
 
 #[test]
-fn programs_are_looked_for_in_the_childs_path() {
+fn programs_are_searched_in_the_childs_path() {
     let dir = tanto_testing::Scratch::new("path");
     std::fs::create_dir(dir.at("bin")).unwrap();
     std::os::unix::fs::symlink("/bin/echo", dir.at("bin/speak")).unwrap();
-    let path = |path: String| Launcher::new(Environment::ours_and(&[("PATH".into(), path.into())]));
+    let path = |path: String| Launcher::new(Environment::inherit_with(&[("PATH".into(), path.into())]));
     let mut found = path(format!("/none:{}", dir.at("bin").display()));
     assert_eq!(run_words(&mut found, &["speak", "x"]).unwrap().0, b"x\n");
     let not_found = run_words(&mut path("/none".into()), &["speak"]).unwrap_err();
@@ -169,7 +170,7 @@ fn programs_are_looked_for_in_the_childs_path() {
 }
 
 #[test]
-fn a_child_finds_signals_as_we_were_given_them() {
+fn a_child_inherits_signal_actions() {
     let (output, _) = run_words(&mut plain(), &["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]).unwrap();
     let output = String::from_utf8(output).unwrap();
     assert_eq!(output.lines().next(), Some("SigBlk:\t0000000000000000"), "{output}");
@@ -179,7 +180,7 @@ fn a_child_finds_signals_as_we_were_given_them() {
 }
 
 #[test]
-fn the_directory_is_named() {
+fn pwd_names_the_current_directory() {
     let here = std::env::current_dir().unwrap();
     assert_eq!(
         run_words(&mut plain(), &["printenv", "PWD"]).unwrap().0,
@@ -189,10 +190,10 @@ fn the_directory_is_named() {
 }
 
 #[test]
-fn a_name_can_have_another_value_for_each_child() {
-    let mut launcher = Launcher::new(Environment::ours_and(&[("A".into(), "1".into())]));
+fn a_variable_can_change_between_children() {
+    let mut launcher = Launcher::new(Environment::inherit_with(&[("A".into(), "1".into())]));
     let said = |launcher: &mut Launcher| {
-        let mut child = launcher.piped(Program::Shell(b"echo $A $AB")).unwrap();
+        let mut child = launcher.spawn_piped(Program::Shell(b"echo $A $AB")).unwrap();
         let mut text = [0; 64];
         let length = child.read_output(&mut text).unwrap();
         child.wait().unwrap();

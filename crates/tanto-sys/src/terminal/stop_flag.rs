@@ -4,10 +4,10 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static CAME: AtomicBool = AtomicBool::new(false);
+static RECEIVED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn received(_signal: libc::c_int) {
-    CAME.store(true, Ordering::Release);
+    RECEIVED.store(true, Ordering::Release);
 }
 
 /// While it exists, SIGTSTP sets a flag instead of stopping the process. The owner polls the flag and calls `halt`. At
@@ -23,37 +23,37 @@ impl StopFlag {
         if before.sa_sigaction != libc::SIG_DFL {
             return None;
         }
-        CAME.store(false, Ordering::Release);
-        take_it();
+        RECEIVED.store(false, Ordering::Release);
+        install();
         Some(StopFlag { before })
     }
 
     /// Returns whether SIGTSTP was received.
-    pub fn came(&self) -> bool {
-        CAME.load(Ordering::Acquire)
+    pub fn is_set(&self) -> bool {
+        RECEIVED.load(Ordering::Acquire)
     }
 
     /// Stops the process and returns when it continues.
-    pub fn halt(&self) {
+    pub fn stop(&self) {
         change(Some(&self.before));
         // SAFETY: sends a signal to this thread, whose default action stops the process; touches no memory of ours.
         unsafe { libc::raise(libc::SIGTSTP) };
-        CAME.store(false, Ordering::Release);
-        take_it();
+        RECEIVED.store(false, Ordering::Release);
+        install();
     }
 }
 
 impl Drop for StopFlag {
     fn drop(&mut self) {
         change(Some(&self.before));
-        if self.came() {
+        if self.is_set() {
             // SAFETY: as in `halt`.
             unsafe { libc::raise(libc::SIGTSTP) };
         }
     }
 }
 
-fn take_it() {
+fn install() {
     // SAFETY: all-zero is a valid `sigaction`: SIG_DFL and an empty set.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_flags = libc::SA_RESTART;
@@ -76,17 +76,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_halt_is_asked_for_and_what_was_before_comes_back() {
+    fn sigtstp_sets_the_flag_and_the_old_action_is_restored() {
         let action = || change(None).map(|action| action.sa_sigaction);
         let before = action();
-        let halts = StopFlag::listen().expect("tests do not ignore it");
-        assert!(!halts.came());
+        let flag = StopFlag::listen().expect("tests do not ignore it");
+        assert!(!flag.is_set());
         // SAFETY: the handler is ours.
         unsafe { libc::raise(libc::SIGTSTP) };
-        assert!(halts.came());
+        assert!(flag.is_set());
         // Do not stop the tests.
-        CAME.store(false, Ordering::Release);
-        drop(halts);
+        RECEIVED.store(false, Ordering::Release);
+        drop(flag);
         assert_eq!(action(), before);
     }
 }

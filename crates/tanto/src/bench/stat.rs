@@ -155,7 +155,7 @@ fn time(call: Call, paths: &[&[u8]], threads: usize) -> Option<f64> {
     let begun = Instant::now();
     let answers = match call {
         Call::Way(way) => mtimes_by(way, paths, threads).iter().flatten().count(),
-        Call::Accessor(accessor) => accessor.ask(paths),
+        Call::Accessor(accessor) => accessor.count(paths),
     };
     let spent = begun.elapsed();
     (answers > 0).then(|| spent.as_nanos() as f64 / paths.len() as f64)

@@ -271,7 +271,7 @@ impl Invocation<'_> {
     pub(super) fn own_state(&self, builddir: &[u8]) -> Option<PathBuf> {
         let state = self.state_of(builddir);
         let made = state.make().ok();
-        if state.is_silent() { made } else { state.own() }.map(Path::to_path_buf)
+        if state.is_best_effort() { made } else { state.write_dir() }.map(Path::to_path_buf)
     }
 
     /// Lets commands share memory as the user wants it.

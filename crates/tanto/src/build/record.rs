@@ -94,7 +94,7 @@ impl Invocation<'_> {
     /// under the name `ninja`, where nobody has asked for a record.
     pub(super) fn end_record(&mut self) {
         let Err(error) = self.view.recorder.end() else { return };
-        if !self.state.is_silent() && !std::mem::replace(&mut self.said_unkept, true) {
+        if !self.state.is_best_effort() && !std::mem::replace(&mut self.said_unkept, true) {
             let why = tanto_sys::error::text(&error);
             self.say(Level::Warning, &[b"no record of this build in .tanto: ", &why[..]].concat());
         }

@@ -72,7 +72,7 @@ pub fn for_jobs(turn: Option<&Turn>) -> OsString {
         value.push(" ");
     }
     // Without `/proc` there is no more to say of a process; nor can a job ask.
-    value.push(ProcessId::own().map_or_else(|_| "?".to_owned(), |own| own.to_string()));
+    value.push(ProcessId::current().map_or_else(|_| "?".to_owned(), |own| own.to_string()));
     if let Some(Turn::Mine(file)) = turn {
         value.push(OsString::from_vec([b"@", &directory(file)[..]].concat()));
     }
@@ -127,7 +127,7 @@ mod tests {
         let dir = Scratch::new("turn");
         let _held = locked(dir.path());
         let file = lock::open_dir(dir.path()).unwrap();
-        let own = ProcessId::own().unwrap().to_string();
+        let own = ProcessId::current().unwrap().to_string();
         let elsewhere = format!("{own}@1:2");
         for (above, expected) in
             [(own.as_str(), true), (&format!("1.2 {elsewhere} 3.4@x"), true), ("", false), ("1.2@1:2", false)]

@@ -139,9 +139,9 @@ impl Live {
             self.rescue = standard_output().map(CursorGuard::begin);
         }
         let halts = self.halts.get_or_insert_with(StopFlag::listen);
-        if let Some(halts) = halts.as_ref().filter(|halts| halts.came()) {
+        if let Some(halts) = halts.as_ref().filter(|halts| halts.is_set()) {
             self.view.hide();
-            halts.halt();
+            halts.stop();
         }
     }
 }

@@ -54,7 +54,7 @@ pub fn most_kept(kept: Kept) -> u32 {
 
 /// The checkpoints that are kept for builds in the directory to which `state` belongs.
 pub fn held(state: &StateDirs) -> Option<clang::Held> {
-    state.verified().find_map(|top| clang::held(&top.join(KEPT)))
+    state.verified_dirs().find_map(|top| clang::held(&top.join(KEPT)))
 }
 
 /// The checkpoints as the user wants them, kept by somebody in this directory; none if they are off.
@@ -76,7 +76,7 @@ pub fn find(
     if wanted == ClangWorker::Off {
         return Ok(None);
     }
-    if required && let Some(name) = clang::is_left_alone_because_of(&Environment::ours_and(&[])) {
+    if required && let Some(name) = clang::is_left_alone_because_of(&Environment::inherit_with(&[])) {
         return Err([b"--clang-worker=require: ", name, b" in the environment wants compilers as processes"].concat());
     }
     match places().into_iter().find(|place| is_there(place)) {

@@ -67,7 +67,7 @@ impl Lock {
 
     /// From now on we may leave something.
     pub(super) fn own(&mut self) -> io::Result<()> {
-        let text = format!("{} {}\n", ProcessId::own()?, pid_identity::boot_id());
+        let text = format!("{} {}\n", ProcessId::current()?, pid_identity::boot_id());
         self.is_ours = true;
         self.file.set_len(0)?;
         self.file.write_all_at(text.as_bytes(), 0)
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(take().owner(), None);
         let mut ours = take();
         ours.own().unwrap();
-        assert_eq!(take().owner(), Some(ProcessId::own().unwrap()), "so it is if we are killed now");
+        assert_eq!(take().owner(), Some(ProcessId::current().unwrap()), "so it is if we are killed now");
         drop(ours);
         assert_eq!(take().owner(), None, "it was given back");
         for text in ["7.9 another-run-of-the-machine\n", "7.9", "7", "\0\0\0"] {

@@ -68,7 +68,7 @@ fn path(config: &Config) -> PathBuf {
 }
 
 fn write(path: &Path, phase: Phase, since_ms: i64, counts: Counts) {
-    let Ok(own) = ProcessId::own() else { return };
+    let Ok(own) = ProcessId::current() else { return };
     let Counts { planned, ended, failed } = counts;
     let text = format!("{own} {} {since_ms} {planned} {ended} {failed} {}\n", pid_identity::boot_id(), phase.name());
     let _ = file::write_atomically(path, |file| std::io::Write::write_all(file, text.as_bytes()));

@@ -120,7 +120,7 @@ impl Running {
         watches.extend(self.streams.iter().map(|stream| Watch::new(&stream.from)));
         watches.extend(self.handle.iter().map(Watch::new));
         poll::wait(&mut watches, self.patience())?;
-        if watches[0].ready() || self.endings.came() {
+        if watches[0].ready() || self.endings.is_pending() {
             self.hand_on();
         }
         // From the last, so that those before it keep their places.

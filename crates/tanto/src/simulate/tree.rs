@@ -48,10 +48,10 @@ fn replay(args: &Args) -> Result<Replay> {
 
 fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {
     let path = builddir::join(builddir, ".ninja_log");
-    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, ThreadLimit::Fitting)?;
+    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, ThreadLimit::Auto)?;
     if !log.was_found() {
         return Err(Error::of(&[b"nothing was built here: there is no ", &path]));
     }
-    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, ThreadLimit::Fitting)?;
+    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, ThreadLimit::Auto)?;
     Ok((log, deps_log))
 }

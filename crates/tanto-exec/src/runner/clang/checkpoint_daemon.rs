@@ -97,9 +97,9 @@ impl Keeper {
         let (socket, its) = SeqpacketSocket::pair()?;
         let number = its.as_raw_fd().to_string();
         let line = [program.as_os_str().as_bytes(), b"--keep", place.as_os_str().as_bytes(), number.as_bytes(), IDLE];
-        let mut launcher = Launcher::new(Environment::ours_and(&[]));
-        launcher.hand_on([its.as_raw_fd(), -1]);
-        let mut child = launcher.piped(Program::Argv(&words(&line)))?;
+        let mut launcher = Launcher::new(Environment::inherit_with(&[]));
+        launcher.set_inherited_descriptors([its.as_raw_fd(), -1]);
+        let mut child = launcher.spawn_piped(Program::Argv(&words(&line)))?;
         // What we have started only begins another.
         child.close_output();
         child.wait()?;

@@ -82,7 +82,7 @@ impl Checkpoints {
     pub(super) fn watch(&self) -> Watch {
         match &self.state {
             State::Found(keeper) => keeper.link.watch(),
-            State::Unknown | State::Nobody => Watch::nothing(),
+            State::Unknown | State::Nobody => Watch::none(),
         }
     }
 

@@ -171,9 +171,9 @@ fn libraries(program: &Path) -> Option<Vec<PathBuf>> {
 /// What the program prints of its version, in our environment and this.
 fn run(program: &Path, extra: &[(OsString, OsString)]) -> Option<Vec<u8>> {
     const MOST: usize = 64 << 10;
-    let mut launcher = Launcher::new(Environment::ours_and(extra));
+    let mut launcher = Launcher::new(Environment::inherit_with(extra));
     let words = words(&[program.as_os_str().as_bytes(), b"--version"]);
-    let mut child = launcher.piped(Program::Argv(&words)).ok()?;
+    let mut child = launcher.spawn_piped(Program::Argv(&words)).ok()?;
     let mut text = Vec::new();
     let mut room = [0; 4096];
     loop {

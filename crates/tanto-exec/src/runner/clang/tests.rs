@@ -6,7 +6,7 @@ use tanto_testing::Scratch;
 fn worker(program: &str, required: bool) -> Worker {
     let options =
         WorkerOptions { program: program.into(), known: "/nowhere/known".into(), required, checkpoints: None };
-    Worker::new(options, &Environment::ours_and(&[])).expect("nothing in the environment forbids it")
+    Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
 /// A program that is called like a clang.
@@ -28,7 +28,7 @@ fn only_what_is_called_like_a_compiler_is_looked_at() {
 #[test]
 fn without_a_worker_commands_are_processes() {
     let dir = Scratch::new("no-worker");
-    let environment = Environment::ours_and(&[]);
+    let environment = Environment::inherit_with(&[]);
     // One is not there; one ends at once and has said nothing; one says what is no frame.
     for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
         let mut worker = worker(program, false);
@@ -41,7 +41,7 @@ fn without_a_worker_commands_are_processes() {
 fn a_required_worker_that_does_not_start_is_an_error() {
     let dir = Scratch::new("required-worker");
     let mut worker = worker("/nowhere/clang-worker", true);
-    let error = worker.start(&clang(&dir), &Environment::ours_and(&[]), &[]).err().expect("an error");
+    let error = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[]).err().expect("an error");
     assert!(error.to_string().starts_with("compile worker /nowhere/clang-worker: "));
 }
 
@@ -49,6 +49,6 @@ fn a_required_worker_that_does_not_start_is_an_error() {
 fn a_variable_can_forbid_it() {
     let options =
         WorkerOptions { program: "/bin/true".into(), known: "/nowhere".into(), required: false, checkpoints: None };
-    let environment = Environment::ours_and(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
+    let environment = Environment::inherit_with(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }

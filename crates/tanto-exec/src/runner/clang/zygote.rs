@@ -27,11 +27,11 @@ impl Zygote {
     pub(super) fn start(program: &Path) -> io::Result<Zygote> {
         let (socket, its) = SeqpacketSocket::pair()?;
         let mut process = {
-            let mut launcher = Launcher::new(Environment::ours_and(&[]));
-            launcher.hand_on([its.as_raw_fd(), -1]);
+            let mut launcher = Launcher::new(Environment::inherit_with(&[]));
+            launcher.set_inherited_descriptors([its.as_raw_fd(), -1]);
             let words =
                 words(&[program.as_os_str().as_encoded_bytes(), b"--serve", its.as_raw_fd().to_string().as_bytes()]);
-            launcher.piped(Program::Argv(&words))?
+            launcher.spawn_piped(Program::Argv(&words))?
         };
         drop(its);
         match Link::greeted(socket, PATIENCE) {

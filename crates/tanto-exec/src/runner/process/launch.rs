@@ -73,19 +73,19 @@ impl Starter {
 
     /// From now on commands enter these control groups, whose files stay open until another call.
     pub(super) fn enter(&mut self, entrances: Vec<File>) {
-        self.launcher.enter(&entrances);
+        self.launcher.set_cgroups(&entrances);
         self.entrances = entrances;
     }
 
     /// From now on commands live in these namespaces, which have to stay open until another call.
     pub(super) fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
-        self.launcher.shut_in(entrance);
+        self.launcher.set_namespaces(entrance);
         self.is_shut_in = entrance.is_some();
     }
 
     /// From now on commands keep these descriptors of ours.
     pub(super) fn hand_on(&mut self, descriptors: [RawFd; 2]) {
-        self.launcher.hand_on(descriptors);
+        self.launcher.set_inherited_descriptors(descriptors);
     }
 
     /// The next command finds job tokens behind these descriptors, or none.
@@ -95,7 +95,7 @@ impl Starter {
             if auth.is_empty() { String::new() } else { format!("-j --jobserver-fds={auth} --jobserver-auth={auth}") };
         self.launcher.set(TOKENS, &auth);
         self.launcher.set(CARGO_FLAGS, &flags);
-        self.launcher.hand_on(descriptors.unwrap_or(NOTHING));
+        self.launcher.set_inherited_descriptors(descriptors.unwrap_or(NOTHING));
     }
 
     /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words
@@ -128,7 +128,7 @@ impl Starter {
 
     /// Starts the words, or else the shell.
     fn start_program(&mut self, command: &Command) -> io::Result<Started> {
-        match self.launcher.piped(Program::Argv(&self.words)) {
+        match self.launcher.spawn_piped(Program::Argv(&self.words)) {
             Ok(child) => Ok(Started { child, direct: true, fork: None }),
             Err(_) => self.start_shell(command),
         }
@@ -136,7 +136,8 @@ impl Starter {
 
     fn start_shell(&mut self, command: &Command) -> io::Result<Started> {
         let shell = Program::Shell(&command.line);
-        let started = if command.console { self.launcher.console(shell) } else { self.launcher.piped(shell) };
+        let started =
+            if command.console { self.launcher.spawn_console(shell) } else { self.launcher.spawn_piped(shell) };
         Ok(Started { child: started?, direct: false, fork: None })
     }
 
@@ -156,7 +157,7 @@ impl Starter {
 /// dash does; bash becomes its command, if it has but one.
 fn outlives_its_command(launcher: &mut Launcher) -> bool {
     const KILLED: ExitStatus = ExitStatus::Code(128 + 9);
-    let probe = launcher.piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));
+    let probe = launcher.spawn_piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));
     probe.and_then(|mut child| child.wait()).is_ok_and(|ended| ended.status == KILLED)
 }
 

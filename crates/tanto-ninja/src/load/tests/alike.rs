@@ -28,7 +28,7 @@ fn told(files: &Files, options: LoadOptions) -> String {
 fn any(random: &mut Random, phony_cycle_is_error: bool) -> LoadOptions {
     let longest = *random.pick(&[2, 20, 200, 2000]);
     let fitting = 1 + random.below(8);
-    let allowed = NonZeroUsize::new(random.below(8)).map_or(ThreadLimit::Fitting, ThreadLimit::AtMost);
+    let allowed = NonZeroUsize::new(random.below(8)).map_or(ThreadLimit::Auto, ThreadLimit::AtMost);
     let grain = Grain {
         part: 1 + random.below(longest),
         worth_a_thread: random.below(2) * random.below(200),

@@ -41,13 +41,13 @@ fn records() -> Vec<u8> {
 }
 
 fn build_log(space: &Space, graph: &Graph<'_>) -> BuildLog {
-    let (log, warning) = BuildLog::load(&space.log(), 7, graph, ThreadLimit::Fitting).expect("a log");
+    let (log, warning) = BuildLog::load(&space.log(), 7, graph, ThreadLimit::Auto).expect("a log");
     assert_eq!(warning, None);
     log
 }
 
 fn deps_log(space: &Space, graph: &mut Graph<'_>) -> DepsLog {
-    let (log, warning) = DepsLog::load(&space.log(), graph, ThreadLimit::Fitting).expect("a log");
+    let (log, warning) = DepsLog::load(&space.log(), graph, ThreadLimit::Auto).expect("a log");
     assert_eq!(warning, None);
     log
 }

@@ -27,7 +27,7 @@ impl ReadAhead {
         let blame = |what: &'static str, error| call_error(what, Some(file.as_os_str().as_encoded_bytes()), error);
         let before = fs::read_to_string(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
-                io::Error::new(ErrorKind::NotFound, "this directory lies on no disk that has a read-ahead")
+                io::Error::new(ErrorKind::NotFound, "this directory is not on a disk with read-ahead")
             }
             _ => blame("read", error),
         })?;
@@ -49,7 +49,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn the_setting_is_changed_and_restored() {
+    fn read_ahead_is_changed_and_restored() {
         let sys = Scratch::new("read-ahead");
         sys.write("class/bdi/8:1/read_ahead_kb", "128\n");
         let read = || fs::read_to_string(sys.at("class/bdi/8:1/read_ahead_kb")).expect("it is there");
@@ -63,6 +63,6 @@ mod tests {
     fn a_directory_without_a_disk_is_an_error() {
         let sys = Scratch::new("read-ahead-none");
         let error = ReadAhead::below(sys.path(), libc::makedev(0, 42), 4096).expect_err("there is none");
-        assert_eq!(error.to_string(), "this directory lies on no disk that has a read-ahead");
+        assert_eq!(error.to_string(), "this directory is not on a disk with read-ahead");
     }
 }

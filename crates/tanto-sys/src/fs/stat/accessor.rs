@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{Stat, StatCall, answer, fstatat, open_dir};
+use super::{Stat, StatCall, fstatat, missing_is_none, open_dir};
 use crate::fs::file::with_c_path;
 
 /// A sequence of calls.
@@ -39,7 +39,7 @@ impl Accessor {
     }
 
     /// Stats all paths and returns the number of calls without errors. A missing file is no error.
-    pub fn ask(self, paths: &[&[u8]]) -> usize {
+    pub fn count(self, paths: &[&[u8]]) -> usize {
         let mut parent = None;
         paths.iter().filter(|path| self.stat(path, &mut parent).is_ok()).count()
     }
@@ -50,28 +50,28 @@ impl Accessor {
             Accessor::ExistenceFirst => {
                 match accessat(CWD, path, Access::EXISTS, AtFlags::empty()).map_err(io::Error::from) {
                     Ok(()) => StatCall::Fstatat.stat(path),
-                    Err(error) => answer(Err(error)),
+                    Err(error) => missing_is_none(Err(error)),
                 }
             }
             Accessor::ParentOpened | Accessor::ParentKept => {
-                let (dir, name) = parted(path);
+                let (dir, name) = split(path);
                 let is_open = |(open, _): &Parent| self == Accessor::ParentKept && open == dir;
                 if !parent.as_ref().is_some_and(is_open) {
                     *parent = match open_dir(dir) {
                         Ok(handle) => Some((dir.to_vec(), handle)),
-                        Err(error) => return answer(Err(error)),
+                        Err(error) => return missing_is_none(Err(error)),
                     };
                 }
                 let dir = parent.as_ref().map_or(libc::AT_FDCWD, |(_, dir)| dir.as_raw_fd());
                 // SAFETY: the name ends with a NUL and outlives the call.
-                answer(with_c_path(name, |name| unsafe { fstatat(dir, name) }).flatten())
+                missing_is_none(with_c_path(name, |name| unsafe { fstatat(dir, name) }).flatten())
             }
         }
     }
 }
 
 /// Splits a path into directory and name.
-fn parted(path: &[u8]) -> (&[u8], &[u8]) {
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(0) => (b"/", &path[1..]),
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -85,7 +85,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn all_combinations_give_the_same_answers() {
+    fn all_accessors_give_the_same_answers() {
         let dir = Scratch::new("accessors");
         dir.write("a/file", "12345");
         dir.write("b/file", "1");
@@ -106,13 +106,16 @@ mod tests {
             assert_eq!(all(accessor), expected, "{accessor:?}");
         }
         let found: Vec<&[u8]> = paths[..6].iter().map(Vec::as_slice).collect();
-        assert!(Accessor::ALL.iter().all(|accessor| accessor.ask(&found) == 6), "what is missing is an answer too");
+        assert!(
+            Accessor::ALL.iter().all(|accessor| accessor.count(&found) == 6),
+            "what is missing is an missing_is_none too"
+        );
     }
 
     #[test]
-    fn paths_are_parted() {
+    fn paths_are_split() {
         for (path, parts) in [("a/b/c", ("a/b", "c")), ("c", (".", "c")), ("/c", ("/", "c"))] {
-            let (dir, name) = parted(path.as_bytes());
+            let (dir, name) = split(path.as_bytes());
             assert_eq!((dir, name), (parts.0.as_bytes(), parts.1.as_bytes()));
         }
     }

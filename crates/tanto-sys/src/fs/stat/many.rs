@@ -12,51 +12,51 @@ use crate::threads::ThreadLimit;
 
 /// Paths per piece of work: under 0.2 ms with a warm cache, so that all threads end together and the lock costs
 /// nothing. With larger pieces, more threads start later on a cold cache.
-const PIECE: usize = 128;
+const PIECE_SIZE: usize = 128;
 
 /// Paths per initial thread, so that there are two from 1,024 paths on. With fewer, threads cost more than they save;
 /// with more, medium builds have one thread.
-const WORTH_A_THREAD: usize = 512;
+const PATHS_PER_THREAD: usize = 512;
 
 /// Another thread is started if this many calls of a piece blocked (on a disk or server). One blocking call takes as
 /// long as a piece with a warm cache. With a higher number a cold cache is noticed later; with 1, unrelated context
 /// switches start threads.
-const WAITS_OF_A_PIECE: i64 = 4;
+const BLOCKED_CALLS: i64 = 4;
 
 /// Limit of threads started because of blocking calls. On a cold disk (ext4, 22,000 files, 2 processors) 1 thread took
 /// 4.5 to 6.2 s, 4 took 1.4 to 1.7 s, 16 took 0.8 to 1.0 s, 32 and 64 between 0.7 and 1.1 s.
-const MOST_THAT_WAIT: usize = 32;
+const MAX_BLOCKED_THREADS: usize = 32;
 
 /// Determines the mtime of each path, as `mtime` does; `UNKNOWN_MTIME` for an error. `path` returns NUL-terminated
 /// paths (anything else is an error). Uses as many threads as processors, and more while calls block. Sorted lists are
 /// faster, since neighbours share directories.
 pub fn mtimes<'p>(path: impl Fn(usize) -> &'p [u8] + Sync, found: &mut [i64], threads: ThreadLimit) {
-    let first = match threads.limit(found.len() / WORTH_A_THREAD) {
+    let first = match threads.limit(found.len() / PATHS_PER_THREAD) {
         0 | 1 => 1,
         worth => worth.min(cpu::count()).max(1),
     };
-    let ask = |first: usize, found: &mut [i64]| subtree::ask(|index| path(first + index), found);
-    Crew::new(found, PIECE, ask).work_off(first, threads.limit(first.max(MOST_THAT_WAIT)));
+    let ask = |first: usize, found: &mut [i64]| subtree::mtimes(|index| path(first + index), found);
+    WorkQueue::new(found, PIECE_SIZE, ask).run(first, threads.limit(first.max(MAX_BLOCKED_THREADS)));
 }
 
 /// Like `mtimes`, with the given call and number of threads (at least one); `None` for an error.
-pub fn mtimes_by(way: StatCall, paths: &[&[u8]], threads: usize) -> Vec<Option<i64>> {
+pub fn mtimes_by(call: StatCall, paths: &[&[u8]], threads: usize) -> Vec<Option<i64>> {
     let mut found = vec![None; paths.len()];
-    let piece = (paths.len() / threads.max(1)).clamp(1, PIECE);
-    Crew::new(&mut found, piece, each(way, paths)).work_off(threads, threads);
+    let piece = (paths.len() / threads.max(1)).clamp(1, PIECE_SIZE);
+    WorkQueue::new(&mut found, piece, each(call, paths)).run(threads, threads);
     found
 }
 
-fn each(way: StatCall, paths: &[&[u8]]) -> impl Fn(usize, &mut [Option<i64>]) {
+fn each(call: StatCall, paths: &[&[u8]]) -> impl Fn(usize, &mut [Option<i64>]) {
     move |first, found| {
         for (path, found) in paths[first..].iter().zip(found) {
-            *found = way.stat(path).ok().map(|stat| stat.map_or(0, |stat| stat.mtime));
+            *found = call.stat(path).ok().map(|stat| stat.map_or(0, |stat| stat.mtime));
         }
     }
 }
 
 /// Threads that take pieces of the output from a shared queue.
-struct Crew<'p, T, F> {
+struct WorkQueue<'p, T, F> {
     pieces: Mutex<Enumerate<ChunksMut<'p, T>>>,
     /// Entries per piece.
     piece: usize,
@@ -65,13 +65,13 @@ struct Crew<'p, T, F> {
     size: AtomicUsize,
 }
 
-impl<'p, T: Send, F: Fn(usize, &mut [T]) + Sync> Crew<'p, T, F> {
+impl<'p, T: Send, F: Fn(usize, &mut [T]) + Sync> WorkQueue<'p, T, F> {
     fn new(found: &'p mut [T], piece: usize, ask: F) -> Self {
-        Crew { pieces: Mutex::new(found.chunks_mut(piece).enumerate()), piece, ask, size: AtomicUsize::new(1) }
+        WorkQueue { pieces: Mutex::new(found.chunks_mut(piece).enumerate()), piece, ask, size: AtomicUsize::new(1) }
     }
 
     /// Starts with `first` threads, including this one, and grows to `most` while calls block.
-    fn work_off(&self, first: usize, most: usize) {
+    fn run(&self, first: usize, most: usize) {
         thread::scope(|scope| {
             for _ in 1..first {
                 self.grow(scope, first, most);
@@ -84,7 +84,7 @@ impl<'p, T: Send, F: Fn(usize, &mut [T]) + Sync> Crew<'p, T, F> {
         while let Some((number, found)) = self.next() {
             let before = cpu::waits();
             (self.ask)(number * self.piece, found);
-            if cpu::waits() - before >= WAITS_OF_A_PIECE {
+            if cpu::waits() - before >= BLOCKED_CALLS {
                 self.grow(scope, most, most);
             }
         }
@@ -120,7 +120,7 @@ mod tests {
             if !pause.is_zero() {
                 thread::sleep(pause);
             }
-            if calls.fetch_add(1, Ordering::Relaxed) > 5 * PIECE {
+            if calls.fetch_add(1, Ordering::Relaxed) > 5 * PIECE_SIZE {
                 while come() < expected && begun.elapsed() < Duration::from_secs(20) {
                     thread::sleep(pause);
                 }
@@ -132,21 +132,21 @@ mod tests {
                 *found = first + index;
             }
         };
-        let mut found = vec![0; 20 * PIECE];
-        Crew::new(&mut found, PIECE, ask).work_off(1, most);
+        let mut found = vec![0; 20 * PIECE_SIZE];
+        WorkQueue::new(&mut found, PIECE_SIZE, ask).run(1, most);
         assert!(found.iter().enumerate().all(|(index, &found)| found == index));
         seen.into_inner().unwrap().len()
     }
 
     #[test]
-    fn where_calls_wait_there_are_more_threads_up_to_the_limit() {
+    fn blocking_calls_start_threads_up_to_the_limit() {
         let pause = Duration::from_micros(100);
         assert_eq!(threads(1, pause, 1), 1);
         assert_eq!(threads(3, pause, 3), 3);
     }
 
     #[test]
-    fn where_no_call_waits_there_is_one() {
+    fn without_blocking_calls_there_is_one_thread() {
         assert_eq!(threads(9, Duration::ZERO, 1), 1);
     }
 }

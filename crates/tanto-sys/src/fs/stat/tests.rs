@@ -33,7 +33,7 @@ fn complaint(path: &[u8]) -> io::Error {
 }
 
 #[test]
-fn kind_size_and_time_are_told() {
+fn kind_size_and_time_are_reported() {
     let dir = Scratch::new("stat");
     dir.write("f", "four");
     fs::File::open(dir.at("f")).unwrap().set_modified(UNIX_EPOCH + Duration::new(5, 7)).unwrap();
@@ -46,7 +46,7 @@ fn kind_size_and_time_are_told() {
 }
 
 #[test]
-fn nothing_is_none() {
+fn a_missing_file_is_none() {
     let dir = Scratch::new("stat-none");
     dir.write("f", "");
     symlink("nowhere", dir.at("link")).unwrap();
@@ -77,7 +77,7 @@ fn years_that_do_not_fit_wrap() {
 }
 
 #[test]
-fn short_and_long_paths_are_known() {
+fn short_and_long_paths_work() {
     let dir = Scratch::new("stat-long");
     touch(&dir.at("f"), UNIX_EPOCH + Duration::new(5, 0));
     let base = dir.bytes(".");
@@ -93,7 +93,7 @@ fn short_and_long_paths_are_known() {
 }
 
 #[test]
-fn many_are_as_one_by_one() {
+fn many_paths_give_the_same_as_one_by_one() {
     let dir = Scratch::new("stat-many");
     let names: Vec<Vec<u8>> = (0..5000).map(|number| dir.bytes(&format!("f{number}"))).collect();
     for (number, name) in names.iter().enumerate().filter(|(number, _)| number % 10 == 3) {
@@ -106,7 +106,7 @@ fn many_are_as_one_by_one() {
     let ended: Vec<Vec<u8>> = paths.iter().map(|path| [path, &b"\0"[..]].concat()).collect();
     let three = ThreadLimit::AtMost(3.try_into().unwrap());
     for count in [0, 1, 63, 64, 65, 511, 1025, 5000] {
-        for threads in [ThreadLimit::ONE, three, ThreadLimit::Fitting] {
+        for threads in [ThreadLimit::ONE, three, ThreadLimit::Auto] {
             let mut found = vec![-1; count];
             mtimes(|index| &ended[index], &mut found, threads);
             assert!(found.iter().zip(&expected).all(|(&found, &expected)| found == expected.unwrap_or(UNKNOWN_MTIME)));
@@ -118,7 +118,7 @@ fn many_are_as_one_by_one() {
 }
 
 #[test]
-fn touching_tells_the_time_of_the_file_system() {
+fn touch_returns_the_time_of_the_file_system() {
     let dir = Scratch::new("touch");
     let path = dir.at("file");
     let file = File::create(&path).unwrap();

@@ -51,10 +51,10 @@ fn set_times(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn the_cache_holds_it_for_its_owner_and_names_the_directory() {
+fn the_cache_directory_is_private_and_names_its_build_directory() {
     let home = Home::new("state");
     let state = home.state();
-    let top = state.own().unwrap();
+    let top = state.write_dir().unwrap();
     assert!(!home.0.at("cache").exists());
     assert_eq!(state.make().unwrap(), top);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -68,28 +68,32 @@ fn the_cache_holds_it_for_its_owner_and_names_the_directory() {
 }
 
 #[test]
-fn both_places_are_read_and_the_own_one_first() {
+fn both_places_are_read_the_written_one_first() {
     let home = Home::new("state-both");
     let (tree, cache) = (home.0.at("build/.tanto"), home.cache("build").top);
-    let places = |state: &StateDirs| state.places().map(Path::to_path_buf).collect::<Vec<_>>();
+    let places = |state: &StateDirs| state.read_dirs().map(Path::to_path_buf).collect::<Vec<_>>();
     assert_eq!(places(&home.state()), [cache.clone(), tree.clone()]);
     assert_eq!(places(&home.state_of("build", StateLocation::Tree)), [tree.clone(), cache]);
     let alone = StateDirs::of(&home.0.at("build"), None, StateLocation::Cache);
-    assert_eq!((places(&alone), alone.own()), (vec![tree], None));
-    assert!(alone.make().is_err() && alone.is_silent() && !StateDirs::in_tree(Path::new("x")).is_silent());
+    assert_eq!((places(&alone), alone.write_dir()), (vec![tree], None));
+    assert!(alone.make().is_err() && alone.is_best_effort() && !StateDirs::in_tree(Path::new("x")).is_best_effort());
     let (link, relative) = (home.0.at("link"), Path::new("cache"));
     std::os::unix::fs::symlink("build", &link).unwrap();
-    assert_eq!(home.state_of("link", StateLocation::Cache).own(), home.state().own(), "the path is the canonical one");
-    assert!(StateDirs::of(&link, Some(relative), StateLocation::Cache).own().is_none());
-    assert!(home.state_of("none", StateLocation::Cache).own().is_none());
+    assert_eq!(
+        home.state_of("link", StateLocation::Cache).write_dir(),
+        home.state().write_dir(),
+        "the path is the canonical one"
+    );
+    assert!(StateDirs::of(&link, Some(relative), StateLocation::Cache).write_dir().is_none());
+    assert!(home.state_of("none", StateLocation::Cache).write_dir().is_none());
 }
 
 #[test]
-fn a_cache_that_is_not_the_user_s_own_is_not_used() {
+fn a_cache_of_another_user_is_not_used() {
     let home = Home::new("state-own");
     let (state, base) = (home.state(), home.0.at("cache"));
     state.make().unwrap();
-    let inner = [home.0.at("cache/tanto"), home.0.at("cache/tanto/builds"), state.own().unwrap().into()];
+    let inner = [home.0.at("cache/tanto"), home.0.at("cache/tanto/builds"), state.write_dir().unwrap().into()];
     for path in &inner {
         for mode in [0o720, 0o702] {
             set_mode(path, mode);
@@ -124,16 +128,16 @@ fn the_state_of_another_directory_is_replaced() {
     let top = state.make().unwrap();
     fs::write(top.join("kept"), "").unwrap();
     assert!(state.make().is_ok() && top.join("kept").exists());
-    assert_eq!(state.verified().count(), 2);
+    assert_eq!(state.verified_dirs().count(), 2);
     fs::write(top.join(NAME), "/elsewhere\n").unwrap();
-    assert_eq!((state.places().count(), state.verified().count()), (2, 1));
+    assert_eq!((state.read_dirs().count(), state.verified_dirs().count()), (2, 1));
     state.make().unwrap();
     assert!(!top.join("kept").exists());
-    assert_eq!(state.verified().count(), 2);
+    assert_eq!(state.verified_dirs().count(), 2);
 }
 
 #[test]
-fn what_is_unused_is_removed_once_a_day() {
+fn unused_state_is_removed_once_a_day() {
     let home = Home::new("state-sweep");
     for dir in ["gone", "old", "read"] {
         fs::create_dir(home.0.at(dir)).unwrap();

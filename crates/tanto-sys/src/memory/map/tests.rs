@@ -13,7 +13,7 @@ fn file(dir: &Scratch, length: usize) -> File {
 }
 
 #[test]
-fn content_is_that_of_the_file_also_after_it_is_closed() {
+fn a_mapping_outlives_the_file() {
     let dir = Scratch::new("map");
     let length = 3 * page_size() + 7;
     drop(file(&dir, length));
@@ -25,7 +25,7 @@ fn content_is_that_of_the_file_also_after_it_is_closed() {
 }
 
 #[test]
-fn what_is_released_can_be_read_again() {
+fn released_pages_can_be_read_again() {
     let dir = Scratch::new("map-release");
     let length = 5 * page_size() + 7;
     let map = Map::new(&file(&dir, length), length as u64).unwrap();
@@ -39,7 +39,7 @@ fn what_is_released_can_be_read_again() {
 }
 
 #[test]
-fn what_a_file_has_lost_is_zero() {
+fn a_truncated_file_reads_as_zeros() {
     let dir = Scratch::new("map-torn");
     let page = page_size();
     let file = file(&dir, 6 * page);
@@ -63,7 +63,7 @@ fn what_a_file_has_lost_is_zero() {
 }
 
 #[test]
-fn a_place_that_was_torn_is_whole_for_the_next() {
+fn a_slot_can_be_reused_after_tearing() {
     let dir = Scratch::new("map-again");
     let page = page_size();
     let file = file(&dir, 2 * page);
@@ -77,7 +77,7 @@ fn a_place_that_was_torn_is_whole_for_the_next() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_an_error() {
+fn an_unmappable_file_is_an_error() {
     let dir = Scratch::new("map-error");
     assert!(Map::new(&File::open(dir.path()).unwrap(), 1).is_err());
     assert!(Map::new(&file(&dir, 1), u64::MAX).is_err());

@@ -33,7 +33,7 @@ impl Held {
 }
 
 #[test]
-fn held_memory_is_what_was_taken() {
+fn anonymous_memory_is_counted() {
     let held = Held::new("x=$(head -c 8388608 /dev/zero | tr '\\0' x)");
     let kib = anonymous_kib(held.pid()).unwrap();
     assert!((8 << 10..64 << 10).contains(&kib), "{kib}");
@@ -46,7 +46,7 @@ fn held_memory_is_what_was_taken() {
 fn fields_are_counted_after_the_name() {
     let look = parse(7, LINE).unwrap();
     assert_eq!((look.parent, look.group, look.threads), (3, 5, 4));
-    assert_eq!(look.process, ProcessId::known(7, 991));
+    assert_eq!(look.process, ProcessId::new(7, 991));
     assert_eq!((look.cpu_us, look.rss_kib), (1_510_000, 25 * page_kib()));
     assert_eq!(look.waited_faults, 2 + 4);
     assert_eq!(look.name, b"a) b");
@@ -58,16 +58,16 @@ fn fields_are_counted_after_the_name() {
 }
 
 #[test]
-fn we_are_a_process_with_memory() {
+fn the_own_process_has_memory() {
     let own = stat(std::process::id()).unwrap();
-    assert_eq!(own.process, ProcessId::own().unwrap());
+    assert_eq!(own.process, ProcessId::current().unwrap());
     assert!(own.rss_kib > 0 && own.threads > 0 && !own.is_stopped());
     assert!(all().unwrap().iter().any(|look| look.process == own.process));
     assert_eq!(stat(0), None);
 }
 
 #[test]
-fn a_tree_is_found_with_both_ways_to_look() {
+fn trees_are_found_with_and_without_children_lists() {
     let held = Held::new("sleep 1000 & (sleep 1000; :) & ");
     // The shell may be visible before its child.
     let by_lists = std::iter::repeat_with(|| trees(&[held.pid()])).find(|found| found.len() == 4).unwrap();
@@ -86,7 +86,7 @@ fn a_tree_is_found_with_both_ways_to_look() {
 }
 
 #[test]
-fn a_process_is_known_by_its_words() {
+fn command_lines_directories_and_variables_are_read() {
     let held = Held::new("cd /; echo 12345");
     let words = command_line(held.pid()).unwrap();
     assert!(words.starts_with(b"/bin/sh -c cd /; echo"), "{}", String::from_utf8_lossy(&words));
@@ -98,7 +98,7 @@ fn a_process_is_known_by_its_words() {
 }
 
 #[test]
-fn who_is_just_being_started_is_known_too() {
+fn variables_are_read_during_exec() {
     // It calls `exec` on itself forever.
     let line = "i=0; while [ $i -lt 99 ]; do i=$((i+1)); done; exec /bin/sh -c \"$0\" \"$0\"";
     let mut child =
@@ -110,10 +110,10 @@ fn who_is_just_being_started_is_known_too() {
 }
 
 #[test]
-fn a_signal_reaches_its_process_and_no_namesake() {
+fn a_signal_reaches_its_process_and_none_with_a_reused_id() {
     let mut held = Held::new("");
     let process = stat(held.pid()).unwrap().process;
-    let earlier = ProcessId::known(held.pid(), 1);
+    let earlier = ProcessId::new(held.pid(), 1);
     assert!(!signal(earlier, libc::SIGKILL).unwrap());
     assert!(signal(process, libc::SIGKILL).unwrap());
     assert_eq!(held.0.wait().unwrap().signal(), Some(libc::SIGKILL));
@@ -122,7 +122,7 @@ fn a_signal_reaches_its_process_and_no_namesake() {
 }
 
 #[test]
-fn a_stopped_process_and_a_zombie_are_told() {
+fn stopped_processes_and_zombies_are_recognized() {
     let mut held = Held::new("");
     let process = stat(held.pid()).unwrap().process;
     signal(process, libc::SIGSTOP).unwrap();

@@ -118,8 +118,8 @@ impl<'a> Shown<'a> {
     fn new(args: &'a Args, before: Vec<String>) -> Shown<'a> {
         let terminal = std::io::stderr().is_terminal();
         before.iter().filter(|_| terminal).for_each(|note| eprintln!("note: {note}"));
-        let cpus = args.controls.cpus.clone().or_else(|| CpuMask::own().ok());
-        let machine = cpus.map(|cpus| (MachineInfo::ask(), cpus));
+        let cpus = args.controls.cpus.clone().or_else(|| CpuMask::current().ok());
+        let machine = cpus.map(|cpus| (MachineInfo::query(), cpus));
         Shown { args, before, machine, terminal, written: None, refused: None }
     }
 

@@ -48,13 +48,13 @@ impl Setup {
     pub fn of(args: &Args) -> Result<Setup, Vec<u8>> {
         let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
         let lines = |lines: &[Vec<u8>]| lines.iter().map(|line| text(line)).collect();
-        let own = CpuMask::own().map_err(|error| tanto_sys::error::text(&error))?;
+        let own = CpuMask::current().map_err(|error| tanto_sys::error::text(&error))?;
         Ok(Setup {
             command: text(&line(args)),
             prepare: lines(&args.prepare),
             prepare_once: lines(&args.prepare_once),
             controls: args.controls.told().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            machine: MachineInfo::ask(),
+            machine: MachineInfo::query(),
             cpus: args.controls.cpus.clone().unwrap_or(own),
         })
     }

@@ -143,7 +143,7 @@ impl Held {
 }
 
 fn has_all(cpus: &CpuMask) -> Result<(), Vec<u8>> {
-    let own = CpuMask::own().map_err(|error| tanto_sys::error::text(&error))?;
+    let own = CpuMask::current().map_err(|error| tanto_sys::error::text(&error))?;
     match cpus.without(&own) {
         lacking if lacking.count() == 0 => Ok(()),
         lacking => Err(format!("--cpus {cpus}: we may not use {lacking}, only {own}").into_bytes()),

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(sample(&json!({"wall_s": -1})), None);
         assert_eq!(sample(&json!([])), None);
         let mask = CpuMask::parse(b"0-1").expect("a mask");
-        let ours = (MachineInfo::ask(), mask);
+        let ours = (MachineInfo::query(), mask);
         assert_eq!(read_machine(&machine(&ours.0, &ours.1)), Some(ours));
     }
 }

@@ -37,7 +37,7 @@ fn the_whole_tree_is_measured() {
     assert!(sample.wall >= Duration::from_millis(300), "{sample:?}");
     assert!(sample.cpu() > Duration::from_millis(10), "{sample:?}");
     assert!(sample.peak_memory.is_some_and(|bytes| bytes > 100 << 10), "{sample:?}");
-    assert_eq!(sample.conditions.processors, CpuMask::own().expect("a mask").count());
+    assert_eq!(sample.conditions.processors, CpuMask::current().expect("a mask").count());
     assert!(sample.conditions.background.is_some_and(|share| (0.0..=1.0).contains(&share)), "{sample:?}");
     assert!(!dir.at(".tanto").exists(), "nothing is written for what succeeds");
 }
@@ -72,11 +72,11 @@ fn settle_waits_for_calm_and_no_longer_than_it_may() {
 #[test]
 fn commands_have_the_processors_that_are_wanted() {
     let dir = Scratch::new("measure-cpus");
-    let own = CpuMask::own().expect("a mask");
+    let own = CpuMask::current().expect("a mask");
     let first: String = own.to_string().chars().take_while(char::is_ascii_digit).collect();
     let controls = Controls { cpus: CpuMask::parse(first.as_bytes()), count_sync: true, ..Controls::default() };
     let mut meter = meter(&dir, controls);
     let line = format!("grep -q \"^Cpus_allowed_list:.{first}$\" /proc/self/status");
     assert_eq!(meter.run(line.as_bytes()).map(|sample| sample.conditions.processors), Ok(1));
-    assert_eq!(CpuMask::own().expect("a mask"), own, "we have ours again");
+    assert_eq!(CpuMask::current().expect("a mask"), own, "we have ours again");
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tanto_sys::fs::inotify::{Change, Inotify, MOST_INSTANCES, MOST_WATCHES, WatchId};
+use tanto_sys::fs::inotify::{Change, INSTANCES_SYSCTL, Inotify, WATCHES_SYSCTL, WatchId};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::signals::TerminationSignals;
 
@@ -78,7 +78,7 @@ impl Watcher {
     /// Watches nothing yet. An error is a text for the user.
     pub fn new() -> Result<Watcher, Vec<u8>> {
         let inotify = Inotify::new().map_err(|error| match error.raw_os_error() {
-            Some(EMFILE) => too_many(b"watching files", MOST_INSTANCES, "1024"),
+            Some(EMFILE) => too_many(b"watching files", INSTANCES_SYSCTL, "1024"),
             _ => [b"watching files: ", &tanto_sys::error::text(&error)[..]].concat(),
         })?;
         Ok(Watcher { inotify, watched: HashMap::new() })
@@ -99,7 +99,7 @@ impl Watcher {
                 Ok(id) => id,
                 Err(error) if is_absent(&error) => continue,
                 Err(error) if error.raw_os_error() == Some(ENOSPC) => {
-                    return Err(too_many(&[b"watching '", &path[..], b"'"].concat(), MOST_WATCHES, "524288"));
+                    return Err(too_many(&[b"watching '", &path[..], b"'"].concat(), WATCHES_SYSCTL, "524288"));
                 }
                 Err(error) => {
                     return Err([b"watching '", &path[..], b"': ", &tanto_sys::error::text(&error)].concat());

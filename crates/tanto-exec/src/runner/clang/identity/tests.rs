@@ -59,7 +59,7 @@ fn what_was_changed_does_not_hold() {
 #[test]
 fn variables_that_change_clang_are_known() {
     let with = |name: &str, value: &str| {
-        let environment = Environment::ours_and(&[(name.into(), value.into())]);
+        let environment = Environment::inherit_with(&[(name.into(), value.into())]);
         is_left_alone_because_of(&environment).is_some()
     };
     assert!(!with("CFLAGS", "-O2"));

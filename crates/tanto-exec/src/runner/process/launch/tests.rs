@@ -39,7 +39,7 @@ impl Pair {
         dir.program("cd", "");
         std::fs::create_dir(dir.at("directory")).unwrap();
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
-        let starter = || Starter::new(Environment::ours_and(&[("PATH".into(), path.clone().into())]), None);
+        let starter = || Starter::new(Environment::inherit_with(&[("PATH".into(), path.clone().into())]), None);
         let (free, bound) = (starter(), Starter { direct: false, ..starter() });
         assert!(free.direct, "the tests' environment holds names that want a shell");
         Pair { free, bound }
@@ -121,7 +121,7 @@ fn the_environment_is_the_same() {
 
 #[test]
 fn commands_on_the_console_have_a_shell() {
-    let mut starter = Starter::new(Environment::ours_and(&[]), None);
+    let mut starter = Starter::new(Environment::inherit_with(&[]), None);
     let Started { mut child, direct, .. } =
         starter.start(&Command { line: b"/bin/true".into(), console: true, bounds: None }).unwrap();
     assert!(!direct);

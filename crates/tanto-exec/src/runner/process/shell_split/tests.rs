@@ -168,7 +168,7 @@ fn some_environments_want_the_shell() {
     let allows = |name: &str, value: &str| {
         let path = ("PATH".into(), "/bin".into());
         let others: &[_] = if name == "PATH" { &[] } else { &[path] };
-        wants_the_shell(&Environment::ours_and(&[others, &[(name.into(), value.into())]].concat())).is_none()
+        wants_the_shell(&Environment::inherit_with(&[others, &[(name.into(), value.into())]].concat())).is_none()
     };
     let is_usual = allows("PATH", "/bin:/usr/bin");
     assert_eq!((allows("TANTO_TEST", "x"), allows("IFS", " \t\n")), (is_usual, is_usual));
