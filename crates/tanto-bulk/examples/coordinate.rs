@@ -54,8 +54,8 @@ impl Runner for Builds {
         Ok(())
     }
 
-    fn has_ended(&self) -> bool {
-        !self.done.is_empty() || self.runner.has_ended()
+    fn has_completed(&self) -> bool {
+        !self.done.is_empty() || self.runner.has_completed()
     }
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
@@ -65,10 +65,10 @@ impl Runner for Builds {
             job,
             exit,
             output,
-            kept: Capture::Whole,
+            capture: Capture::Complete,
             usage,
-            ran: ExecutedBy::Program,
-            findings: None,
+            executed_by: ExecutedBy::Process,
+            report: None,
         }))
     }
 
@@ -112,7 +112,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
             let runner = ProcessRunner::new(options).map_err(|error| error.to_string())?;
             Box::new(Builds {
                 runner,
-                command: Command { line: line.into(), console: false, bounds: None },
+                command: Command { line: line.into(), console: false, limits: None },
                 done: VecDeque::new(),
             })
         }
@@ -126,7 +126,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         epoch_ms: 0,
         desk: &mut Nobody,
         sources: Sources::default(),
-        gauge: None,
+        sampler: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
     journal.end().map_err(|error| error.to_string())?;

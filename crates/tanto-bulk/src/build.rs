@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::steps::MultiStepRunner;
 use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
@@ -51,7 +51,7 @@ pub struct Build<'a> {
     /// What is known of the packages' directories, for the case that one of them changes.
     pub sources: Sources,
     /// Who says how much room the machine has, if that is to be heeded.
-    pub gauge: Option<&'a mut dyn FnMut() -> ResourceSample>,
+    pub sampler: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
 
 impl Build<'_> {
@@ -59,7 +59,7 @@ impl Build<'_> {
     /// journal has not ended then.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
-        let Build { site, runner, view, clock, epoch_ms, desk, sources, gauge } = self;
+        let Build { site, runner, view, clock, epoch_ms, desk, sources, sampler } = self;
         for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
             view.event(Event::Planned { job: JobId(package), expected_ms });
@@ -67,21 +67,21 @@ impl Build<'_> {
         let opening = Opening { plan, site, clock, epoch_ms, desk, sources };
         let books = RefCell::new(Books::new(opening, journal));
         let packages = Packages::new(&books);
-        if gauge.is_some() {
+        if sampler.is_some() {
             schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }
         let mut silent = ResourceSample::default;
         schedule.begin();
-        let run = Run {
-            front: &mut packages.clone(),
+        let run = run::Build {
+            frontend: &mut packages.clone(),
             schedule: &mut schedule,
             runner: &mut MultiStepRunner::new(runner, packages),
             view,
             clock,
             failures_allowed: usize::MAX,
-            gauge: gauge.unwrap_or(&mut silent),
+            sampler: sampler.unwrap_or(&mut silent),
         };
-        let verdict = run.to_end();
+        let verdict = run.run();
         let (plan, journal) = books.into_inner().close();
         Ok((verdict, plan, journal))
     }

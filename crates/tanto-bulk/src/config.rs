@@ -183,10 +183,10 @@ impl Limits {
             total_ms: self.total_ms,
             cpu_ms: self.cpu_ms,
             memory_kib: self.memory.map(|bytes| bytes / 1024),
-            printed: self.log,
+            output_bytes: self.log,
             disk_kib: self.disk.map(|bytes| bytes / 1024),
             linger_ms: Some(LINGER_MS),
-            looks: true,
+            sample: true,
             ..ResourceLimits::NONE
         }
     }
@@ -356,7 +356,7 @@ mod tests {
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;
         let watched = limits.watched();
         assert_eq!((watched.cpu_ms, watched.memory_kib), (Some(3_600_000), Some(2 << 20)));
-        assert_eq!((watched.printed, watched.disk_kib, watched.looks), (Some(1 << 20), Some(3 << 20), true));
+        assert_eq!((watched.output_bytes, watched.disk_kib, watched.sample), (Some(1 << 20), Some(3 << 20), true));
     }
 
     #[test]

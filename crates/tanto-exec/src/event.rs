@@ -43,14 +43,14 @@ pub enum Event<'a> {
         at_ms: i64,
         /// By the job's number: how long the longest chain of commands is expected to take that waits for it, in
         /// milliseconds. A job that is added later has no number here.
-        behind_ms: &'a [u64],
+        downstream_ms: &'a [u64],
     },
     /// A command was started.
     Started {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a JobInfo,
+        info: &'a JobInfo,
         /// When.
         at_ms: i64,
     },
@@ -60,7 +60,7 @@ pub enum Event<'a> {
         /// Which job.
         job: JobId,
         /// What it is; without a command, and empty unless asked for.
-        about: &'a JobInfo,
+        info: &'a JobInfo,
         /// When.
         at_ms: i64,
     },
@@ -69,7 +69,7 @@ pub enum Event<'a> {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a JobInfo,
+        info: &'a JobInfo,
         /// When it was started.
         start_ms: i64,
         /// When it ended.
@@ -81,7 +81,7 @@ pub enum Event<'a> {
         /// What it used.
         usage: Usage,
         /// What ran it.
-        ran: ExecutedBy,
+        executed_by: ExecutedBy,
     },
     /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
     /// `BuildFinished`.
@@ -117,23 +117,23 @@ pub enum Event<'a> {
         /// When.
         at_ms: i64,
         /// What they have.
-        load: JobSample,
+        sample: JobSample,
     },
     /// A command was ended because it hung or took too much; comes after its end was told.
     Terminated {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a JobInfo,
+        info: &'a JobInfo,
         /// Why, and which processes it had.
-        stopped: &'a Termination,
+        termination: &'a Termination,
     },
     /// Processes have outlived their command.
     LeftBehind {
         /// Which job.
         job: JobId,
         /// What it is.
-        about: &'a JobInfo,
+        info: &'a JobInfo,
         /// The processes.
         processes: &'a [ProcessInfo],
         /// They were killed. Else they are still there at the end of the build.
@@ -151,7 +151,7 @@ pub enum Event<'a> {
     /// Nothing more is started for now, though there are slots and jobs; or that is over.
     Throttled {
         /// Why; none when it is over.
-        why: Option<ThrottleReason>,
+        reason: Option<ThrottleReason>,
         /// When.
         at_ms: i64,
     },
@@ -184,12 +184,12 @@ pub trait View {
     fn flush(&mut self) {}
 
     /// The running command whose output it wants to hear of before the command ends (`Event::Printed`), if there is one.
-    fn follows(&self) -> Option<JobId> {
+    fn followed_job(&self) -> Option<JobId> {
         None
     }
 
     /// How often it wants to hear that time goes by, if at all.
-    fn tick(&self) -> Option<Duration> {
+    fn tick_interval(&self) -> Option<Duration> {
         None
     }
 }

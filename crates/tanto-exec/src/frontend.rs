@@ -9,9 +9,9 @@ use crate::schedule::Schedule;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fatal {
     /// For the user.
-    pub why: Vec<u8>,
+    pub message: Vec<u8>,
     /// The input is so wrong that there was no build: nothing is said of its being stopped.
-    pub no_build: bool,
+    pub invalid_input: bool,
 }
 
 /// What to do with a job whose turn has come.
@@ -20,7 +20,7 @@ pub enum Start {
     /// Run this.
     Run(Command, JobInfo),
     /// Nothing to run: the job is done (ninja's phony). What views may show of it.
-    Nothing(JobInfo),
+    NoOp(JobInfo),
     /// It cannot be run, and has failed; the text says why.
     Fail(JobInfo, Vec<u8>),
 }
@@ -29,7 +29,7 @@ pub enum Start {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobOutcome<'a> {
     /// Nobody wanted it to run, or there was nothing to run.
-    Passed,
+    NoOp,
     /// It ran, and ended well. Times are milliseconds since the program started.
     Succeeded {
         /// When it was started.
@@ -49,26 +49,26 @@ pub trait Frontend {
     fn start(&mut self, job: JobId) -> Result<Start, Fatal>;
 
     /// The job's turn to pass has come, without anything to run: what views may show of it, if anybody asks.
-    fn passes(&self, _job: JobId) -> Option<JobInfo> {
+    fn describe_noop(&self, _job: JobId) -> Option<JobInfo> {
         None
     }
 
     /// The command ended: reads what it discovered, filters its output, and may turn success into failure.
     /// Called before any view hears of it.
-    fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal>;
+    fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal>;
 
     /// The job leaves the schedule. Called before its dependents are released, so that the front can take jobs out
     /// of the plan, or add jobs and dependencies to it.
-    fn finish(
+    fn finish_job(
         &mut self,
         job: JobId,
-        ending: JobOutcome<'_>,
+        outcome: JobOutcome<'_>,
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
 
     /// The loop is about to start what may start: does what others have asked for since, if somebody can.
-    fn attend(&mut self, _: &mut Schedule, _: &mut dyn Runner, _: &mut dyn View) -> Result<(), Fatal> {
+    fn poll_control(&mut self, _: &mut Schedule, _: &mut dyn Runner, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 
@@ -80,5 +80,5 @@ pub trait Frontend {
     fn outputs(&self, job: JobId) -> Vec<Vec<u8>>;
 
     /// The build stops while this job runs; its processes are gone.
-    fn abandon(&mut self, job: JobId, view: &mut dyn View);
+    fn on_abort(&mut self, job: JobId, view: &mut dyn View);
 }

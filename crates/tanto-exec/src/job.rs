@@ -21,14 +21,14 @@ pub struct Command {
     /// Runs with Tanto's own terminal, in its foreground process group (ninja's `console` pool).
     pub console: bool,
     /// What it may take, if that is not what all may take.
-    pub bounds: Option<Box<JobLimits>>,
+    pub limits: Option<Box<JobLimits>>,
 }
 
 /// What a command may take, and where it takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobLimits {
     /// So much.
-    pub limits: ResourceLimits,
+    pub resources: ResourceLimits,
     /// What lies in this directory counts as what it has written.
     pub scratch: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ pub struct ResourceLimits {
     /// It is ended when they hold more memory than this, in KiB.
     pub memory_kib: Option<u64>,
     /// It is ended when it has printed more than this, in bytes.
-    pub printed: Option<u64>,
+    pub output_bytes: Option<u64>,
     /// It is ended when more than this lies where it writes, in KiB, as far as that place is known.
     pub disk_kib: Option<u64>,
     /// It is over so long after its first process has ended, though others still hold its output; none: when they do not.
@@ -56,7 +56,7 @@ pub struct ResourceLimits {
     /// How long its processes have to end themselves when they are told to, and again when they are killed.
     pub grace_ms: i64,
     /// It is looked at even where there is nothing to find.
-    pub looks: bool,
+    pub sample: bool,
 }
 
 impl ResourceLimits {
@@ -66,11 +66,11 @@ impl ResourceLimits {
         total_ms: None,
         cpu_ms: None,
         memory_kib: None,
-        printed: None,
+        output_bytes: None,
         disk_kib: None,
         linger_ms: None,
         grace_ms: GRACE_MS,
-        looks: false,
+        sample: false,
     };
 }
 
@@ -153,9 +153,9 @@ pub struct Usage {
 pub enum ExecutedBy {
     /// A program of its own.
     #[default]
-    Program,
+    Process,
     /// A fork of the compile worker.
-    Worker,
+    ClangWorker,
     /// A fork of a compile that had paused at the end of its includes.
     Checkpoint,
 }
@@ -170,43 +170,43 @@ pub struct Completion {
     /// Its standard output and standard error, in the order of writing: all of it, or both ends.
     pub output: Vec<u8>,
     /// How much of it `output` has.
-    pub kept: Capture,
+    pub capture: Capture,
     /// What it used.
     pub usage: Usage,
     /// What ran it.
-    pub ran: ExecutedBy,
+    pub executed_by: ExecutedBy,
     /// What watching its processes has brought, if there is anything to tell.
-    pub findings: Option<Box<MonitorReport>>,
+    pub report: Option<Box<MonitorReport>>,
 }
 
 /// How much of what a command printed is in `Completion::output`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Capture {
     /// All of it.
-    Whole,
+    Complete,
     /// Its beginning and its end. The rest is lost.
-    Ends,
+    Truncated,
     /// Its beginning and its end. All of it is in this file.
-    InFile(Spilled),
+    Spilled(Spilled),
 }
 
 impl Completion {
     /// Returns all that the command printed or, where the middle is lost, both ends.
-    pub fn printed(&self) -> &[u8] {
-        match &self.kept {
-            Capture::InFile(spilled) => spilled.bytes(),
-            Capture::Whole | Capture::Ends => &self.output,
+    pub fn full_output(&self) -> &[u8] {
+        match &self.capture {
+            Capture::Spilled(spilled) => spilled.bytes(),
+            Capture::Complete | Capture::Truncated => &self.output,
         }
     }
 
     /// Adds a line of our own behind what the command printed.
-    pub fn add_line(&mut self, text: &[u8]) {
+    pub fn append_line(&mut self, text: &[u8]) {
         let line = if self.output.is_empty() { text.to_vec() } else { [b"\n", text].concat() };
         self.output.extend_from_slice(&line);
-        if let Capture::InFile(spilled) = &mut self.kept
+        if let Capture::Spilled(spilled) = &mut self.capture
             && spilled.append(&line).is_err()
         {
-            self.kept = Capture::Ends;
+            self.capture = Capture::Truncated;
         }
     }
 }

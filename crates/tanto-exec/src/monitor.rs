@@ -19,7 +19,7 @@ impl ResourceLimits {
     /// Only who looks can know when these are reached.
     fn wants_looks(&self) -> bool {
         let has_any = self.hang_ms.or(self.cpu_ms).is_some() || self.memory_kib.or(self.disk_kib).is_some();
-        self.looks || has_any
+        self.sample || has_any
     }
 
     /// Which of these this is too much for, if one is; not what takes time to be sure of.
@@ -27,11 +27,11 @@ impl ResourceLimits {
         let over = |most: Option<u64>, is: u64| most.filter(|&most| is > most);
         let spent_ms = i64::try_from(sample.spent_us / 1000).unwrap_or(i64::MAX);
         let memory = self.memory_kib.filter(|&most| sample.has_overrun || sample.memory_kib > most);
-        let memory = memory.map(|most_kib| TerminationReason::Memory { most_kib });
+        let memory = memory.map(|limit_kib| TerminationReason::Memory { limit_kib });
         memory
-            .or_else(|| over(self.disk_kib, sample.disk_kib).map(|most_kib| TerminationReason::Disk { most_kib }))
+            .or_else(|| over(self.disk_kib, sample.disk_kib).map(|limit_kib| TerminationReason::Disk { limit_kib }))
             .or_else(|| {
-                self.cpu_ms.filter(|&most| spent_ms >= most).map(|after_ms| TerminationReason::Cpu { after_ms })
+                self.cpu_ms.filter(|&most| spent_ms >= most).map(|after_ms| TerminationReason::CpuTime { after_ms })
             })
     }
 
@@ -183,7 +183,7 @@ impl Monitor {
         let act = match it.stage {
             Stage::Runs if it.ends_ms.is_some_and(|end| end <= now_ms) => {
                 let after_ms = it.limits.total_ms.unwrap_or(0);
-                return Some(self.terminate(job, now_ms, TerminationReason::TooLong { after_ms }));
+                return Some(self.terminate(job, now_ms, TerminationReason::Timeout { after_ms }));
             }
             // Not before the next millisecond, should nobody answer.
             Stage::Runs => {

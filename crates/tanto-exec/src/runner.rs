@@ -36,10 +36,10 @@ pub trait Runner {
     fn capacity(&mut self) -> usize;
 
     /// What would be started next is so urgent. Said before it is asked for capacity; where slots are dealt out, it counts.
-    fn next_is(&mut self, _urgency: i64) {}
+    fn set_next_priority(&mut self, _priority: i64) {}
 
     /// Was there no capacity because the load average is too high?
-    fn is_loaded(&self) -> bool {
+    fn is_load_limited(&self) -> bool {
         false
     }
 
@@ -48,29 +48,29 @@ pub trait Runner {
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> std::io::Result<()>;
 
     /// Has a job ended that `wait` has not told of? Then `wait` will not wait.
-    fn has_ended(&self) -> bool;
+    fn has_completed(&self) -> bool;
 
     /// Waits until something happens, or this time is over (none: without end). Not called while no command runs.
     fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Wakeup>;
 
     /// Ends all processes of a running job, for `why`; it completes when they have ended. False if the runner cannot, or the
     /// job has no processes.
-    fn end(&mut self, _job: JobId, _why: TerminationReason) -> bool {
+    fn terminate(&mut self, _job: JobId, _why: TerminationReason) -> bool {
         false
     }
 
     /// What a running command has printed so far, as far as it can be shown.
-    fn printed(&self, _job: JobId) -> Option<Vec<u8>> {
+    fn output_so_far(&self, _job: JobId) -> Option<Vec<u8>> {
         None
     }
 
     /// The end of what a running command has printed so far, at most `most` bytes.
-    fn printed_last(&self, _job: JobId, _most: usize) -> Option<&[u8]> {
+    fn output_tail(&self, _job: JobId, _most: usize) -> Option<&[u8]> {
         None
     }
 
     /// The processes that jobs have left and that are still there, by job. Asked for when no command runs any more.
-    fn left(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
+    fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         Vec::new()
     }
 

@@ -8,7 +8,7 @@ use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::job::Cost;
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{AdmissionLimits, JobSpec, Kind, PoolId, ResourceSample, Schedule, ThrottleReason};
 
@@ -23,19 +23,19 @@ impl View for Story {
         self.0.push(match event {
             Event::Started { job, .. } => format!("start {}", job.0),
             Event::Finished { job, .. } => format!("end {}", job.0),
-            Event::Throttled { why: Some(ThrottleReason::Memory { job, needs_kib, left_kib }), .. } => {
+            Event::Throttled { reason: Some(ThrottleReason::Memory { job, needs_kib, left_kib }), .. } => {
                 format!("no room for {}: {needs_kib} of {left_kib}", job.0)
             }
-            Event::Throttled { why: Some(why), .. } => format!("{why:?}"),
-            Event::Throttled { why: None, .. } => "go on".to_owned(),
+            Event::Throttled { reason: Some(why), .. } => format!("{why:?}"),
+            Event::Throttled { reason: None, .. } => "go on".to_owned(),
             _ => return,
         });
     }
 }
 
 /// Runs jobs that need so many KiB each, at most three at a time.
-fn story(memory: &[u32], limit: Option<u64>, gauge: &mut dyn FnMut() -> ResourceSample) -> Vec<String> {
-    story_of(3, memory, AdmissionLimits { memory_kib: limit, slots: 3 }, gauge)
+fn story(memory: &[u32], limit: Option<u64>, sampler: &mut dyn FnMut() -> ResourceSample) -> Vec<String> {
+    story_of(3, memory, AdmissionLimits { memory_kib: limit, slots: 3 }, sampler)
 }
 
 /// The same with other limits, and at most so many at a time.
@@ -43,7 +43,7 @@ fn story_of(
     most: usize,
     memory: &[u32],
     limits: AdmissionLimits,
-    gauge: &mut dyn FnMut() -> ResourceSample,
+    sampler: &mut dyn FnMut() -> ResourceSample,
 ) -> Vec<String> {
     let mut schedule = Schedule::new();
     for (order, &memory_kib) in (0..).zip(memory) {
@@ -53,16 +53,16 @@ fn story_of(
     schedule.ration(limits);
     schedule.begin();
     let (mut runner, mut story) = (FakeRunner::new(most, |_: &Command| Effect::success()), Story::default());
-    let run = Run {
-        front: &mut Commands,
+    let run = Build {
+        frontend: &mut Commands,
         schedule: &mut schedule,
         runner: &mut runner,
         view: &mut story,
         clock: &FakeClock::default(),
         failures_allowed: 1,
-        gauge,
+        sampler,
     };
-    assert_eq!(run.to_end(), BuildOutcome::Done);
+    assert_eq!(run.run(), BuildOutcome::Succeeded);
     story.0
 }
 
@@ -78,28 +78,28 @@ fn what_does_not_fit_waits_and_the_view_hears_why() {
 #[test]
 fn what_is_free_is_asked_for_now_and_then() {
     let asked = Cell::new(0);
-    let mut gauge = || {
+    let mut sampler = || {
         asked.set(asked.get() + 1);
         ResourceSample { free_kib: Some(7), ..ResourceSample::default() }
     };
-    let told = story(&[4, 4, 4], None, &mut gauge);
+    let told = story(&[4, 4, 4], None, &mut sampler);
     assert_eq!(told[..3], ["start 0", "no room for 1: 4 of 3", "end 0"]);
     assert_eq!(asked.get(), 1, "the clock of this test stands still");
 }
 
 #[test]
 fn under_pressure_they_run_one_by_one() {
-    let mut gauge = || ResourceSample { memory_full: 50.0, ..ResourceSample::default() };
-    let told = story(&[0, 0, 0], None, &mut gauge);
+    let mut sampler = || ResourceSample { memory_full: 50.0, ..ResourceSample::default() };
+    let told = story(&[0, 0, 0], None, &mut sampler);
     let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
     assert_eq!(told, expected);
 }
 
 #[test]
 fn pressure_on_the_processors_halves_the_slots_unless_they_are_to_be_kept() {
-    let mut gauge = || ResourceSample { cpu_some: 99.0, ..ResourceSample::default() };
+    let mut sampler = || ResourceSample { cpu_some: 99.0, ..ResourceSample::default() };
     let mut starts = |slots| {
-        let told = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut gauge);
+        let told = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut sampler);
         told.iter().take_while(|line| line.starts_with("start")).count()
     };
     assert_eq!([starts(4), starts(usize::MAX)], [2, 4]);

@@ -4,7 +4,7 @@ mod commands;
 
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, ResourceSample, Schedule};
 
@@ -32,15 +32,15 @@ fn time_does_not_grow_with_the_square_of_the_jobs() {
     }
     schedule.begin();
     let (mut runner, mut ends) = (DryRunner::default(), Ends::default());
-    let run = Run {
-        front: &mut Commands,
+    let run = Build {
+        frontend: &mut Commands,
         schedule: &mut schedule,
         runner: &mut runner,
         view: &mut ends,
         clock: &FakeClock::default(),
         failures_allowed: 1,
-        gauge: &mut ResourceSample::default,
+        sampler: &mut ResourceSample::default,
     };
-    assert_eq!(run.to_end(), BuildOutcome::Done);
+    assert_eq!(run.run(), BuildOutcome::Succeeded);
     assert!(ends.0.into_iter().eq(0..JOBS));
 }

@@ -69,7 +69,7 @@ impl Watch {
         for _ in 0..60_000 {
             if child.try_wait().unwrap().is_some() || self.watcher.attend() == Some(Note::Abandoned(job)) {
                 self.watcher.concluded(job);
-                return self.watcher.ended(job).map(|findings| *findings);
+                return self.watcher.ended(job).map(|report| *report);
             }
             let most = Duration::from_millis(1);
             std::thread::sleep(self.watcher.patience().unwrap_or(most).min(most));
@@ -118,10 +118,10 @@ fn line(text: &[u8]) -> String {
 fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "cd /; sleep 1000 & sleep 1001");
-    let stopped = watch.end(1).unwrap().stopped.unwrap();
-    assert_eq!(stopped.why, TerminationReason::Hung { after_ms: 500 });
+    let stopped = watch.end(1).unwrap().termination.unwrap();
+    assert_eq!(stopped.reason, TerminationReason::Hung { after_ms: 500 });
     assert!(!stopped.killed);
-    let lines: Vec<String> = stopped.processes.iter().map(|seen| line(&seen.line)).collect();
+    let lines: Vec<String> = stopped.processes.iter().map(|seen| line(&seen.command)).collect();
     assert_eq!(&lines[1..], ["sleep 1000", "sleep 1001"]);
     assert_eq!(stopped.processes.iter().map(|seen| seen.depth).collect::<Vec<_>>(), [0, 1, 1]);
     assert_eq!(stopped.processes[2].directory.as_deref(), Some(&b"/"[..]));
@@ -132,7 +132,7 @@ fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
 fn who_does_not_listen_is_killed() {
     let mut watch = Watch::new(ResourceLimits { grace_ms: 100, ..hang() }, Leftovers::Ignore);
     let _input = watch.start(1, "trap '' TERM; sleep 1000 & sleep 1001; sleep 1002");
-    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    let stopped = watch.end(1).unwrap().termination.unwrap();
     assert!(stopped.killed);
     watch.await_nobody(1);
 }
@@ -141,7 +141,7 @@ fn who_does_not_listen_is_killed() {
 fn a_stopped_tree_hangs_and_can_be_asked_to_end() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "sleep 1000 & kill -STOP $! $$");
-    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    let stopped = watch.end(1).unwrap().termination.unwrap();
     assert!(!stopped.killed && stopped.processes.iter().all(|seen| seen.state == b'T'), "{stopped:?}");
     watch.await_nobody(1);
 }
@@ -150,7 +150,7 @@ fn a_stopped_tree_hangs_and_can_be_asked_to_end() {
 fn a_zombie_does_nothing_and_is_shown() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "sleep 0 & exec sleep 1000");
-    let stopped = watch.end(1).unwrap().stopped.unwrap();
+    let stopped = watch.end(1).unwrap().termination.unwrap();
     assert_eq!(stopped.processes.iter().map(|seen| seen.state).collect::<Vec<_>>(), b"SZ");
     watch.await_nobody(1);
 }
@@ -159,8 +159,8 @@ fn a_zombie_does_nothing_and_is_shown() {
 fn a_time_limit_ends_the_busy() {
     let mut watch = Watch::new(ResourceLimits { total_ms: Some(300), ..LIMITS }, Leftovers::Ignore);
     let _input = watch.start(1, "while :; do :; done");
-    let stopped = watch.end(1).unwrap().stopped.unwrap();
-    assert_eq!(stopped.why, TerminationReason::TooLong { after_ms: 300 });
+    let stopped = watch.end(1).unwrap().termination.unwrap();
+    assert_eq!(stopped.reason, TerminationReason::Timeout { after_ms: 300 });
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
     for line in ["while :; do :; done", &format!("while :; do (sh -c '{busy}; :' & :); sleep 0.05; done")] {
         let mut watch = Watch::new(limits, Leftovers::Kill);
         let _input = watch.start(1, line);
-        assert_eq!(watch.end(1).unwrap().stopped.unwrap().why, TerminationReason::Cpu { after_ms: 300 });
+        assert_eq!(watch.end(1).unwrap().termination.unwrap().reason, TerminationReason::CpuTime { after_ms: 300 });
         watch.await_nobody(1);
     }
 }
@@ -189,8 +189,8 @@ fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
         let mut watch = Watch::new(limits, Leftovers::Ignore);
         let mut input = watch.start(1, &format!("read x; ({}; sleep 1000; :) & wait; read x", hold(200)));
         input.write_all(b"go\n").unwrap();
-        let stopped = watch.end(1).unwrap().stopped.unwrap();
-        assert_eq!(stopped.why, TerminationReason::Memory { most_kib: 64 << 10 });
+        let stopped = watch.end(1).unwrap().termination.unwrap();
+        assert_eq!(stopped.reason, TerminationReason::Memory { limit_kib: 64 << 10 });
         assert!(stopped.killed);
         watch.await_nobody(1);
     }
@@ -198,7 +198,7 @@ fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
 
 #[test]
 fn what_processes_share_counts_once() {
-    let limits = ResourceLimits { memory_kib: Some(96 << 10), looks: true, ..LIMITS };
+    let limits = ResourceLimits { memory_kib: Some(96 << 10), sample: true, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Kill);
     // Six shells have the same 32 MiB, and that is told of each.
     let input = watch.start(1, &format!("{}; for i in 1 2 3 4 5; do (sleep 1000; :) & done; echo; read x", hold(32)));
@@ -212,7 +212,7 @@ fn what_processes_share_counts_once() {
         }
     }
     drop(input);
-    assert!(watch.end(1).unwrap().stopped.is_none());
+    assert!(watch.end(1).unwrap().termination.is_none());
     watch.await_nobody(1);
 }
 
@@ -222,7 +222,7 @@ fn who_multiplies_is_killed_to_the_last() {
     let mut watch = Watch::new(limits, Leftovers::Ignore);
     let storm = "trap '' TERM; grow() { sleep 0.02; (setsid sleep 1000 </dev/null >/dev/null 2>&1 &); grow & sleep 1000; }; grow";
     let _input = watch.start(1, storm);
-    assert!(watch.end(1).unwrap().stopped.unwrap().killed);
+    assert!(watch.end(1).unwrap().termination.unwrap().killed);
     watch.await_nobody(1);
 }
 
@@ -230,24 +230,24 @@ fn who_multiplies_is_killed_to_the_last() {
 fn a_daemon_is_told_of_and_lives() {
     let mut watch = Watch::new(LIMITS, Leftovers::Report);
     watch.start(1, "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) ");
-    let findings = watch.end(1).unwrap();
-    assert!(findings.stopped.is_none() && !findings.left_killed && !findings.left.is_empty());
+    let report = watch.end(1).unwrap();
+    assert!(report.termination.is_none() && !report.leftovers_killed && !report.leftovers.is_empty());
     watch.start(2, "(setsid sleep 0 </dev/null >/dev/null 2>&1 &)");
-    assert!(watch.end(2).is_none_or(|findings| findings.stopped.is_none()));
+    assert!(watch.end(2).is_none_or(|report| report.termination.is_none()));
     watch.await_nobody(2);
-    let left = watch.watcher.left();
+    let left = watch.watcher.leftovers();
     let [(JobId(1), processes)] = &left[..] else { panic!("{left:?}") };
-    assert_eq!(processes.iter().map(|seen| line(&seen.line)).collect::<Vec<_>>(), ["sleep 1000"]);
+    assert_eq!(processes.iter().map(|seen| line(&seen.command)).collect::<Vec<_>>(), ["sleep 1000"]);
     watch.kill_marked(1);
-    assert_eq!(watch.watcher.left(), []);
+    assert_eq!(watch.watcher.leftovers(), []);
 }
 
 #[test]
 fn leftovers_are_killed_if_that_is_asked_for() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
     watch.start(1, "(setsid sh -c 'trap \"\" TERM; sleep 1000; :' </dev/null >/dev/null 2>&1 &) ");
-    let findings = watch.end(1).unwrap();
-    assert!(findings.left_killed && !findings.left.is_empty());
+    let report = watch.end(1).unwrap();
+    assert!(report.leftovers_killed && !report.leftovers.is_empty());
     watch.await_nobody(1);
 }
 
@@ -270,7 +270,7 @@ fn who_hides_its_mark_is_found_when_no_other_job_runs() {
     let process = await_program(b"sleep 1003");
     assert_eq!(procs::initial_env_var(process.pid(), b"TANTO_JOB"), None);
     drop(input);
-    let left = watch.end(1).unwrap().left;
+    let left = watch.end(1).unwrap().leftovers;
     assert_eq!(left.iter().map(|seen| seen.pid).collect::<Vec<_>>(), [process.pid()]);
     while procs::stat(process.pid()).is_some_and(|look| look.process == process && !look.is_gone()) {
         std::thread::sleep(Duration::from_millis(1));
@@ -287,18 +287,18 @@ fn jobs_that_run_keep_what_is_theirs() {
     watch.hear(2);
     await_program(b"sleep 1001");
     drop(second);
-    let left = watch.end(2).unwrap().left;
-    assert!(left.len() == 1 && line(&left[0].line).contains("sleep 1001"), "{left:?}");
+    let left = watch.end(2).unwrap().leftovers;
+    assert!(left.len() == 1 && line(&left[0].command).contains("sleep 1001"), "{left:?}");
     watch.await_nobody(2);
     assert_eq!(watch.marked(1).len(), 2);
     drop(input);
-    assert_eq!(watch.end(1).unwrap().left.len(), 1);
+    assert_eq!(watch.end(1).unwrap().leftovers.len(), 1);
     watch.await_nobody(1);
 }
 
 #[test]
 fn looks_tell_how_much_a_job_has() {
-    let mut watch = Watch::new(ResourceLimits { looks: true, ..LIMITS }, Leftovers::Ignore);
+    let mut watch = Watch::new(ResourceLimits { sample: true, ..LIMITS }, Leftovers::Ignore);
     let input = watch.start(1, "sleep 1000 & read x; kill $!");
     let load = loop {
         match watch.watcher.attend() {
@@ -328,7 +328,7 @@ fn a_control_group_counts_the_whole_tree() {
     let used = watch.watcher.used(JobId(1)).unwrap();
     assert!(used.user_us >= 10_000, "{used:?}");
     drop(input);
-    let left = watch.end(1).unwrap().left;
+    let left = watch.end(1).unwrap().leftovers;
     assert_eq!(left.len(), 1, "{left:?}");
     drop(other);
     watch.end(2);

@@ -163,7 +163,7 @@ impl<'a, 't> Builder<'a, 't> {
         let edge = self.plan.edge(job);
         let graph = &self.scan.graph;
         if graph.edge(edge).is_phony() {
-            return Ok(Start::Nothing(self.passed(job)));
+            return Ok(Start::NoOp(self.passed(job)));
         }
         // A build within this one finds in the logs what was done before it.
         self.flush_logs()?;
@@ -181,7 +181,7 @@ impl<'a, 't> Builder<'a, 't> {
         let Words { command: line, description, hash, depfile, rspfile, deps, .. } = words;
         self.active.insert(job, Active { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
         let about = self.about(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: about.console, bounds: None }, about))
+        Ok(Start::Run(Command { line, console: about.console, limits: None }, about))
     }
 
     /// All that is needed of the manifest, now and when the command has ended: it may change meanwhile.
@@ -258,7 +258,7 @@ impl<'a, 't> Builder<'a, 't> {
         let Some(Active { deps, depfile, .. }) = self.active.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
-            b"msvc" if completion.kept != Capture::Whole => {
+            b"msvc" if completion.capture != Capture::Complete => {
                 Err("too much output to find in it what was included".into())
             }
             b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
@@ -455,11 +455,11 @@ impl Frontend for Builder<'_, '_> {
         self.start_edge(job).map_err(fatal)
     }
 
-    fn passes(&self, job: JobId) -> Option<JobInfo> {
+    fn describe_noop(&self, job: JobId) -> Option<JobInfo> {
         self.options.detail.then(|| self.passed(job))
     }
 
-    fn judge(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
+    fn finish_command(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
         match self.discover(completion) {
             Ok(nodes) => {
                 if let Some(active) = self.active.get_mut(&completion.job) {
@@ -468,7 +468,7 @@ impl Frontend for Builder<'_, '_> {
             }
             Err(error) if error.fatal => return Err(fatal(error)),
             Err(error) if completion.exit.success() => {
-                completion.add_line(&error.text);
+                completion.append_line(&error.text);
                 completion.exit = Exit::Code(1);
             }
             Err(_) => {}
@@ -476,7 +476,7 @@ impl Frontend for Builder<'_, '_> {
         Ok(())
     }
 
-    fn finish(
+    fn finish_job(
         &mut self,
         job: JobId,
         ending: JobOutcome<'_>,
@@ -485,7 +485,7 @@ impl Frontend for Builder<'_, '_> {
     ) -> std::result::Result<(), Fatal> {
         let edge = self.plan.edge(job);
         match ending {
-            JobOutcome::Passed => self.outputs_done(edge, schedule, view),
+            JobOutcome::NoOp => self.outputs_done(edge, schedule, view),
             JobOutcome::Succeeded { start_ms, end_ms, .. } => self.succeeded(job, (start_ms, end_ms), schedule, view),
             JobOutcome::Failed => {
                 self.active.remove(&job);
@@ -504,7 +504,7 @@ impl Frontend for Builder<'_, '_> {
         graph.edge(self.plan.edge(job)).outs.iter().map(|&out| graph.path(out).to_vec()).collect()
     }
 
-    fn abandon(&mut self, job: JobId, view: &mut dyn View) {
+    fn on_abort(&mut self, job: JobId, view: &mut dyn View) {
         let edge = self.plan.edge(job);
         if let Some(active) = self.active.remove(&job)
             && !self.options.dry_run
@@ -515,5 +515,5 @@ impl Frontend for Builder<'_, '_> {
 }
 
 fn fatal(error: Error) -> Fatal {
-    Fatal { why: error.text, no_build: error.fatal }
+    Fatal { message: error.text, invalid_input: error.fatal }
 }

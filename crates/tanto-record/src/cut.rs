@@ -19,13 +19,13 @@ pub enum Rest {
 }
 
 /// Returns `output`, or both ends of it with a line between that says how to read the rest.
-pub(crate) fn cut<'o>(output: &'o [u8], about: &JobInfo, rest: &Rest) -> Cow<'o, [u8]> {
+pub(crate) fn cut<'o>(output: &'o [u8], info: &JobInfo, rest: &Rest) -> Cow<'o, [u8]> {
     if output.len() <= LONG {
         return Cow::Borrowed(output);
     }
     let (head, tail) = (&output[..ENDS], &output[output.len() - ENDS..]);
     let left_out = output.len() - 2 * ENDS;
-    let name = about.outputs.first().map_or(&b""[..], Vec::as_slice);
+    let name = info.outputs.first().map_or(&b""[..], Vec::as_slice);
     let place = match rest {
         Rest::Recorded(None) => [b"'tanto report output ", name, b"' shows them"].concat(),
         Rest::Recorded(Some(dir)) => [b"'tanto report output -C ", &dir[..], b" ", name, b"' shows them"].concat(),
@@ -41,10 +41,10 @@ mod tests {
 
     #[test]
     fn long_output_names_the_command_that_shows_the_rest() {
-        let about = JobInfo { outputs: vec![b"a.o".to_vec()], ..JobInfo::default() };
+        let info = JobInfo { outputs: vec![b"a.o".to_vec()], ..JobInfo::default() };
         let text = vec![b'x'; LONG + 1];
         let between = |rest: &Rest| {
-            let shown = cut(&text, &about, rest).into_owned();
+            let shown = cut(&text, &info, rest).into_owned();
             assert!(shown.starts_with(&text[..ENDS]) && shown.ends_with(&text[..ENDS]));
             String::from_utf8(shown[ENDS..shown.len() - ENDS].to_vec()).unwrap()
         };
@@ -53,6 +53,6 @@ mod tests {
         assert_eq!(recorded(None), format!("{head}'tanto report output a.o' shows them ...]\n"));
         assert_eq!(recorded(Some(b"d".to_vec())), format!("{head}'tanto report output -C d a.o' shows them ...]\n"));
         assert!(between(&Rest::Lost).contains("--record=on"));
-        assert!(matches!(cut(&text[1..], &about, &Rest::Lost), Cow::Borrowed(whole) if whole.len() == LONG));
+        assert!(matches!(cut(&text[1..], &info, &Rest::Lost), Cow::Borrowed(whole) if whole.len() == LONG));
     }
 }

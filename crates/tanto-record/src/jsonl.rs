@@ -57,17 +57,17 @@ pub enum Line {
 pub enum Kept {
     Planned { job: JobId, expected_ms: Option<i64> },
     Unplanned { job: JobId, expected_ms: Option<i64> },
-    BuildStarted { at_ms: i64, behind_ms: Vec<u64> },
-    Started { job: JobId, about: JobInfo, at_ms: i64 },
-    NothingToRun { job: JobId, about: JobInfo, at_ms: i64 },
+    BuildStarted { at_ms: i64, downstream_ms: Vec<u64> },
+    Started { job: JobId, info: JobInfo, at_ms: i64 },
+    NothingToRun { job: JobId, info: JobInfo, at_ms: i64 },
     Finished(Finished),
     Skipped { job: JobId, outputs: Vec<Vec<u8>>, because: JobId },
     Stage { job: JobId, stage: Vec<u8>, at_ms: i64 },
     StateCounts { counts: Vec<(Vec<u8>, u64)>, at_ms: i64 },
-    Sampled { job: JobId, at_ms: i64, load: JobSample },
-    Terminated { job: JobId, stopped: Termination },
+    Sampled { job: JobId, at_ms: i64, sample: JobSample },
+    Terminated { job: JobId, termination: Termination },
     LeftBehind { job: JobId, processes: Vec<ProcessInfo>, killed: bool },
-    Throttled { why: Option<ThrottleReason>, at_ms: i64 },
+    Throttled { reason: Option<ThrottleReason>, at_ms: i64 },
     BuildFinished { at_ms: i64 },
     Notice { level: Level, text: Vec<u8> },
 }
@@ -102,7 +102,7 @@ pub struct Finished {
     /// What it used.
     pub usage: Usage,
     /// What ran it.
-    pub ran: ExecutedBy,
+    pub executed_by: ExecutedBy,
 }
 
 #[cfg(test)]

@@ -92,26 +92,26 @@ impl NinjaView {
         }
     }
 
-    fn started(&mut self, about: &JobInfo, at_ms: i64) {
+    fn started(&mut self, info: &JobInfo, at_ms: i64) {
         self.progress.started(at_ms);
-        if about.console || self.line.terminal().smart {
-            self.status(about, b"");
+        if info.console || self.line.terminal().smart {
+            self.status(info, b"");
         }
-        if about.console {
+        if info.console {
             self.line.lock();
         }
     }
 
-    fn finished(&mut self, job: JobId, about: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
+    fn finished(&mut self, job: JobId, info: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
         self.progress.finished(job, times_ms.0, times_ms.1);
-        if about.console {
+        if info.console {
             self.line.unlock();
         } else {
-            self.status(about, note);
+            self.status(info, note);
         }
         self.progress.ended();
         if !exit.success() {
-            let text = said::failure(about, exit, self.line.terminal().color);
+            let text = said::failure(info, exit, self.line.terminal().color);
             if self.failures_to_err {
                 return self.failure(&text, output);
             }
@@ -119,14 +119,14 @@ impl NinjaView {
         }
         if !output.is_empty() {
             match &self.rest {
-                Some(rest) => self.output(&cut(output, about, rest)),
+                Some(rest) => self.output(&cut(output, info, rest)),
                 None => self.output(output),
             }
         }
     }
 
-    fn status(&mut self, about: &JobInfo, note: &[u8]) {
-        let reasons = if self.explain { about.why.as_slice() } else { &[] };
+    fn status(&mut self, info: &JobInfo, note: &[u8]) {
+        let reasons = if self.explain { info.why.as_slice() } else { &[] };
         if !reasons.is_empty() {
             self.line.on_new_line(b"");
         }
@@ -136,8 +136,8 @@ impl NinjaView {
         if self.verbosity == Verbosity::Quiet {
             return;
         }
-        let is_brief = self.verbosity == Verbosity::Normal && !about.description.is_empty();
-        let text = if is_brief { &about.description } else { &about.command };
+        let is_brief = self.verbosity == Verbosity::Normal && !info.description.is_empty();
+        let text = if is_brief { &info.description } else { &info.command };
         let mut line = self.format.line(&mut self.progress, text);
         line.extend_from_slice(note);
         self.line.status(&line);
@@ -195,14 +195,14 @@ impl View for NinjaView {
                 self.building = true;
                 self.progress.build_started((self.parallelism)());
             }
-            Event::Started { about, at_ms, .. } => self.started(about, at_ms),
-            Event::Finished { job, about, start_ms, end_ms, exit, output, ran, .. } => {
-                let note: &[u8] = match ran {
-                    ExecutedBy::Worker if self.notes => b" (in-process)",
+            Event::Started { info, at_ms, .. } => self.started(info, at_ms),
+            Event::Finished { job, info, start_ms, end_ms, exit, output, executed_by, .. } => {
+                let note: &[u8] = match executed_by {
+                    ExecutedBy::ClangWorker if self.notes => b" (in-process)",
                     ExecutedBy::Checkpoint if self.notes => b" (from a checkpoint)",
                     _ => b"",
                 };
-                self.finished(job, about, (start_ms, end_ms), exit, output, note);
+                self.finished(job, info, (start_ms, end_ms), exit, output, note);
             }
             Event::BuildFinished { .. } => {
                 self.building = false;
@@ -210,15 +210,15 @@ impl View for NinjaView {
                 self.line.on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
-            Event::Terminated { about, stopped, .. } => {
-                let text = said::stopped(self.program, about, stopped);
+            Event::Terminated { info, termination, .. } => {
+                let text = said::stopped(self.program, info, termination);
                 self.line.on_new_line(&text);
             }
-            Event::LeftBehind { about, processes, killed, .. } => {
-                let text = said::left(self.program, about, processes, killed);
+            Event::LeftBehind { info, processes, killed, .. } => {
+                let text = said::left(self.program, info, processes, killed);
                 self.line.on_new_line(&text);
             }
-            Event::Throttled { why, .. } => why.into_iter().for_each(|why| self.held(why)),
+            Event::Throttled { reason: why, .. } => why.into_iter().for_each(|why| self.held(why)),
             Event::Sampled { .. }
             | Event::NothingToRun { .. }
             | Event::Skipped { .. }

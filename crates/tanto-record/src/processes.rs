@@ -13,7 +13,7 @@ pub const WERE: &[u8] = b", its processes were:";
 /// Why a job was ended, and its processes then; whole lines. `subject` is what the first begins with.
 pub fn stopped(subject: &[u8], stopped: &Termination) -> Vec<u8> {
     let how = if stopped.killed { "; it had to be killed" } else { "" };
-    let mut text = [subject, format!(" {}{how}\n", stopped.why).as_bytes()].concat();
+    let mut text = [subject, format!(" {}{how}\n", stopped.reason).as_bytes()].concat();
     if let Some(directory) = stopped.processes.first().and_then(|first| first.directory.as_ref()) {
         text.extend_from_slice(b"in ");
         text.extend(printable(directory));
@@ -34,7 +34,7 @@ pub fn tree(processes: &[ProcessInfo]) -> Vec<u8> {
         let indent = 2 * seen.depth.min(20) as usize;
         let head = format!("{pid:>9} {state:<8} {seconds:>8.2} s {memory:>8.1} MiB  {:indent$}", "");
         text.extend_from_slice(head.as_bytes());
-        text.extend(printable(&seen.line));
+        text.extend(printable(&seen.command));
         text.push(b'\n');
     }
     if let Some(more) = processes.len().checked_sub(MOST_LINES).filter(|&more| more > 0) {
@@ -70,7 +70,7 @@ mod tests {
     use tanto_exec::job::report::TerminationReason;
 
     fn seen(pid: u32, depth: u32, line: &str) -> ProcessInfo {
-        ProcessInfo { pid, depth, state: b'S', cpu_ms: 1250, memory_kib: 1536, line: line.into(), directory: None }
+        ProcessInfo { pid, depth, state: b'S', cpu_ms: 1250, memory_kib: 1536, command: line.into(), directory: None }
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
     fn it_says_why() {
         let first = ProcessInfo { directory: Some(b"/d".to_vec()), ..seen(7, 0, "sh") };
         let ended =
-            Termination { why: TerminationReason::TooLong { after_ms: 1000 }, processes: vec![first], killed: true };
+            Termination { reason: TerminationReason::Timeout { after_ms: 1000 }, processes: vec![first], killed: true };
         let text = String::from_utf8(stopped(b"tanto: 'sh'", &ended)).unwrap();
         assert!(text.starts_with("tanto: 'sh' not done after 1s; it had to be killed\nin /d, its processes were:\n"));
     }

@@ -172,8 +172,8 @@ impl Recorder {
         Some(place)
     }
 
-    fn learn(&mut self, about: &JobInfo, wall_ms: i64, usage: Usage) {
-        let Some(output) = about.outputs.first() else { return };
+    fn learn(&mut self, info: &JobInfo, wall_ms: i64, usage: Usage) {
+        let Some(output) = info.outputs.first() else { return };
         let cost = Cost {
             wall_ms: u32::try_from(wall_ms.max(0)).unwrap_or(u32::MAX),
             cpu_ms: clip(usage.user_us.saturating_add(usage.system_us) / 1000),
@@ -192,10 +192,10 @@ impl View for Recorder {
         if !self.wanted {
             return;
         }
-        if let Event::Finished { about, start_ms, end_ms, exit, usage, .. } = event
+        if let Event::Finished { info, start_ms, end_ms, exit, usage, .. } = event
             && exit.success()
         {
-            self.learn(about, end_ms - start_ms, usage);
+            self.learn(info, end_ms - start_ms, usage);
         }
         self.keep(&event);
     }
@@ -215,23 +215,23 @@ mod tests {
     use tanto_testing::Scratch;
 
     fn build(recorder: &mut Recorder, jobs: u32, output: &[u8]) {
-        recorder.event(Event::BuildStarted { at_ms: 1, behind_ms: &[] });
+        recorder.event(Event::BuildStarted { at_ms: 1, downstream_ms: &[] });
         for job in 0..jobs {
             let outputs = vec![format!("o{job}").into_bytes()];
-            let about = JobInfo { command: b"make it".into(), outputs, ..JobInfo::default() };
-            let (job, about, start_ms, end_ms) = (JobId(job), &about, 2, 42);
-            recorder.event(Event::Started { job, about, at_ms: start_ms });
+            let info = JobInfo { command: b"make it".into(), outputs, ..JobInfo::default() };
+            let (job, info, start_ms, end_ms) = (JobId(job), &info, 2, 42);
+            recorder.event(Event::Started { job, info, at_ms: start_ms });
             let exit = if job == JobId(1) { Exit::Code(1) } else { Exit::Code(0) };
             let usage = Usage { user_us: 5000, max_rss_kib: 7, ..Usage::default() };
             recorder.event(Event::Finished {
                 job,
-                about,
+                info,
                 start_ms,
                 end_ms,
                 exit,
                 output,
                 usage,
-                ran: ExecutedBy::Program,
+                executed_by: ExecutedBy::Process,
             });
             recorder.flush();
         }
@@ -302,15 +302,15 @@ mod tests {
         build(&mut recorder, 3, b"said");
         let long = recorder.length;
         recorder.length = TOO_LONG;
-        let about = JobInfo::default();
+        let info = JobInfo::default();
         for job in 10..20 {
-            recorder.event(Event::Started { job: JobId(job), about: &about, at_ms: 1 });
+            recorder.event(Event::Started { job: JobId(job), info: &info, at_ms: 1 });
         }
         recorder.end().unwrap();
         let session = last(&place.at(""));
         assert!(long < LONG + 1500, "{}", long - LONG);
-        let about = |job: usize| session.jobs[job].about.command.as_slice();
-        assert_eq!((about(0), about(1), session.jobs.len()), (&b"make it"[..], &b""[..], 4));
+        let info = |job: usize| session.jobs[job].info.command.as_slice();
+        assert_eq!((info(0), info(1), session.jobs.len()), (&b"make it"[..], &b""[..], 4));
         assert_eq!(session.notices.len(), 1);
     }
 
@@ -333,11 +333,11 @@ mod tests {
         let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
         build(&mut recorder, 1, &text(b'a'));
         recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
-        let about = JobInfo::default();
-        recorder.event(Event::Started { job: JobId(1), about: &about, at_ms: 50 });
+        let info = JobInfo::default();
+        recorder.event(Event::Started { job: JobId(1), info: &info, at_ms: 50 });
         let (job, exit, usage, output) = (JobId(1), Exit::Code(0), Usage::default(), &text(b'x')[..]);
-        let (about, start_ms, end_ms, ran) = (&about, 50, 60, ExecutedBy::Program);
-        recorder.event(Event::Finished { job, about, start_ms, end_ms, exit, output, usage, ran });
+        let (info, start_ms, end_ms, executed_by) = (&info, 50, 60, ExecutedBy::Process);
+        recorder.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by });
         recorder.end().unwrap();
         let (sessions, session) = (Sessions::of(&StateDirs::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();

@@ -65,14 +65,14 @@ impl Result {
 /// How a command ended, in words.
 pub fn ended(job: &Job) -> String {
     if let Some(stopped) = &job.stopped {
-        return match stopped.why {
+        return match stopped.reason {
             TerminationReason::Hung { .. } => "hung".into(),
-            TerminationReason::TooLong { .. } => "took too long".into(),
-            TerminationReason::Cpu { .. } => "used too much processor time".into(),
+            TerminationReason::Timeout { .. } => "took too long".into(),
+            TerminationReason::CpuTime { .. } => "used too much processor time".into(),
             TerminationReason::Memory { .. } => "used too much memory".into(),
-            TerminationReason::Printed { .. } => "printed too much".into(),
+            TerminationReason::Output { .. } => "printed too much".into(),
             TerminationReason::Disk { .. } => "used too much of the disk".into(),
-            TerminationReason::Wanted => "killed by the user".into(),
+            TerminationReason::Requested => "killed by the user".into(),
         };
     }
     match job.end.as_ref().map(|end| end.exit) {
@@ -86,12 +86,12 @@ pub fn ended(job: &Job) -> String {
 /// What sort of command it is: the words of its description before the first that names a file, or its program.
 pub fn kind(job: &Job) -> Vec<u8> {
     let is_name = |word: &&[u8]| !word.iter().any(|byte| b"/.\\=$".contains(byte)) && !word.is_empty();
-    let words = job.about.description.split(|&byte| byte == b' ');
+    let words = job.info.description.split(|&byte| byte == b' ');
     let head: Vec<&[u8]> = words.take_while(is_name).take(3).collect();
     if !head.is_empty() {
         return head.join(&b' ');
     }
-    let program = job.about.command.split(|&byte| byte == b' ').find(|word| !word.is_empty() && !word.contains(&b'='));
+    let program = job.info.command.split(|&byte| byte == b' ').find(|word| !word.is_empty() && !word.contains(&b'='));
     let name = program.and_then(|path| path.rsplit(|&byte| byte == b'/').next());
     name.unwrap_or(b"?").to_vec()
 }

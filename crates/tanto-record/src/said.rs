@@ -9,28 +9,28 @@ use crate::processes;
 use crate::report::memory;
 
 /// A job failed: what it should have made, and its command. ninja's bytes.
-pub(crate) fn failure(about: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
+pub(crate) fn failure(info: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
     let (red, plain) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
-    for output in &about.outputs {
+    for output in &info.outputs {
         text.extend_from_slice(output);
         text.push(b' ');
     }
     text.push(b'\n');
-    text.extend_from_slice(&about.command);
+    text.extend_from_slice(&info.command);
     text.push(b'\n');
     text
 }
 
 /// A job was ended because it hung or took too much.
-pub(crate) fn stopped(program: &str, about: &JobInfo, stopped: &Termination) -> Vec<u8> {
-    processes::stopped(&[program.as_bytes(), b": '", name(about), b"'"].concat(), stopped)
+pub(crate) fn stopped(program: &str, info: &JobInfo, stopped: &Termination) -> Vec<u8> {
+    processes::stopped(&[program.as_bytes(), b": '", name(info), b"'"].concat(), stopped)
 }
 
 /// Processes have outlived their job.
-pub(crate) fn left(program: &str, about: &JobInfo, left: &[ProcessInfo], killed: bool) -> Vec<u8> {
+pub(crate) fn left(program: &str, info: &JobInfo, left: &[ProcessInfo], killed: bool) -> Vec<u8> {
     let what = if killed { "' left processes behind, which were killed:" } else { "' left processes behind:" };
-    let mut text = message(program, Level::Warning, &[b"'", name(about), what.as_bytes()].concat());
+    let mut text = message(program, Level::Warning, &[b"'", name(info), what.as_bytes()].concat());
     text.extend(processes::tree(left));
     text
 }
@@ -53,8 +53,8 @@ pub(crate) fn hold(why: ThrottleReason) -> String {
 }
 
 /// What a job is called.
-fn name(about: &JobInfo) -> &[u8] {
-    about.outputs.first().unwrap_or(&about.command)
+fn name(info: &JobInfo) -> &[u8] {
+    info.outputs.first().unwrap_or(&info.command)
 }
 
 /// A message of the program of that name.

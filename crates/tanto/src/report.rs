@@ -180,9 +180,9 @@ fn starts(session: &Session) -> Vec<Starts> {
     let mut startup = Startup::in_own_environment();
     let mut counts: HashMap<PathBuf, (u64, u64)> = HashMap::new();
     for job in session.commands() {
-        let Some(program) = startup.program_of(&job.about.command, dir) else { continue };
+        let Some(program) = startup.program_of(&job.info.command, dir) else { continue };
         let (started, avoided) = counts.entry(program).or_default();
-        *(if job.ran() == ExecutedBy::Program { started } else { avoided }) += 1;
+        *(if job.executed_by() == ExecutedBy::Process { started } else { avoided }) += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(program, (started, avoided))| (Reverse(started + avoided), program.clone()));

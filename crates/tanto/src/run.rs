@@ -80,21 +80,21 @@ fn no_command(name: &[u8], error: &io::Error) -> Stop {
 
 fn told(name: &[u8], ended: &Ended) -> Stop {
     let mut err = Vec::new();
-    if let Some(stopped) = ended.findings.as_ref().and_then(|findings| findings.stopped.as_ref()) {
+    if let Some(stopped) = ended.report.as_ref().and_then(|findings| findings.termination.as_ref()) {
         err.extend(processes::stopped(&[b"tanto: ", name].concat(), stopped));
         if !ended.last_lines.is_empty() {
             err.extend_from_slice(b"the last lines that it printed were:\n");
             err.extend_from_slice(&ended.last_lines);
         }
     }
-    err.extend(left(name, ended.findings.as_ref(), &ended.left));
+    err.extend(left(name, ended.report.as_ref(), &ended.left));
     Stop { out: Vec::new(), err, code: ended.code }
 }
 
 fn left(name: &[u8], findings: Option<&MonitorReport>, left: &[ProcessInfo]) -> Vec<u8> {
-    let killed = findings.is_some_and(|findings| findings.left_killed && !findings.left.is_empty());
+    let killed = findings.is_some_and(|findings| findings.leftovers_killed && !findings.leftovers.is_empty());
     let (processes, what) = match findings {
-        Some(findings) if killed => (&findings.left[..], " left processes behind, which were killed:\n"),
+        Some(findings) if killed => (&findings.leftovers[..], " left processes behind, which were killed:\n"),
         _ => (left, " left processes behind:\n"),
     };
     if processes.is_empty() {

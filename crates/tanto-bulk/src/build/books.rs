@@ -323,7 +323,7 @@ impl<'a> Books<'a> {
     fn command(&self, package: Package, stage: Stage) -> Command {
         let client = self.running[&package].client;
         let line = stage.command(self.site, &self.plan, package, client).into_bytes();
-        Command { line, console: false, bounds: self.bounds(package, stage) }
+        Command { line, console: false, limits: self.bounds(package, stage) }
     }
 
     fn set(&mut self, package: Package, state: State, why: String) {
@@ -365,7 +365,7 @@ impl<'a> Books<'a> {
             Some(fault) if !was_killed(completion) => (State::MachineFailed, format!("{why}: {fault}")),
             _ => (State::Failed, why),
         };
-        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.clone());
+        let stopped = completion.report.as_ref().and_then(|report| report.termination.clone());
         progress.failed = Some(Failure { exit: completion.exit, why, state, told, stopped });
         let next = Stage::after_failure(progress.stage, self.site).expect("it is cleaned up");
         Some(self.enter(package, next))
@@ -375,7 +375,7 @@ impl<'a> Books<'a> {
     fn retry(&mut self, package: Package, completion: &mut Completion) -> Option<Command> {
         if self.running[&package].crowded {
             // That it has ended for now is told, and no failure.
-            (completion.exit, completion.output, completion.findings) = (Exit::Code(0), Vec::new(), None);
+            (completion.exit, completion.output, completion.report) = (Exit::Code(0), Vec::new(), None);
             return None;
         }
         let progress = self.running.remove(&package).expect("it runs");
@@ -397,7 +397,7 @@ impl<'a> Books<'a> {
         // Otherwise it would be that of the stage before.
         let sandbox = self.site.sandbox.as_ref().filter(|_| progress.stage.enters());
         let report = sandbox.map(|it| it.place(progress.client).report()).unwrap_or_default();
-        if completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some()) {
+        if completion.report.as_ref().is_some_and(|report| report.termination.is_some()) {
             // What it says then is how the monitor ended it.
             return report.fault;
         }
@@ -405,8 +405,8 @@ impl<'a> Books<'a> {
         if let Some(signal) = report.signal {
             completion.exit = Exit::Signal(signal);
         }
-        let seen = completion.findings.iter().flat_map(|findings| &findings.left);
-        let outside = seen.map(|process| String::from_utf8_lossy(&process.line).into_owned());
+        let seen = completion.report.iter().flat_map(|report| &report.leftovers);
+        let outside = seen.map(|process| String::from_utf8_lossy(&process.command).into_owned());
         let left: Vec<String> = outside.chain(report.left).collect();
         if !left.is_empty() {
             let told = format!("{} left processes running: {}", progress.stage.name(), left.join(", "));
@@ -462,8 +462,8 @@ impl Books<'_> {
                 _ => (failure.exit, failure.told),
             };
             if let Some(stopped) = failure.stopped {
-                completion.findings =
-                    Some(Box::new(MonitorReport { stopped: Some(stopped), ..MonitorReport::default() }));
+                completion.report =
+                    Some(Box::new(MonitorReport { termination: Some(stopped), ..MonitorReport::default() }));
             }
             let next = Stage::after_failure(stage, self.site)?;
             if next == Stage::SyncBuildlog {
@@ -472,7 +472,7 @@ impl Books<'_> {
             return Some(self.enter(package, next));
         }
         if progress.killed && completion.exit.success() {
-            completion.exit = Exit::Code(TerminationReason::Wanted.code());
+            completion.exit = Exit::Code(TerminationReason::Requested.exit_code());
         }
         if self.has_outgrown(package, completion) {
             return Some(self.go_to_disk(package, completion));

@@ -28,15 +28,15 @@ impl<'a, 'b> Packages<'a, 'b> {
 }
 
 impl StepSource for Packages<'_, '_> {
-    fn next(&mut self, completion: &mut Completion) -> Option<Command> {
+    fn next_command(&mut self, completion: &mut Completion) -> Option<Command> {
         self.books.borrow_mut().stage_ended(completion)
     }
 
-    fn looked(&mut self, JobId(package): JobId, load: JobSample) -> JobSample {
+    fn on_sample(&mut self, JobId(package): JobId, load: JobSample) -> JobSample {
         self.books.borrow_mut().looked(package, load)
     }
 
-    fn may_begin(&self) -> bool {
+    fn may_start_job(&self) -> bool {
         self.books.borrow().may_begin()
     }
 }
@@ -51,7 +51,7 @@ impl Packages<'_, '_> {
         while self.books.borrow().disk_is_full() {
             if begun.elapsed() > MOST_PATIENCE {
                 let why = b"the disk is full, and what is known could not be written down".to_vec();
-                return Err(Fatal { why, no_build: false });
+                return Err(Fatal { message: why, invalid_input: false });
             }
             std::thread::sleep(STEP);
         }
@@ -78,25 +78,25 @@ impl Frontend for Packages<'_, '_> {
         self.wait_for_room()?;
         if self.books.borrow().has_no_clients() {
             let why = b"packages fail on all clients that are not to blame for it".to_vec();
-            return Err(Fatal { why, no_build: false });
+            return Err(Fatal { message: why, invalid_input: false });
         }
         let mut books = self.books.borrow_mut();
         let command = books.begin(package);
         let it = books.plan.package(package);
         let name = it.name.clone().into_bytes();
         let place = it.location.clone().into_bytes();
-        let about = JobInfo { command: place, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
+        let info = JobInfo { command: place, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
         Ok(match command {
-            Some(command) => Start::Run(command, about),
-            None => Start::Nothing(about),
+            Some(command) => Start::Run(command, info),
+            None => Start::NoOp(info),
         })
     }
 
-    fn judge(&mut self, _: &mut Completion) -> Result<(), Fatal> {
+    fn finish_command(&mut self, _: &mut Completion) -> Result<(), Fatal> {
         Ok(())
     }
 
-    fn finish(
+    fn finish_job(
         &mut self,
         JobId(package): JobId,
         ending: JobOutcome<'_>,
@@ -112,7 +112,7 @@ impl Frontend for Packages<'_, '_> {
         }
         match ending {
             // It is up to date. What was taken out of the plan passes too, and has left it before.
-            JobOutcome::Passed => {
+            JobOutcome::NoOp => {
                 let stood = self.books.borrow_mut().has_stood(package);
                 if let Some(fallen) = stood {
                     unplan(JobId(package), schedule, view);
@@ -132,7 +132,12 @@ impl Frontend for Packages<'_, '_> {
         Ok(())
     }
 
-    fn attend(&mut self, schedule: &mut Schedule, runner: &mut dyn Runner, view: &mut dyn View) -> Result<(), Fatal> {
+    fn poll_control(
+        &mut self,
+        schedule: &mut Schedule,
+        runner: &mut dyn Runner,
+        view: &mut dyn View,
+    ) -> Result<(), Fatal> {
         self.books.borrow_mut().attend(schedule, runner, view);
         Ok(())
     }
@@ -141,7 +146,7 @@ impl Frontend for Packages<'_, '_> {
         self.books.borrow_mut().tell(view);
         match self.books.borrow_mut().flush() {
             true => Ok(()),
-            false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),
+            false => Err(Fatal { message: b"the database cannot be written".to_vec(), invalid_input: false }),
         }
     }
 
@@ -149,7 +154,7 @@ impl Frontend for Packages<'_, '_> {
         vec![self.books.borrow().plan.package(package).name.clone().into_bytes()]
     }
 
-    fn abandon(&mut self, JobId(package): JobId, _: &mut dyn View) {
+    fn on_abort(&mut self, JobId(package): JobId, _: &mut dyn View) {
         self.books.borrow_mut().interrupted(package);
     }
 }

@@ -61,11 +61,11 @@ impl Frontend for Asks<'_> {
         let line = ask.line.clone().into_bytes();
         let description = format!("scan {}", ask.location).into_bytes();
         let location = ask.location.clone().into_bytes();
-        let about = JobInfo { command: location.clone(), description, outputs: vec![location], ..JobInfo::default() };
-        Ok(Start::Run(Command { line, console: false, bounds: None }, about))
+        let info = JobInfo { command: location.clone(), description, outputs: vec![location], ..JobInfo::default() };
+        Ok(Start::Run(Command { line, console: false, limits: None }, info))
     }
 
-    fn judge(&mut self, completion: &mut Completion) -> Result<(), Fatal> {
+    fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal> {
         if completion.exit.interrupted() {
             // One of its own processes sent that: it is no wish of the user's.
             completion.exit = Exit::Code(1);
@@ -82,14 +82,14 @@ impl Frontend for Asks<'_> {
         Ok(())
     }
 
-    fn finish(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+    fn finish_job(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 
     fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
         match self.journal.flush() {
             true => Ok(()),
-            false => Err(Fatal { why: b"the database cannot be written".to_vec(), no_build: false }),
+            false => Err(Fatal { message: b"the database cannot be written".to_vec(), invalid_input: false }),
         }
     }
 
@@ -97,5 +97,5 @@ impl Frontend for Asks<'_> {
         vec![self.asks[at as usize].location.clone().into_bytes()]
     }
 
-    fn abandon(&mut self, _: JobId, _: &mut dyn View) {}
+    fn on_abort(&mut self, _: JobId, _: &mut dyn View) {}
 }

@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{Capture, Completion, Exit, JobId};
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::schedule::ResourceSample;
 use tanto_record::store::journal::Journal;
 use tanto_record::store::{Change, Scanned, Store};
@@ -304,25 +304,25 @@ fn run(
         answers += 1;
         take(answer)
     };
-    let run = Run {
-        front: &mut Asks { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
+    let run = Build {
+        frontend: &mut Asks { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
         schedule: &mut schedule,
         runner: &mut *scan.runner,
         view: &mut *scan.view,
         clock: scan.clock,
         failures_allowed: usize::MAX,
-        gauge: &mut ResourceSample::default,
+        sampler: &mut ResourceSample::default,
     };
-    let verdict = run.to_end();
+    let verdict = run.run();
     let store = journal.end()?;
     match verdict {
         BuildOutcome::Interrupted => Err(Bad::Interrupted),
-        BuildOutcome::Wrong(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
+        BuildOutcome::InvalidInput(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
         // Commands that fail do not stop the others.
-        BuildOutcome::Failed { why, .. } if answers < asks.len() => {
+        BuildOutcome::Failed { reason: why, .. } if answers < asks.len() => {
             Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned()))
         }
-        BuildOutcome::Failed { .. } | BuildOutcome::Done => Ok(store),
+        BuildOutcome::Failed { .. } | BuildOutcome::Succeeded => Ok(store),
     }
 }
 
@@ -331,9 +331,9 @@ fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Sc
     let Answer { ask, completion, began_ns, wall_ms } = answer;
     let location = ask.location.clone();
     let stderr = place.take_log(&location);
-    let said = match (completion.exit, &completion.kept) {
-        (Exit::Code(0), Capture::Whole) => what.read(&location, &completion.output),
-        (Exit::Code(0), Capture::Ends | Capture::InFile(_)) => Err("it printed too much".into()),
+    let said = match (completion.exit, &completion.capture) {
+        (Exit::Code(0), Capture::Complete) => what.read(&location, &completion.output),
+        (Exit::Code(0), Capture::Truncated | Capture::Spilled(_)) => Err("it printed too much".into()),
         (Exit::Code(code), _) => Err(format!("it exited with {code}")),
         (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
     };

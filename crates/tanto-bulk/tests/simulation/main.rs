@@ -157,8 +157,8 @@ impl World {
         let clock = FakeClock::default();
         let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
         let mut read = || reading.unwrap_or_default();
-        let gauge = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
-        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, gauge };
+        let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
+        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, sampler };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.end().unwrap();
         (verdict, plan)
@@ -239,7 +239,9 @@ fn a_build_that_nobody_can_go_on_with_is_not_over() {
     let mut world = World::new(2_000_000);
     world.site.clients = 1;
     let (verdict, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
-    assert!(matches!(&verdict, BuildOutcome::Failed { why, .. } if why.starts_with(b"packages fail on all clients")));
+    assert!(
+        matches!(&verdict, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"packages fail on all clients"))
+    );
     world.check(&now);
     let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state == state).count();
     assert_eq!((count(&now, State::MachineFailed), count(&now, State::Open)), (3, 2));

@@ -25,8 +25,8 @@ impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
         self.0.start(job, command, expected)
     }
 
-    fn has_ended(&self) -> bool {
-        self.0.has_ended()
+    fn has_completed(&self) -> bool {
+        self.0.has_completed()
     }
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
@@ -63,7 +63,7 @@ fn built(free_kib: u64) -> String {
     let mut runner = Large(FakeRunner::new(2, effect));
     let reading = Some(ResourceSample { free_kib: Some(free_kib), ..ResourceSample::default() });
     let (verdict, plan) = world.build_in(plan, &mut runner, &mut Nobody, Sources::default(), reading);
-    assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Done, 2));
+    assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
     world.check(&plan);
     let outcomes = world.store().attempts(world.run).unwrap();
     let told = |it: &tanto_record::store::Attempt| format!("{} {}", it.job, it.outcome);

@@ -69,8 +69,8 @@ impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
 
     fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Wakeup {
         self.told += 1;
-        let (kept, usage, findings) = (Capture::Whole, Usage::default(), None);
-        Wakeup::Completed(Completion { job, exit, output, kept, usage, findings, ran: ExecutedBy::Program })
+        let (capture, usage, report) = (Capture::Complete, Usage::default(), None);
+        Wakeup::Completed(Completion { job, exit, output, capture, usage, report, executed_by: ExecutedBy::Process })
     }
 }
 
@@ -96,7 +96,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for Wire<'_, F> {
         Ok(())
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_completed(&self) -> bool {
         false
     }
 
@@ -121,15 +121,15 @@ impl<F: FnMut(&Command) -> Effect> Runner for Wire<'_, F> {
         Ok(if is_called { Wakeup::ControlRequest } else { Wakeup::TimedOut })
     }
 
-    fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
+    fn terminate(&mut self, job: JobId, why: TerminationReason) -> bool {
         let ticket = self.out.iter().find(|(_, (other, _))| *other == job).map(|(ticket, _)| *ticket);
         let Some(ticket) = ticket else { return false };
         // The client may have ended by itself, or not hear of it.
-        self.send(ticket, 8, Exit::Code(why.code()), b"");
+        self.send(ticket, 8, Exit::Code(why.exit_code()), b"");
         true
     }
 
-    fn printed(&self, job: JobId) -> Option<Vec<u8>> {
+    fn output_so_far(&self, job: JobId) -> Option<Vec<u8>> {
         self.out.values().find(|(other, _)| *other == job).map(|_| b"so far".to_vec())
     }
 

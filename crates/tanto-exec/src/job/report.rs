@@ -11,46 +11,46 @@ pub enum TerminationReason {
         after_ms: i64,
     },
     /// It ran for so long.
-    TooLong {
+    Timeout {
         /// How long.
         after_ms: i64,
     },
     /// It used so much processor time.
-    Cpu {
+    CpuTime {
         /// How much.
         after_ms: i64,
     },
     /// Its processes held more memory than this.
     Memory {
         /// In KiB.
-        most_kib: u64,
+        limit_kib: u64,
     },
     /// It printed more than this.
-    Printed {
+    Output {
         /// In bytes.
-        most: u64,
+        limit_bytes: u64,
     },
     /// More than this lay where it writes.
     Disk {
         /// In KiB.
-        most_kib: u64,
+        limit_kib: u64,
     },
     /// The user wanted it to end.
-    Wanted,
+    Requested,
 }
 
 impl TerminationReason {
     /// What a job that was ended for this is said to have exited with: 124 is that of `timeout`, 143 that of a shell whose
     /// command was told to end. What `ulimit` ends has these codes too: 137 for memory, 152 for processor time, 153 for
     /// the size of a file.
-    pub fn code(self) -> i32 {
+    pub fn exit_code(self) -> i32 {
         match self {
             TerminationReason::Hung { .. } => 123,
-            TerminationReason::TooLong { .. } => 124,
-            TerminationReason::Cpu { .. } => 152,
+            TerminationReason::Timeout { .. } => 124,
+            TerminationReason::CpuTime { .. } => 152,
             TerminationReason::Memory { .. } => 137,
-            TerminationReason::Printed { .. } | TerminationReason::Disk { .. } => 153,
-            TerminationReason::Wanted => 143,
+            TerminationReason::Output { .. } | TerminationReason::Disk { .. } => 153,
+            TerminationReason::Requested => 143,
         }
     }
 
@@ -58,7 +58,7 @@ impl TerminationReason {
     pub fn is_urgent(self) -> bool {
         matches!(
             self,
-            TerminationReason::Memory { .. } | TerminationReason::Printed { .. } | TerminationReason::Disk { .. }
+            TerminationReason::Memory { .. } | TerminationReason::Output { .. } | TerminationReason::Disk { .. }
         )
     }
 }
@@ -69,16 +69,18 @@ impl fmt::Display for TerminationReason {
             TerminationReason::Hung { after_ms } => {
                 write!(f, "hung: no new process, no processor time and no output for {}", Length(after_ms))
             }
-            TerminationReason::TooLong { after_ms } => write!(f, "not done after {}", Length(after_ms)),
-            TerminationReason::Cpu { after_ms } => write!(f, "used more than {} of processor time", Length(after_ms)),
-            TerminationReason::Memory { most_kib } => {
-                write!(f, "used more than {} of memory", Size(most_kib.saturating_mul(1024)))
+            TerminationReason::Timeout { after_ms } => write!(f, "not done after {}", Length(after_ms)),
+            TerminationReason::CpuTime { after_ms } => {
+                write!(f, "used more than {} of processor time", Length(after_ms))
             }
-            TerminationReason::Printed { most } => write!(f, "printed more than {}", Size(most)),
-            TerminationReason::Disk { most_kib } => {
-                write!(f, "used more than {} of the disk", Size(most_kib.saturating_mul(1024)))
+            TerminationReason::Memory { limit_kib } => {
+                write!(f, "used more than {} of memory", Size(limit_kib.saturating_mul(1024)))
             }
-            TerminationReason::Wanted => f.write_str("killed by the user"),
+            TerminationReason::Output { limit_bytes } => write!(f, "printed more than {}", Size(limit_bytes)),
+            TerminationReason::Disk { limit_kib } => {
+                write!(f, "used more than {} of the disk", Size(limit_kib.saturating_mul(1024)))
+            }
+            TerminationReason::Requested => f.write_str("killed by the user"),
         }
     }
 }
@@ -97,7 +99,7 @@ pub struct ProcessInfo {
     /// Memory in KiB.
     pub memory_kib: u64,
     /// Its command line, or the program's name.
-    pub line: Vec<u8>,
+    pub command: Vec<u8>,
     /// The directory that it is in, if that is known.
     pub directory: Option<Vec<u8>>,
 }
@@ -106,7 +108,7 @@ pub struct ProcessInfo {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Termination {
     /// Why.
-    pub why: TerminationReason,
+    pub reason: TerminationReason,
     /// Its processes when that was found, each before those below it.
     pub processes: Vec<ProcessInfo>,
     /// They did not end when they were asked to.
@@ -117,13 +119,13 @@ pub struct Termination {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MonitorReport {
     /// It was ended.
-    pub stopped: Option<Termination>,
+    pub termination: Option<Termination>,
     /// Processes of it that live on.
-    pub left: Vec<ProcessInfo>,
+    pub leftovers: Vec<ProcessInfo>,
     /// Those were killed.
-    pub left_killed: bool,
+    pub leftovers_killed: bool,
     /// The kernel killed one of its processes for memory, though they did not hold more than they may.
-    pub was_short: bool,
+    pub was_oom_killed: bool,
 }
 
 /// How much a job has at a moment while it runs.
@@ -195,13 +197,19 @@ mod tests {
 
     #[test]
     fn whys_are_words() {
-        assert_eq!(TerminationReason::TooLong { after_ms: 7_200_000 }.to_string(), "not done after 2h");
+        assert_eq!(TerminationReason::Timeout { after_ms: 7_200_000 }.to_string(), "not done after 2h");
         assert!(TerminationReason::Hung { after_ms: 600_000 }.to_string().ends_with("no output for 10m"));
-        assert_ne!(TerminationReason::Hung { after_ms: 1 }.code(), TerminationReason::TooLong { after_ms: 1 }.code());
-        assert_eq!(TerminationReason::Cpu { after_ms: 3_600_000 }.to_string(), "used more than 1h of processor time");
-        assert_eq!(TerminationReason::Memory { most_kib: 2 << 20 }.to_string(), "used more than 2 GiB of memory");
-        assert_eq!(TerminationReason::Printed { most: 1 << 20 }.to_string(), "printed more than 1 MiB");
-        assert_eq!(TerminationReason::Disk { most_kib: 100 }.to_string(), "used more than 100 KiB of the disk");
+        assert_ne!(
+            TerminationReason::Hung { after_ms: 1 }.exit_code(),
+            TerminationReason::Timeout { after_ms: 1 }.exit_code()
+        );
+        assert_eq!(
+            TerminationReason::CpuTime { after_ms: 3_600_000 }.to_string(),
+            "used more than 1h of processor time"
+        );
+        assert_eq!(TerminationReason::Memory { limit_kib: 2 << 20 }.to_string(), "used more than 2 GiB of memory");
+        assert_eq!(TerminationReason::Output { limit_bytes: 1 << 20 }.to_string(), "printed more than 1 MiB");
+        assert_eq!(TerminationReason::Disk { limit_kib: 100 }.to_string(), "used more than 100 KiB of the disk");
     }
 
     #[test]

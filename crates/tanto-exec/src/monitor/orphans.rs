@@ -128,7 +128,7 @@ mod tests {
         let (ended, remain) = end(owner).unwrap();
         waits.join().unwrap().unwrap();
         assert!(remain.is_empty());
-        let lines: Vec<String> = ended.iter().map(|seen| String::from_utf8_lossy(&seen.line).into_owned()).collect();
+        let lines: Vec<String> = ended.iter().map(|seen| String::from_utf8_lossy(&seen.command).into_owned()).collect();
         assert!(lines.len() == 3 && lines.iter().any(|line| line.contains("sleep 1012")), "{lines:?}");
         assert!(other.try_wait().unwrap().is_none(), "it is another's");
         assert_eq!(end(owner).unwrap(), (vec![], vec![]));

@@ -330,7 +330,7 @@ pub(super) fn seen(tree: &[(u32, ProcessStat)]) -> Vec<ProcessInfo> {
             state: look.state,
             cpu_ms: look.cpu_us / 1000,
             memory_kib: look.rss_kib,
-            line: procs::command_line(pid).unwrap_or_else(|| look.name.clone()),
+            command: procs::command_line(pid).unwrap_or_else(|| look.name.clone()),
             directory: procs::current_dir(pid),
         }
     };

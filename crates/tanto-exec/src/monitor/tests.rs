@@ -105,7 +105,7 @@ fn a_job_that_ends_in_time_is_never_looked_at() {
 #[test]
 fn looks_grow_rare() {
     let mut monitor = Monitor::new();
-    monitor.started(JOB, ResourceLimits { hang_ms: None, looks: true, ..limits() }, 0);
+    monitor.started(JOB, ResourceLimits { hang_ms: None, sample: true, ..limits() }, 0);
     let mut looks = Vec::new();
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due < 20_000) {
         assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
@@ -136,7 +136,7 @@ fn an_end_comes_in_steps() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
     assert_eq!(monitor.next(1004), None);
-    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, TerminationReason::TooLong { after_ms: 1000 })));
+    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, TerminationReason::Timeout { after_ms: 1000 })));
     assert_eq!(monitor.saw(JOB, 1006, Sample::default()), None, "it is being ended already");
     assert_eq!((monitor.next(1006), monitor.due_ms()), (None, Some(11_005)));
     assert_eq!(monitor.next(11_005), Some(Act::Kill(JOB)));
@@ -198,14 +198,14 @@ fn who_takes_too_much_is_ended() {
     };
     assert_eq!(saw(all, most.clone()).0, None);
     let ends = |why: TerminationReason| (Some(Act::Terminate(JOB, why)), Some(100), Some(Act::Kill(JOB)));
-    let memory = TerminationReason::Memory { most_kib: 100 };
+    let memory = TerminationReason::Memory { limit_kib: 100 };
     assert_eq!(saw(all, Sample { memory_kib: 101, ..most.clone() }), ends(memory));
     assert_eq!(saw(all, Sample { has_overrun: true, ..most.clone() }), ends(memory), "the kernel was there before");
-    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(TerminationReason::Disk { most_kib: 50 }));
-    let slow = (Some(Act::Terminate(JOB, TerminationReason::Cpu { after_ms: 2000 })), Some(10_100), None);
+    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(TerminationReason::Disk { limit_kib: 50 }));
+    let slow = (Some(Act::Terminate(JOB, TerminationReason::CpuTime { after_ms: 2000 })), Some(10_100), None);
     assert_eq!(saw(all, Sample { spent_us: 2_000_000, ..most.clone() }), slow, "it may end by itself");
     let whatever = Sample { spent_us: u64::MAX, memory_kib: u64::MAX, disk_kib: u64::MAX, ..most };
-    assert_eq!(saw(ResourceLimits { looks: true, ..ResourceLimits::NONE }, whatever).0, None);
+    assert_eq!(saw(ResourceLimits { sample: true, ..ResourceLimits::NONE }, whatever).0, None);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn who_could_fill_memory_is_looked_at_often() {
     );
     assert!(looks(memory) >= 240 && (60..70).contains(&looks(disk)));
     assert_eq!(
-        looks(ResourceLimits { printed: Some(1), ..ResourceLimits::NONE }),
+        looks(ResourceLimits { output_bytes: Some(1), ..ResourceLimits::NONE }),
         0,
         "what is printed is counted when it comes"
     );

@@ -68,7 +68,7 @@ pub struct Watcher {
     monitor: Monitor,
     trees: Trees,
     running: BTreeMap<JobId, Own>,
-    stopped: BTreeMap<JobId, Termination>,
+    termination: BTreeMap<JobId, Termination>,
     /// The most memory that was seen of jobs that have a control group, in KiB.
     peaks: BTreeMap<JobId, u64>,
 }
@@ -96,7 +96,7 @@ impl Watcher {
             monitor: Monitor::new(),
             trees: Trees::new(options.groups != Groups::None, is_daemon)?,
             running: BTreeMap::new(),
-            stopped: BTreeMap::new(),
+            termination: BTreeMap::new(),
             peaks: BTreeMap::new(),
         })
     }
@@ -113,7 +113,7 @@ impl Watcher {
 
     /// What a job may take that has these bounds of its own.
     pub fn limits(&self, own: Option<&JobLimits>) -> ResourceLimits {
-        own.map_or(self.limits, |own| own.limits)
+        own.map_or(self.limits, |own| own.resources)
     }
 
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
@@ -185,28 +185,33 @@ impl Watcher {
             self.trees.has_own(asked, false);
         }
         self.peaks.remove(&job);
-        let stopped = self.stopped.remove(&job);
-        let wanted = stopped.is_some() || self.leftovers != Leftovers::Ignore;
-        let left = if wanted { self.trees.left_by(job) } else { Vec::new() };
-        let left = process_trees::seen(&procs::trees(&left));
+        let termination = self.termination.remove(&job);
+        let wanted = termination.is_some() || self.leftovers != Leftovers::Ignore;
+        let leftovers = if wanted { self.trees.left_by(job) } else { Vec::new() };
+        let leftovers = process_trees::seen(&procs::trees(&leftovers));
         self.trees.first_is_gone(job);
-        let was_short = stopped.is_none() && self.trees.was_short(job);
-        let left_killed = stopped.is_some() || self.leftovers == Leftovers::Kill;
-        if left_killed && (stopped.is_some() || !left.is_empty()) {
+        let was_short = termination.is_none() && self.trees.was_short(job);
+        let left_killed = termination.is_some() || self.leftovers == Leftovers::Kill;
+        if left_killed && (termination.is_some() || !leftovers.is_empty()) {
             self.trees.kill(job);
         }
         self.trees.forget(job);
-        if stopped.is_none() && left.is_empty() && !was_short {
+        if termination.is_none() && leftovers.is_empty() && !was_short {
             return None;
         }
         // Of a job that was ended, its processes have been told already.
-        let left = if stopped.is_some() { Vec::new() } else { left };
-        Some(Box::new(MonitorReport { stopped, left, left_killed, was_short }))
+        let leftovers = if termination.is_some() { Vec::new() } else { leftovers };
+        Some(Box::new(MonitorReport {
+            termination,
+            leftovers,
+            leftovers_killed: left_killed,
+            was_oom_killed: was_short,
+        }))
     }
 
     /// What jobs that have ended have left and is still there, by job; to be called when no job runs any more. What is
     /// about to end gets a moment for it.
-    pub fn left(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
+    pub fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         if self.leftovers == Leftovers::Ignore {
             return Vec::new();
         }
@@ -214,46 +219,46 @@ impl Watcher {
         while self.trees.has_left() && Instant::now() < until {
             std::thread::sleep(LAST_MOMENT / 20);
         }
-        let left = self.trees.left();
-        left.into_iter().map(|(job, pids)| (job, process_trees::seen(&procs::trees(&pids)))).collect()
+        let leftovers = self.trees.left();
+        leftovers.into_iter().map(|(job, pids)| (job, process_trees::seen(&procs::trees(&pids)))).collect()
     }
 
     /// Ends a job that runs; whether there is one to end.
-    pub fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
-        let act = self.monitor.end(job, self.now_ms(), why);
+    pub fn end(&mut self, job: JobId, reason: TerminationReason) -> bool {
+        let act = self.monitor.end(job, self.now_ms(), reason);
         act.map(|act| self.do_it(act)).is_some()
     }
 
     /// The job's first process has ended. Why the job was ended, if it was: the kernel may have done it.
     pub fn concluded(&mut self, job: JobId) -> Option<TerminationReason> {
         let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
-        if let Some(most_kib) = memory_kib
-            && !self.stopped.contains_key(&job)
+        if let Some(limit_kib) = memory_kib
+            && !self.termination.contains_key(&job)
             && self.trees.has_overrun(job)
         {
-            let why = TerminationReason::Memory { most_kib };
-            self.stopped.insert(job, Termination { why, processes: Vec::new(), killed: true });
+            let reason = TerminationReason::Memory { limit_kib };
+            self.termination.insert(job, Termination { reason, processes: Vec::new(), killed: true });
         }
-        self.why(job)
+        self.reason(job)
     }
 
     /// Why the job is being ended, if it is.
-    pub fn why(&self, job: JobId) -> Option<TerminationReason> {
-        self.stopped.get(&job).map(|stopped| stopped.why)
+    pub fn reason(&self, job: JobId) -> Option<TerminationReason> {
+        self.termination.get(&job).map(|termination| termination.reason)
     }
 
     fn do_it(&mut self, act: Act) -> Option<Note> {
         match act {
             Act::Look(job) => self.look(job),
-            Act::Terminate(job, why) => {
+            Act::Terminate(job, reason) => {
                 let processes = process_trees::seen(&self.trees.of(job));
-                self.stopped.insert(job, Termination { why, processes, killed: false });
+                self.termination.insert(job, Termination { reason, processes, killed: false });
                 self.trees.terminate(job);
                 None
             }
             Act::Kill(job) => {
-                if let Some(stopped) = self.stopped.get_mut(&job) {
-                    stopped.killed = true;
+                if let Some(termination) = self.termination.get_mut(&job) {
+                    termination.killed = true;
                 }
                 self.trees.kill(job);
                 None
@@ -277,9 +282,9 @@ impl Watcher {
             *peak = counted.max(*peak);
             sample.spent_us = sample.spent_us.max(used.user_us.saturating_add(used.system_us));
         }
-        if let Some(most_kib) = limits.memory_kib {
+        if let Some(limit_kib) = limits.memory_kib {
             let is_counted = used.is_some_and(|used| used.memory_kib.is_some());
-            let is_sure = is_counted || load.memory_kib <= most_kib;
+            let is_sure = is_counted || load.memory_kib <= limit_kib;
             sample.memory_kib = if is_sure { load.memory_kib } else { process_trees::held_kib(&tree) };
             sample.has_overrun = self.trees.has_overrun(job);
         }
@@ -287,7 +292,7 @@ impl Watcher {
         if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
             return self.do_it(act);
         }
-        limits.looks.then_some(Note::Sampled(job, load))
+        limits.sample.then_some(Note::Sampled(job, load))
     }
 
     /// What counts as memory that a job has used.

@@ -22,7 +22,7 @@ impl Runner for DryRunner {
         Ok(())
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_completed(&self) -> bool {
         !self.0.is_empty()
     }
 
@@ -32,10 +32,10 @@ impl Runner for DryRunner {
             job,
             exit: Exit::Code(0),
             output: Vec::new(),
-            kept: Capture::Whole,
+            capture: Capture::Complete,
             usage: Usage::default(),
-            ran: ExecutedBy::Program,
-            findings: None,
+            executed_by: ExecutedBy::Process,
+            report: None,
         };
         Ok(Wakeup::Completed(completion))
     }

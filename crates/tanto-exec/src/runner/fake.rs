@@ -76,7 +76,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
         Ok(())
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_completed(&self) -> bool {
         matches!(self.running.front(), Some((_, Effect::Ends { .. })))
     }
 
@@ -89,10 +89,10 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
                 job,
                 exit,
                 output,
-                kept: Capture::Whole,
+                capture: Capture::Complete,
                 usage: Usage::default(),
-                ran: ExecutedBy::Program,
-                findings: None,
+                executed_by: ExecutedBy::Process,
+                report: None,
             })),
             other => unreachable!("{other:?} does not run"),
         }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn command(line: &str) -> Command {
-        Command { line: line.into(), console: false, bounds: None }
+        Command { line: line.into(), console: false, limits: None }
     }
 
     #[test]
@@ -124,10 +124,10 @@ mod tests {
                 job: JobId(job),
                 exit: Exit::Code(code),
                 output: output.to_vec(),
-                kept: Capture::Whole,
+                capture: Capture::Complete,
                 usage,
-                ran: ExecutedBy::Program,
-                findings: None,
+                executed_by: ExecutedBy::Process,
+                report: None,
             };
             assert_eq!(runner.wait(None).unwrap(), Wakeup::Completed(expected));
         }

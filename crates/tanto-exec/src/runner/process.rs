@@ -60,9 +60,9 @@ pub struct RunnerOptions {
     /// Who writes there.
     pub writer: Rc<Writer>,
     /// Readable when somebody wants something of us.
-    pub bell: Option<OwnedFd>,
+    pub wake_fd: Option<OwnedFd>,
     /// The compile worker, if commands may run in it.
-    pub worker: Option<clang::WorkerOptions>,
+    pub clang_worker: Option<clang::WorkerOptions>,
 }
 
 /// What the machine answers; tests put other words into its mouth.
@@ -130,7 +130,7 @@ pub struct ProcessRunner {
     /// Each command has one, if there are to be any.
     rooms: Option<SandboxPool>,
     overflow: Option<Overflow>,
-    bell: Option<OwnedFd>,
+    wake_fd: Option<OwnedFd>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
     /// Those that run whose first process is waited for beside their output; what they wait for stands behind all else.
@@ -167,7 +167,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl ProcessRunner {
     /// A runner with nothing to run yet.
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
-        let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.worker);
+        let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.clang_worker);
         options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.hand_on(both));
         let purse = options.jobserver.map(SlotGuard::new);
         Ok(ProcessRunner {
@@ -187,7 +187,7 @@ impl ProcessRunner {
             watcher: options.watch.map(|watch| Watcher::new(watch, clang::is_checkpoint_daemon)).transpose()?,
             rooms: None,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
-            bell: options.bell,
+            wake_fd: options.wake_fd,
             buffer: vec![0; BUFFER].into(),
             watches: Vec::new(),
             leaders: Vec::new(),
@@ -195,7 +195,7 @@ impl ProcessRunner {
     }
 
     /// Each command from now on has one of these rooms for itself.
-    pub fn shut_in(&mut self, rooms: SandboxPool) {
+    pub fn use_sandboxes(&mut self, rooms: SandboxPool) {
         self.rooms = Some(rooms);
     }
 
@@ -259,7 +259,7 @@ impl ProcessRunner {
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
-        self.watches.push(self.bell.as_ref().map_or(Watch::none(), Watch::new));
+        self.watches.push(self.wake_fd.as_ref().map_or(Watch::none(), Watch::new));
         let nothing = || [Watch::none(), Watch::none()];
         self.watches.extend(self.starter.worker().map_or_else(nothing, |worker| worker.watches()));
         if let Some(purse) = &self.purse {
@@ -316,7 +316,7 @@ impl ProcessRunner {
             if let (Step::Wrote, Some(watcher)) = (step, &mut self.watcher) {
                 watcher.wrote(job);
                 if let Some(most) = self.running[index - 1].floods() {
-                    watcher.end(job, TerminationReason::Printed { most });
+                    watcher.end(job, TerminationReason::Output { limit_bytes: most });
                 }
             }
         }
@@ -328,7 +328,7 @@ impl ProcessRunner {
         let usage = usage(&ended);
         let why = self.watcher.as_mut().and_then(|watcher| watcher.concluded(task.job));
         let exit = match (why, ended.status) {
-            (Some(why), _) => Exit::Code(why.code()),
+            (Some(why), _) => Exit::Code(why.exit_code()),
             (None, ExitStatus::Killed { signal, dumped }) if task.direct => {
                 let mut said = Vec::new();
                 let exit = self.starter.death(signal, dumped, &mut said);
@@ -356,15 +356,15 @@ impl ProcessRunner {
         let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
         let waits = self.watcher.as_ref().and_then(|watcher| watcher.waits(job));
         let usage = Usage { waits, ..used.map_or(usage, |used| whole(usage, used)) };
-        let findings = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
+        let report = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.vacate(job);
-        let ran = match (fork, twin) {
-            (None, None) => ExecutedBy::Program,
-            (Some(fork), _) if !fork.is_kept() => ExecutedBy::Worker,
+        let executed_by = match (fork, twin) {
+            (None, None) => ExecutedBy::Process,
+            (Some(fork), _) if !fork.is_kept() => ExecutedBy::ClangWorker,
             _ => ExecutedBy::Checkpoint,
         };
-        let (output, kept) = output.into_kept();
-        let completion = Completion { job, exit, output, kept, usage, ran, findings };
+        let (output, capture) = output.into_kept();
+        let completion = Completion { job, exit, output, capture, usage, executed_by, report };
         self.finished.push_back((completion, slot));
     }
 
@@ -375,8 +375,8 @@ impl ProcessRunner {
             Note::Abandoned(job) => {
                 let index = self.running.iter().position(|task| task.job == job)?;
                 let task = self.running.remove(index);
-                let why = self.watcher.as_ref().and_then(|watcher| watcher.why(job));
-                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::code)), Usage::default());
+                let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(job));
+                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 None
             }
         }
@@ -398,7 +398,7 @@ impl ProcessRunner {
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
         let Ready { job, command, expected, slot, alone, twin } = ready;
-        let bounds = command.bounds.as_deref();
+        let bounds = command.limits.as_deref();
         let limits = self.watcher.as_ref().map_or(ResourceLimits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::TerminalSettings::of_stdin).flatten();
         if let Err(error) = self.house(job) {
@@ -436,7 +436,7 @@ impl ProcessRunner {
                 }
                 self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
                 let fork = fork.map(|fork| Forked::new(fork, command, expected, is_counted));
-                let output = Output::new(limits.printed);
+                let output = Output::new(limits.output_bytes);
                 self.running.push(Task { job, child, direct, fork, twin, output, limits, left: None, slot, terminal });
             }
             Err(error) if is_resource_exhausted(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
@@ -482,7 +482,7 @@ impl ProcessRunner {
 }
 
 impl Runner for ProcessRunner {
-    fn next_is(&mut self, urgency: i64) {
+    fn set_next_priority(&mut self, urgency: i64) {
         if let Some(purse) = &mut self.purse {
             purse.next = urgency;
         }
@@ -501,7 +501,7 @@ impl Runner for ProcessRunner {
         }
     }
 
-    fn is_loaded(&self) -> bool {
+    fn is_load_limited(&self) -> bool {
         self.is_loaded
     }
 
@@ -516,7 +516,7 @@ impl Runner for ProcessRunner {
         })
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_completed(&self) -> bool {
         !self.finished.is_empty()
     }
 
@@ -558,20 +558,20 @@ impl Runner for ProcessRunner {
         }
     }
 
-    fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
+    fn terminate(&mut self, job: JobId, why: TerminationReason) -> bool {
         self.watcher.as_mut().is_some_and(|watcher| watcher.end(job, why))
     }
 
-    fn printed(&self, job: JobId) -> Option<Vec<u8>> {
+    fn output_so_far(&self, job: JobId) -> Option<Vec<u8>> {
         Some(self.running.iter().find(|task| task.job == job)?.output.so_far())
     }
 
-    fn printed_last(&self, job: JobId, most: usize) -> Option<&[u8]> {
+    fn output_tail(&self, job: JobId, most: usize) -> Option<&[u8]> {
         Some(self.running.iter().find(|task| task.job == job)?.output.last(most))
     }
 
-    fn left(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
-        self.watcher.as_mut().map(Watcher::left).unwrap_or_default()
+    fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
+        self.watcher.as_mut().map(Watcher::leftovers).unwrap_or_default()
     }
 
     fn abort(&mut self) -> Vec<JobId> {
@@ -633,7 +633,7 @@ impl Task {
 
     /// How much it may print, if it has printed more.
     fn floods(&self) -> Option<u64> {
-        self.limits.printed.filter(|&most| self.output.total() > most)
+        self.limits.output_bytes.filter(|&most| self.output.total() > most)
     }
 
     /// Could its first process have ended, and nobody know, because others hold its output?

@@ -14,13 +14,13 @@ use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 /// change that, and is told of all completions, those of the last commands too.
 pub trait StepSource {
     /// A command of a job has ended.
-    fn next(&mut self, completion: &mut Completion) -> Option<Command>;
+    fn next_command(&mut self, completion: &mut Completion) -> Option<Command>;
 
     /// So much was seen of the processes of a job's command: what that means for the whole job.
-    fn looked(&mut self, job: JobId, load: JobSample) -> JobSample;
+    fn on_sample(&mut self, job: JobId, load: JobSample) -> JobSample;
 
     /// May a job begin while others run?
-    fn may_begin(&self) -> bool;
+    fn may_start_job(&self) -> bool;
 }
 
 /// Runs the commands of jobs on another runner.
@@ -40,7 +40,7 @@ impl<'a, S: StepSource> MultiStepRunner<'a, S> {
     /// Begins what comes next for the job; its completion if nothing does.
     fn go_on(&mut self, mut completion: Completion) -> Option<Completion> {
         let job = completion.job;
-        while let Some(command) = self.stages.next(&mut completion) {
+        while let Some(command) = self.stages.next_command(&mut completion) {
             match self.runner.start(job, &command, self.expected.get(&job).copied().unwrap_or_default()) {
                 Ok(()) => return None,
                 Err(error) => completion = refused(job, &error),
@@ -58,20 +58,20 @@ fn refused(job: JobId, error: &io::Error) -> Completion {
         job,
         exit: Exit::Code(126),
         output,
-        kept: Capture::Whole,
+        capture: Capture::Complete,
         usage: Usage::default(),
-        ran: ExecutedBy::Program,
-        findings: None,
+        executed_by: ExecutedBy::Process,
+        report: None,
     }
 }
 
 impl<S: StepSource> Runner for MultiStepRunner<'_, S> {
-    fn next_is(&mut self, urgency: i64) {
-        self.runner.next_is(urgency);
+    fn set_next_priority(&mut self, urgency: i64) {
+        self.runner.set_next_priority(urgency);
     }
 
     fn capacity(&mut self) -> usize {
-        if self.expected.is_empty() || self.stages.may_begin() { self.runner.capacity() } else { 0 }
+        if self.expected.is_empty() || self.stages.may_start_job() { self.runner.capacity() } else { 0 }
     }
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
@@ -79,28 +79,28 @@ impl<S: StepSource> Runner for MultiStepRunner<'_, S> {
         self.runner.start(job, command, expected)
     }
 
-    fn has_ended(&self) -> bool {
-        self.runner.has_ended()
+    fn has_completed(&self) -> bool {
+        self.runner.has_completed()
     }
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         Ok(match self.runner.wait(most)? {
             Wakeup::Completed(completion) => self.go_on(completion).map_or(Wakeup::TimedOut, Wakeup::Completed),
-            Wakeup::Sampled(job, load) => Wakeup::Sampled(job, self.stages.looked(job, load)),
+            Wakeup::Sampled(job, load) => Wakeup::Sampled(job, self.stages.on_sample(job, load)),
             woken => woken,
         })
     }
 
-    fn end(&mut self, job: JobId, why: TerminationReason) -> bool {
-        self.runner.end(job, why)
+    fn terminate(&mut self, job: JobId, why: TerminationReason) -> bool {
+        self.runner.terminate(job, why)
     }
 
-    fn printed(&self, job: JobId) -> Option<Vec<u8>> {
-        self.runner.printed(job)
+    fn output_so_far(&self, job: JobId) -> Option<Vec<u8>> {
+        self.runner.output_so_far(job)
     }
 
-    fn left(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
-        self.runner.left()
+    fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
+        self.runner.leftovers()
     }
 
     fn abort(&mut self) -> Vec<JobId> {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     impl StepSource for &mut Three {
-        fn next(&mut self, completion: &mut Completion) -> Option<Command> {
+        fn next_command(&mut self, completion: &mut Completion) -> Option<Command> {
             self.seen.push((completion.job.0, completion.exit));
             let count = self.seen.iter().filter(|(job, _)| *job == completion.job.0).count();
             let failed = self.failed.take();
@@ -139,20 +139,20 @@ mod tests {
                 2 => b"three",
                 _ => return None,
             };
-            Some(Command { line: line.to_vec(), console: false, bounds: None })
+            Some(Command { line: line.to_vec(), console: false, limits: None })
         }
 
-        fn looked(&mut self, _: JobId, load: JobSample) -> JobSample {
+        fn on_sample(&mut self, _: JobId, load: JobSample) -> JobSample {
             load
         }
 
-        fn may_begin(&self) -> bool {
+        fn may_start_job(&self) -> bool {
             !self.holds
         }
     }
 
     fn command(line: &str) -> Command {
-        Command { line: line.into(), console: false, bounds: None }
+        Command { line: line.into(), console: false, limits: None }
     }
 
     fn ended(staged: &mut MultiStepRunner<'_, &mut Three>) -> (u32, Exit) {

@@ -10,14 +10,14 @@ pub struct Commands;
 
 impl Frontend for Commands {
     fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false, bounds: None }, JobInfo::default()))
+        Ok(Start::Run(Command { line: Vec::new(), console: false, limits: None }, JobInfo::default()))
     }
 
-    fn judge(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
+    fn finish_command(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
         Ok(())
     }
 
-    fn finish(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
+    fn finish_job(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 
@@ -29,5 +29,5 @@ impl Frontend for Commands {
         Vec::new()
     }
 
-    fn abandon(&mut self, _job: JobId, _view: &mut dyn View) {}
+    fn on_abort(&mut self, _job: JobId, _view: &mut dyn View) {}
 }

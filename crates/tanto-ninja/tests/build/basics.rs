@@ -77,7 +77,7 @@ fn a_missing_source_is_named_with_who_needs_it() {
 fn a_failure_stops_what_is_behind_it() {
     let mut world = World::new("build mid: fail in\nbuild out: make mid\n", &["in"]);
     let built = world.try_build("out").expect("begins");
-    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, why: b"subcommand failed".to_vec() });
+    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, reason: b"subcommand failed".to_vec() });
     assert_eq!(built.commands, ["fail mid"]);
 }
 
@@ -106,7 +106,7 @@ fn the_last_failure_gives_the_exit_code() {
     let mut world = World::new(&text, &[]);
     world.failures_allowed = 2;
     let built = world.try_build("a b").expect("begins");
-    assert_eq!(built.verdict, BuildOutcome::Failed { code: 3, why: b"subcommands failed".to_vec() });
+    assert_eq!(built.verdict, BuildOutcome::Failed { code: 3, reason: b"subcommands failed".to_vec() });
 }
 
 /// As of a shell whose command the user's interrupt has ended.
@@ -125,7 +125,7 @@ fn keep_going_builds_what_can_be_built() {
     world.failures_allowed = usize::MAX;
     let built = world.try_build("all").expect("begins");
     let why = b"cannot make progress due to previous errors".to_vec();
-    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, why });
+    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, reason: why });
     assert_eq!(built.commands, ["fail a", "make b"]);
     // What had ended well is not built again.
     assert_eq!(world.try_build("all").expect("begins").commands, ["fail a"]);
@@ -137,7 +137,7 @@ fn two_allowed_failures_are_subcommands() {
         World::new("build a: fail in\nbuild b: fail in\nbuild c: make in\nbuild all: phony a b c\n", &["in"]);
     world.failures_allowed = 2;
     let built = world.try_build("all").expect("begins");
-    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, why: b"subcommands failed".to_vec() });
+    assert_eq!(built.verdict, BuildOutcome::Failed { code: 1, reason: b"subcommands failed".to_vec() });
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_dry_run_changes_nothing() {
     let names = world.disk.names();
     for _ in 0..2 {
         let built = world.try_build("out").expect("begins");
-        assert_eq!((built.verdict, built.total), (BuildOutcome::Done, 2));
+        assert_eq!((built.verdict, built.total), (BuildOutcome::Succeeded, 2));
     }
     assert_eq!(world.disk.names(), names);
 }

@@ -35,7 +35,7 @@ fn a_dyndep_file_behind_a_group_of_nothing_is_ready() {
 fn a_made_dyndep_file_adds_an_input_in_the_middle() {
     let mut world = made(" | x", "build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
     let built = world.try_build("out").expect("begins");
-    assert_eq!(built.verdict, BuildOutcome::Done);
+    assert_eq!(built.verdict, BuildOutcome::Succeeded);
     assert_eq!(built.commands[1..], ["make x", "make out"]);
     assert_eq!(built.total, 3);
     world.assert_clean("out");
@@ -87,7 +87,7 @@ fn one_command_may_make_several_dyndep_files() {
 fn a_cycle_that_a_made_dyndep_file_closes_stops_the_build() {
     let mut world = made(" | x", "build out: make in || dd\n  dyndep = dd\nbuild x: make out\n", &["in"]);
     let built = world.try_build("out").expect("begins");
-    let BuildOutcome::Failed { why, .. } = built.verdict else { panic!("{:?}", built.verdict) };
+    let BuildOutcome::Failed { reason: why, .. } = built.verdict else { panic!("{:?}", built.verdict) };
     assert!(why.starts_with(b"dependency cycle: "), "{}", String::from_utf8_lossy(&why));
 }
 

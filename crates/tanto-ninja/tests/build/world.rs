@@ -4,7 +4,7 @@ use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
 use tanto_exec::job::CostLookup;
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_ninja::disk::VirtualDisk;
@@ -66,8 +66,8 @@ impl View for Counter {
         match event {
             Event::Planned { .. } => self.total += 1,
             Event::Unplanned { .. } => self.total -= 1,
-            Event::Started { about, .. } => {
-                self.why.extend(about.why.iter().map(|why| String::from_utf8_lossy(why).into_owned()));
+            Event::Started { info, .. } => {
+                self.why.extend(info.why.iter().map(|why| String::from_utf8_lossy(why).into_owned()));
             }
             Event::Skipped { outputs, because, .. } => {
                 let outputs = String::from_utf8_lossy(&outputs.join(&b' ')).into_owned();
@@ -182,17 +182,17 @@ impl World {
         builder.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
         let clock = FakeClock::default();
         let verdict = match schedule.more_to_do() {
-            false => BuildOutcome::Done,
-            true => Run {
-                front: &mut builder,
+            false => BuildOutcome::Succeeded,
+            true => Build {
+                frontend: &mut builder,
                 schedule: &mut schedule,
                 runner: &mut runner,
                 view: &mut view,
                 clock: &clock,
                 failures_allowed: self.failures_allowed,
-                gauge: &mut ResourceSample::default,
+                sampler: &mut ResourceSample::default,
             }
-            .to_end(),
+            .run(),
         };
         let commands = runner.started().iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
         Ok(Built { verdict, commands, total: view.total, why: view.why, skipped: view.skipped, known })
@@ -201,7 +201,7 @@ impl World {
     /// Builds targets, which must go well; says which commands ran.
     pub fn build(&mut self, targets: &str) -> Vec<String> {
         let built = self.try_build(targets).expect("a build that begins");
-        assert_eq!(built.verdict, BuildOutcome::Done);
+        assert_eq!(built.verdict, BuildOutcome::Succeeded);
         built.commands
     }
 
@@ -214,13 +214,13 @@ impl World {
 /// Of each file whether it is dirty, its mtime and why; of each edge whether it is ready, and if nobody knows what it
 /// reads.
 pub fn known(scan: &Scan<'_, '_>) -> String {
-    let about = |node: NodeId| {
+    let info = |node: NodeId| {
         let why = scan.explanations.about(scan.graph, &[node]).concat();
         let (path, why) = (scan.graph.path(node).escape_ascii(), why.escape_ascii());
         format!("{path} {} {} {why}\n", scan.is_dirty(node), scan.mtime(node))
     };
     let of = |edge| format!("{}{} ", u8::from(scan.outputs_ready(edge)), u8::from(scan.deps_missing(edge)));
-    scan.graph.node_ids().map(about).chain(scan.graph.edge_ids().map(of)).collect()
+    scan.graph.node_ids().map(info).chain(scan.graph.edge_ids().map(of)).collect()
 }
 
 fn put_manifest(disk: &VirtualDisk, manifest: &str) {

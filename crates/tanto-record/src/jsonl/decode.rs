@@ -54,9 +54,11 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
     Ok(Some(match name {
         "planned" => Kept::Planned { job: job(fields)?, expected_ms: expected(fields)? },
         "unplanned" => Kept::Unplanned { job: job(fields)?, expected_ms: expected(fields)? },
-        "build_started" => Kept::BuildStarted { at_ms: time(fields, "at_ms")?, behind_ms: times(fields, "behind_ms")? },
-        "started" => Kept::Started { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
-        "grouped" => Kept::NothingToRun { job: job(fields)?, about: about(fields)?, at_ms: time(fields, "at_ms")? },
+        "build_started" => {
+            Kept::BuildStarted { at_ms: time(fields, "at_ms")?, downstream_ms: times(fields, "behind_ms")? }
+        }
+        "started" => Kept::Started { job: job(fields)?, info: info(fields)?, at_ms: time(fields, "at_ms")? },
+        "grouped" => Kept::NothingToRun { job: job(fields)?, info: info(fields)?, at_ms: time(fields, "at_ms")? },
         "finished" => Kept::Finished(finished(fields)?),
         "skipped" => {
             let because = JobId(small(fields, "because")?);
@@ -64,11 +66,12 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
         }
         "stage" => Kept::Stage { job: job(fields)?, stage: text(fields, "stage")?, at_ms: time(fields, "at_ms")? },
         "standing" => Kept::StateCounts { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
-        "looked" => Kept::Sampled { job: job(fields)?, at_ms: time(fields, "at_ms")?, load: load(fields)? },
+        "looked" => Kept::Sampled { job: job(fields)?, at_ms: time(fields, "at_ms")?, sample: load(fields)? },
         "stopped" => match why(fields)? {
             Some(why) => {
-                let stopped = Termination { why, processes: processes(fields)?, killed: mark(fields, "killed")? };
-                Kept::Terminated { job: job(fields)?, stopped }
+                let stopped =
+                    Termination { reason: why, processes: processes(fields)?, killed: mark(fields, "killed")? };
+                Kept::Terminated { job: job(fields)?, termination: stopped }
             }
             None => return Ok(None),
         },
@@ -76,7 +79,7 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
             Kept::LeftBehind { job: job(fields)?, processes: processes(fields)?, killed: mark(fields, "killed")? }
         }
         "held" => match hold(fields)? {
-            Some(why) => Kept::Throttled { why, at_ms: time(fields, "at_ms")? },
+            Some(why) => Kept::Throttled { reason: why, at_ms: time(fields, "at_ms")? },
             None => return Ok(None),
         },
         "build_finished" => Kept::BuildFinished { at_ms: time(fields, "at_ms")? },
@@ -88,7 +91,7 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
     }))
 }
 
-fn about(fields: &Fields) -> Result<JobInfo, Wrong> {
+fn info(fields: &Fields) -> Result<JobInfo, Wrong> {
     Ok(JobInfo {
         command: text(fields, "command")?,
         description: text(fields, "description")?,
@@ -119,10 +122,10 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
             written_bytes: count(fields, "written_bytes")?,
             waits: waits(fields)?,
         },
-        ran: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
+        executed_by: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
             (_, true) => ExecutedBy::Checkpoint,
-            (true, false) => ExecutedBy::Worker,
-            (false, false) => ExecutedBy::Program,
+            (true, false) => ExecutedBy::ClangWorker,
+            (false, false) => ExecutedBy::Process,
         },
     })
 }
@@ -149,12 +152,12 @@ fn why(fields: &Fields) -> Result<Option<TerminationReason>, Wrong> {
     let after_ms = || time(fields, "after_ms");
     Ok(match text(fields, "why")?.as_slice() {
         b"hung" => Some(TerminationReason::Hung { after_ms: after_ms()? }),
-        b"too_long" => Some(TerminationReason::TooLong { after_ms: after_ms()? }),
-        b"cpu" => Some(TerminationReason::Cpu { after_ms: after_ms()? }),
-        b"memory" => Some(TerminationReason::Memory { most_kib: count(fields, "most_kib")? }),
-        b"printed" => Some(TerminationReason::Printed { most: count(fields, "most")? }),
-        b"disk" => Some(TerminationReason::Disk { most_kib: count(fields, "most_kib")? }),
-        b"wanted" => Some(TerminationReason::Wanted),
+        b"too_long" => Some(TerminationReason::Timeout { after_ms: after_ms()? }),
+        b"cpu" => Some(TerminationReason::CpuTime { after_ms: after_ms()? }),
+        b"memory" => Some(TerminationReason::Memory { limit_kib: count(fields, "most_kib")? }),
+        b"printed" => Some(TerminationReason::Output { limit_bytes: count(fields, "most")? }),
+        b"disk" => Some(TerminationReason::Disk { limit_kib: count(fields, "most_kib")? }),
+        b"wanted" => Some(TerminationReason::Requested),
         _ => None,
     })
 }
@@ -192,7 +195,7 @@ fn processes(fields: &Fields) -> Result<Vec<ProcessInfo>, Wrong> {
             state: text(fields, "state")?.first().copied().unwrap_or(b'?'),
             cpu_ms: count(fields, "cpu_ms")?,
             memory_kib: count(fields, "memory_kib")?,
-            line: text(fields, "command")?,
+            command: text(fields, "command")?,
             directory: fields.contains_key("dir").then(|| text(fields, "dir")).transpose()?,
         })
     };

@@ -41,30 +41,30 @@ impl Encoder {
         match *event {
             Event::Planned { job, expected_ms } => planned(out, "planned", job, expected_ms),
             Event::Unplanned { job, expected_ms } => planned(out, "unplanned", job, expected_ms),
-            Event::BuildStarted { at_ms, behind_ms } => {
+            Event::BuildStarted { at_ms, downstream_ms } => {
                 let mut object = begin(out, "build_started");
                 object.number("at_ms", at_ms);
-                if behind_ms.iter().any(|&ms| ms > 0) {
-                    object.numbers("behind_ms", behind_ms.iter().copied());
+                if downstream_ms.iter().any(|&ms| ms > 0) {
+                    object.numbers("behind_ms", downstream_ms.iter().copied());
                 }
                 object.end_line();
             }
-            Event::Started { job, about, at_ms } => {
+            Event::Started { job, info, at_ms } => {
                 let mut object = timed(out, "started", job, at_ms);
-                self.about(&mut object, about);
+                self.info(&mut object, info);
                 object.end_line();
             }
-            Event::NothingToRun { job, about, at_ms } => {
+            Event::NothingToRun { job, info, at_ms } => {
                 let mut object = timed(out, "grouped", job, at_ms);
-                self.about(&mut object, about);
+                self.info(&mut object, info);
                 object.end_line();
             }
-            Event::Finished { job, start_ms, end_ms, exit, output, usage, ran, .. } => {
+            Event::Finished { job, start_ms, end_ms, exit, output, usage, executed_by, .. } => {
                 let mut object = of_job(out, "finished", job);
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
                 how(&mut object, exit);
-                used(&mut object, usage, ran);
+                used(&mut object, usage, executed_by);
                 self.output(&mut object, output);
                 object.end_line();
             }
@@ -82,21 +82,21 @@ impl Encoder {
                 object.end_line();
             }
             Event::StateCounts { counts, at_ms } => standing(out, counts, at_ms),
-            Event::Sampled { job, at_ms, load } => {
+            Event::Sampled { job, at_ms, sample } => {
                 let mut object = timed(out, "looked", job, at_ms);
-                object.number("processes", load.processes);
-                object.number("cpu_ms", load.cpu_ms);
-                object.number("memory_kib", load.memory_kib);
+                object.number("processes", sample.processes);
+                object.number("cpu_ms", sample.cpu_ms);
+                object.number("memory_kib", sample.memory_kib);
                 object.end_line();
             }
-            Event::Terminated { job, stopped, .. } => self.stopped(out, job, stopped),
+            Event::Terminated { job, termination, .. } => self.stopped(out, job, termination),
             Event::LeftBehind { job, processes: left, killed, .. } => {
                 let mut object = of_job(out, "left", job);
                 object.mark("killed", killed);
                 self.processes(&mut object, left);
                 object.end_line();
             }
-            Event::Throttled { why, at_ms } => held(out, why, at_ms),
+            Event::Throttled { reason: why, at_ms } => held(out, why, at_ms),
             Event::BuildFinished { at_ms } => moment(out, "build_finished", at_ms),
             Event::Notice { level, text } => {
                 let mut object = begin(out, "notice");
@@ -108,10 +108,10 @@ impl Encoder {
         }
     }
 
-    fn stopped(self, out: &mut Vec<u8>, job: JobId, stopped: &Termination) {
+    fn stopped(self, out: &mut Vec<u8>, job: JobId, termination: &Termination) {
         let mut object = of_job(out, "stopped", job);
-        stop(&mut object, stopped);
-        self.processes(&mut object, &stopped.processes);
+        stop(&mut object, termination);
+        self.processes(&mut object, &termination.processes);
         object.end_line();
     }
 
@@ -124,7 +124,7 @@ impl Encoder {
             object.number("cpu_ms", seen.cpu_ms);
             object.number("memory_kib", seen.memory_kib);
             if !self.brief {
-                object.text("command", &seen.line);
+                object.text("command", &seen.command);
                 if let Some(dir) = &seen.directory {
                     object.text("dir", dir);
                 }
@@ -134,24 +134,24 @@ impl Encoder {
     }
 
     /// What is empty is left out.
-    fn about(self, object: &mut Object<'_>, about: &JobInfo) {
+    fn info(self, object: &mut Object<'_>, info: &JobInfo) {
         let text = |object: &mut Object<'_>, key, text: &[u8]| match text {
             b"" => {}
             text => object.text(key, text),
         };
         if !self.brief {
-            text(object, "description", &about.description);
-            if !about.outputs.is_empty() {
-                object.texts("outputs", &about.outputs);
+            text(object, "description", &info.description);
+            if !info.outputs.is_empty() {
+                object.texts("outputs", &info.outputs);
             }
-            text(object, "command", &about.command);
-            if !about.why.is_empty() {
-                object.texts("why", &about.why);
+            text(object, "command", &info.command);
+            if !info.why.is_empty() {
+                object.texts("why", &info.why);
             }
         }
-        object.mark("console", about.console);
-        if !about.after.is_empty() {
-            object.numbers("after", about.after.iter().map(|job| job.0));
+        object.mark("console", info.console);
+        if !info.after.is_empty() {
+            object.numbers("after", info.after.iter().map(|job| job.0));
         }
     }
 
@@ -245,7 +245,7 @@ pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
 }
 
 /// Why a command was ended, and how.
-pub(crate) fn stop(object: &mut Object<'_>, stopped: &Termination) {
+pub(crate) fn stop(object: &mut Object<'_>, termination: &Termination) {
     let mut tell = |why: &str, number: Option<(&str, i128)>| {
         object.text("why", why.as_bytes());
         if let Some((name, number)) = number {
@@ -253,17 +253,17 @@ pub(crate) fn stop(object: &mut Object<'_>, stopped: &Termination) {
         }
     };
     let after = |after_ms: i64| Some(("after_ms", i128::from(after_ms)));
-    let most_kib = |most_kib: u64| Some(("most_kib", i128::from(most_kib)));
-    match stopped.why {
+    let limit_kib = |limit_kib: u64| Some(("most_kib", i128::from(limit_kib)));
+    match termination.reason {
         TerminationReason::Hung { after_ms } => tell("hung", after(after_ms)),
-        TerminationReason::TooLong { after_ms } => tell("too_long", after(after_ms)),
-        TerminationReason::Cpu { after_ms } => tell("cpu", after(after_ms)),
-        TerminationReason::Memory { most_kib: kib } => tell("memory", most_kib(kib)),
-        TerminationReason::Printed { most } => tell("printed", Some(("most", i128::from(most)))),
-        TerminationReason::Disk { most_kib: kib } => tell("disk", most_kib(kib)),
-        TerminationReason::Wanted => tell("wanted", None),
+        TerminationReason::Timeout { after_ms } => tell("too_long", after(after_ms)),
+        TerminationReason::CpuTime { after_ms } => tell("cpu", after(after_ms)),
+        TerminationReason::Memory { limit_kib: kib } => tell("memory", limit_kib(kib)),
+        TerminationReason::Output { limit_bytes: most } => tell("printed", Some(("most", i128::from(most)))),
+        TerminationReason::Disk { limit_kib: kib } => tell("disk", limit_kib(kib)),
+        TerminationReason::Requested => tell("wanted", None),
     }
-    object.mark("killed", stopped.killed);
+    object.mark("killed", termination.killed);
 }
 
 fn how(object: &mut Object<'_>, exit: Exit) {
@@ -278,7 +278,7 @@ fn how(object: &mut Object<'_>, exit: Exit) {
 }
 
 /// What is 0 or false is left out.
-fn used(object: &mut Object<'_>, usage: Usage, ran: ExecutedBy) {
+fn used(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),
@@ -293,8 +293,8 @@ fn used(object: &mut Object<'_>, usage: Usage, ran: ExecutedBy) {
         object.number("io_wait_us", waits.io_us);
         object.number("cpu_wait_us", waits.cpu_us);
     }
-    object.mark("in_process", ran != ExecutedBy::Program);
-    object.mark("checkpoint", ran == ExecutedBy::Checkpoint);
+    object.mark("in_process", executed_by != ExecutedBy::Process);
+    object.mark("checkpoint", executed_by == ExecutedBy::Checkpoint);
 }
 
 /// What a level is called in a line.

@@ -88,7 +88,7 @@ mod tests {
         stream.event(Event::Notice { level: Level::Info, text: b"waiting" });
         assert_eq!(kinds(), "notice");
         stream.begin(&Head::default());
-        stream.event(Event::BuildStarted { at_ms: 1, behind_ms: &[] });
+        stream.event(Event::BuildStarted { at_ms: 1, downstream_ms: &[] });
         assert_eq!(kinds(), "", "it waits for the flush");
         stream.flush();
         assert_eq!(kinds(), "tanto planned build_started");

@@ -10,35 +10,35 @@ use tanto_testing::{Random, each_variant};
 use super::*;
 
 impl Kept {
-    /// The event; `about` says what the job of a finished command is.
-    fn event<'a>(&'a self, about: &'a JobInfo) -> Event<'a> {
+    /// The event; `info` says what the job of a finished command is.
+    fn event<'a>(&'a self, info: &'a JobInfo) -> Event<'a> {
         match self {
             Kept::Planned { job, expected_ms } => Event::Planned { job: *job, expected_ms: *expected_ms },
             Kept::Unplanned { job, expected_ms } => Event::Unplanned { job: *job, expected_ms: *expected_ms },
-            Kept::BuildStarted { at_ms, behind_ms } => Event::BuildStarted { at_ms: *at_ms, behind_ms },
-            Kept::Started { job, about, at_ms } => Event::Started { job: *job, about, at_ms: *at_ms },
-            Kept::NothingToRun { job, about, at_ms } => Event::NothingToRun { job: *job, about, at_ms: *at_ms },
+            Kept::BuildStarted { at_ms, downstream_ms } => Event::BuildStarted { at_ms: *at_ms, downstream_ms },
+            Kept::Started { job, info, at_ms } => Event::Started { job: *job, info, at_ms: *at_ms },
+            Kept::NothingToRun { job, info, at_ms } => Event::NothingToRun { job: *job, info, at_ms: *at_ms },
             Kept::Finished(it) => Event::Finished {
                 job: it.job,
-                about,
+                info,
                 start_ms: it.start_ms,
                 end_ms: it.end_ms,
                 exit: it.exit,
                 output: &it.output,
                 usage: it.usage,
-                ran: it.ran,
+                executed_by: it.executed_by,
             },
             Kept::Skipped { job, outputs, because } => Event::Skipped { job: *job, outputs, because: *because },
             Kept::Stage { job, stage, at_ms } => {
                 Event::Stage { job: *job, stage: std::str::from_utf8(stage).unwrap(), at_ms: *at_ms }
             }
             Kept::StateCounts { .. } => unreachable!("it has a test of its own"),
-            Kept::Sampled { job, at_ms, load } => Event::Sampled { job: *job, at_ms: *at_ms, load: *load },
-            Kept::Terminated { job, stopped } => Event::Terminated { job: *job, about, stopped },
+            Kept::Sampled { job, at_ms, sample: load } => Event::Sampled { job: *job, at_ms: *at_ms, sample: *load },
+            Kept::Terminated { job, termination } => Event::Terminated { job: *job, info, termination },
             Kept::LeftBehind { job, processes, killed } => {
-                Event::LeftBehind { job: *job, about, processes, killed: *killed }
+                Event::LeftBehind { job: *job, info, processes, killed: *killed }
             }
-            Kept::Throttled { why, at_ms } => Event::Throttled { why: *why, at_ms: *at_ms },
+            Kept::Throttled { reason: why, at_ms } => Event::Throttled { reason: *why, at_ms: *at_ms },
             Kept::BuildFinished { at_ms } => Event::BuildFinished { at_ms: *at_ms },
             Kept::Notice { level, text } => Event::Notice { level: *level, text },
         }
@@ -55,7 +55,7 @@ fn texts(random: &mut Random) -> Vec<Vec<u8>> {
     (0..random.below(3)).map(|_| text(random)).collect()
 }
 
-fn about(random: &mut Random) -> JobInfo {
+fn info(random: &mut Random) -> JobInfo {
     JobInfo {
         command: text(random),
         description: text(random),
@@ -73,7 +73,7 @@ fn seen(random: &mut Random) -> Vec<ProcessInfo> {
         state: b'S',
         cpu_ms: random.number(),
         memory_kib: 0,
-        line: text(random),
+        command: text(random),
         directory: random.chance(50).then(|| text(random)),
     };
     (0..2).map(one).collect()
@@ -87,29 +87,32 @@ fn some_event(random: &mut Random) -> Kept {
         0 => Kept::Planned { job, expected_ms },
         1 => Kept::Unplanned { job, expected_ms },
         2 => {
-            let behind_ms = (0..random.below(3)).map(|_| 1 + (random.number() >> 30)).collect();
-            Kept::BuildStarted { at_ms, behind_ms }
+            let downstream_ms = (0..random.below(3)).map(|_| 1 + (random.number() >> 30)).collect();
+            Kept::BuildStarted { at_ms, downstream_ms }
         }
-        3 => Kept::Started { job, about: about(random), at_ms },
-        4 => Kept::NothingToRun { job, about: about(random), at_ms },
+        3 => Kept::Started { job, info: info(random), at_ms },
+        4 => Kept::NothingToRun { job, info: info(random), at_ms },
         5 => Kept::BuildFinished { at_ms },
         8 => Kept::Sampled {
             job,
             at_ms,
-            load: JobSample { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
+            sample: JobSample { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
         },
         9 => {
-            let (after_ms, most_kib) = (at_ms, random.number());
+            let (after_ms, limit_kib) = (at_ms, random.number());
             let why = *random.pick(&[
                 TerminationReason::Hung { after_ms },
-                TerminationReason::TooLong { after_ms: 1 },
-                TerminationReason::Cpu { after_ms },
-                TerminationReason::Memory { most_kib },
-                TerminationReason::Printed { most: most_kib },
-                TerminationReason::Disk { most_kib },
-                TerminationReason::Wanted,
+                TerminationReason::Timeout { after_ms: 1 },
+                TerminationReason::CpuTime { after_ms },
+                TerminationReason::Memory { limit_kib },
+                TerminationReason::Output { limit_bytes: limit_kib },
+                TerminationReason::Disk { limit_kib },
+                TerminationReason::Requested,
             ]);
-            Kept::Terminated { job, stopped: Termination { why, processes: seen(random), killed: random.chance(50) } }
+            Kept::Terminated {
+                job,
+                termination: Termination { reason: why, processes: seen(random), killed: random.chance(50) },
+            }
         }
         12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },
         10 => Kept::LeftBehind { job, processes: seen(random), killed: random.chance(50) },
@@ -124,7 +127,7 @@ fn some_event(random: &mut Random) -> Kept {
                 Some(ThrottleReason::CpuPressure),
                 Some(ThrottleReason::LoadAverage),
             ];
-            Kept::Throttled { why: *random.pick(&whys), at_ms }
+            Kept::Throttled { reason: *random.pick(&whys), at_ms }
         }
         7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },
         6 => {
@@ -147,7 +150,7 @@ fn some_event(random: &mut Random) -> Kept {
                 written_bytes: u64::MAX,
                 waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
-            ran: [ExecutedBy::Program, ExecutedBy::Worker, ExecutedBy::Checkpoint][random.below(3)],
+            executed_by: [ExecutedBy::Process, ExecutedBy::ClangWorker, ExecutedBy::Checkpoint][random.below(3)],
         }),
     }
 }
@@ -199,7 +202,7 @@ fn the_head_is_read_again() {
 fn lines_are_as_they_are_documented() {
     let started = Kept::Started {
         job: JobId(3),
-        about: JobInfo {
+        info: JobInfo {
             command: b"cc -c a.c".into(),
             description: b"CC a.o".into(),
             outputs: vec![b"a.o".into()],
@@ -222,7 +225,7 @@ fn lines_are_as_they_are_documented() {
         left_out: 0,
         place: None,
         usage: Usage { user_us: 900, ..Usage::default() },
-        ran: ExecutedBy::Checkpoint,
+        executed_by: ExecutedBy::Checkpoint,
     };
     let encoder = Encoder { most_output: 5, brief: false };
     let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"in_process":true,"checkpoint":true,"left_out":5,"output":"01789"}"#;
@@ -234,7 +237,7 @@ fn what_a_newer_one_writes_is_skipped() {
     assert_eq!(line(br#"{"event":"noticed","job":1}"#), Ok(Line::Unknown));
     assert_eq!(line(br#"{"event":"notice","level":"loud","text":"x"}"#), Ok(Line::Unknown));
     let known = line(br#"{"new":{"a":[1.5,null]},"event":"build_started","at_ms":1}"#);
-    assert_eq!(known, Ok(Line::Event(Kept::BuildStarted { at_ms: 1, behind_ms: Vec::new() })));
+    assert_eq!(known, Ok(Line::Event(Kept::BuildStarted { at_ms: 1, downstream_ms: Vec::new() })));
 }
 
 #[test]

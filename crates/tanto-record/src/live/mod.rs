@@ -241,10 +241,10 @@ impl LiveView {
         self.region.others_wrote();
     }
 
-    fn started(&mut self, job: JobId, about: &JobInfo, at_ms: i64) {
+    fn started(&mut self, job: JobId, info: &JobInfo, at_ms: i64) {
         self.now_ms = at_ms;
         self.progress.started(at_ms);
-        let shown = if about.description.is_empty() { &about.command } else { &about.description };
+        let shown = if info.description.is_empty() { &info.command } else { &info.description };
         let text = text::clean(shown, self.config.unicode);
         self.build.work.started(job);
         self.build.running.push(Running {
@@ -253,16 +253,16 @@ impl LiveView {
             memory_kib: None,
             name: text.clone(),
             text,
-            is_followed: matches!(&self.follow, Some(Follow::Maker(path)) if about.outputs.contains(path)),
+            is_followed: matches!(&self.follow, Some(Follow::Maker(path)) if info.outputs.contains(path)),
             printed: Vec::new(),
         });
-        if about.console {
-            self.status(about);
+        if info.console {
+            self.status(info);
             self.build.console = Console::Promised(job);
         }
     }
 
-    fn finished(&mut self, job: JobId, about: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
+    fn finished(&mut self, job: JobId, info: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8]) {
         let (start_ms, end_ms) = times_ms;
         self.now_ms = end_ms;
         self.progress.finished(job, start_ms, end_ms);
@@ -270,16 +270,16 @@ impl LiveView {
         let has_text = !exit.success() || !output.is_empty();
         match self.build.console {
             Console::Promised(owner) | Console::Given(owner) if owner == job => self.take_console_back(),
-            _ if has_text => self.status(about),
+            _ if has_text => self.status(info),
             _ => {}
         }
         self.progress.ended();
         if !exit.success() {
-            self.build.failures.failed(job, about, exit);
-            self.region.above(&said::failure(about, exit, self.config.color));
+            self.build.failures.failed(job, info, exit);
+            self.region.above(&said::failure(info, exit, self.config.color));
         }
         if !output.is_empty() {
-            self.output(&cut(output, about, &self.config.rest));
+            self.output(&cut(output, info, &self.config.rest));
         }
     }
 
@@ -289,8 +289,8 @@ impl LiveView {
     }
 
     /// The line of a command that has something to say, as ninja shows it.
-    fn status(&mut self, about: &JobInfo) {
-        let text = if about.description.is_empty() { &about.command } else { &about.description };
+    fn status(&mut self, info: &JobInfo) {
+        let text = if info.description.is_empty() { &info.command } else { &info.description };
         let line = text::clean(&self.config.format.line(&mut self.progress, text), self.config.unicode);
         let dots = if self.config.unicode { "…" } else { "..." };
         self.region.above(text::fit(&line, self.size.0.saturating_sub(1), dots).as_bytes());
@@ -427,8 +427,8 @@ impl View for LiveView {
                 self.progress.unplanned(job);
                 self.build.unplanned(job);
             }
-            Event::BuildStarted { at_ms, behind_ms } => {
-                self.build.work.began(behind_ms);
+            Event::BuildStarted { at_ms, downstream_ms } => {
+                self.build.work.began(downstream_ms);
                 self.is_building = true;
                 self.parallelism = (self.config.parallelism)();
                 self.progress.build_started(self.parallelism);
@@ -436,9 +436,9 @@ impl View for LiveView {
                 (self.now_ms, self.next_frame_ms) = (at_ms, at_ms + FRAME_MS);
                 self.size = self.terminal_size();
             }
-            Event::Started { job, about, at_ms } => self.started(job, about, at_ms),
-            Event::Finished { job, about, start_ms, end_ms, exit, output, .. } => {
-                self.finished(job, about, (start_ms, end_ms), exit, output);
+            Event::Started { job, info, at_ms } => self.started(job, info, at_ms),
+            Event::Finished { job, info, start_ms, end_ms, exit, output, .. } => {
+                self.finished(job, info, (start_ms, end_ms), exit, output);
             }
             Event::Skipped { job, outputs, because } => {
                 self.build.work.skipped(job);
@@ -458,17 +458,17 @@ impl View for LiveView {
                 self.now_ms = at_ms;
                 self.flush();
             }
-            Event::Terminated { about, stopped, .. } => {
-                self.region.above(&said::stopped(self.config.program, about, stopped));
+            Event::Terminated { info, termination, .. } => {
+                self.region.above(&said::stopped(self.config.program, info, termination));
             }
-            Event::LeftBehind { about, processes, killed, .. } => {
-                self.region.above(&said::left(self.config.program, about, processes, killed));
+            Event::LeftBehind { info, processes, killed, .. } => {
+                self.region.above(&said::left(self.config.program, info, processes, killed));
             }
-            Event::Sampled { job, at_ms, load } => {
+            Event::Sampled { job, at_ms, sample } => {
                 self.now_ms = at_ms;
-                self.build.looked(job, load.memory_kib);
+                self.build.looked(job, sample.memory_kib);
             }
-            Event::Throttled { why, at_ms } => {
+            Event::Throttled { reason: why, at_ms } => {
                 self.now_ms = at_ms;
                 self.build.hold = why.map(|why| (why, at_ms));
             }
@@ -498,11 +498,11 @@ impl View for LiveView {
         }
     }
 
-    fn follows(&self) -> Option<JobId> {
+    fn followed_job(&self) -> Option<JobId> {
         self.followed().filter(|_| self.build.console == Console::Ours).map(|at| self.build.running[at].job)
     }
 
-    fn tick(&self) -> Option<Duration> {
+    fn tick_interval(&self) -> Option<Duration> {
         let has_console = self.build.console == Console::Ours;
         (self.is_building && has_console).then(|| Duration::from_millis(FRAME_MS as u64))
     }

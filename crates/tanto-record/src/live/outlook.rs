@@ -19,7 +19,7 @@ pub(super) struct Work {
     /// By job: how long it took last time, and whether it is still to be started.
     jobs: Vec<Job>,
     /// By job: how long the longest chain took that waits for it, as far as that was said.
-    behind_ms: Vec<u64>,
+    downstream_ms: Vec<u64>,
     /// The chains that begin with what is still to be started, the longest first; what is not any more is dropped when met.
     longest: BinaryHeap<(i64, JobId)>,
     /// Commands that have not ended, by whether they have run before.
@@ -90,15 +90,15 @@ impl Work {
     }
 
     /// The build begins; by job, what waits for it takes so long, one after the other.
-    pub(super) fn began(&mut self, behind_ms: &[u64]) {
-        self.behind_ms = behind_ms.to_vec();
+    pub(super) fn began(&mut self, downstream_ms: &[u64]) {
+        self.downstream_ms = downstream_ms.to_vec();
         let waiting = (0..).map(JobId).zip(&self.jobs).filter(|(_, it)| it.waits);
         let chain = |(job, it): (JobId, &Job)| (it.expected_ms.unwrap_or(0).saturating_add(self.behind(job)), job);
         self.longest = waiting.map(chain).collect();
     }
 
     fn behind(&self, job: JobId) -> i64 {
-        let ms = self.behind_ms.get(job.0 as usize).copied().unwrap_or(0);
+        let ms = self.downstream_ms.get(job.0 as usize).copied().unwrap_or(0);
         i64::try_from(ms).unwrap_or(i64::MAX)
     }
 
@@ -161,9 +161,9 @@ impl Work {
             let rest_ms = (whole_ms - for_ms).max(whole_ms * REST);
             left_ms -= whole_ms - rest_ms;
             spent_ms += for_ms;
-            let behind_ms = self.behind(job) as f64 * scale;
-            if rest_ms + behind_ms > longest_ms {
-                (longest_ms, is_late) = (rest_ms + behind_ms, for_ms > whole_ms + behind_ms);
+            let downstream_ms = self.behind(job) as f64 * scale;
+            if rest_ms + downstream_ms > longest_ms {
+                (longest_ms, is_late) = (rest_ms + downstream_ms, for_ms > whole_ms + downstream_ms);
             }
         }
         // What has left the plan is still in the chains.

@@ -31,8 +31,8 @@ impl Failures {
         Failures { unicode, all: Vec::new() }
     }
 
-    pub(super) fn failed(&mut self, job: JobId, about: &JobInfo, exit: Exit) {
-        let name = self.name(&about.outputs);
+    pub(super) fn failed(&mut self, job: JobId, info: &JobInfo, exit: Exit) {
+        let name = self.name(&info.outputs);
         self.all.push(Failure { job, name, how: how(exit), skipped: Vec::new(), skipped_more: 0 });
     }
 

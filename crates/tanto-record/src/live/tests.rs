@@ -80,7 +80,7 @@ impl Scene {
         for (job, &(_, expected_ms)) in (0..).map(JobId).zip(jobs) {
             view.event(Event::Planned { job, expected_ms: Some(expected_ms).filter(|&ms| ms > 0) });
         }
-        let about = |name: &str| JobInfo {
+        let info = |name: &str| JobInfo {
             command: format!("cc {name}").into(),
             description: name.into(),
             outputs: vec![name.split(' ').next_back().unwrap_or_default().into()],
@@ -88,10 +88,10 @@ impl Scene {
         };
         let started_ms = vec![0; jobs.len()];
         let jobs_are_all = jobs == JOBS;
-        let jobs = jobs.iter().map(|job| about(job.0)).collect();
+        let jobs = jobs.iter().map(|job| info(job.0)).collect();
         let mut scene = Scene { view, terminal, jobs, started_ms, now_ms: 0, in_background, pictures: String::new() };
-        let behind_ms = if jobs_are_all { &BEHIND[..] } else { &[] };
-        scene.view.event(Event::BuildStarted { at_ms: 0, behind_ms });
+        let downstream_ms = if jobs_are_all { &BEHIND[..] } else { &[] };
+        scene.view.event(Event::BuildStarted { at_ms: 0, downstream_ms });
         scene
     }
 
@@ -103,10 +103,10 @@ impl Scene {
 
     fn start(&mut self, jobs: &[u32]) -> &mut Scene {
         for &job in jobs {
-            let about = &self.jobs[job as usize];
+            let info = &self.jobs[job as usize];
             self.started_ms[job as usize] = self.now_ms;
-            self.view.event(Event::Started { job: JobId(job), about, at_ms: self.now_ms });
-            if about.console {
+            self.view.event(Event::Started { job: JobId(job), info, at_ms: self.now_ms });
+            if info.console {
                 self.view.flush();
             }
         }
@@ -117,13 +117,13 @@ impl Scene {
         let at = job as usize;
         self.view.event(Event::Finished {
             job: JobId(job),
-            about: &self.jobs[at],
+            info: &self.jobs[at],
             start_ms: self.started_ms[at],
             end_ms: self.now_ms,
             exit,
             output: output.as_bytes(),
             usage: Usage::default(),
-            ran: ExecutedBy::Program,
+            executed_by: ExecutedBy::Process,
         });
         self.wait()
     }
@@ -146,7 +146,7 @@ impl Scene {
         let until = self.now_ms + ms;
         while self.now_ms < until {
             self.now_ms = (self.now_ms + FRAME_MS).min(until);
-            if self.view.tick().is_some() {
+            if self.view.tick_interval().is_some() {
                 self.view.event(Event::Tick { at_ms: self.now_ms });
             }
         }
@@ -155,14 +155,14 @@ impl Scene {
 
     /// Somebody looks at the job's processes.
     fn look(&mut self, job: u32, memory_kib: u64) -> &mut Scene {
-        let load = JobSample { memory_kib, ..JobSample::default() };
-        self.view.event(Event::Sampled { job: JobId(job), at_ms: self.now_ms, load });
+        let sample = JobSample { memory_kib, ..JobSample::default() };
+        self.view.event(Event::Sampled { job: JobId(job), at_ms: self.now_ms, sample });
         self.wait()
     }
 
     /// The job prints; the loop tells of it if the view follows the job.
     fn print(&mut self, job: u32, output: &str) -> &mut Scene {
-        if self.view.follows() == Some(JobId(job)) {
+        if self.view.followed_job() == Some(JobId(job)) {
             self.view.event(Event::Printed { job: JobId(job), at_ms: self.now_ms, output: output.as_bytes() });
         }
         self.wait()
@@ -190,7 +190,7 @@ impl Scene {
     }
 
     fn hold(&mut self, why: Option<ThrottleReason>) -> &mut Scene {
-        self.view.event(Event::Throttled { why, at_ms: self.now_ms });
+        self.view.event(Event::Throttled { reason: why, at_ms: self.now_ms });
         self.wait()
     }
 
@@ -399,7 +399,7 @@ fn the_console_belongs_to_one_command() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
     scene.jobs[3].console = true;
     scene.start(&[0, 1]).pass(1000).picture("before").start(&[3]).picture("the region is gone");
-    assert_eq!(scene.view.tick(), None, "nothing to do while the terminal is another's");
+    assert_eq!(scene.view.tick_interval(), None, "nothing to do while the terminal is another's");
     scene.child("What is your name? ").end(0, Exit::Code(0), "kept back\n").pass(1000).picture("it asks");
     scene.succeed(&[3]).pass(100).picture("afterwards");
     scene.succeed(&[1]).finish().picture("the end");
@@ -532,6 +532,6 @@ fn another_build_begins_anew() {
     scene.start(&[0]).pass(2000).succeed(&[0]).finish();
     scene.view.event(Event::Planned { job: JobId(0), expected_ms: None });
     scene.view.event(Event::Planned { job: JobId(1), expected_ms: None });
-    scene.view.event(Event::BuildStarted { at_ms: scene.now_ms, behind_ms: &[] });
+    scene.view.event(Event::BuildStarted { at_ms: scene.now_ms, downstream_ms: &[] });
     scene.start(&[1]).pass(1000).picture("of two").as_in("another");
 }

@@ -69,27 +69,27 @@ impl Build {
         for job in 0..jobs.len() as u32 {
             build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
         }
-        build.view.event(Event::BuildStarted { at_ms: 0, behind_ms: &[] });
+        build.view.event(Event::BuildStarted { at_ms: 0, downstream_ms: &[] });
         build
     }
 
     fn start(&mut self, job: u32) -> &mut Build {
-        self.view.event(Event::Started { job: JobId(job), about: &self.jobs[job as usize], at_ms: 0 });
+        self.view.event(Event::Started { job: JobId(job), info: &self.jobs[job as usize], at_ms: 0 });
         self
     }
 
     fn end(&mut self, job: u32, exit: Exit, output: &[u8]) -> &mut Build {
-        let about = &self.jobs[job as usize];
+        let info = &self.jobs[job as usize];
         let usage = Usage::default();
         self.view.event(Event::Finished {
             job: JobId(job),
-            about,
+            info,
             start_ms: 0,
             end_ms: 1,
             exit,
             output,
             usage,
-            ran: ExecutedBy::Program,
+            executed_by: ExecutedBy::Process,
         });
         self
     }
@@ -136,13 +136,13 @@ fn job(output: &str, command: &str, description: &str) -> JobInfo {
     }
 }
 
-fn console(about: JobInfo) -> JobInfo {
-    JobInfo { console: true, ..about }
+fn console(info: JobInfo) -> JobInfo {
+    JobInfo { console: true, ..info }
 }
 
-fn explained(about: JobInfo) -> JobInfo {
-    let why = [b"output ", about.outputs[0].as_slice(), b" doesn't exist"].concat();
-    JobInfo { why: vec![why], ..about }
+fn explained(info: JobInfo) -> JobInfo {
+    let why = [b"output ", info.outputs[0].as_slice(), b" doesn't exist"].concat();
+    JobInfo { why: vec![why], ..info }
 }
 
 fn two() -> [JobInfo; 2] {
@@ -322,7 +322,7 @@ fn what_holds_commands_back_is_said_once_for_each_reason() {
         let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two());
         build.view.holds = holds;
         build.start(0);
-        whys.into_iter().for_each(|why| build.view.event(Event::Throttled { why, at_ms: 1 }));
+        whys.into_iter().for_each(|why| build.view.event(Event::Throttled { reason: why, at_ms: 1 }));
         build.end(0, Exit::Code(0), b"").run(1, b"").finish();
         build
     };
@@ -421,7 +421,7 @@ fn a_second_build_counts_on() {
     for job in 0..2 {
         build.view.event(Event::Planned { job: JobId(job), expected_ms: None });
     }
-    build.view.event(Event::BuildStarted { at_ms: 0, behind_ms: &[] });
+    build.view.event(Event::BuildStarted { at_ms: 0, downstream_ms: &[] });
     build.run(0, b"").run(1, b"").finish().shows("[1/1] regen\n[1/3] make a\n[2/3] true\n");
 }
 

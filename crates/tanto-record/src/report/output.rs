@@ -10,7 +10,7 @@ pub type Read<'r> = &'r dyn Fn(Place) -> Vec<u8>;
 
 /// Returns the last run of the command that makes `output`, if it came to an end.
 pub fn of<'s>(session: &'s Session, output: &[u8]) -> Option<&'s Job> {
-    let makes = |job: &&Job| job.end.is_some() && job.about.outputs.iter().any(|it| it == output);
+    let makes = |job: &&Job| job.end.is_some() && job.info.outputs.iter().any(|it| it == output);
     session.jobs.iter().rev().filter(|job| !job.is_group).find(makes)
 }
 
@@ -26,8 +26,8 @@ pub fn all(session: &Session, read: Read<'_>, color: bool) -> Vec<u8> {
 
 fn entry(job: &Job, read: Read<'_>, color: bool) -> Vec<u8> {
     let mut text = head(job);
-    if job.has_failed() && job.title() != job.about.command {
-        text.extend_from_slice(&job.about.command);
+    if job.has_failed() && job.title() != job.info.command {
+        text.extend_from_slice(&job.info.command);
         text.push(b'\n');
     }
     text.extend(printed(job, read, color));

@@ -40,7 +40,7 @@ fn heading(session: &Session) -> Vec<u8> {
 
 fn reasons(job: &Job) -> Vec<Vec<u8>> {
     // What is made anew is seldom the whole story, so it comes last.
-    let mut reasons: Vec<Vec<u8>> = job.about.why.iter().map(|sentence| why::plain(sentence)).collect();
+    let mut reasons: Vec<Vec<u8>> = job.info.why.iter().map(|sentence| why::plain(sentence)).collect();
     reasons.sort_by_key(|reason| reason.ends_with(b" is made anew"));
     let more = reasons.len().saturating_sub(MOST);
     reasons.truncate(MOST);

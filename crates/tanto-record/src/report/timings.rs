@@ -146,8 +146,9 @@ impl<'s> Timings<'s> {
         table.row([b"of", &what(self.session)]);
         table.row([b"result", result(self.session).words().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
-        let by = |ran: ExecutedBy| self.session.commands().filter(|job| job.ran() == ran).count();
-        let (in_process, held) = (by(ExecutedBy::Worker) + by(ExecutedBy::Checkpoint), by(ExecutedBy::Checkpoint));
+        let by =
+            |executed_by: ExecutedBy| self.session.commands().filter(|job| job.executed_by() == executed_by).count();
+        let (in_process, held) = (by(ExecutedBy::ClangWorker) + by(ExecutedBy::Checkpoint), by(ExecutedBy::Checkpoint));
         if in_process > 0 {
             let checkpoints = if held > 0 { format!(", {held} of them from checkpoints") } else { String::new() };
             table.row([b"in-process", format!("{in_process} commands, in the compile worker{checkpoints}").as_bytes()]);
@@ -317,13 +318,13 @@ impl<'s> Timings<'s> {
         object.number("job", job.id.0);
         object.text("title", job.title());
         object.text("kind", &kind(job));
-        object.texts("outputs", &job.about.outputs);
+        object.texts("outputs", &job.info.outputs);
         object.number("start_ms", job.start_ms - self.session.started_ms);
         object.number("wall_ms", wall_ms(self.session, place));
         object.number("cpu_ms", job.cpu_ms());
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
-        object.mark("in_process", job.ran() != ExecutedBy::Program);
-        object.mark("checkpoint", job.ran() == ExecutedBy::Checkpoint);
+        object.mark("in_process", job.executed_by() != ExecutedBy::Process);
+        object.mark("checkpoint", job.executed_by() == ExecutedBy::Checkpoint);
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", ended(job).as_bytes());
         object.mark("unfinished", job.end.is_none());
@@ -341,7 +342,7 @@ impl<'s> Timings<'s> {
         if let Some(left) = &job.left {
             let mut behind = Object::new(object.field("left"));
             behind.mark("killed", left.killed);
-            list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.line));
+            list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.command));
             behind.end();
         }
         let what = trouble::of_job(job);
@@ -471,11 +472,11 @@ fn kinds(session: &Session) -> Vec<Kind> {
 /// succeeded in both tells something.
 fn same(session: &Session, other: &Session) -> HashMap<usize, i64> {
     let is_sound = |job: &Job| job.end.is_some() && !job.has_failed();
-    let first = |job: &'_ Job| job.about.outputs.first().cloned();
+    let first = |job: &'_ Job| job.info.outputs.first().cloned();
     let then: HashMap<Vec<u8>, i64> =
         other.commands().filter(|job| is_sound(job)).filter_map(|job| Some((first(job)?, job.wall_ms()))).collect();
     let jobs = session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group && is_sound(job));
-    jobs.filter_map(|(place, job)| Some((place, *then.get(job.about.outputs.first()?)?))).collect()
+    jobs.filter_map(|(place, job)| Some((place, *then.get(job.info.outputs.first()?)?))).collect()
 }
 
 /// Do both sessions tell of much the same commands? So that comparing them makes sense.

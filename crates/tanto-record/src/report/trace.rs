@@ -53,8 +53,8 @@ fn job(out: &mut Vec<u8>, session: &Session, at: usize, lane: u32) {
     event.number("dur", i128::from(end_ms(session, at) - job.start_ms) * 1000);
     let mut args = Object::new(event.field("args"));
     args.number("job", job.id.0);
-    args.texts("outputs", &job.about.outputs);
-    args.text("command", &job.about.command);
+    args.texts("outputs", &job.info.outputs);
+    args.text("command", &job.info.command);
     args.text("result", ended(job).as_bytes());
     args.number("cpu_ms", job.cpu_ms());
     args.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));

@@ -13,11 +13,11 @@ const NAMED: usize = 3;
 pub fn of_job(job: &Job) -> Vec<Vec<u8>> {
     let stopped = job.stopped.as_ref().map(|stopped| {
         let how = if stopped.killed { "it had to be killed" } else { "it was ended" };
-        format!("{}; {how}", stopped.why).into_bytes()
+        format!("{}; {how}", stopped.reason).into_bytes()
     });
     let left = job.left.as_ref().filter(|left| !left.processes.is_empty()).map(|left| {
         let count = left.processes.len();
-        let mut names: Vec<&[u8]> = left.processes.iter().map(|seen| &seen.line[..]).take(NAMED).collect();
+        let mut names: Vec<&[u8]> = left.processes.iter().map(|seen| &seen.command[..]).take(NAMED).collect();
         names.extend((count > NAMED).then_some(&b"..."[..]));
         let what = if count == 1 { "a process".to_owned() } else { format!("{count} processes") };
         let killed = if left.killed { ", killed by Tanto" } else { "" };

@@ -50,7 +50,7 @@ pub struct Job {
     /// Its number.
     pub id: JobId,
     /// What it was. A group has no command.
-    pub about: JobInfo,
+    pub info: JobInfo,
     /// It had nothing to run.
     pub is_group: bool,
     /// When it was started, or complete.
@@ -98,8 +98,8 @@ impl Job {
     }
 
     /// What ran it, as far as it is known.
-    pub fn ran(&self) -> ExecutedBy {
-        self.end.as_ref().map(|end| end.ran).unwrap_or_default()
+    pub fn executed_by(&self) -> ExecutedBy {
+        self.end.as_ref().map(|end| end.executed_by).unwrap_or_default()
     }
 
     /// Did it end, and badly?
@@ -109,9 +109,9 @@ impl Job {
 
     /// What to call it: its description or command, or the first output of a group.
     pub fn title(&self) -> &[u8] {
-        let about = &self.about;
-        let first = about.outputs.first().map_or(&b""[..], Vec::as_slice);
-        [&about.description[..], &about.command[..], first].into_iter().find(|text| !text.is_empty()).unwrap_or(b"?")
+        let info = &self.info;
+        let first = info.outputs.first().map_or(&b""[..], Vec::as_slice);
+        [&info.description[..], &info.command[..], first].into_iter().find(|text| !text.is_empty()).unwrap_or(b"?")
     }
 }
 
@@ -187,23 +187,23 @@ impl Session {
             Kept::Planned { job, expected_ms } => drop(self.plan.insert(job, expected_ms)),
             Kept::Unplanned { job, .. } => drop(self.plan.remove(&job)),
             Kept::BuildStarted { at_ms, .. } => (self.started_ms, self.last_ms) = (at_ms, at_ms),
-            Kept::Started { job, about, at_ms } => self.begin(job, about, at_ms, false)?,
-            Kept::NothingToRun { job, about, at_ms } => self.begin(job, about, at_ms, true)?,
+            Kept::Started { job, info, at_ms } => self.begin(job, info, at_ms, false)?,
+            Kept::NothingToRun { job, info, at_ms } => self.begin(job, info, at_ms, true)?,
             Kept::Finished(end) => self.finish(end)?,
             Kept::Skipped { .. } => self.skipped += 1,
             Kept::Sampled { at_ms, .. } | Kept::Stage { at_ms, .. } | Kept::StateCounts { at_ms, .. } => {
                 self.last_ms = self.last_ms.max(at_ms)
             }
-            Kept::Terminated { job, stopped } => self.known(job)?.stopped = Some(stopped),
+            Kept::Terminated { job, termination: stopped } => self.known(job)?.stopped = Some(stopped),
             Kept::LeftBehind { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
-            Kept::Throttled { why, at_ms } => self.hold(why, at_ms),
+            Kept::Throttled { reason: why, at_ms } => self.hold(why, at_ms),
             Kept::BuildFinished { at_ms } => self.finished_ms = Some(at_ms),
             Kept::Notice { level, text } => self.notices.push((level, text)),
         }
         Ok(())
     }
 
-    fn begin(&mut self, id: JobId, about: JobInfo, start_ms: i64, is_group: bool) -> Result<(), String> {
+    fn begin(&mut self, id: JobId, info: JobInfo, start_ms: i64, is_group: bool) -> Result<(), String> {
         let planned = self.plan.remove(&id);
         let runs_again = |place: usize| planned.is_some() && self.jobs[place].end.is_some();
         if !self.places.get(&id).is_none_or(|&place| runs_again(place)) {
@@ -212,7 +212,7 @@ impl Session {
         self.places.insert(id, self.jobs.len());
         let expected_ms = planned.flatten();
         self.last_ms = self.last_ms.max(start_ms);
-        self.jobs.push(Job { id, about, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
+        self.jobs.push(Job { id, info, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
         Ok(())
     }
 

@@ -158,11 +158,11 @@ impl Store {
     fn all<T>(
         &self,
         question: &str,
-        about: impl rusqlite::Params,
+        info: impl rusqlite::Params,
         row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         let mut statement = self.db.prepare_cached(question)?;
-        let rows = statement.query_map(about, row)?;
+        let rows = statement.query_map(info, row)?;
         Ok(rows.collect::<rusqlite::Result<Vec<T>>>()?)
     }
 }

@@ -10,7 +10,7 @@ use tanto_exec::job::ResourceLimits;
 use tanto_exec::jobserver::{Client, Jobserver};
 use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
-use tanto_exec::run::{BuildOutcome, Run};
+use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
@@ -61,10 +61,10 @@ impl Invocation<'_> {
         let plan = Plan { schedule: &mut schedule, jobserver: None, manifest: true };
         let (verdict, _) = self.execute(builder, plan)?;
         match verdict {
-            BuildOutcome::Done => {}
+            BuildOutcome::Succeeded => {}
             BuildOutcome::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
-            BuildOutcome::Failed { why, .. } => return Err(self.cannot_rebuild(&why)),
-            BuildOutcome::Wrong(why) => return Err(self.fatal(&why)),
+            BuildOutcome::Failed { reason: why, .. } => return Err(self.cannot_rebuild(&why)),
+            BuildOutcome::InvalidInput(why) => return Err(self.fatal(&why)),
         }
         if builder.scan.is_dirty(manifest) {
             return Ok(true);
@@ -117,13 +117,13 @@ impl Invocation<'_> {
         });
         let (verdict, _until_said) = executed?;
         let (why, code) = match verdict {
-            BuildOutcome::Done => return Ok(()),
+            BuildOutcome::Succeeded => return Ok(()),
             BuildOutcome::Interrupted => (b"interrupted by user".to_vec(), 130),
-            BuildOutcome::Failed { code, why } => {
+            BuildOutcome::Failed { code, reason: why } => {
                 self.name_record();
                 (why, code)
             }
-            BuildOutcome::Wrong(why) => return Err(self.fatal(&why)),
+            BuildOutcome::InvalidInput(why) => return Err(self.fatal(&why)),
         };
         self.info(&[b"build stopped: ", &why[..], b"."].concat());
         Err(End(code))
@@ -196,18 +196,18 @@ impl Invocation<'_> {
             }
         };
         self.ration(schedule, parallelism, builddir::of(builder.scan.graph));
-        let mut gauge = resource_sampler::machine();
+        let mut sampler = resource_sampler::machine();
         self.begin_record(manifest);
-        let run = Run {
-            front: builder,
+        let run = Build {
+            frontend: builder,
             schedule,
             runner: &mut *runner,
             view: &mut self.view,
             clock: &self.clock,
             failures_allowed: self.options.keep_going as usize,
-            gauge: &mut gauge,
+            sampler: &mut sampler,
         };
-        let verdict = self.stats.time("run", || run.to_end());
+        let verdict = self.stats.time("run", || run.run());
         self.was_interrupted = verdict == BuildOutcome::Interrupted;
         drop(runner);
         self.end_record();
@@ -221,12 +221,12 @@ impl Invocation<'_> {
     /// How commands are watched. Under the name `ninja` only if that is asked for.
     fn watch(&self, schedule: &Schedule) -> Option<WatchOptions> {
         let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
-        let limits = ResourceLimits { hang_ms, total_ms, looks: door == Door::Tanto, ..ResourceLimits::NONE };
-        let wanted = limits.looks || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
+        let limits = ResourceLimits { hang_ms, total_ms, sample: door == Door::Tanto, ..ResourceLimits::NONE };
+        let wanted = limits.sample || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // Where no command is worth a control group, not even that is made in which they would be.
         let groups = match () {
             () if hang_ms.is_some() => Groups::All,
-            () if limits.looks && schedule.expects(LONG_MS) => Groups::Long,
+            () if limits.sample && schedule.expects(LONG_MS) => Groups::Long,
             () => Groups::None,
         };
         wanted.then_some(WatchOptions { limits, leftovers, groups })
@@ -260,8 +260,8 @@ impl Invocation<'_> {
             watch,
             overflow,
             writer,
-            bell: None,
-            worker,
+            wake_fd: None,
+            clang_worker: worker,
         };
         ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }

@@ -45,12 +45,12 @@ impl View for Views {
         self.recorder.flush();
     }
 
-    fn follows(&self) -> Option<JobId> {
-        self.shown.follows()
+    fn followed_job(&self) -> Option<JobId> {
+        self.shown.followed_job()
     }
 
-    fn tick(&self) -> Option<Duration> {
-        self.shown.tick()
+    fn tick_interval(&self) -> Option<Duration> {
+        self.shown.tick_interval()
     }
 }
 

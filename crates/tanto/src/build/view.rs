@@ -85,16 +85,16 @@ impl View for Shown {
         self.view().flush();
     }
 
-    fn follows(&self) -> Option<JobId> {
+    fn followed_job(&self) -> Option<JobId> {
         match &self.kind {
-            Kind::Live(view) => view.follows(),
+            Kind::Live(view) => view.followed_job(),
             Kind::Plain(_) | Kind::Lines(_) => None,
         }
     }
 
-    fn tick(&self) -> Option<Duration> {
+    fn tick_interval(&self) -> Option<Duration> {
         match &self.kind {
-            Kind::Live(view) => view.tick(),
+            Kind::Live(view) => view.tick_interval(),
             Kind::Plain(_) | Kind::Lines(_) => None,
         }
     }
@@ -120,18 +120,18 @@ impl View for Live {
         self.halt_if_asked();
     }
 
-    fn follows(&self) -> Option<JobId> {
-        self.view.follows()
+    fn followed_job(&self) -> Option<JobId> {
+        self.view.followed_job()
     }
 
-    fn tick(&self) -> Option<Duration> {
-        self.view.tick()
+    fn tick_interval(&self) -> Option<Duration> {
+        self.view.tick_interval()
     }
 }
 
 impl Live {
     fn halt_if_asked(&mut self) {
-        if self.view.tick().is_none() {
+        if self.view.tick_interval().is_none() {
             (self.halts, self.rescue) = (None, None);
             return;
         }

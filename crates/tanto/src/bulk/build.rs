@@ -112,7 +112,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
             let err = [&err[..], b"tanto: error: interrupted; 'tanto bulk build' goes on where it was\n"].concat();
             return Ok(Stop { out: text.into_bytes(), err, code: INTERRUPTED });
         }
-        BuildOutcome::Wrong(why) | BuildOutcome::Failed { why, .. } if !failed || plan.has_open() => {
+        BuildOutcome::InvalidInput(why) | BuildOutcome::Failed { reason: why, .. } if !failed || plan.has_open() => {
             return Err(why.into());
         }
         _ => u8::from(failed),
@@ -134,13 +134,13 @@ fn build(
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
     let mut door = Server::open(Path::new(&config.state)).map_err(failed)?;
     progress::end(config);
-    let spawning = RunnerOptions { bell: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
+    let spawning = RunnerOptions { wake_fd: Some(door.bell().map_err(failed)?), ..spawning(config, site) };
     let mut runner = ProcessRunner::new(spawning).map_err(|error| tanto_sys::error::text(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
-    let mut gauge = jobs::gauge(config);
-    let (desk, gauge) = (&mut door, Some(&mut gauge as &mut dyn FnMut() -> ResourceSample));
-    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, gauge };
+    let mut sampler = jobs::sampler(config);
+    let (desk, sampler) = (&mut door, Some(&mut sampler as &mut dyn FnMut() -> ResourceSample));
+    let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, sampler };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
     let store = journal.end().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))

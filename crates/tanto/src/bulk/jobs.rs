@@ -37,7 +37,7 @@ pub(super) fn makes(config: &Config) -> Result<Option<Makes>, Vec<u8>> {
 }
 
 /// Says how much memory and disk are free. Processors are dealt out by tokens, and may all be busy.
-pub(super) fn gauge(config: &Config) -> impl FnMut() -> ResourceSample {
+pub(super) fn sampler(config: &Config) -> impl FnMut() -> ResourceSample {
     let mut machine = resource_sampler::machine();
     let place = PathBuf::from(&config.state);
     move || ResourceSample { free_disk_kib: page_cache::free_kib(&place), cpu_some: 0.0, ..machine() }

@@ -59,7 +59,8 @@ const MOST_LINE: usize = 80;
 const MOST_LINES: usize = 5;
 
 fn lines(processes: &[ProcessInfo]) -> String {
-    let line = |seen: &ProcessInfo| String::from_utf8_lossy(&seen.line[..seen.line.len().min(MOST_LINE)]).into_owned();
+    let line =
+        |seen: &ProcessInfo| String::from_utf8_lossy(&seen.command[..seen.command.len().min(MOST_LINE)]).into_owned();
     let mut told: Vec<String> = processes.iter().take(MOST_LINES).map(line).collect();
     told.extend(processes.len().checked_sub(MOST_LINES).filter(|&more| more > 0).map(|more| format!("{more} more")));
     told.join(", ")

@@ -145,8 +145,8 @@ impl View for Progress<'_> {
         self.view.flush();
     }
 
-    fn tick(&self) -> Option<Duration> {
-        self.view.tick()
+    fn tick_interval(&self) -> Option<Duration> {
+        self.view.tick_interval()
     }
 }
 

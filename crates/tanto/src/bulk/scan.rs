@@ -150,7 +150,7 @@ fn shut_in(runner: &mut ProcessRunner, config: &Config, spaces: Option<&Rc<Space
     let Some(spaces) = spaces.cloned() else { return };
     let written = written(config);
     let open = move |number| spaces.sandbox().map_err(io::Error::other)?.scan_room(number, &written);
-    runner.shut_in(SandboxPool::new(open));
+    runner.use_sandboxes(SandboxPool::new(open));
 }
 
 /// Nobody looks on.

@@ -31,7 +31,7 @@ pub struct Ended {
     /// What Tanto exits with.
     pub code: u8,
     /// What the monitor has found.
-    pub findings: Option<MonitorReport>,
+    pub report: Option<MonitorReport>,
     /// The processes that are still there.
     pub left: Vec<ProcessInfo>,
     /// The end of what went through our hands.
@@ -96,16 +96,16 @@ impl Running {
                 break;
             }
         }
-        let findings = self.watcher.ended(JOB).map(|findings| *findings);
-        let stopped = findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+        let report = self.watcher.ended(JOB).map(|report| *report);
+        let stopped = report.as_ref().and_then(|report| report.termination.as_ref());
         let code = match (stopped, self.ended) {
-            (Some(stopped), _) => stopped.why.code(),
+            (Some(stopped), _) => stopped.reason.exit_code(),
             (None, Some((status, _))) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
             (None, None) => 1,
         };
-        let left = self.watcher.left().into_iter().flat_map(|(_, left)| left).collect();
+        let left = self.watcher.leftovers().into_iter().flat_map(|(_, left)| left).collect();
         let code = u8::try_from(code).unwrap_or(u8::MAX);
-        Ok(Ended { code, findings, left, last_lines: self.tail.lines() })
+        Ok(Ended { code, report, left, last_lines: self.tail.lines() })
     }
 
     /// It has ended, and nobody holds its output. Who does so for long was left behind by it.

@@ -34,12 +34,12 @@ fn build(session: &Session) -> Build {
         if numbers.contains_key(&job.id) {
             continue;
         }
-        let pool = if job.about.console { console } else { PoolId::UNLIMITED };
+        let pool = if job.info.console { console } else { PoolId::UNLIMITED };
         let kind = if job.is_group { Kind::Phony } else { Kind::Command };
         let id = schedule.add(JobSpec { pool, order: job.id.0, kind, wanted: true });
         schedule.expect(id, cost(job));
         // One that nothing was told of did not run: it was up to date.
-        job.about.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.depend(id, on, 0));
+        job.info.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.depend(id, on, 0));
         numbers.insert(job.id, id);
         chain.push(id);
     }

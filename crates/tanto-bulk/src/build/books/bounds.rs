@@ -16,7 +16,7 @@ impl Books<'_> {
         let mut limits = self.site.limits.get(&stage)?.watched();
         limits.disk_kib = limits.disk_kib.filter(|_| stage.writes());
         let scratch = limits.disk_kib.and_then(|_| self.scratch(package));
-        Some(Box::new(JobLimits { limits, scratch }))
+        Some(Box::new(JobLimits { resources: limits, scratch }))
     }
 
     /// Where a package writes, if that is known.
@@ -31,7 +31,7 @@ impl Books<'_> {
 /// What a stage has printed, and if it was ended why, with the processes that it had then.
 pub(super) fn logged(stage: Stage, completion: &Completion) -> Cow<'_, [u8]> {
     let output = completion.output.as_slice();
-    let Some(stopped) = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref()) else {
+    let Some(stopped) = completion.report.as_ref().and_then(|report| report.termination.as_ref()) else {
         return Cow::Borrowed(output);
     };
     let end: &[u8] = if output.last().is_some_and(|&last| last != b'\n') { b"\n" } else { b"" };

@@ -7,9 +7,9 @@ use crate::build::stages::Stage;
 
 /// In words.
 pub(super) fn why(stage: Stage, completion: &Completion) -> String {
-    let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+    let stopped = completion.report.as_ref().and_then(|report| report.termination.as_ref());
     match (stopped, completion.exit) {
-        (Some(stopped), _) => format!("{} {}", stage.name(), stopped.why),
+        (Some(stopped), _) => format!("{} {}", stage.name(), stopped.reason),
         (None, Exit::Code(code)) => format!("{} exited with {code}", stage.name()),
         (None, Exit::Signal(signal) | Exit::Dumped(signal)) => format!("{} died of signal {signal}", stage.name()),
     }
@@ -47,7 +47,7 @@ pub(super) fn wants_root(stage: Stage, completion: &Completion) -> bool {
         line.ends_with(REFUSED) && OWNERS.iter().any(|word| has(line, word))
             || USERS.iter().any(|begin| line.starts_with(begin))
     };
-    let was_stopped = completion.findings.as_ref().is_some_and(|findings| findings.stopped.is_some());
+    let was_stopped = completion.report.as_ref().is_some_and(|report| report.termination.is_some());
     stage != Stage::Checksum && !was_stopped && tail(completion).split(|&byte| byte == b'\n').any(is_it)
 }
 
@@ -63,16 +63,16 @@ pub(super) fn says_full(completion: &Completion) -> bool {
 
 /// Was it killed, and not by us, or one of its processes for memory? The kernel does that where memory is short.
 pub(super) fn was_killed(completion: &Completion) -> bool {
-    let found = completion.findings.as_ref();
-    let is_ours = found.is_some_and(|findings| findings.stopped.is_some());
-    !is_ours && (completion.exit == Exit::Signal(SIGKILL) || found.is_some_and(|findings| findings.was_short))
+    let found = completion.report.as_ref();
+    let is_ours = found.is_some_and(|report| report.termination.is_some());
+    !is_ours && (completion.exit == Exit::Signal(SIGKILL) || found.is_some_and(|report| report.was_oom_killed))
 }
 
 /// Why a failure is not the package's, if it is not.
 pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'static str> {
-    let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+    let stopped = completion.report.as_ref().and_then(|report| report.termination.as_ref());
     if stopped.is_some_and(|stopped| {
-        !matches!(stopped.why, TerminationReason::Hung { .. } | TerminationReason::TooLong { .. })
+        !matches!(stopped.reason, TerminationReason::Hung { .. } | TerminationReason::Timeout { .. })
     }) {
         // It took more than it may.
         return None;
@@ -103,10 +103,10 @@ mod tests {
                 job: JobId(0),
                 exit,
                 output,
-                kept: Capture::Whole,
+                capture: Capture::Complete,
                 usage,
-                findings: None,
-                ran: ExecutedBy::Program,
+                report: None,
+                executed_by: ExecutedBy::Process,
             };
             wants_root(stage, &it)
         };

@@ -78,14 +78,14 @@ impl Progress {
     /// A stage has ended. If it had too little room in memory for what it wrote: it would write more KiB than these.
     fn wants_more_than(&self, completion: &Completion) -> Option<u64> {
         let room_kib = self.room_kib?;
-        let stopped = completion.findings.as_ref().and_then(|findings| findings.stopped.as_ref());
+        let stopped = completion.report.as_ref().and_then(|report| report.termination.as_ref());
         // These stages write elsewhere too, and what is full may be there.
         let is_apart = matches!(self.stage, Stage::Checksum | Stage::SyncPackage);
-        match stopped.map(|stopped| stopped.why) {
-            Some(TerminationReason::Wanted | TerminationReason::Disk { .. }) => None,
+        match stopped.map(|stopped| stopped.reason) {
+            Some(TerminationReason::Requested | TerminationReason::Disk { .. }) => None,
             // On the disk its files are no part of that.
-            Some(TerminationReason::Memory { most_kib }) if self.disk_kib > most_kib / LITTLE => {
-                Some(most_kib.saturating_sub(self.peak_kib))
+            Some(TerminationReason::Memory { limit_kib }) if self.disk_kib > limit_kib / LITTLE => {
+                Some(limit_kib.saturating_sub(self.peak_kib))
             }
             None if !is_apart && !completion.exit.success() && says_full(completion) => Some(room_kib),
             // What did not get on, or for too long, may have waited for room.

@@ -150,7 +150,7 @@ impl Wishes<'_, '_> {
         progress.killed = true;
         let stage = progress.stage.name();
         // Where nothing can be ended, it fails as soon as its stage has ended.
-        self.runner.end(JobId(package), TerminationReason::Wanted);
+        self.runner.terminate(JobId(package), TerminationReason::Requested);
         Ok(format!("{name} is ended in its stage {stage}"))
     }
 
@@ -164,7 +164,7 @@ impl Wishes<'_, '_> {
         if stage.is_some_and(|stage| stage != now) {
             return Answer::refused(format!("{} is in its stage {now}", self.name(package)));
         }
-        Answer::said(self.runner.printed(JobId(package)).unwrap_or_default())
+        Answer::said(self.runner.output_so_far(JobId(package)).unwrap_or_default())
     }
 
     /// These are built again, and what needs them. Of `words` nothing was known before; `records` may say what they are.

@@ -99,15 +99,15 @@ impl Output {
     /// What there is: all of it or its beginning and end, with a line between that says how much is missing, and how much
     /// of it that is. Waits until the file is written.
     pub(super) fn into_kept(self) -> (Vec<u8>, job::Capture) {
-        let Some(rest) = self.rest else { return (self.bytes, job::Capture::Whole) };
+        let Some(rest) = self.rest else { return (self.bytes, job::Capture::Complete) };
         let from = rest.end.len().saturating_sub(rest.ends);
         let left_out = rest.left_out + from as u64;
         let (kept, place) = match rest.file.map(|file| file.and_then(Spill::end)) {
-            Some(Ok(spilled)) => (job::Capture::InFile(spilled), b"not shown".to_vec()),
+            Some(Ok(spilled)) => (job::Capture::Spilled(spilled), b"not shown".to_vec()),
             Some(Err(why)) => {
-                (job::Capture::Ends, [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat())
+                (job::Capture::Truncated, [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat())
             }
-            None => (job::Capture::Ends, b"left out".to_vec()),
+            None => (job::Capture::Truncated, b"left out".to_vec()),
         };
         let between = [format!("\n[... {left_out} bytes are ").as_bytes(), &place, b" ...]\n"].concat();
         ([&self.bytes, &between[..], &rest.end[from..]].concat(), kept)

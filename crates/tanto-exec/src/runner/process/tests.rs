@@ -18,11 +18,11 @@ fn runner() -> ProcessRunner {
 }
 
 fn start(runner: &mut ProcessRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: false, bounds: None }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: false, limits: None }, Cost::default()).unwrap();
 }
 
 fn start_console(runner: &mut ProcessRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: true, bounds: None }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), console: true, limits: None }, Cost::default()).unwrap();
 }
 
 /// The next job to end: which, how, what it printed.
@@ -174,7 +174,7 @@ fn dropping_waits_for_the_end() {
 
 #[test]
 fn a_line_that_is_too_long_is_the_machines_refusal() {
-    let command = Command { line: vec![b'x'; 3 << 20], console: false, bounds: None };
+    let command = Command { line: vec![b'x'; 3 << 20], console: false, limits: None };
     let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
     assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
 }
@@ -201,10 +201,10 @@ fn load_limits_what_runs() {
     runner.machine.load = || 1e9;
     assert_eq!(runner.capacity(), 1, "with none running one may");
     start(&mut runner, 0, "sleep 100");
-    assert!(!runner.is_loaded());
-    assert_eq!((runner.capacity(), runner.is_loaded()), (0, true));
+    assert!(!runner.is_load_limited());
+    assert_eq!((runner.capacity(), runner.is_load_limited()), (0, true));
     runner.machine.load = || 0.0;
-    assert_eq!((runner.capacity(), runner.is_loaded()), (4, false));
+    assert_eq!((runner.capacity(), runner.is_load_limited()), (4, false));
     runner.parallelism = 0;
     runner.max_load = None;
     assert_eq!(runner.capacity(), usize::MAX);
@@ -339,7 +339,7 @@ fn a_refused_start_keeps_the_slot_in_hand() {
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
     runner
-        .start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false, bounds: None }, Cost::default())
+        .start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false, limits: None }, Cost::default())
         .unwrap_err();
     assert_eq!(runner.capacity(), 1);
     drop(runner);
@@ -396,7 +396,7 @@ fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
 fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
     let mut runner = short_of_processes(0);
     let error = runner
-        .start(JobId(0), &Command { line: b"echo".into(), console: false, bounds: None }, Cost::default())
+        .start(JobId(0), &Command { line: b"echo".into(), console: false, limits: None }, Cost::default())
         .unwrap_err();
     assert_eq!(error.raw_os_error(), Some(11));
     REFUSALS.set(1000);
@@ -451,36 +451,36 @@ fn a_job_that_nobody_wants_any_more_is_ended() {
     let limits = ResourceLimits { grace_ms: 20_000, ..ResourceLimits::NONE };
     let watch = WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
-    assert!(!runner.end(JobId(3), TerminationReason::Wanted), "nothing runs");
+    assert!(!runner.terminate(JobId(3), TerminationReason::Requested), "nothing runs");
     start(&mut runner, 3, "sleep 600 & echo said; wait");
     start(&mut runner, 4, "true");
-    while runner.printed(JobId(3)).unwrap().is_empty() {
+    while runner.output_so_far(JobId(3)).unwrap().is_empty() {
         runner.wait(Some(Duration::from_millis(1))).unwrap();
     }
-    assert_eq!((runner.printed(JobId(3)).unwrap(), runner.printed(JobId(9))), (b"said\n".to_vec(), None));
-    assert!(runner.end(JobId(3), TerminationReason::Wanted));
-    assert!(!runner.end(JobId(3), TerminationReason::Wanted), "it is ending already");
+    assert_eq!((runner.output_so_far(JobId(3)).unwrap(), runner.output_so_far(JobId(9))), (b"said\n".to_vec(), None));
+    assert!(runner.terminate(JobId(3), TerminationReason::Requested));
+    assert!(!runner.terminate(JobId(3), TerminationReason::Requested), "it is ending already");
     let ended = loop {
         match runner.wait(None).unwrap() {
             Wakeup::Completed(it) if it.job == JobId(3) => break it,
             _ => {}
         }
     };
-    assert_eq!(ended.exit, Exit::Code(TerminationReason::Wanted.code()));
-    assert_eq!(ended.findings.unwrap().stopped.unwrap().why, TerminationReason::Wanted);
+    assert_eq!(ended.exit, Exit::Code(TerminationReason::Requested.exit_code()));
+    assert_eq!(ended.report.unwrap().termination.unwrap().reason, TerminationReason::Requested);
 }
 
 #[test]
 fn a_flood_is_ended_and_both_its_ends_are_kept() {
     let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, groups: Groups::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
-    let limits = ResourceLimits { printed: Some(1 << 20), ..ResourceLimits::NONE };
-    let bounds = Some(Box::new(JobLimits { limits, scratch: None }));
+    let limits = ResourceLimits { output_bytes: Some(1 << 20), ..ResourceLimits::NONE };
+    let bounds = Some(Box::new(JobLimits { resources: limits, scratch: None }));
     let line = b"echo begins; yes".to_vec();
-    runner.start(JobId(3), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    runner.start(JobId(3), &Command { line, console: false, limits: bounds }, Cost::default()).unwrap();
     let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
-    let why = TerminationReason::Printed { most: 1 << 20 };
-    assert_eq!((ended.exit, ended.findings.unwrap().stopped.unwrap().why), (Exit::Code(why.code()), why));
+    let why = TerminationReason::Output { limit_bytes: 1 << 20 };
+    assert_eq!((ended.exit, ended.report.unwrap().termination.unwrap().reason), (Exit::Code(why.exit_code()), why));
     assert!(ended.output.starts_with(b"begins\ny\n") && ended.output.len() < (1 << 20) + 100);
     assert!(String::from_utf8_lossy(&ended.output).contains(" bytes are left out ...]"));
     // It is the limit of this command, and no other's.
@@ -499,16 +499,16 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
         let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
         assert_eq!(ended.exit, Exit::Code(3));
         assert!(ended.output.starts_with(b"said\n"), "{ended:?}");
-        let findings = ended.findings.unwrap();
-        assert!(findings.left_killed && findings.stopped.is_none());
-        let is_sleep = |seen: &ProcessInfo| seen.line.starts_with(b"sleep") || seen.line.starts_with(b"/bin/sh");
-        assert!(!findings.left.is_empty() && findings.left.iter().all(is_sleep), "{findings:?}");
+        let report = ended.report.unwrap();
+        assert!(report.leftovers_killed && report.termination.is_none());
+        let is_sleep = |seen: &ProcessInfo| seen.command.starts_with(b"sleep") || seen.command.starts_with(b"/bin/sh");
+        assert!(!report.leftovers.is_empty() && report.leftovers.iter().all(is_sleep), "{report:?}");
     }
     // Who ends in time is nobody's trouble.
     let bounds =
-        Some(Box::new(JobLimits { limits: ResourceLimits { linger_ms: Some(600_000), ..limits }, scratch: None }));
+        Some(Box::new(JobLimits { resources: ResourceLimits { linger_ms: Some(600_000), ..limits }, scratch: None }));
     let line = b"(sleep 0.01; echo late) & echo said".to_vec();
-    runner.start(JobId(4), &Command { line, console: false, bounds }, Cost::default()).unwrap();
+    runner.start(JobId(4), &Command { line, console: false, limits: bounds }, Cost::default()).unwrap();
     let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
     assert_eq!(ended.output, b"said\nlate\n");
 }
@@ -517,8 +517,9 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
 fn a_bell_wakes_who_waits_for_jobs() {
     let place = Scratch::new("spawn-bell");
     let fifo = named_pipe(&place, "go");
-    let (bell, mut rope) = std::io::pipe().unwrap();
-    let mut runner = ProcessRunner::new(RunnerOptions { bell: Some(bell.into()), ..RunnerOptions::default() }).unwrap();
+    let (wake_fd, mut rope) = std::io::pipe().unwrap();
+    let mut runner =
+        ProcessRunner::new(RunnerOptions { wake_fd: Some(wake_fd.into()), ..RunnerOptions::default() }).unwrap();
     start(&mut runner, 0, &hold(&fifo));
     std::io::Write::write_all(&mut rope, b"!").unwrap();
     assert_eq!(runner.wait(None).unwrap(), Wakeup::ControlRequest);
@@ -537,7 +538,7 @@ fn commands_have_tokens_of_their_own() {
         ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap()
     };
     let mut shared = dealt(3, 3);
-    shared.next_is(5);
+    shared.set_next_priority(5);
     assert_eq!(shared.capacity(), 1);
     start(&mut shared, 1, &format!("{HAS_TOKENS}; echo $CARGO_MAKEFLAGS | cut -c -19"));
     assert_eq!(next(&mut shared), ok(1, "yes\n-j --jobserver-fds=\n"));
@@ -556,10 +557,10 @@ fn between_two_commands_of_a_job_nobody_takes_its_slot() {
     let end = named_pipe(&place, "end");
     let jobserver = Some(Jobserver::Broker(TokenBroker::new(2, 2)));
     let mut runner = ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap();
-    runner.next_is(9);
+    runner.set_next_priority(9);
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 1, "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"");
-    runner.next_is(1);
+    runner.set_next_priority(1);
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 2, ":");
     assert_eq!(next(&mut runner), ok(2, ""));

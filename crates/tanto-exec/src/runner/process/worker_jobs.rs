@@ -101,13 +101,13 @@ impl ProcessRunner {
 
     /// Runs a command as a process of its own. What it has printed in the worker does not count.
     fn run_again(&mut self, mut task: Task, twin: Option<Twin>) -> io::Result<()> {
-        task.output = Output::new(task.limits.printed);
-        let why = self.watcher.as_ref().and_then(|watcher| watcher.why(task.job));
+        task.output = Output::new(task.limits.output_bytes);
+        let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(task.job));
         let fork = match task.fork.take() {
             Some(fork) if why.is_none() => fork,
             // The monitor has ended it.
             _ => {
-                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::code)), Usage::default());
+                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 return Ok(());
             }
         };

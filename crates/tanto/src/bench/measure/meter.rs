@@ -67,7 +67,7 @@ impl Meter {
         // First, so that no signal ends us before what is held is given back.
         let endings = TerminationSignals::listen().map_err(failed)?;
         let held = Held::begin(&controls)?;
-        let limits = ResourceLimits { looks: true, ..ResourceLimits::NONE };
+        let limits = ResourceLimits { sample: true, ..ResourceLimits::NONE };
         let options = RunnerOptions {
             parallelism: 1,
             environment: without_jobserver(),
@@ -139,7 +139,7 @@ impl Meter {
 
     /// A child has the processors that its parent has when it is made.
     fn start(&mut self, job: JobId, line: &[u8]) -> std::io::Result<()> {
-        let command = Command { line: line.to_vec(), console: false, bounds: None };
+        let command = Command { line: line.to_vec(), console: false, limits: None };
         let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command, Cost::default()) };
         cpus.apply()?;
         let started = self.runner.start(job, &command, Cost::default());
@@ -148,8 +148,8 @@ impl Meter {
 
     fn failure(&self, line: &[u8], completion: Completion) -> Halt {
         let mut tail = Tail::default();
-        tail.push(completion.printed());
-        let log = if completion.output.is_empty() { None } else { self.keep(completion.printed()) };
+        tail.push(completion.full_output());
+        let log = if completion.output.is_empty() { None } else { self.keep(completion.full_output()) };
         Halt::Failed(Failure { line: line.to_vec(), exit: completion.exit, last_lines: tail.lines(), log })
     }
 
@@ -208,7 +208,7 @@ impl Meter {
             load,
             background,
             stolen,
-            left: done.completion.findings.as_ref().map_or(0, |findings| findings.left.len()),
+            left: done.completion.report.as_ref().map_or(0, |report| report.leftovers.len()),
             calm: None,
         }
     }

@@ -24,7 +24,7 @@ fn what_fits_stays_in_memory() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY);
     let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
-    assert!(output == text && kept == job::Capture::Whole);
+    assert!(output == text && kept == job::Capture::Complete);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn of_more_a_file_without_a_name_has_all() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY + 5 * ENDS + 8);
     let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
-    let job::Capture::InFile(mut spilled) = kept else { panic!("{kept:?}") };
+    let job::Capture::Spilled(mut spilled) = kept else { panic!("{kept:?}") };
     assert!(spilled.bytes() == text);
     assert_eq!(std::fs::read_dir(place.at("")).unwrap().count(), 0);
     let left_out = text.len() - 2 * ENDS;
@@ -57,7 +57,7 @@ fn a_directory_that_is_not_there_is_replaced_by_the_one_for_temporary_files() {
     let overflow = Overflow { dir: place.at("none"), writer: Rc::default() };
     let text = lines(MOST_IN_MEMORY + 8);
     let (_, kept) = taken(&text, Some(&overflow)).into_kept();
-    assert!(matches!(kept, job::Capture::InFile(spilled) if spilled.bytes() == text));
+    assert!(matches!(kept, job::Capture::Spilled(spilled) if spilled.bytes() == text));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_full_disk_loses_the_middle_and_says_so() {
     }
     output.push(&text[MOST_IN_MEMORY..], None);
     let (shown, kept) = output.into_kept();
-    assert!(kept == job::Capture::Ends);
+    assert!(kept == job::Capture::Truncated);
     assert!(shown.starts_with(&text[..ENDS]) && shown.ends_with(&text[text.len() - ENDS..]));
     assert!(String::from_utf8_lossy(&shown).contains("it is lost: No space left on device"));
 }
