@@ -102,7 +102,7 @@ class Sandbox:
             yield "over", place, str(inside(place) if inside(place).is_dir() else self.directory / "nothing")
 
     def needs(self, named, deeper):
-        """As tanto-bulk/src/layers/order.rs has it."""
+        """As tanto-bulk/src/attempt/layers/mount_plan.rs has it."""
         one = {
             "store": self.directory / "layers",
             "size": 0,

@@ -3,14 +3,14 @@
 use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
 
-use tanto_bulk::archive::plist::{Entry, Plist};
-use tanto_bulk::archive::{Kind, Package};
-use tanto_bulk::name::Name;
-use tanto_bulk::pattern::Pattern;
-use tanto_bulk::records;
+use tanto_bulk::package::archive::plist::{Entry, Plist};
+use tanto_bulk::package::archive::{Kind, Package};
+use tanto_bulk::package::name::Name;
+use tanto_bulk::package::pattern::Pattern;
+use tanto_bulk::publish::sign::signer;
 use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
-use tanto_bulk::sign::signer;
+use tanto_bulk::tree::records;
 
 /// Records are all of the text, and of them each needs what is there, once, and nothing if something is missing.
 pub(crate) fn scan(input: &[u8], _: &Path) {

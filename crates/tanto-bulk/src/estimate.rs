@@ -13,9 +13,9 @@ mod model;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::name::Name;
-use crate::records::Record;
+use crate::package::name::Name;
 use crate::resolve::Package;
+use crate::tree::records::Record;
 
 use features::{Features, fetched};
 use model::Model;

@@ -1,7 +1,9 @@
 //! Packages that others may have: which of them, and what is told of them all. Does not know how they get to a server.
 
-pub mod choice;
+pub mod install_artifact;
 pub mod list;
+pub mod selection;
+pub mod sign;
 pub mod summary;
 
 use std::io::{self, Write};

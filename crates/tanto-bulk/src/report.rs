@@ -17,8 +17,8 @@ use std::collections::HashMap;
 
 use tanto_record::store::{self, Attempt, Expected, Package, Run, Stage, Store};
 
-use crate::build::state::{MACHINE, State};
-use crate::records::Record;
+use crate::coordinator::state::{MACHINE, State};
+use crate::tree::records::Record;
 use changes::Changes;
 use costs::Costs;
 use errors::Found;

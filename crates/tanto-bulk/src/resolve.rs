@@ -10,9 +10,9 @@ mod tests;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::name::Name;
-use crate::pattern::{self, Pattern};
-use crate::records::Record;
+use crate::package::name::Name;
+use crate::package::pattern::{self, Pattern};
+use crate::tree::records::Record;
 
 use index::Index;
 

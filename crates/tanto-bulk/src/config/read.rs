@@ -5,8 +5,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
 use super::{Config, Limits, NO_SANDBOX, Scratch};
-use crate::build::stages::Stage;
-use crate::sandbox::Kind;
+use crate::attempt::sandbox::Kind;
+use crate::attempt::stages::Stage;
 
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]

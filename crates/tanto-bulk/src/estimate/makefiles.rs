@@ -4,7 +4,7 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::records::Record;
+use crate::tree::records::Record;
 
 /// What fewer packages read tells nothing of others.
 const READERS: usize = 15;

@@ -11,7 +11,7 @@ use std::thread;
 use sha2::{Digest, Sha512};
 
 use super::summary;
-use crate::archive::{self, Bad, Metadata};
+use crate::package::archive::{self, Bad, Metadata};
 
 /// A file to be listed.
 #[derive(Clone, PartialEq, Eq, Debug)]

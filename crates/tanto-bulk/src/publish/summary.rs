@@ -1,8 +1,8 @@
 //! What `pkg_summary` says of a package: the lines that `pkg_info -X` prints for its file. Does not know where the file
 //! is.
 
-use crate::archive::Metadata;
-use crate::archive::plist::{Entry, Word};
+use crate::package::archive::Metadata;
+use crate::package::archive::plist::{Entry, Word};
 
 /// What of +BUILD_INFO is told.
 const BUILD_INFO: [&[u8]; 14] = [
@@ -65,8 +65,8 @@ fn lines(text: &mut Vec<u8>, variable: &[u8], value: Option<&[u8]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::Package;
-    use crate::archive::tests::tar;
+    use crate::package::archive::Package;
+    use crate::package::archive::tests::tar;
 
     /// All packages of the directory that TANTO_PACKAGES names, by the `pkg_info` that TANTO_PKG_INFO names.
     #[test]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use tanto_record::store::{Package, Run};
 
-use crate::build::state::State;
-use crate::name::Name;
+use crate::coordinator::state::State;
+use crate::package::name::Name;
 
 /// Against an earlier run.
 #[derive(Clone, PartialEq, Eq, Debug)]

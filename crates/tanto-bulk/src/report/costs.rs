@@ -8,7 +8,7 @@ use tanto_sys::cgroup::StallTimes;
 
 use super::Rows;
 use super::reach::{Lists, order};
-use crate::build::stages;
+use crate::attempt::stages;
 use crate::estimate::{Basis, median_error};
 
 /// All of it.

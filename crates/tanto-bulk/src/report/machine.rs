@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use super::{Rows, reach};
-use crate::build::state::State;
-use crate::records::Record;
+use crate::coordinator::state::State;
+use crate::tree::records::Record;
 
 /// pbulk's word for a state. It has fewer.
 fn status(state: &str) -> &str {

@@ -7,7 +7,7 @@ use tanto_sys::cgroup::StallTimes;
 use super::changes::Change;
 use super::costs::{OfPackage, OfStage};
 use super::{Failure, Report, machine};
-use crate::build::state::State;
+use crate::coordinator::state::State;
 
 /// So many packages are shown of those that took longest.
 const SHOWN: usize = 20;

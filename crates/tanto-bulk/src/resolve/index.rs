@@ -1,7 +1,7 @@
 //! Finds the packages that a pattern can match, without looking at all of them. Does not know what needs them.
 
-use crate::name::Name;
-use crate::pattern::Pattern;
+use crate::package::name::Name;
+use crate::package::pattern::Pattern;
 
 use super::Package;
 

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::name::Name;
-use crate::records::Record;
+use crate::package::name::Name;
+use crate::tree::records::Record;
 
 use super::Package;
 

@@ -1,7 +1,7 @@
 //! What resolving a few records finds.
 
 use super::*;
-use crate::records;
+use crate::tree::records;
 
 /// Records of these packages: name, location, ALL_DEPENDS.
 fn scan(packages: &[(&str, &str, &str)]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use tanto_bulk::door::{Answer, Desk, Request};
+use tanto_bulk::coordinator::control_socket::{Answer, Desk, Request};
 use tanto_testing::Random;
 
 /// They ask for so much and no more, so that a build comes to its end.

@@ -7,11 +7,11 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use tanto_bulk::build::plan::Plan;
-use tanto_bulk::build::reasons;
-use tanto_bulk::build::state::State;
 use tanto_bulk::config::Config;
-use tanto_bulk::door::{self, Answer, Request, Unheard};
+use tanto_bulk::coordinator::control_socket::{self, Answer, Request, Unheard};
+use tanto_bulk::coordinator::explain;
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::coordinator::state::State;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::{Package, Store};
@@ -55,7 +55,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 fn running(config: &Config, watches: bool) -> Result<Option<String>, Vec<u8>> {
     let mut screen = Screen::default();
     loop {
-        let told = match door::ask(Path::new(&config.state), &Request::Status) {
+        let told = match control_socket::ask(Path::new(&config.state), &Request::Status) {
             Ok(answer) => Some(String::from_utf8_lossy(&answer.out).into_owned()),
             Err(Unheard::Nobody) => progress::told(config),
             Err(unheard) => return Err(unheard.told().into_bytes()),
@@ -117,7 +117,7 @@ pub(super) fn why(args: &[Vec<u8>]) -> Stop {
             text += &format!("  it has to be built: {why}\n");
         }
         let edges = store.edges(run).map_err(|error| unusable(&error))?;
-        text += &reasons::told(&Plan::of_rows(&packages, &edges), package.package);
+        text += &explain::told(&Plan::of_rows(&packages, &edges), package.package);
         for attempt in store.attempts(run).map_err(|error| unusable(&error))? {
             if attempt.job == package.job {
                 let outcome = if attempt.outcome.is_empty() { "goes on" } else { &attempt.outcome };
@@ -142,7 +142,7 @@ pub(super) fn log(args: &[Vec<u8>]) -> Stop {
         let wanted = words.get(1).map(|word| String::from_utf8_lossy(word).into_owned());
         let request = Request::Log { package: package.name.clone(), stage: wanted.clone() };
         if package.state == State::Running.name()
-            && let Ok(Answer { code: 0, out, .. }) = door::ask(Path::new(&config.state), &request)
+            && let Ok(Answer { code: 0, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
         {
             return Ok(String::from_utf8_lossy(&out).into_owned());
         }
@@ -211,7 +211,7 @@ fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
 
 /// The package of this name, or the only one with this base or directory.
 pub(super) fn find<'a>(packages: &'a [Package], word: &[u8]) -> Result<&'a Package, Vec<u8>> {
-    let base = |package: &Package| tanto_bulk::name::Name::new(package.name.as_bytes()).base() == word;
+    let base = |package: &Package| tanto_bulk::package::name::Name::new(package.name.as_bytes()).base() == word;
     let is_it = |package: &&Package| package.location.as_bytes() == word || base(package);
     let exact = packages.iter().find(|package| package.name.as_bytes() == word);
     let mut alike = packages.iter().filter(is_it);

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tanto_bulk::build::offline;
-use tanto_bulk::build::plan::Plan;
 use tanto_bulk::config::Config;
-use tanto_bulk::door::{self, Answer, Request, Unheard};
+use tanto_bulk::coordinator::control_socket::{self, Answer, Request, Unheard};
+use tanto_bulk::coordinator::offline;
+use tanto_bulk::coordinator::plan::Plan;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::{Change, Store};
@@ -94,7 +94,7 @@ pub(super) fn say(config: &Config, request: &Request) -> Result<Option<Answer>, 
     look(config)?;
     let begun = Instant::now();
     loop {
-        match door::ask(Path::new(&config.state), request) {
+        match control_socket::ask(Path::new(&config.state), request) {
             Ok(answer) => return Ok(Some(answer)),
             Err(Unheard::Nobody) => {}
             Err(unheard) => return Err(unheard.told().into_bytes()),

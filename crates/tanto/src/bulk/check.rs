@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use tanto_bulk::build::plan::Plan;
-use tanto_bulk::build::state::State;
-use tanto_bulk::check::foretell;
 use tanto_bulk::config::Config;
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::coordinator::state::State;
+use tanto_bulk::freshness::foretell;
 use tanto_exec::event::{Event, View};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};

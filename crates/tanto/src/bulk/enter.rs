@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_bulk::layers::{self, Order, Trouble};
+use tanto_bulk::attempt::layers::{self, Order, Trouble};
 use tanto_exec::sandbox::{self, Entry, Place};
 
 use crate::flags::door::Door;

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use tanto_bulk::build::plan::Plan;
-use tanto_bulk::build::state::State;
 use tanto_bulk::config::Config;
-use tanto_bulk::records;
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::coordinator::state::State;
 use tanto_bulk::resolve::depends_of;
-use tanto_bulk::scan;
+use tanto_bulk::tree::records;
+use tanto_bulk::tree::scan;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::store::Store;

@@ -1,6 +1,6 @@
 //! `tanto bulk fetch`: how a package comes to its distfiles. For Tanto itself; does not know how files are fetched.
 
-use tanto_bulk::distfiles::Fetch;
+use tanto_bulk::attempt::distfiles::Fetch;
 use tanto_sys::process::lifecycle;
 
 use super::deliver::ended;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use tanto_bulk::build::makes::Makes;
+use tanto_bulk::attempt::make_wrappers::Makes;
 use tanto_bulk::config::{Config, NO_SANDBOX, Scratch};
 use tanto_exec::jobserver::Jobserver;
 use tanto_exec::jobserver::broker::TokenBroker;

@@ -4,12 +4,12 @@
 use std::process::Command;
 use std::rc::Rc;
 
-use tanto_bulk::build::plan::Plan;
-use tanto_bulk::check::{self, Ages};
 use tanto_bulk::config::Config;
-use tanto_bulk::records::{self, Record};
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::freshness::{self, Ages};
 use tanto_bulk::resolve::{Package, depends_of, resolve};
-use tanto_bulk::scan::Report;
+use tanto_bulk::tree::records::{self, Record};
+use tanto_bulk::tree::scan::Report;
 use tanto_exec::event::View;
 use tanto_record::store::Store;
 use tanto_sys::memory::map::Map;
@@ -127,14 +127,14 @@ pub(super) fn check(config: &Config, store: &Store, plan: &mut Plan, cutoff: boo
         let before = store.options().map_err(|error| place::unusable(&error))?;
         plan.compare_options(&before.into_iter().collect());
     }
-    let found = check::look(plan, check::Place { contents: cutoff, ..packages(config) });
-    check::settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
+    let found = freshness::look(plan, freshness::Place { contents: cutoff, ..packages(config) });
+    freshness::settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
 }
 
 /// Where binary packages are.
-pub(super) fn packages(config: &Config) -> check::Place<'_> {
+pub(super) fn packages(config: &Config) -> freshness::Place<'_> {
     let Config { pkgsrc, packages, pkg_sufx, .. } = config;
-    check::Place { pkgsrc, packages, suffix: pkg_sufx, contents: false }
+    freshness::Place { pkgsrc, packages, suffix: pkg_sufx, contents: false }
 }
 
 /// Runs a line that the user wants to be run at this point.

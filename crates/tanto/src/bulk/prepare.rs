@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
-use tanto_bulk::build::works::Works;
+use tanto_bulk::attempt::distfiles::left;
+use tanto_bulk::attempt::workdirs::Works;
 use tanto_bulk::config::Config;
-use tanto_bulk::distfiles::left;
 use tanto_exec::job::report::ProcessInfo;
 use tanto_exec::monitor::orphans;
 use tanto_exec::sandbox::Place;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use tanto_bulk::config::Config;
-use tanto_bulk::facts;
-use tanto_bulk::scan::{Bad as BadScan, Report, Scan, written};
+use tanto_bulk::tree::platform_vars;
+use tanto_bulk::tree::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
@@ -142,7 +142,7 @@ pub(super) fn some(
 
 /// What makefiles need not ask the system.
 fn of_the_system(config: &Config, spaces: Option<&Rc<Spaces>>) -> Vec<String> {
-    facts::ask(config, spaces.and_then(|spaces| spaces.sandbox().ok()))
+    platform_vars::ask(config, spaces.and_then(|spaces| spaces.sandbox().ok()))
 }
 
 /// What is started from now on is in sandboxes, if there are to be some.

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use tanto_bulk::build::plan::Plan;
-use tanto_bulk::build::site::Site;
-use tanto_bulk::build::stages::visit::Visit;
-use tanto_bulk::build::state::State;
+use tanto_bulk::attempt::stages::visit::Visit;
+use tanto_bulk::build_settings::Site;
 use tanto_bulk::config::{Config, NO_SANDBOX};
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::coordinator::state::State;
 use tanto_bulk::resolve::{self, depends_of};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use tanto_bulk::build::site::{Fetching, Site};
-use tanto_bulk::build::stages::Stage;
-use tanto_bulk::build::works::Works;
+use tanto_bulk::attempt::sandbox::{Kind, Sandbox};
+use tanto_bulk::attempt::stages::Stage;
+use tanto_bulk::attempt::workdirs::Works;
+use tanto_bulk::build_settings::{Fetching, Site};
 use tanto_bulk::config::{Config, NO_SANDBOX};
-use tanto_bulk::facts;
-use tanto_bulk::sandbox::{Kind, Sandbox};
+use tanto_bulk::tree::platform_vars;
 use tanto_sys::error;
 use tanto_sys::fs::{lock, mounts};
 use tanto_sys::process::namespaces::{self, Namespace};
@@ -170,7 +170,8 @@ pub(super) fn of(config: &Config, spaces: Option<&Spaces>) -> Result<Site, Vec<u
     }
     let text = |text: &String| text.clone();
     let shut_in = spaces.map(|spaces| shut_in(config, spaces)).transpose().map_err(String::into_bytes)?;
-    let (sandbox, facts) = shut_in.map_or_else(|| (None, facts::ask(config, None)), |(it, facts)| (Some(it), facts));
+    let (sandbox, facts) =
+        shut_in.map_or_else(|| (None, platform_vars::ask(config, None)), |(it, facts)| (Some(it), facts));
     Ok(Site {
         pkgsrc: text(&config.pkgsrc),
         make: text(&config.make),
@@ -234,8 +235,8 @@ fn fetching(config: &Config) -> Fetching {
 fn shut_in(config: &Config, spaces: &Spaces) -> Result<(Sandbox, Vec<String>), String> {
     let sandbox = spaces.sandbox()?.clone();
     let programs = [config.make.as_str(), &config.pkg_add, &config.pkg_delete];
-    let said = sandbox.try_out(&config.pkgsrc, &programs, &facts::question(config))?;
-    Ok((sandbox, facts::known(&said)))
+    let said = sandbox.try_out(&config.pkgsrc, &programs, &platform_vars::question(config))?;
+    Ok((sandbox, platform_vars::known(&said)))
 }
 
 /// Into a mount namespace of our own; true if we are root only there.

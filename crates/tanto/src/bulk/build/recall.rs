@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use tanto_bulk::build::books::INTERRUPTED;
-use tanto_bulk::build::plan::{Plan, WANTED};
-use tanto_bulk::build::state::State;
-use tanto_bulk::check::Standing;
 use tanto_bulk::config::Config;
+use tanto_bulk::coordinator::books::INTERRUPTED;
+use tanto_bulk::coordinator::plan::{Plan, WANTED};
+use tanto_bulk::coordinator::state::State;
+use tanto_bulk::freshness::Standing;
 use tanto_bulk::publish::list;
 use tanto_record::store::{Attempt, Change, File, Package as Row, Store};
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tanto_bulk::build::state::State;
 use tanto_bulk::config::Config;
+use tanto_bulk::coordinator::state::State;
 use tanto_bulk::publish::list::Listed;
 use tanto_bulk::publish::{ALL, DIGESTS, SUMMARY};
 use tanto_bulk::report::{Rows, machine};

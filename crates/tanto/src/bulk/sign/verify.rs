@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tanto_bulk::sign::Form;
+use tanto_bulk::publish::sign::Form;
 
 use crate::bulk::files::failed;
 

@@ -1,0 +1,122 @@
+//! The `make` programs that packages are given, so that their jobs come out of one pool: scripts that run the real ones.
+//! Does not know who deals out tokens.
+//!
+//! pkgsrc says `-j${MAKE_JOBS}` to a package's own build, as do many packages themselves; and a `make` that is told a
+//! number shares with nobody. So the scripts take that word away and name the pool in its place.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::shell::quoted;
+
+/// Where the scripts are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Makes {
+    /// In the place of GNU make, which takes tokens and gives them back job by job.
+    pub gmake: String,
+    /// In the place of the tree's make, which does too.
+    pub bmake: String,
+}
+
+const SCRIPT: &str = include_str!("make_wrappers/make.sh");
+
+impl Makes {
+    /// Writes the scripts into a directory, which is made. `make` is the tree's; programs without a slash are looked for in
+    /// `path`, and GNU make is later looked for in that of the package too.
+    pub fn write(dir: &Path, make: &str, path: &OsString) -> io::Result<Makes> {
+        fs::create_dir_all(dir)?;
+        let gnu = ["gmake", "make"].into_iter().find_map(|name| find(name, path));
+        let gnu = gnu.map_or("gmake".to_owned(), |path| path.to_string_lossy().into_owned());
+        let find_gnu = format!("kind=gnu\nreal=$(command -v gmake) || real={}\n", quoted(&gnu));
+        let tree = find(make, path).map_or(make.to_owned(), |path| path.to_string_lossy().into_owned());
+        let find_tree = format!("kind=bsd\nreal={}\n", quoted(&tree));
+        let write = |name: &str, find: &str| {
+            let text = format!(
+                "#!/bin/sh\n# Written by Tanto: its jobs come out of one pool for all packages.\n{find}{SCRIPT}"
+            );
+            let path = dir.join(name);
+            fs::write(&path, text)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            Ok::<_, io::Error>(path.to_string_lossy().into_owned())
+        };
+        Ok(Makes { gmake: write("gmake", &find_gnu)?, bmake: write("bmake", &find_tree)? })
+    }
+}
+
+fn find(name: &str, path: &OsString) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name));
+    }
+    std::env::split_paths(path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::Command;
+    use tanto_testing::Scratch;
+
+    /// What the real programs are called with by the scripts; behind descriptor 0 there are so many tokens.
+    fn called(place: &Scratch, tokens: &[u8], environment: &[(&str, &str)], words: &[&str]) -> [String; 2] {
+        for name in ["bin/gmake", "bin/tree-make"] {
+            place.program(name, "#!/bin/sh\necho \"$@\"\n");
+        }
+        let path = format!("{}/bin:/usr/bin:/bin", place.text());
+        let makes = Makes::write(&place.at("scripts"), "tree-make", &OsString::from(&path)).unwrap();
+        [makes.gmake, makes.bmake].map(|script| {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(tokens).unwrap();
+            // A file that was just written cannot be run itself while what another test has started has it open.
+            let mut command = Command::new("/bin/sh");
+            command.arg(script).args(words).env("PATH", &path).env("MAKEFLAGS", "").env("TANTO_TOKENS", "");
+            command.envs(environment.iter().copied()).stdin(reader);
+            String::from_utf8(command.output().unwrap().stdout).unwrap().trim_end_matches('\n').to_owned()
+        })
+    }
+
+    #[test]
+    fn without_tokens_a_build_does_as_it_is_told() {
+        let place = Scratch::new("makes-without");
+        let both = |words: &[&str]| {
+            let [gnu, bsd] = called(&place, b"", &[], words);
+            assert_eq!(gnu, bsd);
+            gnu
+        };
+        assert_eq!(both(&["-j4", "-f", "Makefile", "all"]), "-j4 -f Makefile all");
+        assert_eq!(both(&["all", "--jobs=4", "-k"]), "-j4 all -k");
+        assert_eq!(both(&["-j", "4", "all"]), "-j4 all");
+        assert_eq!(both(&["-j", "all"]), "-j all");
+        assert_eq!(both(&["all", "-j"]), "-j all");
+        assert_eq!(both(&["-j1", "A=-j4"]), "-j1 A=-j4");
+        assert_eq!(both(&["a b", ""]), "a b ");
+        // What is no number is not ours to judge.
+        assert_eq!(both(&["-jx"]), "-jx");
+        let closed = called(&place, b"", &[("TANTO_TOKENS", "999,998")], &["-j4"]);
+        assert_eq!(closed, ["-j4", "-j4"], "the descriptors were closed on the way");
+    }
+
+    #[test]
+    fn with_tokens_a_build_shares() {
+        let place = Scratch::new("makes-with");
+        let shared = ("TANTO_TOKENS", "0,0");
+        let both = |tokens: &[u8], words| called(&place, tokens, &[shared], words);
+        assert_eq!(both(b"+++", &["-j8", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j8 all"]);
+        assert_eq!(both(b"", &["-j", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j4096 all"]);
+        assert_eq!(both(b"+++", &["-j1", "all"]), ["-j1 all", "-j1 all"]);
+        assert_eq!(both(b"+++", &["all"]), ["all", "all"], "a package that may not have more has none");
+        let below = [shared, ("MAKEFLAGS", " -j8 --jobserver-auth=50,51")];
+        assert_eq!(called(&place, b"", &below, &["-j8", "all"])[0], "all");
+    }
+
+    #[test]
+    fn where_no_pipe_can_be_had_that_does_not_block_the_trees_make_has_one_job() {
+        let place = Scratch::new("makes-blocking");
+        place.program("bin/dd", "#!/bin/sh\nexit 1\n");
+        let called = called(&place, b"+++", &[("TANTO_TOKENS", "0,0")], &["-j8", "all"]);
+        assert_eq!(called, ["--jobserver-auth=0,0 all", "-j1 all"]);
+    }
+}

@@ -1,0 +1,411 @@
+//! Sandboxes of packages: what is seen in each, and how a stage's command comes into one. Does not know how anything is
+//! mounted.
+
+mod masks;
+mod template;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tanto_exec::sandbox::{Mount, Place, Plan, WarmSandbox, What};
+use tanto_sys::error;
+use tanto_sys::fs::dir_tree;
+
+use self::masks::Masks;
+use self::template::Manner;
+use super::layers::{self, Needs, Order, Store};
+use crate::config::Config;
+use crate::shell::{quoted, said, shell};
+
+/// What a sandbox is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The template's directories, only to be read, and others where something must be written.
+    Bind,
+    /// The template's directories, with a layer above each that takes what is written.
+    Overlay,
+    /// As `Bind`, of a template that was copied into memory.
+    Tmpfs,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Bind, Kind::Overlay, Kind::Tmpfs];
+
+    /// As it is called in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bind => "bind",
+            Kind::Overlay => "overlay",
+            Kind::Tmpfs => "tmpfs",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// How all packages of a build are shut in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sandbox {
+    /// Each client has a directory below it.
+    dir: PathBuf,
+    /// Our own program.
+    door: String,
+    kind: Kind,
+    as_user: bool,
+    /// What all see, but for what follows.
+    base: Vec<Mount>,
+    /// The same for scans, which only look.
+    looked_at: Vec<Mount>,
+    /// What an empty prefix and its database are made from.
+    kit: Vec<(PathBuf, Vec<PathBuf>)>,
+    logs: String,
+    wrkobjdir: String,
+    prepare_chroot: String,
+    /// Where layers are kept, if packages that are needed come as such.
+    layers: Option<Store>,
+}
+
+/// What a stage's command may do in its sandbox.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Leave {
+    /// It is the package's first.
+    pub first: bool,
+    /// It fetches files.
+    pub fetches: bool,
+    /// When it has succeeded, its report says how much the package has written.
+    pub measures: bool,
+}
+
+impl Sandbox {
+    /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `door` is our
+    /// own program; what is `hidden` nobody sees inside. To be called in a mount namespace of our own.
+    pub fn prepare(
+        config: &Config,
+        kind: Kind,
+        door: &str,
+        as_user: bool,
+        hidden: &[String],
+    ) -> Result<Sandbox, String> {
+        let shared = Shared::make(config, kind, as_user)?;
+        let on = |overlays| Sandbox::on(&shared, config, door, hidden, overlays);
+        let with_overlays = on(true)?;
+        if kind == Kind::Overlay || with_overlays.say(":").is_ok() {
+            return Ok(with_overlays);
+        }
+        // Where layers cannot be mounted, these kinds do without.
+        on(false)
+    }
+
+    fn on(shared: &Shared, config: &Config, door: &str, hidden: &[String], overlays: bool) -> Result<Sandbox, String> {
+        let Shared { dir, kind, as_user, template, masks, kit: (above, kit) } = shared;
+        let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKES));
+        let looks = looks(config, hidden, makes);
+        let mut points: Vec<PathBuf> =
+            kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
+        // In that of logs, each package has one that is not there yet.
+        let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
+        private.push(PathBuf::from(&config.wrkobjdir));
+        points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
+        let manner = Manner {
+            root: template,
+            kit: above.as_deref(),
+            var: &var,
+            kind: *kind,
+            as_user: *as_user,
+            points: &points,
+            private: &private,
+            masks,
+            written: true,
+            overlays,
+        };
+        let base = manner.mounts().map_err(failed)?;
+        let looked_at = Manner { written: false, ..manner }.mounts().map_err(failed)?;
+        let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
+        let it = Sandbox {
+            dir: dir.clone(),
+            door: door.to_owned(),
+            kind: *kind,
+            as_user: *as_user,
+            base: with_looks(base),
+            looked_at: with_looks(looked_at),
+            kit: kit.clone(),
+            logs: config.bulklog.clone(),
+            wrkobjdir: config.wrkobjdir.clone(),
+            prepare_chroot: config.client_prepare_chroot.clone(),
+            layers: (config.layers && overlays).then(|| store(config, *as_user)),
+        };
+        it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
+        Ok(it)
+    }
+
+    /// Goes into a sandbox once, to see whether that can be done, and whether all of these programs are there: what is
+    /// wrong, if something is. A line may ask something on this occasion: its answer, empty if it fails.
+    pub fn try_out(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
+        let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
+        for program in programs {
+            let name = quoted(program);
+            line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
+        }
+        self.say(&format!("{line}; ({question}) 2>/dev/null || :"))
+            .map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+    }
+
+    /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
+    pub fn say(&self, line: &str) -> Result<String, String> {
+        let client = 0;
+        self.begin(client, "nothing", None).map_err(failed)?;
+        let entered = said(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
+        let left = said(shell(&self.leave(client)));
+        left.and(entered)
+    }
+
+    /// The place of a client's sandbox.
+    pub fn place(&self, client: usize) -> Place {
+        Place::new(self.dir.join((client + 1).to_string()))
+    }
+
+    /// Where a package leaves its work log, and other things for us.
+    pub fn out(&self, client: usize) -> PathBuf {
+        self.place(client).dir().join("out")
+    }
+
+    /// What this package sees, before what it needs is there. `memory`: so many bytes of what it writes stay there; none:
+    /// it writes on the disk.
+    pub fn plan(&self, client: usize, package: &str, memory: Option<u64>) -> Plan {
+        let mut mounts = self.base.clone();
+        for (at, kit) in &self.kit {
+            let what = match self.kind {
+                // Layers of what it needs come above.
+                _ if self.layers.is_some() => What::Over(self.or_nothing(kit)),
+                _ if kit.is_empty() => What::Own(0o755),
+                Kind::Overlay => What::Over(kit.clone()),
+                Kind::Bind | Kind::Tmpfs => What::Copy(kit.clone()),
+            };
+            mounts.push(Mount { at: at.clone(), what });
+        }
+        mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), what: What::Own(0o1777) });
+        mounts.push(Mount { at: Path::new(&self.logs).join(package), what: What::Share(self.out(client)) });
+        sorted(&mut mounts);
+        Plan { mounts, memory, as_user: self.as_user, read_only: false }
+    }
+
+    /// What a scan sees, which may write in these directories only.
+    fn scan_plan(&self, written: &[PathBuf]) -> Plan {
+        let mut mounts = self.looked_at.clone();
+        for (at, kit) in &self.kit {
+            let what = kit.first().map_or(What::Nothing, |kit| What::Look(kit.clone()));
+            mounts.push(Mount { at: at.clone(), what });
+        }
+        mounts.extend(written.iter().map(|dir| Mount { at: dir.clone(), what: What::Share(dir.clone()) }));
+        sorted(&mut mounts);
+        Plan { mounts, memory: None, as_user: self.as_user, read_only: true }
+    }
+
+    /// Opens a room for scans, which write in these directories only.
+    pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
+        let place = Place::new(self.dir.join(format!("scan-{}", number + 1)));
+        place.prepare(&self.scan_plan(written))?;
+        let mut command = Command::new(&self.door);
+        command.args(["bulk", "enter", "--keep"]).arg(format!("--place={}", place.dir().display()));
+        if !self.prepare_chroot.is_empty() {
+            command.arg(format!("--hook={}", self.prepare_chroot));
+        }
+        WarmSandbox::open(command, place)
+    }
+
+    /// A mount takes one directory at least.
+    fn or_nothing(&self, kit: &[PathBuf]) -> Vec<PathBuf> {
+        if kit.is_empty() { vec![self.dir.join(NOTHING)] } else { kit.to_vec() }
+    }
+
+    /// Writes down what the package sees, for its first command.
+    pub fn begin(&self, client: usize, package: &str, memory: Option<u64>) -> io::Result<()> {
+        let out = self.out(client);
+        dir_tree::remove(&out)?;
+        fs::create_dir_all(&out)?;
+        let allow = |path: &Path, mode| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
+        allow(&out, 0o1777)?;
+        // Whoever configures and builds writes there too.
+        let work_log = out.join(WORK_LOG);
+        fs::File::create(&work_log)?;
+        allow(&work_log, 0o666)?;
+        self.place(client).prepare(&self.plan(client, package, memory))
+    }
+
+    /// Brings files that the package has left for us to its logs, but for that of this name. Nothing else: it could have left
+    /// links there.
+    pub fn keep_out(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
+        fs::create_dir_all(logs)?;
+        for entry in fs::read_dir(self.out(client))? {
+            let entry = entry?;
+            let is_new = !logs.join(entry.file_name()).exists() && entry.file_name() != file;
+            if entry.file_type()?.is_file() && is_new {
+                let to = logs.join(entry.file_name());
+                fs::rename(entry.path(), &to).or_else(|_| fs::copy(entry.path(), &to).map(drop))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The line that runs `line` in the sandbox; empty: nothing.
+    pub fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
+        let mut entry = self.enter(client);
+        if leave.first {
+            entry += " --fresh";
+            if !self.prepare_chroot.is_empty() {
+                let _ = write!(entry, " --hook={}", quoted(&self.prepare_chroot));
+            }
+        }
+        if leave.fetches {
+            entry += " --network";
+        }
+        if leave.measures {
+            entry += " --measure";
+        }
+        if line.is_empty() { entry } else { format!("{entry} -- {}", quoted(line)) }
+    }
+
+    /// The line after which what a package needs is in its sandbox: `line` lets pkg_add install all of it, which is done
+    /// where it does not come as layers.
+    pub fn provide(&self, client: usize, needs: Needs, line: &str) -> String {
+        let Some(store) = &self.layers else { return self.inside(client, line, Leave::default()) };
+        let file = self.place(client).dir().join("needs");
+        match (Order { store: store.clone(), needs }).write(&file) {
+            Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
+            // Whoever tries the same will say why it cannot be written.
+            Err(_) => self.inside(client, line, Leave::default()),
+        }
+    }
+
+    /// The line after which nothing is left of the sandbox.
+    pub fn leave(&self, client: usize) -> String {
+        self.enter(client) + " --leave"
+    }
+
+    fn enter(&self, client: usize) -> String {
+        let place = self.place(client);
+        format!("{} bulk enter --place={}", quoted(&self.door), quoted(&place.dir().to_string_lossy()))
+    }
+}
+
+/// What all sandboxes share on the disk or in memory, whatever can be mounted.
+struct Shared {
+    dir: PathBuf,
+    kind: Kind,
+    as_user: bool,
+    template: PathBuf,
+    masks: Masks,
+    kit: Kit,
+}
+
+impl Shared {
+    /// Makes it, in the place of what an earlier build has left.
+    fn make(config: &Config, kind: Kind, as_user: bool) -> Result<Shared, String> {
+        let dir = Path::new(&config.state).join("clients");
+        dir_tree::remove(&dir).map_err(failed)?;
+        fs::create_dir_all(dir.join(NOTHING)).map_err(failed)?;
+        template::make_var(Path::new(&config.sandbox_root), &dir.join("var")).map_err(failed)?;
+        let template = match kind {
+            Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
+            Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
+        };
+        let masks = Masks::make(&template, &dir.join("masks"), kind == Kind::Overlay).map_err(failed)?;
+        let kit = kit(config, &dir, as_user)?;
+        let makes = Path::new(&config.state).join(MAKES);
+        for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
+            fs::create_dir_all(path).map_err(failed)?;
+        }
+        Ok(Shared { dir, kind, as_user, template, masks, kit })
+    }
+}
+
+fn failed(error: io::Error) -> String {
+    format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)))
+}
+
+/// What a package's make writes down, in the directory of its logs.
+const WORK_LOG: &str = "work.log";
+/// An empty directory.
+const NOTHING: &str = "nothing";
+/// Programs of ours that packages are built with, below the state.
+const MAKES: &str = "makes";
+
+/// What lies in something else comes after it.
+fn sorted(mounts: &mut [Mount]) {
+    mounts.sort_by_key(|mount| template::depth(&mount.at));
+}
+
+fn store(config: &Config, as_user: bool) -> Store {
+    let ground = layers::Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
+    Store::new(Path::new(&config.state).join("layers"), ground, config.layers_size.unwrap_or(0))
+}
+
+/// What is looked at besides the template.
+fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
+    let look = |path: &str| Mount { at: path.into(), what: What::Look(path.into()) };
+    let hidden = hidden.iter().filter(|path| !path.is_empty());
+    let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), what: What::Nothing }).collect();
+    mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
+    mounts.push(Mount { at: makes.clone(), what: What::Look(makes) });
+    // Settings for all packages, which can be anywhere.
+    let settings = config.makeconf().filter(|path| path.is_file());
+    mounts.extend(settings.map(|path| look(&path.to_string_lossy())));
+    mounts
+}
+
+/// The bootstrap kit as directories: those that belong above the template's, and those of the prefix and its database.
+type Kit = (Option<PathBuf>, Vec<(PathBuf, Vec<PathBuf>)>);
+
+fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
+    let kit = Path::new(&config.bootstrapkit);
+    let (prefix, pkgdb) = (PathBuf::from(&config.prefix), PathBuf::from(&config.pkgdb));
+    let mut places = vec![prefix.clone()];
+    places.extend((!pkgdb.starts_with(&prefix)).then_some(pkgdb));
+    if config.bootstrapkit.is_empty() {
+        return Ok((None, places.into_iter().map(|place| (place, Vec::new())).collect()));
+    }
+    if kit.is_dir() {
+        // It has what the prefix has.
+        let of = |place: PathBuf| (place.clone(), (place == prefix).then(|| kit.to_owned()).into_iter().collect());
+        return Ok((None, places.into_iter().map(of).collect()));
+    }
+    let unpacked = dir.join("kit");
+    fs::create_dir_all(&unpacked).map_err(|error| format!("{}: {error}", unpacked.display()))?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(kit).arg("-C").arg(&unpacked);
+    if as_user {
+        tar.arg("--no-same-owner");
+    }
+    let unusable = |why: &str| {
+        let kit = kit.display();
+        format!("the bootstrap kit {kit} cannot be unpacked: {why}; 'bootstrapkit' in the configuration names it")
+    };
+    if !kit.exists() {
+        return Err(unusable("there is no such file"));
+    }
+    said(tar).map_err(|why| unusable(why.lines().find(|line| !line.is_empty()).unwrap_or("tar failed")))?;
+    let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));
+    let of = |place: PathBuf| {
+        let from = inside(&place);
+        (place, Some(from).filter(|from| from.is_dir()).into_iter().collect())
+    };
+    Ok((Some(unpacked.clone()), places.into_iter().map(of).collect()))
+}
+
+/// Where the copy of the template is.
+fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
+    if template == Path::new("/") {
+        return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());
+    }
+    fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+    tanto_sys::fs::mounts::mount_virtual(tanto_sys::fs::mounts::VirtualFs::Tmpfs, to, "mode=755").map_err(failed)?;
+    dir_tree::copy(template, to).map_err(failed)?;
+    Ok(to.to_owned())
+}

@@ -1,0 +1,126 @@
+//! How a build stands, as text for whoever asks. Changes nothing.
+
+use std::fmt::Write;
+
+use tanto_exec::job::JobId;
+use tanto_exec::job::report::{Length, Size};
+use tanto_exec::schedule::{Schedule, ThrottleReason};
+
+use super::Books;
+use crate::coordinator::state::State;
+use crate::resolve::Package;
+
+/// What is left. Milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    /// What the longest chain of packages takes.
+    path: u64,
+    /// What all take together.
+    work: u64,
+}
+
+/// At most so many failures are named.
+const MOST_FAILURES: usize = 50;
+
+impl Books<'_> {
+    /// How many packages are in each state that there are packages in.
+    pub fn counts(&self) -> Vec<(&'static str, usize)> {
+        State::ALL.iter().map(|state| state.name()).zip(self.plan.counts()).filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// What is still to be done, as far as can be told.
+    pub(super) fn left_ms(&self, schedule: &Schedule) -> Left {
+        let now_ms = self.clock.now_ms();
+        let (path, work) = schedule.left_ms(|job| {
+            let expected = schedule.expected_ms(job);
+            let began_ms = self.running.get(&job.0).map_or(now_ms, |progress| progress.began_ms);
+            expected.saturating_sub(u64::try_from(now_ms - began_ms).unwrap_or(0))
+        });
+        Left { path, work }
+    }
+
+    /// What a package takes of which nothing is known: the one in the middle.
+    pub(super) fn usual_ms(&self, schedule: &Schedule) -> u32 {
+        let mut all: Vec<u32> = self.plan.all().map(|package| schedule.cost(JobId(package)).wall_ms).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// The build in some lines: states, what runs, how long it goes on, what has failed.
+    pub(super) fn standing(&self, schedule: &Schedule, left: Left) -> String {
+        let counts: Vec<String> = self.counts().iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let mut text = format!("{} packages: {}\n", self.plan.packages.len(), counts.join(", "));
+        let clients = self.running.len().max(1) as u64;
+        let soonest = left.path.max(left.work / clients);
+        let _ = writeln!(text, "about {} left; the longest chain takes {}", span(soonest), span(left.path));
+        let mut running: Vec<Package> = self.running.keys().copied().collect();
+        running.sort_unstable_by_key(|package| (self.running[package].began_ms, *package));
+        for package in running {
+            self.running_line(&mut text, package, schedule);
+        }
+        if let Some(hold) = schedule.hold() {
+            let _ = writeln!(text, "{}", self.held(hold));
+        }
+        let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
+        let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state)).collect();
+        for it in failed.iter().take(MOST_FAILURES) {
+            let why = if it.why.is_empty() { String::new() } else { format!(" ({})", it.why) };
+            let _ = writeln!(text, "failed: {}{why}", it.name);
+        }
+        if failed.len() > MOST_FAILURES {
+            let _ = writeln!(text, "and {} more have failed", failed.len() - MOST_FAILURES);
+        }
+        text
+    }
+
+    /// Why no package begins, though there is a client for one.
+    fn held(&self, hold: ThrottleReason) -> String {
+        let name = |job: JobId| &self.plan.package(job.0).name;
+        let size = |kib: u64| Size(kib.saturating_mul(1024));
+        match hold {
+            ThrottleReason::Memory { job, needs_kib: 0, .. } => {
+                format!("{} waits for memory: nothing is left", name(job))
+            }
+            ThrottleReason::Memory { job, needs_kib, left_kib } => {
+                format!(
+                    "{} waits for memory: it takes {}, of which {} are left",
+                    name(job),
+                    size(needs_kib),
+                    size(left_kib)
+                )
+            }
+            ThrottleReason::Disk { job, needs_kib, left_kib } => {
+                format!(
+                    "{} waits for the disk: it takes {}, of which {} are left",
+                    name(job),
+                    size(needs_kib),
+                    size(left_kib)
+                )
+            }
+            ThrottleReason::MemoryPressure => "nothing begins: the machine is short of memory".into(),
+            ThrottleReason::CpuPressure | ThrottleReason::LoadAverage => {
+                "nothing begins: the processors have too much to do".into()
+            }
+        }
+    }
+
+    fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {
+        let progress = &self.running[&package];
+        let now_ms = self.clock.now_ms();
+        let ms = |since: i64| u64::try_from(now_ms - since).unwrap_or(0);
+        let expected = match schedule.cost(JobId(package)).wall_ms {
+            0 => String::new(),
+            ms => format!(" of {}", span(ms.into())),
+        };
+        let (name, client) = (&self.plan.package(package).name, self.client(progress));
+        let (stage, stage_for, all) =
+            (progress.stage.name(), span(ms(progress.stage_began_ms)), span(ms(progress.began_ms)));
+        let _ = writeln!(text, "  {client:8} {name:32} {stage:12} {stage_for:>8} {all:>8}{expected}");
+    }
+}
+
+/// In whole seconds.
+fn span(ms: u64) -> String {
+    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX / 1000);
+    Length(seconds * 1000).to_string()
+}

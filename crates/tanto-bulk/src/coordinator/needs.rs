@@ -1,0 +1,173 @@
+//! What builds need of the machine while they run, from what they needed before. Does not know who heeds it.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use tanto_exec::job::{self, JobId};
+use tanto_exec::schedule::Schedule;
+use tanto_record::store::Cost;
+
+use super::plan::{Plan, Planned};
+use crate::package::name::Name;
+use crate::resolve::Package;
+
+/// What a build needs while it runs, besides time; 0 where nobody knows.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Memory, in KiB.
+    pub memory_kib: u64,
+    /// Room on the disk, in KiB.
+    pub disk_kib: u64,
+}
+
+impl Needs {
+    fn of(cost: &Cost) -> Needs {
+        Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
+    }
+
+    /// What is written stays in memory.
+    fn in_memory(self) -> Needs {
+        Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
+    }
+
+    /// Is more written than there is room for, or would it be if it were a little more than last time?
+    fn outgrow(self, room: Room) -> bool {
+        let more = Needs { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
+        more.disk_kib > room.most / 1024 || room.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
+    }
+
+    /// The schedule heeds it, for a job that is to take so long.
+    pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
+        let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
+        schedule.expect(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
+        schedule.expect_disk(job, self.disk_kib);
+    }
+}
+
+/// Room in memory for what a package writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// So many bytes.
+    pub most: u64,
+    /// What it writes there, and what its processes hold, may be no more than so many bytes together.
+    pub limit: Option<u64>,
+}
+
+impl Planned {
+    /// What of the machine it is expected to need, there where it writes.
+    pub fn expected(&self) -> Needs {
+        if self.on_disk { self.needs } else { self.needs.in_memory() }
+    }
+}
+
+impl Plan {
+    /// From now on a package writes on the disk. It had so much by now: it will not need less.
+    pub fn write_on_disk(&mut self, package: Package, had: Needs) {
+        let it = &mut self.packages[package as usize];
+        it.on_disk = true;
+        it.needs.memory_kib = it.needs.memory_kib.max(had.memory_kib);
+        it.needs.disk_kib = it.needs.disk_kib.max(had.disk_kib);
+    }
+
+    /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
+    /// needed. With room in memory, what packages write stays there, but for those that are expected to write more.
+    pub fn expect_needs(&mut self, costs: &[Cost], room: Option<Room>) {
+        let mut last: HashMap<&[u8], &Cost, RandomState> = HashMap::default();
+        let mut own: HashMap<&str, &Cost, RandomState> = HashMap::default();
+        for cost in costs {
+            own.insert(&cost.name, cost);
+            let known = last.entry(Name::new(cost.name.as_bytes()).base()).or_insert(cost);
+            if cost.at_ms > known.at_ms {
+                *known = cost;
+            }
+        }
+        for package in &mut self.packages {
+            let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
+            package.needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
+            package.on_disk |= room.is_none_or(|room| package.needs.outgrow(room));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records;
+    use tanto_exec::schedule::{AdmissionLimits, Next, ResourceSample};
+    use tanto_record::store::Attempt;
+
+    fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> Cost {
+        Cost { name: name.into(), location: String::new(), at_ms, wall_ms: 1, cpu_ms: 1, peak_kib, disk_kib }
+    }
+
+    fn plan(names: &[&str]) -> Plan {
+        let text: String = names.iter().map(|name| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n")).collect();
+        let records = records::read(text.as_bytes()).unwrap();
+        Plan::new(&records, &vec![vec![]; names.len()]).unwrap()
+    }
+
+    #[test]
+    fn the_last_version_tells_what_a_new_one_needs() {
+        let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
+        let needs = |most: Option<u64>, limit| {
+            let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
+            plan.expect_needs(&costs, most.map(|most| Room { most, limit }));
+            plan.packages.iter().map(|it| (it.expected().memory_kib, it.expected().disk_kib)).collect::<Vec<_>>()
+        };
+        assert_eq!(needs(None, None), [(100, 1000), (200, 2000), (0, 0)]);
+        let apart = [(1100, 0), (200, 2000), (0, 0)];
+        assert_eq!(needs(Some(2500 << 10), Some(2700 << 10)), [(1100, 0), (2200, 0), (0, 0)]);
+        assert_eq!(needs(Some(2499 << 10), None), apart);
+        assert_eq!(needs(Some(2500 << 10), Some(2699 << 10)), apart);
+    }
+
+    #[test]
+    fn what_had_no_room_in_memory_gets_none_in_the_next_build_either() {
+        let expected = |plan: &Plan| (plan.package(0).on_disk, plan.package(0).expected());
+        let room = Some(Room { most: 1000 << 10, limit: None });
+        let mut plan = plan(&["lib-1"]);
+        plan.expect_needs(&[cost("lib-1", 1, 100, 800)], room);
+        assert_eq!(expected(&plan), (false, Needs { memory_kib: 900, disk_kib: 0 }));
+        plan.write_on_disk(0, Needs { memory_kib: 50, disk_kib: 1000 });
+        assert_eq!(expected(&plan), (true, Needs { memory_kib: 100, disk_kib: 1000 }), "what it had counts there");
+        let mut next = super::tests::plan(&["lib-1"]);
+        next.expect_needs(&[cost("lib-1", 2, 100, 1000)], room);
+        assert!(next.package(0).on_disk);
+    }
+
+    #[test]
+    fn a_build_that_goes_on_knows_who_had_no_room() {
+        let outcomes = |outcome: &str| {
+            let mut plan = plan(&["lib-1"]);
+            let (client, why) = (String::new(), String::new());
+            let attempt =
+                Attempt { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
+            plan.tried(&[attempt]);
+            plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(Room { most: 1000 << 10, limit: None }));
+            plan.package(0).on_disk
+        };
+        assert_eq!(["machine", "interrupted", "failed"].map(outcomes), [true, false, false]);
+    }
+
+    #[test]
+    fn two_that_do_not_fit_beside_each_other_are_built_one_after_the_other() {
+        let started = |memory, disk, in_memory| {
+            let mut plan = plan(&["lib-1", "app-1"]);
+            plan.expect_needs(&[cost("lib-1", 1, 600, 70), cost("app-1", 1, 600, 70)], in_memory);
+            let mut schedule = plan.schedule(&[1, 1]).unwrap();
+            schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
+            schedule.begin();
+            schedule.told(ResourceSample {
+                free_kib: Some(memory),
+                free_disk_kib: Some(disk),
+                ..ResourceSample::default()
+            });
+            std::iter::from_fn(|| schedule.hand_out()).filter(|next| matches!(next, Next::Start(_))).count()
+        };
+        let much = Some(Room { most: 1 << 30, limit: None });
+        assert_eq!(started(1200, 140, None), 2);
+        assert_eq!(started(1199, 140, None), 1);
+        assert_eq!(started(1200, 139, None), 1);
+        assert_eq!(started(1339, 0, much), 1);
+        assert_eq!(started(1340, 0, much), 2);
+    }
+}

@@ -1,0 +1,486 @@
+//! Which packages are to be built, and which cannot be. Does not know what has become of them in earlier runs, unless
+//! it is told.
+
+mod again;
+
+use std::collections::{HashMap, HashSet};
+
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
+use tanto_record::store::{self, Change};
+
+pub use self::again::{SKIPPED, WANTED};
+use super::needs::Needs;
+use super::simulate;
+use super::state::{MACHINE, State};
+use crate::estimate::Estimate;
+use crate::freshness::{Content, Standing};
+use crate::package::options;
+use crate::resolve::Package;
+use crate::tree::records::Record;
+
+/// A package, and what is to be known of it to build it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// PKGNAME.
+    pub name: String,
+    /// PKGPATH.
+    pub location: String,
+    /// MULTI_VERSION: arguments for make.
+    pub arguments: Vec<String>,
+    /// CATEGORIES.
+    pub categories: String,
+    /// BOOTSTRAP_PKG: it may be installed already, and is not installed as a test.
+    pub bootstrap: bool,
+    /// USE_DESTDIR is `user-destdir`: it is installed as the unprivileged user too.
+    pub user_destdir: bool,
+    /// USERGROUP_PHASE.
+    pub usergroup_phase: String,
+    /// The settings that it is built with (`options`); empty if they were not asked.
+    pub options: String,
+    /// What it needs.
+    pub depends: Vec<Package>,
+    /// Where it stands.
+    pub state: State,
+    /// Why, if that is not clear.
+    pub why: String,
+    /// What is known of the binary package that is there.
+    pub standing: Standing,
+    /// What its file holds, if that is to be told from what it will hold.
+    pub content: Option<Content>,
+    /// It was built in this run, and may be another one than before.
+    pub is_new: bool,
+    /// What of the machine it is known to have needed.
+    pub needs: Needs,
+    /// It writes on the disk even where others write in memory: it writes more than may be there, or something befell it.
+    pub on_disk: bool,
+    /// How often it was tried in this run.
+    pub attempts: u32,
+}
+
+/// All packages of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// By number.
+    pub packages: Vec<Planned>,
+    /// Who needs each.
+    users: Vec<Vec<Package>>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bad {
+    /// A name or a place is no text, or could lead out of its directory.
+    Name(Vec<u8>),
+    /// Packages need each other.
+    Cycle,
+}
+
+impl Plan {
+    /// The packages of a resolved scan. Those that say so cannot be built, nor what needs one of them.
+    pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, Bad> {
+        let planned = records.iter().zip(depends).map(|(record, depends)| Planned::new(record, depends.clone()));
+        let packages = planned.collect::<Result<Vec<Planned>, Bad>>()?;
+        let mut users = vec![Vec::new(); packages.len()];
+        for (package, it) in (0..).zip(&packages) {
+            it.depends.iter().for_each(|&needed| users[needed as usize].push(package));
+        }
+        let mut plan = Plan { packages, users };
+        for package in plan.all().filter(|&it| plan.package(it).state == State::Prefailed).collect::<Vec<_>>() {
+            plan.fell(package);
+        }
+        Ok(plan)
+    }
+
+    /// As the database has a run, with what each package needs; of a package no more than that is known.
+    pub fn of_rows(rows: &[store::Package], edges: &[(Package, Package)]) -> Plan {
+        let mut packages: Vec<Planned> = rows.iter().map(Planned::of_row).collect();
+        let mut users = vec![Vec::new(); packages.len()];
+        let count = packages.len();
+        for &(package, needed) in edges.iter().filter(|&&(a, b)| (a as usize) < count && (b as usize) < count) {
+            packages[package as usize].depends.push(needed);
+            users[needed as usize].push(package);
+        }
+        Plan { packages, users }
+    }
+
+    /// All numbers.
+    pub fn all(&self) -> std::ops::Range<Package> {
+        0..self.packages.len() as Package
+    }
+
+    /// A package.
+    pub fn package(&self, package: Package) -> &Planned {
+        &self.packages[package as usize]
+    }
+
+    /// All that a package needs, and what that needs.
+    pub fn needed(&self, package: Package) -> Vec<Package> {
+        let mut seen = HashSet::from([package]);
+        let mut needed: Vec<Package> = Vec::new();
+        let mut next = 0;
+        let mut at = Some(package);
+        while let Some(user) = at {
+            needed.extend(self.package(user).depends.iter().copied().filter(|&it| seen.insert(it)));
+            at = needed.get(next).copied();
+            next += 1;
+        }
+        needed
+    }
+
+    /// A package's state is another.
+    pub fn set(&mut self, package: Package, state: State, why: String) {
+        let it = &mut self.packages[package as usize];
+        (it.state, it.why) = (state, why);
+    }
+
+    /// What is known of a package's file.
+    pub fn stands(&mut self, package: Package, standing: Standing) {
+        self.packages[package as usize].standing = standing;
+    }
+
+    /// Packages that were built with other settings than they would be now have to be built again. `before`: the
+    /// settings by PKGNAME.
+    pub fn compare_options(&mut self, before: &HashMap<String, String>) {
+        for package in self.all() {
+            let it = self.package(package);
+            let is_open = it.state == State::Open && it.standing == Standing::Unknown && !it.options.is_empty();
+            let before = before.get(&it.name).filter(|_| is_open);
+            if let Some(why) = before.and_then(|before| options::difference(before, &it.options)) {
+                self.stands(package, Standing::Due(why));
+            }
+        }
+    }
+
+    /// The settings of packages that are done, as rows of the database, for those that have none there yet.
+    pub fn options(&self) -> impl Iterator<Item = Change> {
+        let done = self.packages.iter().filter(|it| it.state == State::Done);
+        done.filter_map(|it| it.options_row(false))
+    }
+
+    /// What a package's file holds.
+    pub fn holds(&mut self, package: Package, content: Option<Content>) {
+        self.packages[package as usize].content = content;
+    }
+
+    /// A package is tried once more; so often that was done by now.
+    pub fn tries(&mut self, package: Package) -> u32 {
+        let it = &mut self.packages[package as usize];
+        it.attempts += 1;
+        it.attempts
+    }
+
+    /// Packages were tried in this run before. Where the machine was at fault, or had no room, they write on the disk.
+    pub fn tried(&mut self, attempts: &[store::Attempt]) {
+        for it in attempts {
+            if let Some(package) = self.packages.get_mut(it.job as usize) {
+                package.attempts = package.attempts.max(it.attempt);
+                package.on_disk |= it.outcome == MACHINE;
+            }
+        }
+    }
+
+    /// A package was built: those that were built with the one before have to be built again.
+    pub fn built(&mut self, package: Package) {
+        self.packages[package as usize].is_new = true;
+    }
+
+    /// Why a package has to be built, as far as that is known now; nothing if it does not have to be.
+    pub fn due(&self, package: Package) -> Option<String> {
+        match &self.package(package).standing {
+            Standing::Unknown => Some(String::new()),
+            Standing::Due(why) => Some(why.clone()),
+            Standing::Stands(built_with) => {
+                let new = built_with.iter().find(|&&needed| self.package(needed).is_new)?;
+                Some(format!("{}, which it was built with, was built again", self.package(*new).name))
+            }
+        }
+    }
+
+    /// All packages, each after what it needs.
+    pub fn chain(&self) -> Result<Vec<Package>, Bad> {
+        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+        Ok(chain.into_iter().map(|JobId(package)| package).collect())
+    }
+
+    /// A package that lacks something cannot be built, and nor can what needs it.
+    pub fn lacks(&mut self, package: Package, why: String) {
+        if self.package(package).state != State::Prefailed {
+            self.set(package, State::Prefailed, why);
+            self.fell(package);
+        }
+    }
+
+    /// There is but one user: what is known to want others, and has to be built, is not, nor is what needs it.
+    pub fn only_one_user(&mut self) {
+        for package in self.all() {
+            let it = self.package(package);
+            let is_due = it.state == State::Open && !matches!(it.standing, Standing::Stands(_));
+            if is_due && !it.usergroup_phase.is_empty() {
+                self.set(package, State::NeedsRoot, State::OTHER_USERS.into());
+                self.fell(package);
+            }
+        }
+    }
+
+    /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
+    pub fn fell(&mut self, package: Package) -> Vec<Package> {
+        let (state, why) = self.lost(package);
+        let (mut fallen, mut at) = (Vec::new(), Some(package));
+        let mut next = 0;
+        while let Some(lost) = at {
+            for user in self.users[lost as usize].clone() {
+                if self.package(user).state == State::Open {
+                    self.set(user, state, why.clone());
+                    fallen.push(user);
+                }
+            }
+            at = fallen.get(next).copied();
+            next += 1;
+        }
+        fallen
+    }
+
+    /// What becomes of those that need a package that will not be there.
+    fn lost(&self, package: Package) -> (State, String) {
+        let (state, verb) = match self.package(package).state {
+            State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
+            State::NeedsRoot => (State::IndirectPrefailed, "needs root"),
+            State::MachineFailed => (State::IndirectFailed, "failed for no fault of its own"),
+            _ => (State::IndirectFailed, "failed"),
+        };
+        (state, format!("it needs {}, which {verb}", self.package(package).name))
+    }
+
+    /// Takes over the states that packages have in a run that was not finished, by name: what is done stays so, and what
+    /// failed is not tried again, unless the machine was at fault.
+    pub fn recall(&mut self, state: impl Fn(&str) -> Option<(State, String)>) {
+        for package in self.all() {
+            let Some((state, why)) = state(&self.package(package).name) else { continue };
+            let stands = match state {
+                State::Done | State::Failed | State::NeedsRoot => true,
+                State::Prefailed => why == SKIPPED,
+                _ => false,
+            };
+            if !stands {
+                continue;
+            }
+            if matches!(self.package(package).state, State::Open | State::IndirectFailed) {
+                self.set(package, state, why);
+            }
+            if self.package(package).state.is_lost() {
+                self.fell(package);
+            }
+        }
+    }
+
+    /// Is there something that is still to be built?
+    pub fn has_open(&self) -> bool {
+        self.packages.iter().any(|package| package.state == State::Open)
+    }
+
+    /// How many are in each state, in the order of `State::ALL`.
+    pub fn counts(&self) -> [usize; State::ALL.len()] {
+        State::ALL.map(|state| self.packages.iter().filter(|package| package.state == state).count())
+    }
+
+    /// All of it as rows of the database.
+    pub fn rows(&self) -> impl Iterator<Item = Change> {
+        self.all().flat_map(|package| {
+            let it = self.package(package);
+            let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
+            let due = match &it.standing {
+                Standing::Due(why) if it.state == State::Open => Some(Change::Due { package, why: why.clone() }),
+                _ => None,
+            };
+            std::iter::once(row(package, it)).chain(edges).chain(due)
+        })
+    }
+
+    /// What is expected of what is open, as rows of the database.
+    pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
+        let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state == State::Open);
+        open.map(|(package, it)| {
+            Change::Expected(store::Expected { package, wall_ms: it.ms, basis: it.basis.name().into() })
+        })
+    }
+
+    /// The schedule of what is open: a package's job has its number. Times are expected wall times, in milliseconds.
+    pub fn schedule(&self, times: &[u64]) -> Result<Schedule, Bad> {
+        let mut schedule = Schedule::new();
+        for (order, package) in (0..).zip(&self.packages) {
+            let wanted = package.state == State::Open;
+            schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
+        }
+        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+        for (package, &ms) in self.all().zip(times) {
+            for &needed in &self.package(package).depends {
+                schedule.depend(JobId(package), JobId(needed), 0);
+            }
+            let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
+            self.package(package).expected().tell(&mut schedule, JobId(package), wall_ms);
+        }
+        schedule.prioritise(&chain, Order::Critical);
+        Ok(schedule)
+    }
+}
+
+/// A package as a row of the database.
+fn row(package: Package, it: &Planned) -> Change {
+    let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
+    Change::Package(store::Package { package, job: package, name, location, state: it.state.name().to_owned(), why })
+}
+
+impl Planned {
+    /// Its settings as a row of the database. `is_new`: it was built with them now.
+    pub(super) fn options_row(&self, is_new: bool) -> Option<Change> {
+        let (name, options) = (self.name.clone(), self.options.clone());
+        (!options.is_empty()).then_some(Change::Options { name, options, is_new })
+    }
+
+    fn of_row(row: &store::Package) -> Planned {
+        Planned {
+            name: row.name.clone(),
+            location: row.location.clone(),
+            arguments: Vec::new(),
+            categories: String::new(),
+            bootstrap: false,
+            user_destdir: false,
+            usergroup_phase: String::new(),
+            options: String::new(),
+            depends: Vec::new(),
+            state: State::named(&row.state).unwrap_or(State::Open),
+            why: row.why.clone(),
+            standing: Standing::Unknown,
+            content: None,
+            is_new: false,
+            needs: Needs::default(),
+            on_disk: false,
+            attempts: 0,
+        }
+    }
+
+    /// What a record says of a package that needs these. An error is a name that is none.
+    pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, Bad> {
+        let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
+        let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
+        Ok(Planned {
+            name: safe(record.name, false)?,
+            location: safe(record.location, true)?,
+            arguments: text("MULTI_VERSION").split_whitespace().map(str::to_owned).collect(),
+            categories: text("CATEGORIES"),
+            bootstrap: !text("BOOTSTRAP_PKG").is_empty(),
+            user_destdir: text("USE_DESTDIR") == "user-destdir",
+            usergroup_phase: text("USERGROUP_PHASE"),
+            options: text(options::VARIABLE),
+            depends,
+            state: if reason.is_some() { State::Prefailed } else { State::Open },
+            why: reason.unwrap_or_default(),
+            standing: Standing::Unknown,
+            content: None,
+            is_new: false,
+            needs: Needs::default(),
+            on_disk: false,
+            attempts: 0,
+        })
+    }
+}
+
+/// Names become parts of paths and of command lines.
+fn safe(text: &[u8], slashes: bool) -> Result<String, Bad> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._~,@=:".contains(byte) || slashes && *byte == b'/';
+    let parts = text.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+    match std::str::from_utf8(text) {
+        Ok(name) if parts && text.iter().all(plain) && !text.starts_with(b"-") => Ok(name.to_owned()),
+        _ => Err(Bad::Name(text.to_vec())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records;
+
+    fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, Bad> {
+        let text = |(name, more, _): &(&str, &str, &[Package])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
+        let text: String = packages.iter().map(text).collect();
+        let records = records::read(text.as_bytes()).unwrap();
+        Plan::new(&records, &packages.iter().map(|(.., depends)| depends.to_vec()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_needs_what_cannot_be_built_cannot_be_built() {
+        let plan = plan(&[
+            ("skip-1", "PKG_SKIP_REASON=\"not here\"\n", &[]),
+            ("user-1", "", &[0]),
+            ("deep-1", "", &[1, 3]),
+            ("fine-1", "PKG_FAIL_REASON=\n", &[]),
+        ])
+        .unwrap();
+        use State::{IndirectPrefailed, Open, Prefailed};
+        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [Prefailed, IndirectPrefailed, IndirectPrefailed, Open]);
+        assert_eq!(plan.package(0).why, "\"not here\"");
+        assert_eq!(plan.package(2).why, "it needs skip-1, which cannot be built");
+        assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn what_wants_other_users_is_not_built_where_there_are_none() {
+        let users = "USERGROUP_PHASE=configure\n";
+        let mut plan =
+            plan(&[("own-1", users, &[]), ("user-1", "", &[0]), ("there-1", users, &[]), ("that-1", "", &[2])])
+                .unwrap();
+        plan.stands(2, Standing::Stands(vec![]));
+        plan.only_one_user();
+        use State::{IndirectPrefailed, NeedsRoot, Open};
+        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [NeedsRoot, IndirectPrefailed, Open, Open], "what is up to date need not be built");
+        assert_eq!(plan.package(1).why, "it needs own-1, which needs root");
+    }
+
+    #[test]
+    fn a_failure_takes_what_is_open_with_it() {
+        let mut plan =
+            plan(&[("base-1", "", &[]), ("user-1", "", &[0]), ("deep-1", "", &[1]), ("done-1", "", &[0])]).unwrap();
+        plan.set(3, State::Done, String::new());
+        plan.set(0, State::Failed, "it hung".into());
+        assert_eq!(plan.fell(0), [1, 2]);
+        assert_eq!(plan.package(2).state, State::IndirectFailed);
+        assert_eq!(plan.package(2).why, "it needs base-1, which failed");
+        assert_eq!(plan.package(3).state, State::Done);
+    }
+
+    #[test]
+    fn a_run_that_goes_on_tries_again_what_failed_by_the_machines_fault() {
+        let packages: [(&str, &str, &[Package]); 3] = [("full-1", "", &[]), ("user-1", "", &[0]), ("bad-1", "", &[])];
+        let mut before = plan(&packages).unwrap();
+        before.set(0, State::MachineFailed, "build exited with 1: the disk is full".into());
+        before.set(2, State::Failed, "build exited with 1".into());
+        assert_eq!(before.fell(0), [1]);
+        assert_eq!(before.package(1).why, "it needs full-1, which failed for no fault of its own");
+        let mut now = plan(&packages).unwrap();
+        now.recall(|name| {
+            let it = before.packages.iter().find(|it| it.name == name)?;
+            Some((it.state, it.why.clone()))
+        });
+        let states: Vec<State> = now.packages.iter().map(|it| it.state).collect();
+        assert_eq!(states, [State::Open, State::Open, State::Failed]);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in ["../x-1", "a/x-1", "x;y-1", "x$y-1", "-rf-1", "x'y-1"] {
+            assert_eq!(plan(&[(name, "", &[])]), Err(Bad::Name(name.into())));
+        }
+        let text = b"PKGNAME=good-1\nPKG_LOCATION=a/../../b\n";
+        let records = records::read(text).unwrap();
+        assert_eq!(Plan::new(&records, &[vec![]]), Err(Bad::Name(b"a/../../b".to_vec())));
+    }
+
+    #[test]
+    fn packages_that_need_each_other_have_no_schedule() {
+        let plan = plan(&[("one-1", "", &[1]), ("two-1", "", &[0])]).unwrap();
+        assert_eq!(plan.schedule(&[1, 1]).err(), Some(Bad::Cycle));
+    }
+}

@@ -1,0 +1,166 @@
+//! A plan that changes while its packages are built. Does not know what is done for it.
+
+use tanto_record::store::Change;
+
+use super::{Plan, Planned, row};
+use crate::coordinator::simulate;
+use crate::coordinator::state::State;
+use crate::package::name::Name;
+use crate::resolve::Package;
+
+/// Why a package is not built that the user has taken out.
+pub const SKIPPED: &str = "skipped by the user";
+/// Why a package is built that is there.
+pub const WANTED: &str = "the user wants it to be built again";
+
+impl Plan {
+    /// Who needs the package.
+    pub fn users(&self, package: Package) -> &[Package] {
+        &self.users[package as usize]
+    }
+
+    /// All that need one of these, themselves or through others; without these.
+    pub fn all_users(&self, packages: &[Package]) -> Vec<Package> {
+        let mut seen = vec![false; self.packages.len()];
+        packages.iter().for_each(|&package| seen[package as usize] = true);
+        let (mut found, mut next) = (Vec::new(), packages.to_vec());
+        while let Some(package) = next.pop() {
+            for &user in self.users(package) {
+                if !std::mem::replace(&mut seen[user as usize], true) {
+                    found.push(user);
+                    next.push(user);
+                }
+            }
+        }
+        found
+    }
+
+    /// The packages that a user may mean by this word: the one of that name; all of that directory; the one with that name
+    /// without its version. An error is a text for the user.
+    pub fn named(&self, word: &str) -> Result<Vec<Package>, String> {
+        let all = |is_it: &dyn Fn(&Planned) -> bool| -> Vec<Package> {
+            self.all().filter(|&package| is_it(self.package(package))).collect()
+        };
+        let exact = all(&|it| it.name == word);
+        if let Some(&first) = exact.first() {
+            return Ok(vec![first]);
+        }
+        let there = all(&|it| it.location == word);
+        if !there.is_empty() {
+            return Ok(there);
+        }
+        match all(&|it| Name::new(it.name.as_bytes()).base() == word.as_bytes())[..] {
+            [] => Err(format!("there is no package '{word}'")),
+            [one] => Ok(vec![one]),
+            _ => Err(format!("more than one package is '{word}': name it with its version, or its directory")),
+        }
+    }
+
+    /// A package is something else now, or needs other packages. One with the next number is new; all that it needs are
+    /// there.
+    pub fn renew(&mut self, package: Package, planned: Planned) {
+        let at = package as usize;
+        if at == self.packages.len() {
+            self.users.push(Vec::new());
+            self.packages.push(Planned { depends: Vec::new(), ..planned.clone() });
+        }
+        for needed in std::mem::take(&mut self.packages[at].depends) {
+            self.users[needed as usize].retain(|&user| user != package);
+        }
+        for &needed in &planned.depends {
+            self.users[needed as usize].push(package);
+        }
+        self.packages[at] = planned;
+    }
+
+    /// Of those that are neither done nor running, and have no fault of their own: says anew which of them wait for one that
+    /// will not be there.
+    pub fn derive(&mut self) {
+        let Some(chain) = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]) else { return };
+        // By package: the one because of which it cannot be built.
+        let mut because: Vec<Option<Package>> = vec![None; self.packages.len()];
+        for package in chain.into_iter().map(|job| job.0) {
+            let it = self.package(package);
+            let roots = it.depends.iter().filter_map(|&needed| because[needed as usize]);
+            let root = roots.min_by_key(|&root| self.package(root).state != State::Failed);
+            match (it.state, root) {
+                (state, _) if state.is_lost() => because[package as usize] = Some(package),
+                (State::IndirectFailed | State::IndirectPrefailed, None) => {
+                    self.set(package, State::Open, String::new())
+                }
+                (State::Open | State::IndirectFailed | State::IndirectPrefailed, Some(root)) => {
+                    because[package as usize] = Some(root);
+                    let (state, why) = self.lost(root);
+                    self.set(package, state, why);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The rows of a package that is something else now.
+    pub fn rows_of(&self, package: Package) -> impl Iterator<Item = Change> {
+        let it = self.package(package);
+        let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
+        [row(package, it), Change::Edgeless { package }].into_iter().chain(edges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records;
+
+    fn plan() -> Plan {
+        let text: String = ["base-1", "lib-1", "app-1", "py1-x-1", "py2-x-1"]
+            .map(|name| record(name, &name[..name.len() - 2]))
+            .concat();
+        Plan::new(&records::read(text.as_bytes()).unwrap(), &[vec![], vec![0], vec![1], vec![], vec![]]).unwrap()
+    }
+
+    fn record(name: &str, dir: &str) -> String {
+        format!("PKGNAME={name}\nPKG_LOCATION=a/{}\n", if dir.starts_with("py") { "py-x" } else { dir })
+    }
+
+    fn states(plan: &Plan) -> Vec<State> {
+        plan.packages[..3].iter().map(|it| it.state).collect()
+    }
+
+    #[test]
+    fn what_was_lost_is_found_again() {
+        use State::{Done, Failed, IndirectFailed, IndirectPrefailed, Open, Prefailed};
+        let mut plan = plan();
+        plan.set(0, Failed, String::new());
+        plan.fell(0);
+        assert_eq!(states(&plan), [Failed, IndirectFailed, IndirectFailed]);
+        plan.set(0, Open, WANTED.into());
+        plan.derive();
+        assert_eq!(states(&plan), [Open, Open, Open]);
+        assert_eq!(plan.package(0).why, WANTED);
+        plan.set(1, Prefailed, SKIPPED.into());
+        plan.derive();
+        assert_eq!(states(&plan), [Open, Prefailed, IndirectPrefailed]);
+        assert_eq!(plan.package(2).why, "it needs lib-1, which cannot be built");
+        plan.set(0, Failed, String::new());
+        plan.set(1, Done, String::new());
+        plan.derive();
+        assert_eq!(states(&plan), [Failed, Done, Open]);
+    }
+
+    #[test]
+    fn users_name_packages_as_they_like() {
+        let plan = plan();
+        assert_eq!(
+            (plan.named("lib-1"), plan.named("a/lib"), plan.named("lib")),
+            (Ok(vec![1]), Ok(vec![1]), Ok(vec![1]))
+        );
+        assert_eq!(plan.named("a/py-x"), Ok(vec![3, 4]));
+        assert_eq!(plan.named("none"), Err("there is no package 'none'".into()));
+        assert_eq!(plan.all_users(&[0]), [1, 2]);
+        let mut plan = plan.clone();
+        plan.renew(2, Planned { depends: vec![3], ..plan.package(2).clone() });
+        plan.renew(5, Planned { name: "lib-2".into(), depends: vec![0], ..plan.package(1).clone() });
+        assert_eq!((plan.users(1), plan.users(3), plan.users(0)), (&[][..], &[2][..], &[1, 5][..]));
+        assert!(plan.named("lib").unwrap_err().starts_with("more than one package is 'lib'"));
+    }
+}

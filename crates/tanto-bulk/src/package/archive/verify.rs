@@ -1,0 +1,95 @@
+//! Compares a whole package with the digests that it carries.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+use md5::{Digest, Md5};
+
+use super::plist::Sum;
+use super::{Bad, Kind, Metadata, Package};
+
+/// Reads a package to its end. Fails if a file has another MD5 than `+CONTENTS` records, is missing, or if the archive
+/// itself is damaged (gzip and signed packages carry digests of all their bytes).
+pub fn verify(from: impl Read) -> Result<(), Bad> {
+    let mut package = Package::read(from)?;
+    let metadata = package.metadata().clone();
+    let mut open = recorded(&metadata);
+    while let Some(member) = package.next_file()? {
+        let Some(expected) = open.remove(&member.path[..]) else { continue };
+        // A hard link has the content of a member that was compared before.
+        if member.kind == Kind::File && !md5(&mut package.content())?.eq_ignore_ascii_case(expected) {
+            return Err(damaged(&member.path, "has another MD5 than +CONTENTS records"));
+        }
+    }
+    match open.keys().min() {
+        Some(missing) => Err(damaged(missing, "is named by +CONTENTS and missing")),
+        None => Ok(()),
+    }
+}
+
+/// The MD5 of each file. Files that are named more than once (below several `@cwd`) are left out.
+fn recorded(metadata: &Metadata) -> HashMap<&[u8], &[u8]> {
+    let mut recorded: HashMap<&[u8], Option<&[u8]>> = HashMap::new();
+    for (file, sum) in metadata.contents().files() {
+        let sum = if let Sum::Md5(md5) = sum { Some(md5) } else { None };
+        recorded.entry(file).and_modify(|it| *it = None).or_insert(sum);
+    }
+    recorded.into_iter().filter_map(|(file, sum)| Some((file, sum?))).collect()
+}
+
+fn md5(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut digest = Md5::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(crate::publish::list::hex(&digest.finalize()).into_bytes()),
+            length => digest.update(&buffer[..length]),
+        }
+    }
+}
+
+fn damaged(file: &[u8], why: &str) -> Bad {
+    Bad::Damaged(format!("{} {why}", String::from_utf8_lossy(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::package::archive::tests::{gzip, tar};
+
+    /// MD5 of "hello".
+    const HELLO: &str = "5d41402abc4b2a76b9719d911017c592";
+
+    fn package(contents: &str, file: &[u8]) -> Vec<u8> {
+        gzip(&tar(&[("+CONTENTS", contents.as_bytes()), ("bin/x", file)]))
+    }
+
+    fn told(package: &[u8]) -> String {
+        verify(package).map_or_else(|bad| bad.told(), |()| "whole".into())
+    }
+
+    #[test]
+    fn files_are_compared_with_their_digests() {
+        let contents = format!("@name lib-1\n@cwd /pkg\nbin/x\n@comment MD5:{}\n", HELLO.to_uppercase());
+        let whole = package(&contents, b"hello");
+        assert_eq!(told(&whole), "whole");
+        assert_eq!(
+            told(&package(&contents, b"hallo")),
+            "the package is damaged: bin/x has another MD5 than +CONTENTS records"
+        );
+        let more = contents.clone() + "bin/y\n@comment MD5:00\n";
+        assert_eq!(told(&package(&more, b"hello")), "the package is damaged: bin/y is named by +CONTENTS and missing");
+        for at in [whole.len() / 2, whole.len() - 5] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert_ne!(told(&damaged), "whole", "byte {at} of {}", whole.len());
+        }
+    }
+
+    #[test]
+    fn files_without_a_digest_are_taken_as_they_are() {
+        assert_eq!(told(&package("@name lib-1\n@cwd /pkg\nbin/x\n", b"any")), "whole");
+        let twice = "@name lib-1\n@cwd /pkg\nbin/x\n@comment MD5:00\n@cwd /other\nbin/x\n@comment MD5:01\n";
+        assert_eq!(told(&package(twice, b"any")), "whole");
+    }
+}

@@ -1,0 +1,109 @@
+//! Which packages may be published: those that were built, but none that says that it may not be given away
+//! (NO_BIN_ON_FTP, RESTRICTED), and none that needs such a one. Does not know where they go.
+
+use std::collections::HashMap;
+
+use crate::coordinator::state::State;
+use crate::report::Rows;
+use crate::report::reach::Lists;
+use crate::tree::records::Record;
+
+/// What is published, and what is not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// Numbers of packages.
+    pub published: Vec<u32>,
+    /// Numbers of those that were built and are kept back, and why.
+    pub withheld: Vec<(u32, String)>,
+}
+
+/// What keeps a package from being published.
+const RESTRICTIONS: [&str; 2] = ["NO_BIN_ON_FTP", "RESTRICTED"];
+
+/// Chooses among what was built. An error is the name of a package of which the records do not tell whether it may be
+/// published.
+pub fn choose(rows: &Rows, records: &[Record<'_>]) -> Result<Choice, String> {
+    let by_name: HashMap<&[u8], &Record<'_>> = records.iter().map(|record| (record.name, record)).collect();
+    let is_done = |package: u32| rows.packages[package as usize].state == State::Done.name();
+    let mut why: Vec<Option<String>> = Vec::with_capacity(rows.packages.len());
+    for it in &rows.packages {
+        match by_name.get(it.name.as_bytes()) {
+            Some(record) => why.push(restriction(record)),
+            None if is_done(it.package) => return Err(it.name.clone()),
+            None => why.push(None),
+        }
+    }
+    spread(rows, &mut why);
+    let mut choice = Choice::default();
+    for (package, why) in (0..).zip(why).filter(|&(package, _)| is_done(package)) {
+        match why {
+            Some(why) => choice.withheld.push((package, why)),
+            None => choice.published.push(package),
+        }
+    }
+    Ok(choice)
+}
+
+fn restriction(record: &Record<'_>) -> Option<String> {
+    RESTRICTIONS.iter().find_map(|variable| {
+        let value = String::from_utf8_lossy(record.value(variable)?.trim_ascii()).into_owned();
+        (!value.is_empty()).then(|| format!("{variable}: {value}"))
+    })
+}
+
+/// What needs a package that is kept back is kept back too.
+fn spread(rows: &Rows, why: &mut [Option<String>]) {
+    let users = Lists::new(rows.packages.len(), rows.edges.iter().map(|&(package, needs)| (needs, package)));
+    let mut open: Vec<u32> = (0..).zip(&*why).filter(|(_, why)| why.is_some()).map(|(package, _)| package).collect();
+    while let Some(package) = open.pop() {
+        for &user in users.of(package) {
+            if why[user as usize].is_none() {
+                why[user as usize] = Some(format!("it needs {}", rows.packages[package as usize].name));
+                open.push(user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records;
+    use tanto_record::store::{Package, Run};
+
+    fn rows(names: &[(&str, &str)], edges: &[(u32, u32)]) -> Rows {
+        let package = |(package, &(name, state)): (u32, &(&str, &str))| Package {
+            package,
+            job: package,
+            name: name.into(),
+            location: "a/b".into(),
+            state: state.into(),
+            why: String::new(),
+        };
+        Rows {
+            run: Run { run: 1, began_ms: 0, ended_ms: None },
+            packages: (0..).zip(names).map(package).collect(),
+            edges: edges.to_vec(),
+            attempts: vec![],
+            stages: vec![],
+            expected: vec![],
+            earlier: None,
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_given_away_is_kept_back_with_what_needs_it() {
+        let rows = rows(
+            &[("free-1", "done"), ("shut-1", "done"), ("mid-1", "done"), ("top-1", "done"), ("lost-1", "failed")],
+            &[(1, 0), (2, 1), (3, 2), (3, 0)],
+        );
+        let text = "PKGNAME=free-1\nPKG_LOCATION=a/b\nNO_BIN_ON_FTP=\nRESTRICTED= \nPKGNAME=shut-1\nPKG_LOCATION=a/b\n\
+            NO_BIN_ON_FTP=\nRESTRICTED=no money\nPKGNAME=mid-1\nPKG_LOCATION=a/b\nPKGNAME=top-1\nPKG_LOCATION=a/b\n";
+        let records = records::read(text.as_bytes()).unwrap();
+        let choice = choose(&rows, &records).unwrap();
+        let withheld =
+            [(1, "RESTRICTED: no money".into()), (2, "it needs shut-1".into()), (3, "it needs mid-1".into())];
+        assert_eq!(choice, Choice { published: vec![0], withheld: withheld.to_vec() });
+        assert_eq!(choose(&rows, &records[..2]), Err("mid-1".into()));
+    }
+}

@@ -1,0 +1,56 @@
+//! What a tree's makefiles ask the system whenever they are read, and what it says: told to them, they need not ask. Does
+//! not know who reads them.
+
+use crate::attempt::sandbox::Sandbox;
+use crate::config::Config;
+use crate::shell::{quoted, said, shell};
+
+/// pkgsrc (`mk/bsd.prefs.mk`) hands these to each make that it starts itself. What packages may change is not among them.
+const ASKED: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_ARCH", "_PKGSRCDIR"];
+
+/// Words for make; none where a tree knows nothing of that.
+pub fn ask(config: &Config, sandbox: Option<&Sandbox>) -> Vec<String> {
+    let line = question(config);
+    let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.say(&line));
+    known(&flags.unwrap_or_default())
+}
+
+/// A line for the shell that asks the makefiles themselves, for what they make of it.
+pub fn question(config: &Config) -> String {
+    format!("cd {} && {} show-subdir-var VARNAME=MAKEFLAGS", quoted(&config.pkgsrc), quoted(&config.make))
+}
+
+/// What the answer says. Of flags that make would read in another way than we there is nothing.
+pub fn known(flags: &str) -> Vec<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let is_known = |word: &&str| {
+        word.split_once('=').is_some_and(|(name, value)| ASKED.contains(&name) && value.bytes().all(is_plain))
+    };
+    flags.split_ascii_whitespace().filter(is_known).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn only_what_the_system_is_asked_is_known() {
+        let flags =
+            "_MAKE=/pkg/bmake OPSYS=Linux OS_VERSION=6.1-x _PKGSRCDIR=/src PKGTOOLS_VERSION=2017 LOWER_OPSYS=a\\ b";
+        assert_eq!(known(flags), ["OPSYS=Linux", "OS_VERSION=6.1-x", "_PKGSRCDIR=/src"]);
+    }
+
+    #[test]
+    fn a_tree_that_says_nothing_is_told_nothing() {
+        let place = Scratch::new("bulk-facts");
+        let config = |said: &str| {
+            place.program("make", format!("#!/bin/sh\n{said}\n"));
+            let make = format!("{}/make", place.text());
+            Config { pkgsrc: place.text().to_owned(), make, ..Config::default() }
+        };
+        assert_eq!(ask(&config("test $1 = show-subdir-var && echo OPSYS=Linux"), None), ["OPSYS=Linux"]);
+        assert!(ask(&config("echo OPSYS=Linux; exit 1"), None).is_empty());
+        assert!(ask(&config(":"), None).is_empty());
+    }
+}

@@ -1,0 +1,416 @@
+//! One scan from its beginning to its end: which answers still hold, asking for the others, writing them down. Does not
+//! know how a key is made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
+use sha2::{Digest, Sha256};
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{Capture, Completion, Exit, JobId};
+use tanto_exec::run::{Build, BuildOutcome};
+use tanto_exec::schedule::ResourceSample;
+use tanto_record::store::journal::Journal;
+use tanto_record::store::{Change, Scanned, Store};
+
+use super::ask::{self, Answer, Ask, Asks};
+use super::base::Base;
+use super::files::Files;
+use super::inputs::Inputs;
+use super::rows::{Rows, TOP};
+use super::sight::Sight;
+use super::{Bad, Report, Scan, environment, list, output};
+use crate::config::Config;
+use crate::package::options;
+use crate::shell::quoted;
+
+/// So much of the end of a log is kept, in bytes.
+const MOST_LOG: usize = 64 << 10;
+pub(super) struct Session<'a> {
+    scan: Scan<'a>,
+    inputs: Inputs,
+    rows: Rows,
+    report: Report,
+    place: Place,
+    /// Words for make, once they are known.
+    facts: Option<String>,
+    /// What all answers have in common.
+    base: Base,
+    /// That has changed since the last scan, which the user was told, or is not known.
+    all_again: bool,
+    /// The words for the environment of commands.
+    environment: String,
+}
+
+/// What the answers of the last scan had in common, below the state.
+const PARTS: &str = "scan-inputs";
+/// At most so many changed inputs are named.
+const MOST_NAMED: usize = 5;
+
+/// From so many directories on it pays to learn first what they all would ask.
+const MANY: usize = 16;
+
+/// Where commands leave what only they need.
+struct Place {
+    /// Options of packages that others ask for: good for one scan, for nobody knows when they change.
+    cache: PathBuf,
+    /// Standard error of each command.
+    logs: PathBuf,
+}
+
+/// Where commands write, in a directory that only they have.
+pub(super) fn written(config: &Config) -> [PathBuf; 2] {
+    let state = Path::new(&config.state).join("scan");
+    ["options", "logs"].map(|name| state.join(name))
+}
+
+/// What a directory is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Which directories it has.
+    Subdirs,
+    /// Which packages it makes.
+    Packages,
+}
+
+impl<'a> Session<'a> {
+    /// With all that is known from earlier scans.
+    pub fn begin(scan: Scan<'a>, store: &Store) -> Result<Session<'a>, Bad> {
+        let [cache, logs] = written(scan.config);
+        let place = Place { cache, logs };
+        place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", scan.config.state)))?;
+        let mut files = Files::knowing(store.digests()?);
+        let sight = Sight::of(scan.config);
+        let base = Base::of(scan.config, &sight, &mut files);
+        let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base.print());
+        let rows = Rows::of(store)?;
+        let parts = Path::new(&scan.config.state).join(PARTS);
+        let changed = base.changed(&parts);
+        if scan.config.reuse_scan_results && !changed.is_empty() && rows.all().next().is_some() {
+            notice(&mut *scan.view, "everything", &changed);
+        }
+        // An earlier version of Tanto kept no parts: then it is not known what has changed.
+        let all_again = !changed.is_empty() || !parts.exists();
+        let environment = environment::words(scan.config);
+        Ok(Session { scan, inputs, rows, report: Report::default(), place, facts: None, base, all_again, environment })
+    }
+
+    /// All directories of the tree.
+    pub fn tree(&mut self, store: Store) -> Result<(Vec<String>, Store), Bad> {
+        let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
+        if let Some(log) = self.rows.failure(TOP).cloned() {
+            return Err(Bad::Tree(log));
+        }
+        let categories = self.rows.subdirs(TOP);
+        let store = self.ask(What::Subdirs, &categories, store)?;
+        categories.iter().for_each(|category| self.note_failure(category));
+        Ok((self.rows.tree(), store))
+    }
+
+    /// Scans these directories, where that is needed.
+    pub fn directories(&mut self, locations: &[String], store: Store) -> Result<Store, Bad> {
+        let store = self.ask(What::Packages, locations, store)?;
+        locations.iter().for_each(|location| self.note_failure(location));
+        Ok(store)
+    }
+
+    /// What directories have said.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// It is over. What is wanted are the first of the locations.
+    pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
+        let joined = output::joined(self.rows.answers(locations), self.rows.answers(wanted).count());
+        (self.report.records, self.report.wanted, self.report.duplicates) = joined;
+        // The next scan can do without.
+        let _ = self.base.write(&Path::new(&self.scan.config.state).join(PARTS));
+        // Nobody needs them any more.
+        let _ = fs::remove_dir_all(&self.place.cache);
+        let _ = fs::remove_dir_all(&self.place.logs);
+        self.report
+    }
+
+    /// The directories of what these say that they need, each once.
+    pub fn needed(&self, locations: &[String]) -> Vec<String> {
+        let records = self.rows.records(locations);
+        let mut all: Vec<String> = needed(&records).map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn note_failure(&mut self, location: &str) {
+        if let Some(log) = self.rows.failure(location).cloned() {
+            self.report.failed.push((location.to_owned(), log));
+        }
+    }
+
+    fn ask(&mut self, what: What, locations: &[String], store: Store) -> Result<Store, Bad> {
+        let mut verified: HashSet<String, RandomState> = HashSet::default();
+        let mut asked = Vec::new();
+        for location in locations {
+            let holds = self.holds(location);
+            if what == What::Packages {
+                *if holds { &mut self.report.reused } else { &mut self.report.scanned } += 1;
+            }
+            if holds && !(what == What::Packages && self.is_sampled(location)) {
+                continue;
+            }
+            if holds {
+                verified.insert(location.clone());
+            }
+            asked.push(location);
+        }
+        let known = |location: &&&String| self.rows.get(location).is_some_and(|row| row.failed.is_none());
+        let again = asked.iter().filter(known).count() - verified.len();
+        self.tell_changed(what, again);
+        if what == What::Packages && asked.len() >= MANY {
+            self.learn_facts();
+        }
+        let mut asks: Vec<Ask> = asked.into_iter().map(|location| self.question(what, location)).collect();
+        if what == What::Packages && asks.len() > 1 {
+            self.urgent_first(&mut asks);
+        }
+        self.report.started += asks.len();
+        self.report.verified += verified.len();
+        let Session { scan, inputs, rows, report, place, .. } = self;
+        let mut take = |answer: Answer<'_>| {
+            let location = answer.ask.location.clone();
+            let row = row(what, answer, inputs, place);
+            if verified.contains(&location) && rows.get(&location).is_some_and(|old| old.records != row.records) {
+                report.differing.push(location.clone());
+            }
+            rows.insert(row.clone());
+            vec![Change::Scanned(row)]
+        };
+        let mut store = if asks.is_empty() { store } else { run(scan, &asks, store, &mut take)? };
+        let fresh: Vec<Change> = inputs.files.take_fresh().into_iter().map(Change::Digested).collect();
+        store.apply(0, &fresh)?;
+        Ok(store)
+    }
+
+    /// Says why directories are scanned again that have an answer.
+    fn tell_changed(&mut self, what: What, again: usize) {
+        if again == 0 || self.all_again || what != What::Packages || !self.scan.config.reuse_scan_results {
+            return;
+        }
+        let tree = format!("{}/", self.scan.config.pkgsrc);
+        let name = |path: &Vec<u8>| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let path = path.strip_prefix(&tree).unwrap_or(&path);
+            path.strip_suffix('/').map_or(path.to_owned(), |dir| format!("the names of the makefiles in {dir}"))
+        };
+        let changed: Vec<String> = self.inputs.files.changed().iter().map(name).collect();
+        let subject = if again == 1 { "1 directory".to_owned() } else { format!("{again} directories") };
+        notice(&mut *self.scan.view, &subject, &changed);
+    }
+
+    /// What it said last time is what it would say.
+    fn holds(&mut self, location: &str) -> bool {
+        let Some(row) = self.rows.get(location).filter(|row| row.failed.is_none()) else { return false };
+        let config = self.scan.config;
+        let lacks_options = config.rebuild_on_options && location.contains('/') && !options::are_told(&row.records);
+        config.reuse_scan_results && !lacks_options && self.inputs.key(location, &row.records)[..] == row.key[..]
+    }
+
+    fn is_sampled(&self, location: &str) -> bool {
+        let hash = Sha256::new().chain_update(self.scan.seed.to_le_bytes()).chain_update(location).finalize();
+        let drawn = u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]);
+        f64::from(drawn) < self.scan.verify / 100.0 * (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn learn_facts(&mut self) {
+        let words = || (self.scan.facts)().iter().map(|word| format!(" {}", quoted(word))).collect();
+        self.facts.get_or_insert_with(words);
+    }
+
+    fn question(&self, what: What, location: &str) -> Ask {
+        let wall_ms = self.rows.get(location).map_or(0, |row| row.wall_ms);
+        let facts = self.facts.as_deref().unwrap_or_default();
+        Ask {
+            location: location.to_owned(),
+            line: self.place.line(what, location, self.scan.config, (&self.environment, facts)),
+            wall_ms,
+        }
+    }
+
+    /// What takes long and is needed by many goes first: others then find the options that it was built with.
+    fn urgent_first(&self, asks: &mut [Ask]) {
+        let mut users: HashMap<&[u8], u64, RandomState> = HashMap::default();
+        for row in self.rows.all() {
+            needed(&row.records).for_each(|location| *users.entry(location).or_default() += 1);
+        }
+        let weight = |ask: &Ask| {
+            let users = users.get(ask.location.as_bytes()).copied().unwrap_or(0);
+            ask.wall_ms.max(1).saturating_mul(1 + users)
+        };
+        asks.sort_by_cached_key(|ask| std::cmp::Reverse(weight(ask)));
+    }
+}
+
+/// Tells the user what has to be scanned again, and why.
+fn notice(view: &mut dyn View, subject: &str, changed: &[String]) {
+    let named = changed.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let why = match changed.len() {
+        0 => "what its answer depends on was changed during the last scan".to_owned(),
+        count if count > MOST_NAMED => format!("changed since the last scan: {named} and {} more", count - MOST_NAMED),
+        _ => format!("changed since the last scan: {named}"),
+    };
+    let text = format!("scanning {subject} again; {why}");
+    view.event(Event::Notice { level: Level::Info, text: text.as_bytes() });
+}
+
+/// The directories that ALL_DEPENDS of these records names.
+fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = records.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"ALL_DEPENDS="));
+    let words = lines.flat_map(|line| line.split(|byte| b" \t".contains(byte)));
+    words.filter_map(|word| memchr::memmem::find(word, b":../../").map(|at| &word[at + b":../../".len()..]))
+}
+
+/// Runs what the user wants to be run before.
+pub(super) fn script(scan: &mut Scan<'_>, store: Store) -> Result<Store, Bad> {
+    let script = &scan.config.script_phase_scan;
+    if script.is_empty() {
+        return Ok(store);
+    }
+    let asks = [Ask { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
+    let mut failed = None;
+    let mut take = |answer: Answer<'_>| {
+        let said = || String::from_utf8_lossy(&answer.completion.output).into_owned();
+        failed = (!answer.completion.exit.success()).then(said);
+        Vec::new()
+    };
+    let store = run(scan, &asks, store, &mut take)?;
+    failed.map_or(Ok(store), |output| Err(Bad::Script(output)))
+}
+
+/// Runs these to their end. What was taken is in the database then, whatever ends it.
+fn run(
+    scan: &mut Scan<'_>,
+    asks: &[Ask],
+    store: Store,
+    take: &mut dyn FnMut(Answer<'_>) -> Vec<Change>,
+) -> Result<Store, Bad> {
+    let mut journal = Journal::start(store, 0).map_err(|error| Bad::Stopped(error.to_string()))?;
+    let mut schedule = ask::schedule(asks);
+    for (job, ask) in (0..).zip(asks) {
+        let expected_ms = (ask.wall_ms > 0).then(|| i64::try_from(ask.wall_ms).unwrap_or(i64::MAX));
+        scan.view.event(Event::Planned { job: JobId(job), expected_ms });
+    }
+    let mut answers = 0;
+    let mut take = |answer: Answer<'_>| {
+        answers += 1;
+        take(answer)
+    };
+    let run = Build {
+        frontend: &mut Asks { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
+        schedule: &mut schedule,
+        runner: &mut *scan.runner,
+        view: &mut *scan.view,
+        clock: scan.clock,
+        failures_allowed: usize::MAX,
+        sampler: &mut ResourceSample::default,
+    };
+    let verdict = run.run();
+    let store = journal.end()?;
+    match verdict {
+        BuildOutcome::Interrupted => Err(Bad::Interrupted),
+        BuildOutcome::InvalidInput(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
+        // Commands that fail do not stop the others.
+        BuildOutcome::Failed { reason: why, .. } if answers < asks.len() => {
+            Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned()))
+        }
+        BuildOutcome::Failed { .. } | BuildOutcome::Succeeded => Ok(store),
+    }
+}
+
+/// The row of an answer; one that is no answer has failed.
+fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Scanned {
+    let Answer { ask, completion, began_ns, wall_ms } = answer;
+    let location = ask.location.clone();
+    let stderr = place.take_log(&location);
+    let said = match (completion.exit, &completion.capture) {
+        (Exit::Code(0), Capture::Complete) => what.read(&location, &completion.output),
+        (Exit::Code(0), Capture::Truncated | Capture::Spilled(_)) => Err("it printed too much".into()),
+        (Exit::Code(code), _) => Err(format!("it exited with {code}")),
+        (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
+    };
+    match said {
+        Ok(records) => {
+            let key = inputs.key_since(&location, &records, began_ns).map(Vec::from).unwrap_or_default();
+            Scanned { location, key, records, failed: None, wall_ms }
+        }
+        Err(why) => {
+            let log = log(&stderr, completion, &why);
+            completion.output = log.clone().into_bytes();
+            completion.exit = if completion.exit.success() { Exit::Code(1) } else { completion.exit };
+            Scanned { location, key: Vec::new(), records: Vec::new(), failed: Some(log), wall_ms }
+        }
+    }
+}
+
+fn log(stderr: &[u8], completion: &Completion, why: &str) -> String {
+    let all = [&completion.output[..], stderr].concat();
+    let tail = &all[all.len().saturating_sub(MOST_LOG)..];
+    let tail = String::from_utf8_lossy(tail);
+    let end = if tail.is_empty() || tail.ends_with('\n') { "" } else { "\n" };
+    format!("{tail}{end}{why}\n")
+}
+
+impl What {
+    /// What a command has printed, as it is written down.
+    fn read(self, location: &str, output: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            What::Packages => output::complete(location, output),
+            What::Subdirs => {
+                let (names, files) = list::listed(output)?;
+                Ok([b"SUBDIR=", names.join(" ").as_bytes(), b"\nSCAN_DEPENDS=", &files, b"\n"].concat())
+            }
+        }
+    }
+}
+
+impl Place {
+    fn make(&self) -> std::io::Result<()> {
+        for dir in [&self.cache, &self.logs] {
+            let _ = fs::remove_dir_all(dir);
+            fs::create_dir_all(dir)?;
+        }
+        Ok(())
+    }
+
+    fn log(&self, location: &str) -> PathBuf {
+        self.logs.join(format!("{},log", location.replace('/', ",")))
+    }
+
+    /// What a command printed to standard error.
+    fn take_log(&self, location: &str) -> Vec<u8> {
+        let path = self.log(location);
+        let said = fs::read(&path).unwrap_or_default();
+        let _ = fs::remove_file(path);
+        said
+    }
+
+    fn line(&self, what: What, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
+        let make = quoted(&config.make);
+        let dir = quoted(&format!("{}/{location}", config.pkgsrc));
+        let log = quoted(&self.log(location).to_string_lossy());
+        let cache = quoted(&self.cache.to_string_lossy());
+        let begin = format!("cd {dir} && exec 2>{log} &&");
+        match what {
+            What::Packages => {
+                let make = format!("{environment} PBULK_CACHE_DIRECTORY={cache} {make}");
+                match config.rebuild_on_options {
+                    true => format!("{begin} {}", options::asking(&make, facts)),
+                    false => format!("{begin} exec {make} pbulk-index{facts}"),
+                }
+            }
+            What::Subdirs => {
+                let show = |variable| format!("{environment} {make} show-subdir-var VARNAME={variable}");
+                format!("{begin} {} && exec {}", show("SUBDIR"), show(".MAKE.MAKEFILES"))
+            }
+        }
+    }
+}
