@@ -66,7 +66,7 @@ impl Build<'_> {
         let books = RefCell::new(Books::new(opening, journal));
         let packages = Packages::new(&books);
         if sampler.is_some() {
-            schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
+            schedule.limit_admission(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }
         let mut silent = ResourceSample::default;
         schedule.begin();

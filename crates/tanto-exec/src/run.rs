@@ -97,7 +97,7 @@ const MOST_FOLLOWED: usize = 4 << 10;
 impl Build<'_> {
     /// Runs the build to its end. Whatever ends it, no command is left running.
     pub fn run(self) -> BuildOutcome {
-        let downstream_ms = self.schedule.behind();
+        let downstream_ms = self.schedule.downstream_ms();
         self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms(), downstream_ms: &downstream_ms });
         let mut it = Loop {
             build: self,
@@ -148,12 +148,12 @@ impl Loop<'_> {
 
     /// Starts all that may start, then waits for one thing to happen; stops when there is nothing more to do.
     fn turn(&mut self) -> Result<Step, Fatal> {
-        if !self.build.schedule.more_to_do() {
+        if !self.build.schedule.has_work() {
             return Ok(Step::Stop(BuildOutcome::Succeeded));
         }
         self.start_ready()?;
         if self.running.is_empty() {
-            let done = !self.build.schedule.more_to_do();
+            let done = !self.build.schedule.has_work();
             return Ok(Step::Stop(if done { BuildOutcome::Succeeded } else { self.no_progress() }));
         }
         if !self.build.runner.has_completed() {
@@ -166,7 +166,7 @@ impl Loop<'_> {
             Ok(Wakeup::Interrupted(_)) => Ok(Step::Stop(BuildOutcome::Interrupted)),
             Ok(Wakeup::SlotAvailable | Wakeup::ControlRequest) => Ok(Step::GoOn),
             Ok(Wakeup::Sampled(job, sample)) => {
-                self.build.schedule.holds(job, sample.memory_kib);
+                self.build.schedule.update_memory(job, sample.memory_kib);
                 self.build.view.event(Event::Sampled { job, at_ms: self.build.clock.now_ms(), sample });
                 Ok(Step::GoOn)
             }
@@ -182,10 +182,10 @@ impl Loop<'_> {
     }
 
     fn start_ready(&mut self) -> Result<(), Fatal> {
-        while self.build.schedule.has_passing() || self.may_start() {
+        while self.build.schedule.has_noop() || self.may_start() {
             self.ask_machine();
-            match self.build.schedule.hand_out() {
-                Some(Next::Pass(job)) => {
+            match self.build.schedule.take_next() {
+                Some(Next::NoOp(job)) => {
                     if let Some(info) = self.build.frontend.describe_noop(job) {
                         self.group(job, &info, self.build.clock.now_ms());
                     }
@@ -209,13 +209,13 @@ impl Loop<'_> {
 
     /// Asks how the machine is, if that matters and it was not just asked.
     fn ask_machine(&mut self) {
-        if !self.build.schedule.is_rationed() {
+        if !self.build.schedule.has_admission_limits() {
             return;
         }
         let now_ms = self.build.clock.now_ms();
         if self.asked_ms.is_none_or(|asked_ms| now_ms - asked_ms >= ASK_EVERY.as_millis() as i64) {
             self.asked_ms = Some(now_ms);
-            self.build.schedule.told((self.build.sampler)());
+            self.build.schedule.update_resources((self.build.sampler)());
         }
     }
 
@@ -223,7 +223,7 @@ impl Loop<'_> {
     fn tell_hold(&mut self) {
         let reason = self.reason();
         let same = match (reason, self.hold) {
-            (Some(new), Some(old)) => new.is_like(old),
+            (Some(new), Some(old)) => new.same_kind(old),
             (new, old) => new.is_none() == old.is_none(),
         };
         if !same {
@@ -236,7 +236,7 @@ impl Loop<'_> {
     fn reason(&self) -> Option<ThrottleReason> {
         let Build { schedule, runner, failures_allowed, .. } = &self.build;
         let loaded = runner.is_load_limited() && schedule.has_next() && self.failures < *failures_allowed;
-        schedule.hold().or(loaded.then_some(ThrottleReason::LoadAverage))
+        schedule.throttle_reason().or(loaded.then_some(ThrottleReason::LoadAverage))
     }
 
     /// Tells the view what the command that it follows has printed.
@@ -255,7 +255,7 @@ impl Loop<'_> {
 
     /// How long to wait for something to happen. What holds jobs back may be over without any of them ending.
     fn patience(&self) -> Option<Duration> {
-        let hold = self.build.schedule.hold().map(|_| ASK_EVERY);
+        let hold = self.build.schedule.throttle_reason().map(|_| ASK_EVERY);
         hold.into_iter().chain(self.build.view.tick_interval()).min()
     }
 

@@ -56,13 +56,13 @@ pub enum State {
     /// All it depends on is done, but its pool is full.
     Delayed,
     /// All it depends on is done, but nobody wants it to run: it waits to be handed out for passing.
-    Idle,
+    ReadyNoOp,
     /// All it depends on is done, it holds its pool's slot and waits for its turn.
     Ready,
     /// `hand_out` gave it out; its pool's slot is held.
     Running,
     /// `hand_out` gave it out as unwanted; it holds no slot.
-    Passing,
+    RunningNoOp,
     /// It succeeded or passed: its dependents need not wait for it, unless it is opened again.
     Done,
     /// It failed: its dependents wait for ever, unless it is opened again.
@@ -75,7 +75,7 @@ pub enum Next {
     /// Run this job, then report `succeeded` or `failed`.
     Start(JobId),
     /// Nobody wants this job to run: report `succeeded` at once.
-    Pass(JobId),
+    NoOp(JobId),
 }
 
 #[derive(Clone)]
@@ -122,9 +122,9 @@ pub struct Schedule {
     jobs: Vec<Job>,
     pools: Vec<Pool>,
     ready: BTreeSet<Rank>,
-    idle: Vec<JobId>,
+    noops: Vec<JobId>,
     order: Order,
-    rations: Option<AdmissionControl>,
+    admission: Option<AdmissionControl>,
     wanted: usize,
     commands: usize,
     begun: bool,
@@ -167,7 +167,7 @@ impl Schedule {
     /// `job` may not go before `on` is done. A dependency that is done already does not count; a job that was only
     /// queued goes back to waiting. `product` says for which of `on`'s products it waits: where several jobs want the
     /// last slot of a pool when `on` is done, the one with the lowest gets it, and then the one with the lowest order.
-    pub fn depend(&mut self, job: JobId, on: JobId, product: u32) {
+    pub fn add_dependency(&mut self, job: JobId, on: JobId, product: u32) {
         if self.state(on) == State::Done || !self.is_pending(job) {
             return;
         }
@@ -181,7 +181,7 @@ impl Schedule {
         if self.is_wanted(job) {
             return;
         }
-        let was_idle = self.state(job) == State::Idle;
+        let was_idle = self.state(job) == State::ReadyNoOp;
         if was_idle {
             self.set(job, State::Waiting);
         }
@@ -191,7 +191,7 @@ impl Schedule {
         self.wanted += 1;
         self.commands += usize::from(it.spec.kind == Kind::Command);
         if was_idle {
-            self.settle(job);
+            self.enqueue_if_ready(job);
         }
     }
 
@@ -218,13 +218,13 @@ impl Schedule {
 
     /// The job has been neither handed out nor finished.
     pub fn is_pending(&self, job: JobId) -> bool {
-        matches!(self.state(job), State::Waiting | State::Delayed | State::Idle | State::Ready)
+        matches!(self.state(job), State::Waiting | State::Delayed | State::ReadyNoOp | State::Ready)
     }
 
     /// Is there anything to run, or to pass? Groups alone do not count.
-    pub fn more_to_do(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         // What passes may still add to the plan.
-        self.wanted > 0 && self.commands > 0 || self.has_passing()
+        self.wanted > 0 && self.commands > 0 || self.has_noop()
     }
 
     /// Queues every job that waits for nothing.
@@ -233,7 +233,7 @@ impl Schedule {
         let free: Vec<JobId> = self.job_ids().filter(|&job| self.is_free(job)).collect();
         // All are delayed first, so that a pool's slots go to the highest priorities.
         for &job in &free {
-            self.settle_quietly(job);
+            self.enqueue(job);
         }
         for pool in 0..self.pools.len() {
             self.refill(pool);
@@ -241,58 +241,58 @@ impl Schedule {
     }
 
     /// Queues the job if it waits for nothing; to be called for jobs added, or made wanted, after `begin`.
-    pub fn settle(&mut self, job: JobId) {
+    pub fn enqueue_if_ready(&mut self, job: JobId) {
         if self.begun && self.is_free(job) {
-            self.settle_quietly(job);
+            self.enqueue(job);
             self.refill(self.jobs[job.0 as usize].spec.pool.0 as usize);
         }
     }
 
     /// Is there a job to hand out?
     pub fn has_next(&self) -> bool {
-        !self.ready.is_empty() || !self.idle.is_empty()
+        !self.ready.is_empty() || !self.noops.is_empty()
     }
 
     /// Is there a job to pass, which takes no slot of a runner?
-    pub fn has_passing(&self) -> bool {
-        !self.idle.is_empty()
+    pub fn has_noop(&self) -> bool {
+        !self.noops.is_empty()
     }
 
     /// From now on what jobs take together is limited. Only before anything is handed out.
-    pub fn ration(&mut self, limits: AdmissionLimits) {
-        self.rations = Some(AdmissionControl::new(limits));
+    pub fn limit_admission(&mut self, limits: AdmissionLimits) {
+        self.admission = Some(AdmissionControl::new(limits));
     }
 
     /// Does what the machine says matter?
-    pub fn is_rationed(&self) -> bool {
-        self.rations.is_some()
+    pub fn has_admission_limits(&self) -> bool {
+        self.admission.is_some()
     }
 
     /// What the machine says now.
-    pub fn told(&mut self, reading: ResourceSample) {
-        if let Some(rations) = &mut self.rations {
-            rations.told(reading);
+    pub fn update_resources(&mut self, reading: ResourceSample) {
+        if let Some(admission) = &mut self.admission {
+            admission.update_resources(reading);
         }
     }
 
     /// A running job holds so much memory now, in KiB.
-    pub fn holds(&mut self, job: JobId, kib: u64) {
-        if let Some(rations) = &mut self.rations {
-            rations.holds(job, kib);
+    pub fn update_memory(&mut self, job: JobId, kib: u64) {
+        if let Some(admission) = &mut self.admission {
+            admission.update_memory(job, kib);
         }
     }
 
     /// Why the last `hand_out` handed out nothing, if there was something.
-    pub fn hold(&self) -> Option<ThrottleReason> {
-        self.rations.as_ref().filter(|_| !self.ready.is_empty())?.hold
+    pub fn throttle_reason(&self) -> Option<ThrottleReason> {
+        self.admission.as_ref().filter(|_| !self.ready.is_empty())?.throttled
     }
 
     /// Hands out the next job: what passes goes before what runs. Nothing, if it is better to wait until one that runs
     /// has ended or the machine says something else.
-    pub fn hand_out(&mut self) -> Option<Next> {
-        if let Some(&job) = self.idle.last() {
-            self.set(job, State::Passing);
-            return Some(Next::Pass(job));
+    pub fn take_next(&mut self) -> Option<Next> {
+        if let Some(&job) = self.noops.last() {
+            self.set(job, State::RunningNoOp);
+            return Some(Next::NoOp(job));
         }
         let job = self.choose()?;
         self.set(job, State::Running);
@@ -300,9 +300,9 @@ impl Schedule {
     }
 
     fn choose(&mut self) -> Option<JobId> {
-        let Some(rations) = &mut self.rations else { return Some(self.ready.first()?.job) };
+        let Some(admission) = &mut self.admission else { return Some(self.ready.first()?.job) };
         let jobs = &self.jobs;
-        rations.choose(self.ready.iter().map(|rank| {
+        admission.choose(self.ready.iter().map(|rank| {
             let it = &jobs[rank.job.0 as usize];
             let needs_kib = (it.spec.kind == Kind::Command).then_some(u64::from(it.cost.memory_kib));
             Candidate { job: rank.job, needs_kib, disk_kib: it.disk_kib }
@@ -310,16 +310,16 @@ impl Schedule {
     }
 
     /// The rations follow what becomes of a command.
-    fn share_out(&mut self, job: JobId, from: State, to: State) {
-        let Some(rations) = &mut self.rations else { return };
+    fn update_admission(&mut self, job: JobId, from: State, to: State) {
+        let Some(admission) = &mut self.admission else { return };
         let it = &self.jobs[job.0 as usize];
         if from == State::Ready {
-            rations.left(job);
+            admission.dequeued(job);
         }
         if to == State::Running && it.spec.kind == Kind::Command {
-            rations.started(job, u64::from(it.cost.memory_kib), it.disk_kib);
+            admission.started(job, u64::from(it.cost.memory_kib), it.disk_kib);
         } else if from == State::Running {
-            rations.ended(job);
+            admission.ended(job);
         }
     }
 
@@ -335,7 +335,7 @@ impl Schedule {
         dependents.iter().for_each(|it| self.jobs[it.job.0 as usize].missing -= 1);
         for &Dependent { job, .. } in &dependents {
             if self.is_free(job) {
-                self.settle_quietly(job);
+                self.enqueue(job);
                 self.refill(self.jobs[job.0 as usize].spec.pool.0 as usize);
             }
         }
@@ -356,11 +356,11 @@ impl Schedule {
         it.state == State::Waiting && it.missing == 0
     }
 
-    fn settle_quietly(&mut self, job: JobId) {
+    fn enqueue(&mut self, job: JobId) {
         if self.is_wanted(job) {
             self.set(job, State::Delayed);
         } else {
-            self.set(job, State::Idle);
+            self.set(job, State::ReadyNoOp);
         }
     }
 
@@ -389,20 +389,20 @@ impl Schedule {
         match from {
             State::Delayed => assert!(self.pools[pool].delayed.remove(&rank)),
             State::Ready => assert!(self.ready.remove(&rank)),
-            State::Idle => {
-                let at = self.idle.iter().rposition(|&idle| idle == job);
-                self.idle.remove(at.expect("an idle job is listed"));
+            State::ReadyNoOp => {
+                let at = self.noops.iter().rposition(|&idle| idle == job);
+                self.noops.remove(at.expect("an idle job is listed"));
             }
             _ => {}
         }
         match to {
             State::Delayed => assert!(self.pools[pool].delayed.insert(rank)),
             State::Ready => assert!(self.ready.insert(rank)),
-            State::Idle => self.idle.push(job),
+            State::ReadyNoOp => self.noops.push(job),
             _ => {}
         }
         self.jobs[job.0 as usize].state = to;
-        self.share_out(job, from, to);
+        self.update_admission(job, from, to);
         if holds_slot(to) && !holds_slot(from) {
             self.pools[pool].in_use += 1;
         }
@@ -413,15 +413,15 @@ impl Schedule {
     }
 
     fn allowed(from: State, to: State) -> bool {
-        use State::{Delayed, Done, Failed, Idle, Passing, Ready, Running, Waiting};
+        use State::{Delayed, Done, Failed, Ready, ReadyNoOp, Running, RunningNoOp, Waiting};
         matches!(
             (from, to),
-            (Waiting, Waiting | Delayed | Idle)
+            (Waiting, Waiting | Delayed | ReadyNoOp)
                 | (Delayed, Ready | Waiting)
-                | (Idle, Passing | Waiting)
+                | (ReadyNoOp, RunningNoOp | Waiting)
                 | (Ready, Running | Waiting)
                 | (Running, Done | Failed)
-                | (Passing, Done)
+                | (RunningNoOp, Done)
                 | (Done | Failed, Waiting)
         )
     }

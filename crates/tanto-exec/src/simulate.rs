@@ -26,7 +26,7 @@ pub struct SimulatedBuild {
     /// What all commands took, together.
     pub work_ms: u64,
     /// What the longest chain of commands took.
-    pub path_ms: u64,
+    pub critical_path_ms: u64,
     /// What the commands of the busiest pool took, on as many slots as it has.
     pub pool_ms: u64,
     /// How many commands ran.
@@ -35,13 +35,13 @@ pub struct SimulatedBuild {
 
 impl SimulatedBuild {
     /// No order is faster than this on so many slots: the longest chain, all work on all slots, or a pool's on its own.
-    pub fn bound_ms(&self) -> u64 {
-        self.path_ms.max(self.pool_ms).max(self.work_ms.div_ceil(self.slots as u64))
+    pub fn lower_bound_ms(&self) -> u64 {
+        self.critical_path_ms.max(self.pool_ms).max(self.work_ms.div_ceil(self.slots as u64))
     }
 
     /// The makespan as a multiple of the bound; 1 is perfect.
     pub fn ratio(&self) -> f64 {
-        self.makespan_ms as f64 / self.bound_ms().max(1) as f64
+        self.makespan_ms as f64 / self.lower_bound_ms().max(1) as f64
     }
 
     /// The time that slots stood empty, all together.
@@ -60,13 +60,13 @@ pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
     }
     let forecast = |order| {
         let mut schedule = schedule.clone();
-        schedule.prioritise(chain, order);
+        schedule.prioritize(chain, order);
         run(&mut schedule, slots)
     };
     let first = forecast(Order::Critical);
     let (mut best, mut least) = (Order::Critical, first.makespan_ms);
     for order in [Order::Pooled, Order::Ninja] {
-        let is_near = least * 100 <= first.bound_ms() * (100 + NEAR);
+        let is_near = least * 100 <= first.lower_bound_ms() * (100 + NEAR);
         if !is_near && (order != Order::Pooled || schedule.has_pools()) {
             let makespan_ms = forecast(order).makespan_ms;
             if makespan_ms < least {
@@ -79,13 +79,13 @@ pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
 
 /// Runs a schedule that has its order and has not begun. `slots` are 1 or more.
 pub fn run(schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
-    let bounds = (schedule.longest_chain(), schedule.busiest_pool());
+    let bounds = (schedule.critical_path_ms(), schedule.busiest_pool_ms());
     play(schedule, slots, bounds, Schedule::expected_ms)
 }
 
 /// The same where the order rests on wrong expectations: `truth` has the same jobs, and expects of each what it takes.
 pub fn run_against(truth: &Schedule, schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
-    let bounds = (truth.longest_chain(), truth.busiest_pool());
+    let bounds = (truth.critical_path_ms(), truth.busiest_pool_ms());
     play(schedule, slots, bounds, |_, job| truth.expected_ms(job))
 }
 
@@ -95,19 +95,19 @@ fn play(
     (path_ms, pool_ms): (u64, u64),
     takes: impl Fn(&Schedule, JobId) -> u64,
 ) -> SimulatedBuild {
-    let mut it = SimulatedBuild { slots, makespan_ms: 0, work_ms: 0, path_ms, pool_ms, commands: 0 };
+    let mut it = SimulatedBuild { slots, makespan_ms: 0, work_ms: 0, critical_path_ms: path_ms, pool_ms, commands: 0 };
     let mut running: BinaryHeap<Reverse<(u64, JobId)>> = BinaryHeap::new();
     schedule.begin();
     loop {
-        while schedule.has_passing() || running.len() < slots && schedule.has_next() {
-            match schedule.hand_out() {
+        while schedule.has_noop() || running.len() < slots && schedule.has_next() {
+            match schedule.take_next() {
                 Some(Next::Start(job)) if schedule.expected_ms(job) > 0 => {
                     let takes = takes(schedule, job);
                     it.work_ms += takes;
                     it.commands += 1;
                     running.push(Reverse((it.makespan_ms + takes, job)));
                 }
-                Some(Next::Start(job) | Next::Pass(job)) => schedule.succeeded(job),
+                Some(Next::Start(job) | Next::NoOp(job)) => schedule.succeeded(job),
                 None => break,
             }
         }

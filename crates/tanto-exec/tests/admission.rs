@@ -23,8 +23,8 @@ impl View for Story {
         self.0.push(match event {
             Event::Started { job, .. } => format!("start {}", job.0),
             Event::Finished { job, .. } => format!("end {}", job.0),
-            Event::Throttled { reason: Some(ThrottleReason::Memory { job, needs_kib, left_kib }), .. } => {
-                format!("no room for {}: {needs_kib} of {left_kib}", job.0)
+            Event::Throttled { reason: Some(ThrottleReason::Memory { job, needs_kib, available_kib }), .. } => {
+                format!("no room for {}: {needs_kib} of {available_kib}", job.0)
             }
             Event::Throttled { reason: Some(why), .. } => format!("{why:?}"),
             Event::Throttled { reason: None, .. } => "go on".to_owned(),
@@ -48,9 +48,9 @@ fn story_of(
     let mut schedule = Schedule::new();
     for (order, &memory_kib) in (0..).zip(memory) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
-        schedule.expect(job, Cost { memory_kib, ..Cost::default() });
+        schedule.set_cost(job, Cost { memory_kib, ..Cost::default() });
     }
-    schedule.ration(limits);
+    schedule.limit_admission(limits);
     schedule.begin();
     let (mut runner, mut story) = (FakeRunner::new(most, |_: &Command| Effect::success()), Story::default());
     let run = Build {

@@ -98,7 +98,7 @@ impl Simulation {
             it.depths.push(depth);
         }
         if let Some(memory) = it.character.memory {
-            it.schedule.ration(AdmissionLimits { memory_kib: Some(memory), slots: it.character.parallelism });
+            it.schedule.limit_admission(AdmissionLimits { memory_kib: Some(memory), slots: it.character.parallelism });
         }
         for _ in 0..1 + it.random.below(MOST_JOBS) {
             it.add_job();
@@ -117,7 +117,7 @@ impl Simulation {
         let level = self.random.number();
         let memory = if self.random.chance(30) { 0 } else { self.random.below(110) as u64 };
         let wall_ms = self.random.below(5) as u32;
-        self.schedule.expect(job, Cost { wall_ms, memory_kib: memory as u32, cpu_ms: 0 });
+        self.schedule.set_cost(job, Cost { wall_ms, memory_kib: memory as u32, cpu_ms: 0 });
         let needs = BTreeSet::new();
         let (priority, end, handed_out, passed_over) = (0, None, false, 0);
         let new = Job { pool, level, needs, wanted, kind, priority, end, handed_out, memory, passed_over, wall_ms };
@@ -140,7 +140,7 @@ impl Simulation {
             return;
         }
         for _ in 0..1 + usize::from(self.random.chance(10)) {
-            self.schedule.depend(id(job), id(on), self.random.below(3) as u32);
+            self.schedule.add_dependency(id(job), id(on), self.random.below(3) as u32);
         }
         self.jobs[job].needs.insert(on);
         self.forget_patience(job);
@@ -156,7 +156,7 @@ impl Simulation {
     fn begin(&mut self) {
         let order = self.prioritise();
         let order: Vec<JobId> = order.into_iter().map(id).collect();
-        self.schedule.prioritise(&order, Order::Critical);
+        self.schedule.prioritize(&order, Order::Critical);
         self.schedule.begin();
         self.begun = true;
     }
@@ -207,13 +207,12 @@ impl Simulation {
     }
 
     fn hand_out_all(&mut self) {
-        while self.schedule.has_passing()
-            || (self.schedule.has_next() && self.running.len() < self.character.parallelism)
+        while self.schedule.has_noop() || (self.schedule.has_next() && self.running.len() < self.character.parallelism)
         {
             self.press();
             let best = self.best_ready();
-            match self.schedule.hand_out() {
-                Some(Next::Pass(job)) => self.pass(job.0 as usize),
+            match self.schedule.take_next() {
+                Some(Next::NoOp(job)) => self.pass(job.0 as usize),
                 Some(Next::Start(job)) => {
                     let started = job.0 as usize;
                     assert!(Some(started) == best || self.character.memory.is_some(), "not the most urgent one");
@@ -225,7 +224,7 @@ impl Simulation {
                     let fits = best.is_none_or(|best| self.fits(best));
                     let starves = self.jobs.iter().any(|job| job.passed_over >= MAX_TIMES_PASSED_OVER);
                     assert!(self.pressed || starves || !fits, "nothing is started without a reason");
-                    let hold = self.schedule.hold().expect("it says why");
+                    let hold = self.schedule.throttle_reason().expect("it says why");
                     self.trace.push(format!("hold {hold:?}"));
                     return;
                 }
@@ -238,11 +237,11 @@ impl Simulation {
         if self.random.chance(self.character.pressing) {
             self.pressed = !self.pressed;
             let memory_some = if self.pressed { 50.0 } else { 0.0 };
-            self.schedule.told(ResourceSample { memory_some, ..ResourceSample::default() });
+            self.schedule.update_resources(ResourceSample { memory_some, ..ResourceSample::default() });
         }
         for &job in &self.running {
             let most = self.jobs[job].memory as usize;
-            self.schedule.holds(id(job), self.random.below(most + 1) as u64);
+            self.schedule.update_memory(id(job), self.random.below(most + 1) as u64);
         }
     }
 
@@ -342,12 +341,12 @@ impl Simulation {
                 4 => self.withdraw(),
                 5 => self.free(),
                 6 => {
-                    self.schedule.prioritise_again();
+                    self.schedule.reprioritize();
                     self.prioritise();
                 }
                 7 if self.jobs.len() < MOST_JOBS => {
                     let job = self.add_job();
-                    self.schedule.settle(id(job));
+                    self.schedule.enqueue_if_ready(id(job));
                 }
                 _ => {
                     let (a, b) = (self.random.below(self.jobs.len()), self.random.below(self.jobs.len()));
@@ -385,16 +384,16 @@ impl Simulation {
         let it = &mut self.jobs[job];
         (it.end, it.handed_out, it.wanted) = (None, false, true);
         for on in self.jobs[job].needs.clone() {
-            self.schedule.depend(id(job), id(on), 0);
+            self.schedule.add_dependency(id(job), id(on), 0);
         }
         for user in 0..self.jobs.len() {
             if self.jobs[user].needs.contains(&job) && !self.jobs[user].handed_out {
-                self.schedule.undepend(id(user), id(job));
-                self.schedule.depend(id(user), id(job), 0);
+                self.schedule.remove_dependency(id(user), id(job));
+                self.schedule.add_dependency(id(user), id(job), 0);
                 self.forget_patience(user);
             }
         }
-        self.schedule.settle(id(job));
+        self.schedule.enqueue_if_ready(id(job));
     }
 
     fn withdraw(&mut self) {
@@ -411,8 +410,8 @@ impl Simulation {
         let Some(&on) = self.jobs[job].needs.iter().next() else { return };
         if !self.jobs[job].handed_out {
             self.jobs[job].needs.remove(&on);
-            self.schedule.undepend(id(job), id(on));
-            self.schedule.settle(id(job));
+            self.schedule.remove_dependency(id(job), id(on));
+            self.schedule.enqueue_if_ready(id(job));
         }
     }
 
@@ -443,7 +442,7 @@ impl Simulation {
         }
         let left = self.jobs.iter().any(|job| job.wanted && job.end != Some(End::Done));
         let commands = self.jobs.iter().any(|job| job.wanted && job.kind == Kind::Command);
-        assert_eq!(self.schedule.more_to_do(), left && commands);
+        assert_eq!(self.schedule.has_work(), left && commands);
     }
 }
 

@@ -11,7 +11,7 @@ use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::job::report::{MonitorReport, TerminationReason};
-use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, Note, WatchOptions, Watcher};
+use tanto_exec::monitor::watcher::{CgroupUse, LONG_MS, Leftovers, WatchEvent, WatchOptions, Watcher};
 use tanto_sys::cgroup;
 use tanto_sys::process::pid_identity::ProcessId;
 use tanto_sys::process::procs;
@@ -32,8 +32,8 @@ struct Watch {
 impl Watch {
     fn new(limits: ResourceLimits, leftovers: Leftovers) -> Watch {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::Long };
-        let options = WatchOptions { limits, leftovers, groups };
+        let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::Long };
+        let options = WatchOptions { limits, leftovers, cgroups: groups };
         Watch { watcher: Watcher::new(options, |_| false).unwrap(), children: Vec::new(), _alone: alone }
     }
 
@@ -45,10 +45,10 @@ impl Watch {
     /// The same with one that took so many milliseconds last time.
     fn start_expecting(&mut self, number: u32, line: &str, wall_ms: u32) -> ChildStdin {
         let job = JobId(number);
-        let (name, mark) = self.watcher.mark(job);
+        let (name, mark) = self.watcher.marker(job);
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).env(name, mark).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        drop(self.watcher.entrances(job, Cost { wall_ms, ..Cost::default() }, None));
+        drop(self.watcher.create_cgroup(job, Cost { wall_ms, ..Cost::default() }, None));
         let mut child = command.spawn().unwrap();
         self.watcher.started(job, child.id(), None);
         let input = child.stdin.take().unwrap();
@@ -67,19 +67,19 @@ impl Watch {
         let at = self.children.iter().position(|(job, _)| job.0 == number).unwrap();
         let (job, mut child) = self.children.remove(at);
         for _ in 0..60_000 {
-            if child.try_wait().unwrap().is_some() || self.watcher.attend() == Some(Note::Abandoned(job)) {
-                self.watcher.concluded(job);
+            if child.try_wait().unwrap().is_some() || self.watcher.poll() == Some(WatchEvent::Abandoned(job)) {
+                self.watcher.first_exited(job);
                 return self.watcher.ended(job).map(|report| *report);
             }
             let most = Duration::from_millis(1);
-            std::thread::sleep(self.watcher.patience().unwrap_or(most).min(most));
+            std::thread::sleep(self.watcher.until_due().unwrap_or(most).min(most));
         }
         panic!("job {number} does not end");
     }
 
     /// The living processes that bear the mark of a job.
     fn marked(&self, number: u32) -> Vec<u32> {
-        let (name, mark) = self.watcher.mark(JobId(number));
+        let (name, mark) = self.watcher.marker(JobId(number));
         let has_mark =
             |pid: u32| procs::initial_env_var(pid, name.as_bytes()).is_some_and(|its| its == mark.as_bytes());
         let all = procs::all().unwrap();
@@ -205,8 +205,8 @@ fn what_processes_share_counts_once() {
     watch.hear(1);
     let mut most = 0;
     while most < 150 << 10 {
-        match watch.watcher.attend() {
-            Some(Note::Sampled(_, load)) => most = most.max(load.memory_kib),
+        match watch.watcher.poll() {
+            Some(WatchEvent::Sampled(_, load)) => most = most.max(load.memory_kib),
             Some(other) => panic!("{other:?}"),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
@@ -301,9 +301,9 @@ fn looks_tell_how_much_a_job_has() {
     let mut watch = Watch::new(ResourceLimits { sample: true, ..LIMITS }, Leftovers::Ignore);
     let input = watch.start(1, "sleep 1000 & read x; kill $!");
     let load = loop {
-        match watch.watcher.attend() {
-            Some(Note::Sampled(JobId(1), load)) if load.processes == 2 => break load,
-            Some(Note::Sampled(..)) | None => std::thread::sleep(Duration::from_millis(1)),
+        match watch.watcher.poll() {
+            Some(WatchEvent::Sampled(JobId(1), load)) if load.processes == 2 => break load,
+            Some(WatchEvent::Sampled(..)) | None => std::thread::sleep(Duration::from_millis(1)),
             Some(other) => panic!("{other:?}"),
         }
     };

@@ -119,7 +119,7 @@ impl<'p> Plan<'p> {
             self.estimate(scan, schedule, past);
             order = best_order(schedule, &self.order, slots);
         }
-        schedule.prioritise(&self.order, order);
+        schedule.prioritize(&self.order, order);
         schedule.begin();
     }
 
@@ -140,7 +140,7 @@ impl<'p> Plan<'p> {
         let Some(edge) = scan.graph.in_edge(input) else { return };
         let Some(&on) = self.jobs.get(&edge) else { return };
         let place = scan.graph.edge(edge).outs.iter().position(|&out| out == input);
-        schedule.depend(job, on, place.map_or(u32::MAX, |place| place as u32));
+        schedule.add_dependency(job, on, place.map_or(u32::MAX, |place| place as u32));
     }
 
     /// The jobs that this one waits for, or has waited for, each once.
@@ -205,7 +205,7 @@ impl<'p> Plan<'p> {
         }
         walk.schedule.want(job);
         if let Some(estimates) = &self.estimates {
-            walk.schedule.expect(job, estimates.of(walk.scan, edge));
+            walk.schedule.set_cost(job, estimates.of(walk.scan, edge));
             self.woken.push(job);
         }
         if !walk.scan.graph.edge(edge).is_phony() {
@@ -276,7 +276,7 @@ impl<'p> Plan<'p> {
         }
         self.hurry(walk, updates);
         for edge in met {
-            walk.schedule.settle(self.jobs[&edge]);
+            walk.schedule.enqueue_if_ready(self.jobs[&edge]);
         }
         Ok(())
     }

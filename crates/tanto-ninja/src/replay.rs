@@ -47,9 +47,9 @@ impl Replay {
                 depth => schedule.add_pool(depth),
             });
             let job = schedule.add(JobSpec { pool, order: edge.0, kind, wanted: true });
-            schedule.expect(job, estimates.of(scan, edge));
+            schedule.set_cost(job, estimates.of(scan, edge));
             for maker in inputs(scan, edge).into_iter().filter_map(|input| scan.graph.in_edge(input)) {
-                schedule.depend(job, jobs[&maker], 0);
+                schedule.add_dependency(job, jobs[&maker], 0);
             }
             jobs.insert(edge, job);
         }

@@ -166,7 +166,7 @@ impl NinjaView {
     }
 
     fn held(&mut self, why: ThrottleReason) {
-        if self.holds && !self.held_by.iter().any(|&told| told.is_like(why)) {
+        if self.holds && !self.held_by.iter().any(|&told| told.same_kind(why)) {
             self.held_by.push(why);
             let text = said::message(self.program, Level::Info, said::hold(why).as_bytes());
             self.line.on_new_line(&text);

@@ -38,12 +38,12 @@ pub(crate) fn left(program: &str, info: &JobInfo, left: &[ProcessInfo], killed: 
 /// Why nothing more is started for now.
 pub(crate) fn hold(why: ThrottleReason) -> String {
     match why {
-        ThrottleReason::Memory { needs_kib, left_kib, .. } => {
-            let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
+        ThrottleReason::Memory { needs_kib, available_kib, .. } => {
+            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
             format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
         }
-        ThrottleReason::Disk { needs_kib, left_kib, .. } => {
-            let left = if left_kib == 0 { "nothing".into() } else { memory(left_kib) };
+        ThrottleReason::Disk { needs_kib, available_kib, .. } => {
+            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
             format!("waiting for room on the disk: {} needed, {left} left", memory(needs_kib))
         }
         ThrottleReason::MemoryPressure => "waiting: the machine is short of memory".into(),

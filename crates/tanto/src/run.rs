@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::job::report::{MonitorReport, ProcessInfo};
-use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions, Watcher};
+use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
 use tanto_exec::runner::clang;
 use tanto_ninja::getopt::{Bad, Getopt};
 use tanto_record::processes;
@@ -40,9 +40,9 @@ pub fn run(args: &[Vec<u8>]) -> Stop {
         total_ms: layer.timeout.and_then(|said| said.value),
         ..ResourceLimits::NONE
     };
-    let groups = if limits.hang_ms.is_some() { Groups::All } else { Groups::None };
+    let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::None };
     let leftovers = layer.leftovers.map_or(Leftovers::Report, |said| said.value);
-    match watch(&words, WatchOptions { limits, leftovers, groups }) {
+    match watch(&words, WatchOptions { limits, leftovers, cgroups: groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }

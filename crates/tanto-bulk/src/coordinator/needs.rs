@@ -38,8 +38,8 @@ impl Needs {
     /// The schedule heeds it, for a job that is to take so long.
     pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
         let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
-        schedule.expect(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
-        schedule.expect_disk(job, self.disk_kib);
+        schedule.set_cost(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
+        schedule.set_disk_need(job, self.disk_kib);
     }
 }
 
@@ -154,14 +154,14 @@ mod tests {
             let mut plan = plan(&["lib-1", "app-1"]);
             plan.expect_needs(&[cost("lib-1", 1, 600, 70), cost("app-1", 1, 600, 70)], in_memory);
             let mut schedule = plan.schedule(&[1, 1]).unwrap();
-            schedule.ration(AdmissionLimits { memory_kib: None, slots: usize::MAX });
+            schedule.limit_admission(AdmissionLimits { memory_kib: None, slots: usize::MAX });
             schedule.begin();
-            schedule.told(ResourceSample {
+            schedule.update_resources(ResourceSample {
                 free_kib: Some(memory),
                 free_disk_kib: Some(disk),
                 ..ResourceSample::default()
             });
-            std::iter::from_fn(|| schedule.hand_out()).filter(|next| matches!(next, Next::Start(_))).count()
+            std::iter::from_fn(|| schedule.take_next()).filter(|next| matches!(next, Next::Start(_))).count()
         };
         let much = Some(Room { most: 1 << 30, limit: None });
         assert_eq!(started(1200, 140, None), 2);

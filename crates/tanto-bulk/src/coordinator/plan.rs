@@ -315,12 +315,12 @@ impl Plan {
         let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
         for (package, &ms) in self.all().zip(times) {
             for &needed in &self.package(package).depends {
-                schedule.depend(JobId(package), JobId(needed), 0);
+                schedule.add_dependency(JobId(package), JobId(needed), 0);
             }
             let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
             self.package(package).expected().tell(&mut schedule, JobId(package), wall_ms);
         }
-        schedule.prioritise(&chain, Order::Critical);
+        schedule.prioritize(&chain, Order::Critical);
         Ok(schedule)
     }
 }

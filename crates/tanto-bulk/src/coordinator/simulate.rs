@@ -24,7 +24,7 @@ impl Forecast {
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         }
         for package in 0..count as u32 {
-            depends(package).iter().for_each(|&needed| schedule.depend(JobId(package), JobId(needed), 0));
+            depends(package).iter().for_each(|&needed| schedule.add_dependency(JobId(package), JobId(needed), 0));
         }
         let chain = chain(count, depends)?;
         Some(Forecast { schedule, chain })
@@ -36,7 +36,7 @@ impl Forecast {
         expect(&mut truth, takes);
         let mut schedule = self.schedule.clone();
         expect(&mut schedule, expected);
-        schedule.prioritise(&self.chain, Order::Critical);
+        schedule.prioritize(&self.chain, Order::Critical);
         simulate::run_against(&truth, &mut schedule, slots)
     }
 
@@ -48,8 +48,8 @@ impl Forecast {
             Sharing::Pool => tokens,
             Sharing::Fixed(tokens) => tokens,
         };
-        expect(&mut schedule, &parts.iter().map(|parts| parts.with(most)).collect::<Vec<_>>());
-        schedule.prioritise(&self.chain, Order::Critical);
+        expect(&mut schedule, &parts.iter().map(|parts| parts.duration_ms(most)).collect::<Vec<_>>());
+        schedule.prioritize(&self.chain, Order::Critical);
         shared::run(&mut schedule, tokens, sharing, parts)
     }
 }
@@ -57,7 +57,7 @@ impl Forecast {
 fn expect(schedule: &mut Schedule, times: &[u64]) {
     for (job, &ms) in (0..).zip(times) {
         let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
-        schedule.expect(JobId(job), Cost { wall_ms, ..Cost::default() });
+        schedule.set_cost(JobId(job), Cost { wall_ms, ..Cost::default() });
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
         // 3 needs 0; 0 and 3 are the long chain.
         let depends: [&[Package]; 4] = [&[], &[], &[], &[0]];
         let outcome = Forecast::new(4, |it| depends[it as usize]).unwrap().play(slots, expected, &[10, 20, 20, 30]);
-        (outcome.makespan_ms, outcome.bound_ms())
+        (outcome.makespan_ms, outcome.lower_bound_ms())
     }
 
     #[test]
@@ -109,11 +109,12 @@ mod tests {
     fn a_pool_gives_to_the_longest_chain() {
         let depends: [&[Package]; 4] = [&[], &[], &[], &[0]];
         let forecast = Forecast::new(4, |it| depends[it as usize]).unwrap();
-        let parts = [(0, 80), (40, 0), (40, 0), (0, 80)].map(|(alone_ms, shared_ms)| Parts { alone_ms, shared_ms });
+        let parts = [(0, 80), (40, 0), (40, 0), (0, 80)]
+            .map(|(alone_ms, shared_ms)| Parts { serial_ms: alone_ms, parallel_ms: shared_ms });
         // The first has all tokens; then the two that keep one each busy are more urgent than what it has freed.
         let pool = forecast.share(4, Sharing::Pool, &parts);
         let fixed = forecast.share(4, Sharing::Fixed(2), &parts);
-        assert_eq!((pool.bound_ms(), pool.makespan_ms, fixed.makespan_ms), (60, 60, 80));
+        assert_eq!((pool.lower_bound_ms(), pool.makespan_ms, fixed.makespan_ms), (60, 60, 80));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use tanto_sys::ipc::token_pipe::{SharedPipe, TokenPipe, TokenPipeError};
 
 use super::Slot;
-use super::token_allocation::{Demand, Request, deal};
+use super::token_allocation::{Demand, Request, allocate};
 use crate::job::JobId;
 
 /// What stands for a slot; make writes no other.
@@ -73,10 +73,10 @@ impl ClientPipe {
         let room = most.saturating_sub(taken);
         let (need, most) = match (unused, taken) {
             (0, 0) => (Demand::Unknown, 1),
-            (0, taken) => (Demand::Sure, taken),
+            (0, taken) => (Demand::Certain, taken),
             _ => (Demand::Unlikely, 1),
         };
-        Look { unused, claim: Request { need, urgency: self.urgency, most: most.min(room) } }
+        Look { unused, claim: Request { demand: need, priority: self.urgency, max: most.min(room) } }
     }
 
     /// Takes out so many, or fewer if others were faster; how many it were.
@@ -132,12 +132,12 @@ impl TokenBroker {
     /// that waits and is so urgent?
     pub fn balance(&mut self, waiting: Option<i64>) -> bool {
         let looks: Vec<Look> = self.purses.iter_mut().map(|purse| purse.look(self.most)).collect();
-        let waits = waiting.map(|urgency| Request { need: Demand::Sure, urgency, most: 1 });
+        let waits = waiting.map(|urgency| Request { demand: Demand::Certain, priority: urgency, max: 1 });
         let claims: Vec<Request> = waits.into_iter().chain(looks.iter().map(|look| look.claim)).collect();
         let unused: usize = looks.iter().map(|look| look.unused).sum();
-        let mut shares = deal(self.free() + unused, &claims);
+        let mut shares = allocate(self.free() + unused, &claims);
         self.is_short =
-            claims.iter().zip(&shares).any(|(claim, &share)| share < claim.most && claim.need == Demand::Sure);
+            claims.iter().zip(&shares).any(|(claim, &share)| share < claim.max && claim.demand == Demand::Certain);
         let granted = waiting.is_some() && shares.remove(0) > 0;
         let pairs = || looks.iter().zip(&shares);
         for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {

@@ -28,7 +28,7 @@ pub enum Leftovers {
 
 /// Which jobs get a control group of their own, where the machine lets us make some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Groups {
+pub enum CgroupUse {
     /// None.
     None,
     /// Those that are expected to run for a second or longer: then it is worth what it costs.
@@ -36,7 +36,7 @@ pub enum Groups {
     /// All.
     All,
     /// All; of what they have used is said what processes held, without files in memory, for which somebody else looks.
-    AllButFiles,
+    AllWithoutFiles,
 }
 
 /// What is watched.
@@ -47,12 +47,12 @@ pub struct WatchOptions {
     /// What becomes of what they leave.
     pub leftovers: Leftovers,
     /// Which of them are counted whole.
-    pub groups: Groups,
+    pub cgroups: CgroupUse,
 }
 
 /// What a runner hears while a job runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Note {
+pub enum WatchEvent {
     /// A look at its processes.
     Sampled(JobId, JobSample),
     /// It does not end even though it was killed: the runner is to go on without it, and to say `ended`.
@@ -63,7 +63,7 @@ pub enum Note {
 pub struct Watcher {
     begun: Instant,
     leftovers: Leftovers,
-    groups: Groups,
+    groups: CgroupUse,
     limits: ResourceLimits,
     monitor: Monitor,
     trees: Trees,
@@ -91,10 +91,10 @@ impl Watcher {
         Ok(Watcher {
             begun: Instant::now(),
             leftovers: options.leftovers,
-            groups: options.groups,
+            groups: options.cgroups,
             limits: options.limits,
             monitor: Monitor::new(),
-            trees: Trees::new(options.groups != Groups::None, is_daemon)?,
+            trees: Trees::new(options.cgroups != CgroupUse::None, is_daemon)?,
             running: BTreeMap::new(),
             termination: BTreeMap::new(),
             peaks: BTreeMap::new(),
@@ -102,12 +102,12 @@ impl Watcher {
     }
 
     /// What the job is to find in its environment, so that its processes can be told from others': name and value.
-    pub fn mark(&self, job: JobId) -> (&'static str, String) {
+    pub fn marker(&self, job: JobId) -> (&'static str, String) {
         (process_trees::MARK, self.trees.mark(job))
     }
 
     /// This child of ours belongs to no job.
-    pub fn spare(&mut self, pid: u32) {
+    pub fn ignore(&mut self, pid: u32) {
         self.trees.spare(pid);
     }
 
@@ -118,11 +118,11 @@ impl Watcher {
 
     /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
     /// so that nothing of it can get away.
-    pub fn entrances(&mut self, job: JobId, expected: Cost, own: Option<&JobLimits>) -> Vec<File> {
+    pub fn create_cgroup(&mut self, job: JobId, expected: Cost, own: Option<&JobLimits>) -> Vec<File> {
         let wanted = match self.groups {
-            Groups::None => false,
-            Groups::Long => expected.wall_ms >= LONG_MS,
-            Groups::All | Groups::AllButFiles => true,
+            CgroupUse::None => false,
+            CgroupUse::Long => expected.wall_ms >= LONG_MS,
+            CgroupUse::All | CgroupUse::AllWithoutFiles => true,
         };
         let memory_kib = self.limits(own).memory_kib;
         if wanted { self.trees.entrances(job, memory_kib) } else { Vec::new() }
@@ -130,7 +130,7 @@ impl Watcher {
 
     /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
     /// that keeps it and is to be left alone.
-    pub fn housed(&mut self, job: JobId, first: u32, keeper: u32) {
+    pub fn enter_sandbox(&mut self, job: JobId, first: u32, keeper: u32) {
         self.trees.housed(job, first, keeper);
     }
 
@@ -144,18 +144,18 @@ impl Watcher {
     }
 
     /// The job has printed something.
-    pub fn wrote(&mut self, job: JobId) {
+    pub fn record_output(&mut self, job: JobId) {
         self.monitor.wrote(job);
     }
 
     /// In how much time `attend` will have something to do.
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn until_due(&self) -> Option<Duration> {
         let due = self.monitor.due_ms()?;
         Some(Duration::from_millis((due - self.now_ms()).max(0).unsigned_abs()))
     }
 
     /// Does what is due; comes back with what there is to tell, or with nothing when nothing is due any more.
-    pub fn attend(&mut self) -> Option<Note> {
+    pub fn poll(&mut self) -> Option<WatchEvent> {
         while let Some(act) = self.monitor.next(self.now_ms()) {
             if let Some(note) = self.do_it(act) {
                 return Some(note);
@@ -224,13 +224,13 @@ impl Watcher {
     }
 
     /// Ends a job that runs; whether there is one to end.
-    pub fn end(&mut self, job: JobId, reason: TerminationReason) -> bool {
+    pub fn terminate(&mut self, job: JobId, reason: TerminationReason) -> bool {
         let act = self.monitor.end(job, self.now_ms(), reason);
         act.map(|act| self.do_it(act)).is_some()
     }
 
     /// The job's first process has ended. Why the job was ended, if it was: the kernel may have done it.
-    pub fn concluded(&mut self, job: JobId) -> Option<TerminationReason> {
+    pub fn first_exited(&mut self, job: JobId) -> Option<TerminationReason> {
         let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
         if let Some(limit_kib) = memory_kib
             && !self.termination.contains_key(&job)
@@ -247,7 +247,7 @@ impl Watcher {
         self.termination.get(&job).map(|termination| termination.reason)
     }
 
-    fn do_it(&mut self, act: Act) -> Option<Note> {
+    fn do_it(&mut self, act: Act) -> Option<WatchEvent> {
         match act {
             Act::Look(job) => self.look(job),
             Act::Terminate(job, reason) => {
@@ -263,11 +263,11 @@ impl Watcher {
                 self.trees.kill(job);
                 None
             }
-            Act::Abandon(job) => Some(Note::Abandoned(job)),
+            Act::Abandon(job) => Some(WatchEvent::Abandoned(job)),
         }
     }
 
-    fn look(&mut self, job: JobId) -> Option<Note> {
+    fn look(&mut self, job: JobId) -> Option<WatchEvent> {
         let tree = self.trees.of(job);
         let limits = self.running.get(&job)?.limits;
         let mut sample = process_trees::sample(&tree, limits.hang_ms.is_some());
@@ -292,12 +292,12 @@ impl Watcher {
         if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
             return self.do_it(act);
         }
-        limits.sample.then_some(Note::Sampled(job, load))
+        limits.sample.then_some(WatchEvent::Sampled(job, load))
     }
 
     /// What counts as memory that a job has used.
     fn counted(&self, used: &CgroupUsage) -> Option<u64> {
-        let files_kib = if self.groups == Groups::AllButFiles { used.files_kib.unwrap_or(0) } else { 0 };
+        let files_kib = if self.groups == CgroupUse::AllWithoutFiles { used.files_kib.unwrap_or(0) } else { 0 };
         Some(used.memory_kib?.saturating_sub(files_kib))
     }
 

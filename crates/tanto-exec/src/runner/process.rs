@@ -28,7 +28,7 @@ use crate::job::ResourceLimits;
 use crate::job::report::{ProcessInfo, TerminationReason};
 use crate::job::{Command, Completion, ExecutedBy, Exit, JobId, Usage};
 use crate::jobserver::{Jobserver, Slot};
-use crate::monitor::watcher::{Note, WatchOptions, Watcher};
+use crate::monitor::watcher::{WatchEvent, WatchOptions, Watcher};
 use crate::sandbox::{SandboxGuard, SandboxPool};
 use crate::writer::Writer;
 
@@ -224,7 +224,7 @@ impl ProcessRunner {
     fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
         let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
-        let until_look = self.watcher.as_ref().and_then(Watcher::patience);
+        let until_look = self.watcher.as_ref().and_then(Watcher::until_due);
         let until_deal = self.purse.as_ref().and_then(SlotGuard::patience);
         let until_over = self.running.iter().filter_map(Task::over_in).min();
         let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).chain(until_over).min();
@@ -314,9 +314,9 @@ impl ProcessRunner {
                 Step::Wrote | Step::Nothing => index += 1,
             }
             if let (Step::Wrote, Some(watcher)) = (step, &mut self.watcher) {
-                watcher.wrote(job);
+                watcher.record_output(job);
                 if let Some(most) = self.running[index - 1].floods() {
-                    watcher.end(job, TerminationReason::Output { limit_bytes: most });
+                    watcher.terminate(job, TerminationReason::Output { limit_bytes: most });
                 }
             }
         }
@@ -326,7 +326,7 @@ impl ProcessRunner {
     fn finish(&mut self, index: usize, ended: ExitReport) {
         let mut task = self.running.remove(index);
         let usage = usage(&ended);
-        let why = self.watcher.as_mut().and_then(|watcher| watcher.concluded(task.job));
+        let why = self.watcher.as_mut().and_then(|watcher| watcher.first_exited(task.job));
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.exit_code()),
             (None, ExitStatus::Killed { signal, dumped }) if task.direct => {
@@ -370,9 +370,9 @@ impl ProcessRunner {
 
     /// Does what watching asks for, and goes on without a command that nothing can end.
     fn attend(&mut self) -> Option<Wakeup> {
-        match self.watcher.as_mut()?.attend()? {
-            Note::Sampled(job, load) => Some(Wakeup::Sampled(job, load)),
-            Note::Abandoned(job) => {
+        match self.watcher.as_mut()?.poll()? {
+            WatchEvent::Sampled(job, load) => Some(Wakeup::Sampled(job, load)),
+            WatchEvent::Abandoned(job) => {
                 let index = self.running.iter().position(|task| task.job == job)?;
                 let task = self.running.remove(index);
                 let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(job));
@@ -385,14 +385,14 @@ impl ProcessRunner {
     /// Has what is started next begin in a room of its own, where there are rooms.
     fn house(&mut self, job: JobId) -> io::Result<()> {
         let Some(rooms) = &mut self.rooms else { return Ok(()) };
-        let SandboxGuard { entrance, first, keeper } = rooms.take(job)?;
+        let SandboxGuard { namespaces: entrance, first, keeper } = rooms.acquire(job)?;
         self.starter.shut_in(Some(entrance));
-        self.watcher.iter_mut().for_each(|watcher| watcher.housed(job, first, keeper));
+        self.watcher.iter_mut().for_each(|watcher| watcher.enter_sandbox(job, first, keeper));
         Ok(())
     }
 
     fn vacate(&mut self, job: JobId) {
-        self.rooms.iter_mut().for_each(|rooms| rooms.leave(job));
+        self.rooms.iter_mut().for_each(|rooms| rooms.release(job));
     }
 
     /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
@@ -406,9 +406,9 @@ impl ProcessRunner {
         }
         let mut entrances = Vec::new();
         if let Some(watcher) = &mut self.watcher {
-            let (name, mark) = watcher.mark(job);
+            let (name, mark) = watcher.marker(job);
             self.starter.set(name, &mark);
-            entrances = watcher.entrances(job, expected, bounds);
+            entrances = watcher.create_cgroup(job, expected, bounds);
         }
         if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
             self.starter.share(purse.join(job));
@@ -559,7 +559,7 @@ impl Runner for ProcessRunner {
     }
 
     fn terminate(&mut self, job: JobId, why: TerminationReason) -> bool {
-        self.watcher.as_mut().is_some_and(|watcher| watcher.end(job, why))
+        self.watcher.as_mut().is_some_and(|watcher| watcher.terminate(job, why))
     }
 
     fn output_so_far(&self, job: JobId) -> Option<Vec<u8>> {

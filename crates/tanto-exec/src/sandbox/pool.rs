@@ -63,7 +63,7 @@ impl Drop for WarmSandbox {
 #[derive(Debug)]
 pub struct SandboxGuard<'a> {
     /// How to come in.
-    pub entrance: &'a NamespaceEntry,
+    pub namespaces: &'a NamespaceEntry,
     /// Whoever loses his parents in there is this process's child.
     pub first: u32,
     /// Our child that keeps the room.
@@ -86,7 +86,7 @@ impl SandboxPool {
     }
 
     /// A room for this job alone.
-    pub fn take(&mut self, job: JobId) -> io::Result<SandboxGuard<'_>> {
+    pub fn acquire(&mut self, job: JobId) -> io::Result<SandboxGuard<'_>> {
         let free = self.rooms.iter().position(|(_, used)| used.is_none());
         let at = free.unwrap_or(self.rooms.len());
         if free.is_none() {
@@ -94,11 +94,11 @@ impl SandboxPool {
         }
         let (room, used) = &mut self.rooms[at];
         *used = Some(job);
-        Ok(SandboxGuard { entrance: &room.entrance, first: room.first, keeper: room.keeper.id() })
+        Ok(SandboxGuard { namespaces: &room.entrance, first: room.first, keeper: room.keeper.id() })
     }
 
     /// The job has ended, with all that it had started.
-    pub fn leave(&mut self, job: JobId) {
+    pub fn release(&mut self, job: JobId) {
         self.rooms.iter_mut().filter(|(_, used)| *used == Some(job)).for_each(|(_, used)| *used = None);
     }
 }

@@ -40,7 +40,7 @@ pub enum ThrottleReason {
         /// What it is expected to need, in KiB.
         needs_kib: u64,
         /// What is left for it, in KiB.
-        left_kib: u64,
+        available_kib: u64,
     },
     /// What the next job would write does not fit on the disk beside what those that run may still write.
     Disk {
@@ -49,7 +49,7 @@ pub enum ThrottleReason {
         /// What it is expected to write, in KiB.
         needs_kib: u64,
         /// What is left for it, in KiB.
-        left_kib: u64,
+        available_kib: u64,
     },
     /// The machine is short of memory.
     MemoryPressure,
@@ -61,7 +61,7 @@ pub enum ThrottleReason {
 
 impl ThrottleReason {
     /// Is the other one for the same reason, whatever the numbers?
-    pub fn is_like(self, other: ThrottleReason) -> bool {
+    pub fn same_kind(self, other: ThrottleReason) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
@@ -83,7 +83,7 @@ struct JobShare {
     /// What it holds already, as far as anybody has said.
     held: u64,
     /// What it may write, in KiB.
-    disk: u64,
+    disk_kib: u64,
 }
 
 /// A sign that goes on at one number and off at a lower one, so that it does not flicker.
@@ -107,7 +107,7 @@ pub(super) struct AdmissionControl {
     passed_over: HashMap<JobId, u32>,
     /// Those for whom that was too often.
     starving: Vec<Candidate>,
-    pub(super) hold: Option<ThrottleReason>,
+    pub(super) throttled: Option<ThrottleReason>,
 }
 
 impl AdmissionControl {
@@ -120,34 +120,34 @@ impl AdmissionControl {
             running: HashMap::new(),
             passed_over: HashMap::new(),
             starving: Vec::new(),
-            hold: None,
+            throttled: None,
         }
     }
 
-    pub(super) fn told(&mut self, reading: ResourceSample) {
+    pub(super) fn update_resources(&mut self, reading: ResourceSample) {
         // Where all wait it is worse than where some do.
         let memory = reading.memory_some.max(reading.memory_full * 2.0);
-        self.short_of_memory.turn(memory, 20.0, 5.0);
-        self.short_of_cpu.turn(reading.cpu_some, 95.0, 80.0);
+        self.short_of_memory.update(memory, 20.0, 5.0);
+        self.short_of_cpu.update(reading.cpu_some, 95.0, 80.0);
         self.reading = reading;
     }
 
     /// The running job holds so much now, in KiB.
-    pub(super) fn holds(&mut self, job: JobId, kib: u64) {
+    pub(super) fn update_memory(&mut self, job: JobId, kib: u64) {
         if let Some(share) = self.running.get_mut(&job) {
             share.held = kib;
         }
     }
 
     /// The running job is expected to take that, all in all.
-    pub(super) fn expects(&mut self, job: JobId, expected: u64, disk: u64) {
+    pub(super) fn update_expected(&mut self, job: JobId, expected: u64, disk: u64) {
         if let Some(share) = self.running.get_mut(&job) {
-            (share.expected, share.disk) = (expected, disk);
+            (share.expected, share.disk_kib) = (expected, disk);
         }
     }
 
     pub(super) fn started(&mut self, job: JobId, expected: u64, disk: u64) {
-        self.running.insert(job, JobShare { expected, held: 0, disk });
+        self.running.insert(job, JobShare { expected, held: 0, disk_kib: disk });
     }
 
     pub(super) fn ended(&mut self, job: JobId) {
@@ -155,7 +155,7 @@ impl AdmissionControl {
     }
 
     /// The job does not wait for its turn any more.
-    pub(super) fn left(&mut self, job: JobId) {
+    pub(super) fn dequeued(&mut self, job: JobId) {
         if self.passed_over.remove(&job).is_some() {
             self.starving.retain(|other| other.job != job);
         }
@@ -163,8 +163,8 @@ impl AdmissionControl {
 
     /// The first that may start. `candidates` come in the order of their urgency.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Candidate>) -> Option<JobId> {
-        self.hold = None;
-        let (pressure, left, disk_left) = (self.pressure(), self.left_kib(), self.left_disk_kib());
+        self.throttled = None;
+        let (pressure, left, disk_left) = (self.pressure(), self.available_kib(), self.available_disk_kib());
         let starving = self.starving.first().copied();
         let fits = |it: Candidate| {
             let is_room = left.is_none_or(|left| it.needs_kib.unwrap_or(0).cast_signed() <= left);
@@ -188,9 +188,9 @@ impl AdmissionControl {
         let (job, needs_kib) = (first.job, first.needs_kib.unwrap_or(0));
         let memory = left.filter(|&left| needs_kib.cast_signed() > left);
         let memory =
-            memory.map(|left| ThrottleReason::Memory { job, needs_kib, left_kib: left.max(0).cast_unsigned() });
-        let disk = ThrottleReason::Disk { job, needs_kib: first.disk_kib, left_kib: disk_left.unwrap_or(0) };
-        self.hold = Some(pressure.or(memory).unwrap_or(disk));
+            memory.map(|left| ThrottleReason::Memory { job, needs_kib, available_kib: left.max(0).cast_unsigned() });
+        let disk = ThrottleReason::Disk { job, needs_kib: first.disk_kib, available_kib: disk_left.unwrap_or(0) };
+        self.throttled = Some(pressure.or(memory).unwrap_or(disk));
         None
     }
 
@@ -210,7 +210,7 @@ impl AdmissionControl {
 
     /// What the running jobs leave for others, when they have all that they are expected to need; none for no limit.
     /// Below 0 there is not even room for what needs nothing that anybody knows of.
-    fn left_kib(&self) -> Option<i64> {
+    fn available_kib(&self) -> Option<i64> {
         if self.running.is_empty() {
             return None;
         }
@@ -224,11 +224,11 @@ impl AdmissionControl {
 
     /// What the running jobs leave of the disk when each has written all that it is expected to; none for no limit. What
     /// they have written by now counts twice: rather too little is started than too much.
-    fn left_disk_kib(&self) -> Option<u64> {
+    fn available_disk_kib(&self) -> Option<u64> {
         if self.running.is_empty() {
             return None;
         }
-        let taken: u64 = self.running.values().map(|share| share.disk).sum();
+        let taken: u64 = self.running.values().map(|share| share.disk_kib).sum();
         Some(self.reading.free_disk_kib?.saturating_sub(taken))
     }
 
@@ -244,7 +244,7 @@ impl AdmissionControl {
 }
 
 impl Hysteresis {
-    fn turn(&mut self, number: f64, on: f64, off: f64) {
+    fn update(&mut self, number: f64, on: f64, off: f64) {
         self.0 = number >= if self.0 { off } else { on };
     }
 }

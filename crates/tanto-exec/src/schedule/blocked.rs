@@ -48,7 +48,7 @@ mod tests {
         for (order, &(kind, wanted)) in (0..).zip(kinds) {
             let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind, wanted });
             if order > 0 {
-                schedule.depend(job, JobId(order - 1), 0);
+                schedule.add_dependency(job, JobId(order - 1), 0);
             }
         }
         schedule.begin();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     fn fail_first(schedule: &mut Schedule) {
-        assert_eq!(schedule.hand_out(), Some(Next::Start(JobId(0))));
+        assert_eq!(schedule.take_next(), Some(Next::Start(JobId(0))));
         schedule.failed(JobId(0));
     }
 
@@ -77,11 +77,11 @@ mod tests {
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         }
         for (job, on) in [(3, 1), (3, 0), (4, 2)] {
-            schedule.depend(JobId(job), JobId(on), 0);
+            schedule.add_dependency(JobId(job), JobId(on), 0);
         }
         schedule.begin();
         for _ in 0..3 {
-            schedule.hand_out();
+            schedule.take_next();
         }
         schedule.failed(JobId(1));
         schedule.failed(JobId(0));

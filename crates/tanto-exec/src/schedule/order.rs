@@ -23,24 +23,24 @@ pub enum Order {
 impl Schedule {
     /// Says what a job will take, also one that runs. For one that joins while the build runs, its own time is where its
     /// priority begins.
-    pub fn expect(&mut self, job: JobId, cost: Cost) {
+    pub fn set_cost(&mut self, job: JobId, cost: Cost) {
         self.jobs[job.0 as usize].cost = cost;
-        self.ration_anew(job);
+        self.update_expected(job);
         if self.begun {
             self.raise(job, 0);
         }
     }
 
     /// Says what a job may write to the disk, in KiB.
-    pub fn expect_disk(&mut self, job: JobId, kib: u64) {
+    pub fn set_disk_need(&mut self, job: JobId, kib: u64) {
         self.jobs[job.0 as usize].disk_kib = kib;
-        self.ration_anew(job);
+        self.update_expected(job);
     }
 
-    fn ration_anew(&mut self, job: JobId) {
-        if let Some(rations) = &mut self.rations {
+    fn update_expected(&mut self, job: JobId) {
+        if let Some(admission) = &mut self.admission {
             let it = &self.jobs[job.0 as usize];
-            rations.expects(job, u64::from(it.cost.memory_kib), it.disk_kib);
+            admission.update_expected(job, u64::from(it.cost.memory_kib), it.disk_kib);
         }
     }
 
@@ -50,19 +50,19 @@ impl Schedule {
     }
 
     /// Gives each job its priority. `chain` holds each job after all that it depends on. Only before the build begins.
-    pub fn prioritise(&mut self, chain: &[JobId], order: Order) {
+    pub fn prioritize(&mut self, chain: &[JobId], order: Order) {
         assert!(!self.begun, "priorities are set before the build begins");
         self.order = order;
         self.jobs.iter_mut().for_each(|job| job.priority = 0);
-        self.add_up(chain);
+        self.propagate_priorities(chain);
         if order == Order::Pooled {
-            (1..self.pools.len()).for_each(|pool| self.queue_up(pool, chain));
-            self.add_up(chain);
+            (1..self.pools.len()).for_each(|pool| self.raise_pool_priorities(pool, chain));
+            self.propagate_priorities(chain);
         }
     }
 
     /// Each job is at least as urgent as the most urgent of its dependents, and its own time before that.
-    pub(super) fn add_up(&mut self, chain: &[JobId]) {
+    pub(super) fn propagate_priorities(&mut self, chain: &[JobId]) {
         for &job in chain.iter().rev() {
             let it = &self.jobs[job.0 as usize];
             let behind = it.dependents.iter().map(|it| self.jobs[it.job.0 as usize].priority).max().unwrap_or(0);
@@ -72,7 +72,7 @@ impl Schedule {
     }
 
     /// The jobs of a pool wait for each other: the first has the time of all behind it, divided by the pool's slots.
-    fn queue_up(&mut self, pool: usize, chain: &[JobId]) {
+    fn raise_pool_priorities(&mut self, pool: usize, chain: &[JobId]) {
         let slots = i64::from(self.pools[pool].depth.max(1));
         let is_in = |job: &JobId| self.jobs[job.0 as usize].spec.pool.0 as usize == pool;
         let mut queue: Vec<JobId> = chain.iter().copied().filter(is_in).collect();
@@ -117,20 +117,20 @@ impl Schedule {
     }
 
     /// Is there a command to run that is expected to take so long, in milliseconds?
-    pub fn expects(&self, wall_ms: u32) -> bool {
+    pub fn has_job_expecting(&self, wall_ms: u32) -> bool {
         let is_one = |job: &Job| job.spec.wanted && job.spec.kind == Kind::Command && job.cost.wall_ms >= wall_ms;
         self.jobs.iter().any(is_one)
     }
 
     /// By job: what the longest chain of commands takes that waits for it, in milliseconds. Only before anything was handed
     /// out.
-    pub fn behind(&self) -> Vec<u64> {
-        self.behind_of(|job| self.expected_ms(job))
+    pub fn downstream_ms(&self) -> Vec<u64> {
+        self.downstream_of(|job| self.expected_ms(job))
     }
 
     /// The same where jobs take something else.
-    fn behind_of(&self, takes: impl Fn(JobId) -> u64) -> Vec<u64> {
-        let chain = self.chain();
+    fn downstream_of(&self, takes: impl Fn(JobId) -> u64) -> Vec<u64> {
+        let chain = self.topological_order();
         let mut behind: Vec<u64> = vec![0; self.jobs.len()];
         for job in chain.into_iter().rev() {
             let users = self.jobs[job.0 as usize].dependents.iter().map(|it| it.job);
@@ -141,18 +141,18 @@ impl Schedule {
     }
 
     /// What the longest chain of commands takes, in milliseconds. Only before anything was handed out.
-    pub fn longest_chain(&self) -> u64 {
-        self.longest_chain_of(|job| self.expected_ms(job))
+    pub fn critical_path_ms(&self) -> u64 {
+        self.critical_path_of(|job| self.expected_ms(job))
     }
 
     /// The same where jobs take something else.
-    pub fn longest_chain_of(&self, takes: impl Fn(JobId) -> u64) -> u64 {
-        let chains = self.job_ids().zip(self.behind_of(&takes)).map(|(job, behind)| behind + takes(job));
+    pub fn critical_path_of(&self, takes: impl Fn(JobId) -> u64) -> u64 {
+        let chains = self.job_ids().zip(self.downstream_of(&takes)).map(|(job, behind)| behind + takes(job));
         chains.max().unwrap_or(0)
     }
 
     /// What the commands of the busiest pool take on as many slots as it has, in milliseconds.
-    pub fn busiest_pool(&self) -> u64 {
+    pub fn busiest_pool_ms(&self) -> u64 {
         let mut work: Vec<u64> = vec![0; self.pools.len()];
         self.job_ids().for_each(|job| work[self.jobs[job.0 as usize].spec.pool.0 as usize] += self.expected_ms(job));
         let limited = work.iter().zip(&self.pools).filter(|(_, pool)| pool.depth > 0);
@@ -194,7 +194,7 @@ mod tests {
         let mut schedule = Schedule::new();
         let mut add = |kind, wanted, wall_ms| {
             let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order: 0, kind, wanted });
-            schedule.expect(job, Cost { wall_ms, ..Cost::default() });
+            schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
             job
         };
         let [start, long, short] = [20, 300, 40].map(|ms| add(Kind::Command, true, ms));
@@ -202,11 +202,11 @@ mod tests {
         let end = add(Kind::Command, true, 5);
         let pairs =
             [(long, start), (short, start), (group, long), (group, short), (not_dirty, group), (end, not_dirty)];
-        pairs.into_iter().for_each(|(job, on)| schedule.depend(job, on, 0));
-        let before = schedule.behind();
+        pairs.into_iter().for_each(|(job, on)| schedule.add_dependency(job, on, 0));
+        let before = schedule.downstream_ms();
         assert_eq!(before, [305, 5, 5, 5, 5, 0]);
-        assert_eq!(schedule.longest_chain(), 325);
+        assert_eq!(schedule.critical_path_ms(), 325);
         schedule.begin();
-        assert_eq!(schedule.behind(), before, "it is asked for when jobs are queued too");
+        assert_eq!(schedule.downstream_ms(), before, "it is asked for when jobs are queued too");
     }
 }

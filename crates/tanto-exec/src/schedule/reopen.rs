@@ -21,7 +21,7 @@ impl Schedule {
     }
 
     /// `job` need not wait for `on` any more. `settle` queues it if that was all.
-    pub fn undepend(&mut self, job: JobId, on: JobId) {
+    pub fn remove_dependency(&mut self, job: JobId, on: JobId) {
         let dependents = &mut self.jobs[on.0 as usize].dependents;
         let before = dependents.len();
         dependents.retain(|it| it.job != job);
@@ -39,14 +39,14 @@ impl Schedule {
             self.set(job, State::Waiting);
         }
         self.unwant(job);
-        self.settle(job);
+        self.enqueue_if_ready(job);
     }
 
     /// Gives each job its priority anew, when it has changed what waits for what. What was raised is forgotten.
-    pub fn prioritise_again(&mut self) {
-        let chain = self.chain();
+    pub fn reprioritize(&mut self) {
+        let chain = self.topological_order();
         self.jobs.iter_mut().for_each(|job| job.priority = 0);
-        self.add_up(&chain);
+        self.propagate_priorities(&chain);
         self.ready = self.ranks(|it| it.state == State::Ready);
         for pool in 0..self.pools.len() {
             let delayed = self.ranks(|it| it.state == State::Delayed && it.spec.pool.0 as usize == pool);
@@ -59,7 +59,7 @@ impl Schedule {
     }
 
     /// All jobs, each after those that it waits for.
-    pub(super) fn chain(&self) -> Vec<JobId> {
+    pub(super) fn topological_order(&self) -> Vec<JobId> {
         let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
         let mut chain: Vec<JobId> = self.job_ids().filter(|job| missing[job.0 as usize] == 0).collect();
         let mut at = 0;
@@ -76,8 +76,8 @@ impl Schedule {
 
     /// What the longest chain of commands takes that is left, in milliseconds, and what all that are left take together;
     /// without those that wait for one that has failed. `rest` says what a running one still takes.
-    pub fn left_ms(&self, rest: impl Fn(JobId) -> u64) -> (u64, u64) {
-        let chain = self.chain();
+    pub fn remaining_ms(&self, rest: impl Fn(JobId) -> u64) -> (u64, u64) {
+        let chain = self.topological_order();
         let mut is_lost = vec![false; self.jobs.len()];
         for &job in &chain {
             if self.state(job) == State::Failed || is_lost[job.0 as usize] {
@@ -113,19 +113,19 @@ mod tests {
         let mut schedule = Schedule::new();
         for order in 0..length {
             let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
-            schedule.expect(job, Cost { wall_ms: 10, ..Cost::default() });
+            schedule.set_cost(job, Cost { wall_ms: 10, ..Cost::default() });
             if order > 0 {
-                schedule.depend(job, JobId(order - 1), 0);
+                schedule.add_dependency(job, JobId(order - 1), 0);
             }
         }
-        schedule.prioritise(&(0..length).map(JobId).collect::<Vec<_>>(), Order::Critical);
+        schedule.prioritize(&(0..length).map(JobId).collect::<Vec<_>>(), Order::Critical);
         schedule.begin();
         schedule
     }
 
     fn next(schedule: &mut Schedule) -> Option<u32> {
-        schedule.hand_out().map(|next| match next {
-            Next::Start(job) | Next::Pass(job) => job.0,
+        schedule.take_next().map(|next| match next {
+            Next::Start(job) | Next::NoOp(job) => job.0,
         })
     }
 
@@ -134,16 +134,16 @@ mod tests {
         let mut schedule = row(3);
         assert_eq!(next(&mut schedule), Some(0));
         schedule.failed(JobId(0));
-        assert_eq!(schedule.left_ms(|_| 0), (0, 0));
+        assert_eq!(schedule.remaining_ms(|_| 0), (0, 0));
         schedule.reopen(JobId(0));
-        schedule.settle(JobId(0));
-        assert_eq!(schedule.left_ms(|_| 0), (30, 30));
+        schedule.enqueue_if_ready(JobId(0));
+        assert_eq!(schedule.remaining_ms(|_| 0), (30, 30));
         for job in 0..3 {
             assert_eq!(next(&mut schedule), Some(job));
-            assert_eq!(schedule.left_ms(|_| 4), (24 - 10 * u64::from(job), 24 - 10 * u64::from(job)));
+            assert_eq!(schedule.remaining_ms(|_| 4), (24 - 10 * u64::from(job), 24 - 10 * u64::from(job)));
             schedule.succeeded(JobId(job));
         }
-        assert!(!schedule.more_to_do());
+        assert!(!schedule.has_work());
     }
 
     #[test]
@@ -152,9 +152,9 @@ mod tests {
         assert_eq!(next(&mut schedule), Some(0));
         schedule.succeeded(JobId(0));
         schedule.reopen(JobId(0));
-        schedule.depend(JobId(1), JobId(0), 0);
-        schedule.settle(JobId(0));
-        schedule.prioritise_again();
+        schedule.add_dependency(JobId(1), JobId(0), 0);
+        schedule.enqueue_if_ready(JobId(0));
+        schedule.reprioritize();
         assert_eq!(schedule.priority(JobId(0)), 20);
         assert_eq!((next(&mut schedule), next(&mut schedule)), (Some(0), None));
         schedule.succeeded(JobId(0));
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_job_need_not_wait_any_more() {
         let mut schedule = row(2);
-        schedule.undepend(JobId(1), JobId(0));
-        schedule.settle(JobId(1));
-        schedule.prioritise_again();
+        schedule.remove_dependency(JobId(1), JobId(0));
+        schedule.enqueue_if_ready(JobId(1));
+        schedule.reprioritize();
         assert_eq!([0, 1].map(|job| schedule.priority(JobId(job))), [10, 10]);
         assert_eq!((next(&mut schedule), next(&mut schedule)), (Some(0), Some(1)));
     }
@@ -175,13 +175,13 @@ mod tests {
     fn what_nobody_wants_any_more_passes() {
         let mut schedule = row(2);
         schedule.withdraw(JobId(0));
-        assert_eq!(schedule.hand_out(), Some(Next::Pass(JobId(0))));
+        assert_eq!(schedule.take_next(), Some(Next::NoOp(JobId(0))));
         schedule.succeeded(JobId(0));
-        assert_eq!(schedule.hand_out(), Some(Next::Start(JobId(1))));
+        assert_eq!(schedule.take_next(), Some(Next::Start(JobId(1))));
         schedule.withdraw(JobId(1));
         schedule.succeeded(JobId(1));
         schedule.reopen(JobId(0));
-        schedule.settle(JobId(0));
-        assert_eq!(schedule.hand_out(), Some(Next::Start(JobId(0))));
+        schedule.enqueue_if_ready(JobId(0));
+        assert_eq!(schedule.take_next(), Some(Next::Start(JobId(0))));
     }
 }

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 
 use super::SimulatedBuild;
 use crate::job::JobId;
-use crate::jobserver::token_allocation::{Demand, Request, deal};
+use crate::jobserver::token_allocation::{Demand, Request, allocate};
 use crate::schedule::{Next, Schedule};
 
 /// What a job does, first the one and then the other.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Parts {
     /// Milliseconds with one token.
-    pub alone_ms: u64,
+    pub serial_ms: u64,
     /// Milliseconds with one token; with more of them it takes so much less.
-    pub shared_ms: u64,
+    pub parallel_ms: u64,
 }
 
 impl Parts {
     /// What both take, with so many tokens.
-    pub fn with(self, tokens: usize) -> u64 {
-        self.alone_ms + self.shared_ms.div_ceil(tokens as u64)
+    pub fn duration_ms(self, tokens: usize) -> u64 {
+        self.serial_ms + self.parallel_ms.div_ceil(tokens as u64)
     }
 }
 
@@ -41,34 +41,41 @@ struct Running {
 
 impl Running {
     fn ends_in(&self) -> u64 {
-        match self.left.alone_ms {
-            0 => self.left.shared_ms.div_ceil(self.tokens as u64),
+        match self.left.serial_ms {
+            0 => self.left.parallel_ms.div_ceil(self.tokens as u64),
             alone_ms => alone_ms,
         }
     }
 
     fn is_alone(&self) -> bool {
-        self.left.alone_ms > 0
+        self.left.serial_ms > 0
     }
 
     fn pass(&mut self, ms: u64) {
-        match self.left.alone_ms {
-            0 => self.left.shared_ms = self.left.shared_ms.saturating_sub(ms * self.tokens as u64),
-            _ => self.left.alone_ms -= ms,
+        match self.left.serial_ms {
+            0 => self.left.parallel_ms = self.left.parallel_ms.saturating_sub(ms * self.tokens as u64),
+            _ => self.left.serial_ms -= ms,
         }
     }
 }
 
 /// Runs a schedule that has its order and has not begun, on so many tokens (1 or more). `parts` are those of each job.
 pub fn run(schedule: &mut Schedule, tokens: usize, sharing: Sharing, parts: &[Parts]) -> SimulatedBuild {
-    let path_ms = schedule.longest_chain_of(|job| parts[job.0 as usize].with(tokens));
-    let mut it = SimulatedBuild { slots: tokens, makespan_ms: 0, work_ms: 0, path_ms, pool_ms: 0, commands: 0 };
+    let path_ms = schedule.critical_path_of(|job| parts[job.0 as usize].duration_ms(tokens));
+    let mut it = SimulatedBuild {
+        slots: tokens,
+        makespan_ms: 0,
+        work_ms: 0,
+        critical_path_ms: path_ms,
+        pool_ms: 0,
+        commands: 0,
+    };
     let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
     schedule.begin();
     loop {
         while let Some(job) = next(schedule, &mut running, tokens, sharing) {
             let left = parts[job.0 as usize];
-            it.work_ms += left.with(1);
+            it.work_ms += left.duration_ms(1);
             it.commands += 1;
             running.insert(job, Running { priority: schedule.priority(job), left, tokens: sharing.least() });
         }
@@ -105,19 +112,23 @@ fn next(
         Sharing::Fixed(least) => schedule.has_next() && (running.len() + 1) * least <= tokens.max(least),
         Sharing::Pool => share_out(running, tokens, schedule.next_priority()),
     };
-    match begins.then(|| schedule.hand_out())?? {
-        Next::Start(job) | Next::Pass(job) => Some(job),
+    match begins.then(|| schedule.take_next())?? {
+        Next::Start(job) | Next::NoOp(job) => Some(job),
     }
 }
 
 /// May a job of this priority begin?
 fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Option<i64>) -> bool {
     let most = |job: &Running| if job.is_alone() { 0 } else { tokens };
-    let claims = running.values().map(|job| Request { need: Demand::Sure, urgency: job.priority, most: most(job) });
+    let claims =
+        running.values().map(|job| Request { demand: Demand::Certain, priority: job.priority, max: most(job) });
     // Of two that are alike the one that waits is first: it frees others when it is done, which more tokens do later.
-    let claims: Vec<Request> =
-        waiting.map(|urgency| Request { need: Demand::Sure, urgency, most: 1 }).into_iter().chain(claims).collect();
-    let mut shares = deal(tokens.saturating_sub(running.len()), &claims).into_iter();
+    let claims: Vec<Request> = waiting
+        .map(|urgency| Request { demand: Demand::Certain, priority: urgency, max: 1 })
+        .into_iter()
+        .chain(claims)
+        .collect();
+    let mut shares = allocate(tokens.saturating_sub(running.len()), &claims).into_iter();
     let begins = waiting.is_some() && shares.next() == Some(1);
     running.values_mut().zip(shares).for_each(|(job, more)| job.tokens = 1 + more);
     begins
@@ -132,20 +143,20 @@ mod tests {
     /// Jobs with their parts, and what each needs; in seconds.
     fn play(tokens: usize, sharing: Sharing, jobs: &[(u64, u64, &[u32])]) -> (u64, u64) {
         let mut schedule = Schedule::new();
-        let parts = |&(alone, shared, _): &(u64, u64, _)| Parts { alone_ms: alone * 1000, shared_ms: shared * 1000 };
+        let parts = |&(alone, shared, _): &(u64, u64, _)| Parts { serial_ms: alone * 1000, parallel_ms: shared * 1000 };
         let parts: Vec<Parts> = jobs.iter().map(parts).collect();
         for (order, it) in (0..).zip(&parts) {
             let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
-            schedule.expect(job, Cost { wall_ms: it.with(tokens) as u32, ..Cost::default() });
+            schedule.set_cost(job, Cost { wall_ms: it.duration_ms(tokens) as u32, ..Cost::default() });
         }
         for (job, (.., needs)) in (0..).zip(jobs) {
-            needs.iter().for_each(|&on| schedule.depend(JobId(job), JobId(on), 0));
+            needs.iter().for_each(|&on| schedule.add_dependency(JobId(job), JobId(on), 0));
         }
         let chain: Vec<JobId> = (0..jobs.len() as u32).map(JobId).collect();
-        schedule.prioritise(&chain, Order::Critical);
+        schedule.prioritize(&chain, Order::Critical);
         let outcome = run(&mut schedule, tokens, sharing, &parts);
         assert_eq!(outcome.commands, jobs.len());
-        (outcome.makespan_ms / 1000, outcome.bound_ms() / 1000)
+        (outcome.makespan_ms / 1000, outcome.lower_bound_ms() / 1000)
     }
 
     #[test]

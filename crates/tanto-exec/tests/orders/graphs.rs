@@ -46,10 +46,10 @@ impl Build {
         for (at, job) in self.jobs.iter().enumerate() {
             let pool = if job.pool == 0 { PoolId::UNLIMITED } else { pools[job.pool as usize - 1] };
             let id = schedule.add(JobSpec { pool, order: at as u32, kind: Kind::Command, wanted: true });
-            schedule.expect(id, Cost { wall_ms: job.wall_ms, ..Cost::default() });
+            schedule.set_cost(id, Cost { wall_ms: job.wall_ms, ..Cost::default() });
         }
         for (at, job) in self.jobs.iter().enumerate() {
-            job.needs.iter().for_each(|&on| schedule.depend(JobId(at as u32), JobId(on as u32), 0));
+            job.needs.iter().for_each(|&on| schedule.add_dependency(JobId(at as u32), JobId(on as u32), 0));
         }
         (schedule, self.sorted())
     }

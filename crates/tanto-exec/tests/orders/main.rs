@@ -15,7 +15,7 @@ use crate::graphs::Build;
 fn ordered(build: &Build, order: Option<Order>, slots: usize) -> Schedule {
     let (mut schedule, chain) = build.schedule();
     let order = order.unwrap_or_else(|| simulate::best_order(&schedule, &chain, slots));
-    schedule.prioritise(&chain, order);
+    schedule.prioritize(&chain, order);
     schedule
 }
 
@@ -33,7 +33,7 @@ fn random_build(seed: u64) -> (Build, usize) {
 fn surprise(schedule: &mut Schedule, build: &Build, random: &mut Random) {
     for (at, job) in build.jobs.iter().enumerate() {
         let wall_ms = (u64::from(job.wall_ms) * (50 + random.below(150) as u64) / 100) as u32;
-        schedule.expect(JobId(at as u32), Cost { wall_ms, ..Cost::default() });
+        schedule.set_cost(JobId(at as u32), Cost { wall_ms, ..Cost::default() });
     }
 }
 
@@ -51,7 +51,7 @@ struct Comparison {
 impl Comparison {
     fn add(&mut self, ours: SimulatedBuild, theirs: SimulatedBuild) {
         assert_eq!((ours.work_ms, ours.commands), (theirs.work_ms, theirs.commands));
-        assert!(ours.makespan_ms >= ours.bound_ms(), "faster than possible");
+        assert!(ours.makespan_ms >= ours.lower_bound_ms(), "faster than possible");
         self.builds += 1;
         self.ours += ours.ratio();
         self.theirs += theirs.ratio();

@@ -22,7 +22,7 @@ impl<'p> Plan<'p> {
         let jobs: Vec<_> = (0..).map(JobId).zip(self.edges.iter().copied()).filter(wanted).collect();
         let edges: Vec<_> = jobs.iter().map(|&(_, edge)| edge).collect();
         let estimates = Estimates::new(scan, &edges, past);
-        jobs.iter().for_each(|&(job, edge)| schedule.expect(job, estimates.of(scan, edge)));
+        jobs.iter().for_each(|&(job, edge)| schedule.set_cost(job, estimates.of(scan, edge)));
         self.estimates = Some(estimates);
     }
 

@@ -181,7 +181,7 @@ impl World {
         builder.past = self.past;
         builder.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
         let clock = FakeClock::default();
-        let verdict = match schedule.more_to_do() {
+        let verdict = match schedule.has_work() {
             false => BuildOutcome::Succeeded,
             true => Build {
                 frontend: &mut builder,

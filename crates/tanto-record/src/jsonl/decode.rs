@@ -176,11 +176,11 @@ fn hold(fields: &Fields) -> Result<Option<Option<ThrottleReason>>, Wrong> {
         b"cpu_pressure" => Some(Some(ThrottleReason::CpuPressure)),
         b"load" => Some(Some(ThrottleReason::LoadAverage)),
         what @ (b"memory" | b"disk") => {
-            let (needs_kib, left_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
+            let (needs_kib, available_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
             let job = job(fields)?;
             let is_memory = what == b"memory";
-            let disk = ThrottleReason::Disk { job, needs_kib, left_kib };
-            Some(Some(if is_memory { ThrottleReason::Memory { job, needs_kib, left_kib } } else { disk }))
+            let disk = ThrottleReason::Disk { job, needs_kib, available_kib };
+            Some(Some(if is_memory { ThrottleReason::Memory { job, needs_kib, available_kib } } else { disk }))
         }
         _ => None,
     })

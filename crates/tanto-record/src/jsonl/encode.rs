@@ -235,11 +235,12 @@ pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
         ThrottleReason::MemoryPressure => object.text("why", b"memory_pressure"),
         ThrottleReason::CpuPressure => object.text("why", b"cpu_pressure"),
         ThrottleReason::LoadAverage => object.text("why", b"load"),
-        ThrottleReason::Memory { job, needs_kib, left_kib } | ThrottleReason::Disk { job, needs_kib, left_kib } => {
+        ThrottleReason::Memory { job, needs_kib, available_kib }
+        | ThrottleReason::Disk { job, needs_kib, available_kib } => {
             object.text("why", if matches!(why, ThrottleReason::Disk { .. }) { &b"disk"[..] } else { b"memory" });
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
-            object.number("left_kib", left_kib);
+            object.number("left_kib", available_kib);
         }
     }
 }

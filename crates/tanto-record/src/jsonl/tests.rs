@@ -117,8 +117,8 @@ fn some_event(random: &mut Random) -> Kept {
         12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },
         10 => Kept::LeftBehind { job, processes: seen(random), killed: random.chance(50) },
         11 => {
-            let memory = ThrottleReason::Memory { job, needs_kib: random.number(), left_kib: 0 };
-            let disk = ThrottleReason::Disk { job, needs_kib: 0, left_kib: random.number() };
+            let memory = ThrottleReason::Memory { job, needs_kib: random.number(), available_kib: 0 };
+            let disk = ThrottleReason::Disk { job, needs_kib: 0, available_kib: random.number() };
             let whys = [
                 None,
                 Some(memory),

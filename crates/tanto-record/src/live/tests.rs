@@ -365,7 +365,7 @@ fn the_maker_of_a_file_is_followed_wherever_it_stands() {
 #[test]
 fn what_holds_commands_back_is_shown_if_it_lasts() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
-    let memory = ThrottleReason::Memory { job: JobId(2), needs_kib: 12_900_000, left_kib: 700_000 };
+    let memory = ThrottleReason::Memory { job: JobId(2), needs_kib: 12_900_000, available_kib: 700_000 };
     scene.start(&[0, 1]).hold(Some(memory)).pass(900).picture("not yet").pass(100).picture("it lasts");
     scene.hold(None).pass(100).picture("it is over");
     scene.hold(Some(ThrottleReason::CpuPressure)).pass(1000).resize(30, 6).pass(100).picture("little place");

@@ -316,7 +316,7 @@ fn a_console_command_is_explained_once() {
 
 #[test]
 fn what_holds_commands_back_is_said_once_for_each_reason() {
-    let memory = ThrottleReason::Memory { job: JobId(1), needs_kib: 3 << 20, left_kib: 0 };
+    let memory = ThrottleReason::Memory { job: JobId(1), needs_kib: 3 << 20, available_kib: 0 };
     let whys = [Some(memory), None, Some(ThrottleReason::LoadAverage), None, Some(memory)];
     let run = |holds| {
         let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two());

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tanto_exec::event::Level;
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::jobserver::{Client, Jobserver};
-use tanto_exec::monitor::watcher::{Groups, LONG_MS, Leftovers, WatchOptions};
+use tanto_exec::monitor::watcher::{CgroupUse, LONG_MS, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
 use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::Runner;
@@ -53,7 +53,7 @@ impl Invocation<'_> {
         }
         let builddir = builddir::of(builder.scan.graph).to_vec();
         self.warn_of_older_ninja(builder.scan.found_older_ninja(), &builddir);
-        if !schedule.more_to_do() {
+        if !schedule.has_work() {
             builder.new_plan();
             return Ok(false);
         }
@@ -100,7 +100,7 @@ impl Invocation<'_> {
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         self.check()?;
         self.warn_of_older_ninja(builder.scan.found_older_ninja(), builddir);
-        if !schedule.more_to_do() {
+        if !schedule.has_work() {
             if self.options.verbosity != Verbosity::Quiet {
                 self.info(b"no work to do.");
             }
@@ -225,11 +225,11 @@ impl Invocation<'_> {
         let wanted = limits.sample || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // Where no command is worth a control group, not even that is made in which they would be.
         let groups = match () {
-            () if hang_ms.is_some() => Groups::All,
-            () if limits.sample && schedule.expects(LONG_MS) => Groups::Long,
-            () => Groups::None,
+            () if hang_ms.is_some() => CgroupUse::All,
+            () if limits.sample && schedule.has_job_expecting(LONG_MS) => CgroupUse::Long,
+            () => CgroupUse::None,
         };
-        wanted.then_some(WatchOptions { limits, leftovers, groups })
+        wanted.then_some(WatchOptions { limits, leftovers, cgroups: groups })
     }
 
     fn spawn_runner(
@@ -286,8 +286,10 @@ impl Invocation<'_> {
             }
         };
         if !self.options.dry_run {
-            schedule
-                .ration(schedule::AdmissionLimits { memory_kib, slots: slots::yielding(self.options, parallelism) });
+            schedule.limit_admission(schedule::AdmissionLimits {
+                memory_kib,
+                slots: slots::yielding(self.options, parallelism),
+            });
         }
     }
 

@@ -18,7 +18,7 @@ use tanto_bulk::estimate::{self, Estimate, distfiles};
 use tanto_bulk::resolve::Package;
 use tanto_bulk::tree::records::Record;
 use tanto_exec::clock::RealClock;
-use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::ResourceSample;
@@ -153,8 +153,8 @@ pub(super) fn options() -> Result<Options, Vec<u8>> {
 
 fn spawning(config: &Config, site: &Site) -> RunnerOptions {
     // What a package writes in memory is known, whoever of its commands it was.
-    let groups = if site.memory.is_some() { Groups::AllButFiles } else { Groups::All };
-    let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, groups });
+    let groups = if site.memory.is_some() { CgroupUse::AllWithoutFiles } else { CgroupUse::All };
+    let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, cgroups: groups });
     RunnerOptions { parallelism: site.clients, watch, jobserver: Some(jobs::pool(config)), ..RunnerOptions::default() }
 }
 

@@ -9,7 +9,7 @@ use tanto_bulk::tree::platform_vars;
 use tanto_bulk::tree::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
-use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::sandbox::SandboxPool;
 use tanto_ninja::getopt::Bad;
@@ -163,7 +163,7 @@ impl View for Unseen {
 fn spawning(config: &Config) -> RunnerOptions {
     let own = config.limits("scan");
     let limits = own.watched();
-    let watch = Some(WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None });
+    let watch = Some(WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None });
     let parallelism = if config.scan_clients == 0 { tanto_sys::machine::cpu::count() } else { config.scan_clients };
     RunnerOptions { parallelism, watch, ..RunnerOptions::default() }
 }

@@ -112,7 +112,7 @@ fn report(args: &Args) -> Result<String, Vec<u8>> {
         }
         Times::Parts { parts, sharing } => {
             let parts = read_lines(parts, &records, "seconds, a tab, and seconds", read_parts)?;
-            let took: Vec<Option<u64>> = parts.iter().map(|parts| Some((*parts)?.with(1))).collect();
+            let took: Vec<Option<u64>> = parts.iter().map(|parts| Some((*parts)?.duration_ms(1))).collect();
             let parts = guess_parts(tree, &parts, &took);
             let rows = args.slots.iter().map(|&tokens| forecast.share(tokens, *sharing, &parts)).collect();
             (rows, guesses(&took, &took, &[]))
@@ -143,10 +143,10 @@ fn guess(tree: estimate::Tree<'_>, known: &[Option<u64>]) -> Vec<u64> {
 
 /// The same for both parts of what packages take: `took` is their sum.
 fn guess_parts(tree: estimate::Tree<'_>, known: &[Option<Parts>], took: &[Option<u64>]) -> Vec<Parts> {
-    let alone: Vec<Option<u64>> = known.iter().map(|parts| Some((*parts)?.alone_ms)).collect();
+    let alone: Vec<Option<u64>> = known.iter().map(|parts| Some((*parts)?.serial_ms)).collect();
     let guesses = guess(tree, &alone).into_iter().zip(guess(tree, took));
     let parts =
-        |(alone_ms, ms): (u64, u64)| Parts { alone_ms: alone_ms.min(ms), shared_ms: ms.saturating_sub(alone_ms) };
+        |(alone_ms, ms): (u64, u64)| Parts { serial_ms: alone_ms.min(ms), parallel_ms: ms.saturating_sub(alone_ms) };
     known.iter().zip(guesses).map(|(known, guess)| known.unwrap_or_else(|| parts(guess))).collect()
 }
 
@@ -187,5 +187,5 @@ fn milliseconds(text: &[u8]) -> Option<u64> {
 
 fn read_parts(text: &[u8]) -> Option<Parts> {
     let (alone, shared) = at_tab(text)?;
-    Some(Parts { alone_ms: milliseconds(alone)?, shared_ms: milliseconds(shared)? })
+    Some(Parts { serial_ms: milliseconds(alone)?, parallel_ms: milliseconds(shared)? })
 }

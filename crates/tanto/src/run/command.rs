@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::job::report::{MonitorReport, ProcessInfo};
-use tanto_exec::monitor::watcher::{Leftovers, Note, Watcher};
+use tanto_exec::monitor::watcher::{Leftovers, WatchEvent, Watcher};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::process::procs;
 use tanto_sys::signals::TerminationSignals;
@@ -69,9 +69,9 @@ impl Running {
         let endings = TerminationSignals::listen()?;
         let through = |is_terminal: bool| if is_terminal { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
-        let (name, mark) = watcher.mark(JOB);
+        let (name, mark) = watcher.marker(JOB);
         // It is put into its group when it runs: this way of starting it has no room for more.
-        drop(watcher.entrances(JOB, Cost::default(), None));
+        drop(watcher.create_cgroup(JOB, Cost::default(), None));
         let mut child = command.env(name, mark).spawn()?;
         watcher.started(JOB, child.id(), None);
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));
@@ -92,7 +92,7 @@ impl Running {
     pub fn finish(mut self) -> io::Result<Ended> {
         while !self.is_over() {
             self.turn()?;
-            if self.watcher.attend() == Some(Note::Abandoned(JOB)) {
+            if self.watcher.poll() == Some(WatchEvent::Abandoned(JOB)) {
                 break;
             }
         }
@@ -142,7 +142,7 @@ impl Running {
         let blind = (self.ended.is_none() && self.handle.is_none()).then_some(LOOK_EVERY);
         let held = self.ended.filter(|_| self.leftovers != Leftovers::Ignore);
         let held = held.map(|(_, since)| HOLD.saturating_sub(since.elapsed()));
-        self.watcher.patience().into_iter().chain(blind).chain(held).min()
+        self.watcher.until_due().into_iter().chain(blind).chain(held).min()
     }
 
     /// Passes on what one of its outputs has; false at its end.
@@ -158,7 +158,7 @@ impl Running {
         let _ = stream.to.write_all(text).and_then(|()| stream.to.flush());
         self.tail.push(text);
         if length > 0 {
-            self.watcher.wrote(JOB);
+            self.watcher.record_output(JOB);
         }
         Ok(length > 0)
     }

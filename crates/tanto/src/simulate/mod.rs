@@ -66,7 +66,7 @@ impl Build {
     fn play(&self, order: Wanted, memory: Memory, slots: usize) -> SimulatedBuild {
         let mut schedule = self.schedule.clone();
         if let Memory::AtMost(kib) = memory {
-            schedule.ration(AdmissionLimits { memory_kib: Some(kib), slots });
+            schedule.limit_admission(AdmissionLimits { memory_kib: Some(kib), slots });
         }
         let order = match order {
             Wanted::Ours => simulate::best_order(&schedule, &self.chain, slots),
@@ -74,7 +74,7 @@ impl Build {
             Wanted::Ninja => Order::Ninja,
             Wanted::Fifo => Order::Manifest,
         };
-        schedule.prioritise(&self.chain, order);
+        schedule.prioritize(&self.chain, order);
         simulate::run(&mut schedule, slots)
     }
 }

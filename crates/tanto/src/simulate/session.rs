@@ -37,9 +37,9 @@ fn build(session: &Session) -> Build {
         let pool = if job.info.console { console } else { PoolId::UNLIMITED };
         let kind = if job.is_group { Kind::Phony } else { Kind::Command };
         let id = schedule.add(JobSpec { pool, order: job.id.0, kind, wanted: true });
-        schedule.expect(id, cost(job));
+        schedule.set_cost(id, cost(job));
         // One that nothing was told of did not run: it was up to date.
-        job.info.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.depend(id, on, 0));
+        job.info.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.add_dependency(id, on, 0));
         numbers.insert(job.id, id);
         chain.push(id);
     }
@@ -77,8 +77,8 @@ mod tests {
         let session = Session::of(text.as_bytes()).expect("a sound session");
         let mut build = build(&session);
         assert_eq!(build.schedule.cost(JobId(0)), Cost { wall_ms: 300, cpu_ms: 1, memory_kib: 7 });
-        build.schedule.prioritise(&build.chain, Order::Critical);
+        build.schedule.prioritize(&build.chain, Order::Critical);
         let outcome = simulate::run(&mut build.schedule, 2);
-        assert_eq!((outcome.makespan_ms, outcome.path_ms, outcome.work_ms), (350, 350, 450));
+        assert_eq!((outcome.makespan_ms, outcome.critical_path_ms, outcome.work_ms), (350, 350, 450));
     }
 }

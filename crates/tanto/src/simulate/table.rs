@@ -15,7 +15,7 @@ pub(crate) struct Row {
 pub(crate) fn work(outcome: &SimulatedBuild) -> String {
     let pool =
         if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
-    format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.path_ms))
+    format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.critical_path_ms))
 }
 
 /// The table.
@@ -28,7 +28,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
         let mut cells = vec![
             outcome.slots.to_string(),
             time(outcome.makespan_ms),
-            time(outcome.bound_ms()),
+            time(outcome.lower_bound_ms()),
             format!("{:.3}", outcome.ratio()),
             format!("{idle:.1}"),
         ];

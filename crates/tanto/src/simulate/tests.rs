@@ -18,8 +18,8 @@ fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
     let mut schedule = Schedule::new();
     for (order, &(seconds, mib, needs)) in (0..).zip(jobs) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
-        schedule.expect(job, Cost { wall_ms: seconds * 1000, cpu_ms: 0, memory_kib: mib << 10 });
-        needs.iter().for_each(|&on| schedule.depend(job, JobId(on), 0));
+        schedule.set_cost(job, Cost { wall_ms: seconds * 1000, cpu_ms: 0, memory_kib: mib << 10 });
+        needs.iter().for_each(|&on| schedule.add_dependency(job, JobId(on), 0));
     }
     let chain = (0..jobs.len() as u32).map(JobId).collect();
     Build { schedule, chain, about: "a build".to_owned() }

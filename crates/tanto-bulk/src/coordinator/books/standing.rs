@@ -31,7 +31,7 @@ impl Books<'_> {
     /// What is still to be done, as far as can be told.
     pub(super) fn left_ms(&self, schedule: &Schedule) -> Left {
         let now_ms = self.clock.now_ms();
-        let (path, work) = schedule.left_ms(|job| {
+        let (path, work) = schedule.remaining_ms(|job| {
             let expected = schedule.expected_ms(job);
             let began_ms = self.running.get(&job.0).map_or(now_ms, |progress| progress.began_ms);
             expected.saturating_sub(u64::try_from(now_ms - began_ms).unwrap_or(0))
@@ -58,7 +58,7 @@ impl Books<'_> {
         for package in running {
             self.running_line(&mut text, package, schedule);
         }
-        if let Some(hold) = schedule.hold() {
+        if let Some(hold) = schedule.throttle_reason() {
             let _ = writeln!(text, "{}", self.held(hold));
         }
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
@@ -81,20 +81,20 @@ impl Books<'_> {
             ThrottleReason::Memory { job, needs_kib: 0, .. } => {
                 format!("{} waits for memory: nothing is left", name(job))
             }
-            ThrottleReason::Memory { job, needs_kib, left_kib } => {
+            ThrottleReason::Memory { job, needs_kib, available_kib } => {
                 format!(
                     "{} waits for memory: it takes {}, of which {} are left",
                     name(job),
                     size(needs_kib),
-                    size(left_kib)
+                    size(available_kib)
                 )
             }
-            ThrottleReason::Disk { job, needs_kib, left_kib } => {
+            ThrottleReason::Disk { job, needs_kib, available_kib } => {
                 format!(
                     "{} waits for the disk: it takes {}, of which {} are left",
                     name(job),
                     size(needs_kib),
-                    size(left_kib)
+                    size(available_kib)
                 )
             }
             ThrottleReason::MemoryPressure => "nothing begins: the machine is short of memory".into(),

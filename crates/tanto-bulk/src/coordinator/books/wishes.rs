@@ -315,7 +315,7 @@ impl Wishes<'_, '_> {
             let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };
             let job = self.schedule.add(spec);
             let wall_ms = self.books.usual_ms(self.schedule);
-            self.schedule.expect(job, Cost { wall_ms, ..Cost::default() });
+            self.schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
         }
         self.books.plan.renew(package, planned);
     }
@@ -331,7 +331,7 @@ impl Wishes<'_, '_> {
             if is_it && it.depends != *depends {
                 let standing = Standing::Due("it needs other packages than before".into());
                 let planned = Planned { depends: depends.clone(), standing, ..it.clone() };
-                it.depends.iter().for_each(|&needed| self.schedule.undepend(JobId(package), JobId(needed)));
+                it.depends.iter().for_each(|&needed| self.schedule.remove_dependency(JobId(package), JobId(needed)));
                 self.books.plan.renew(package, planned);
                 rewired.push(package);
             } else if changed.contains(&package) {
@@ -357,9 +357,9 @@ impl Wishes<'_, '_> {
         }
         self.hold_back();
         for package in self.books.plan.all() {
-            self.schedule.settle(JobId(package));
+            self.schedule.enqueue_if_ready(JobId(package));
         }
-        self.schedule.prioritise_again();
+        self.schedule.reprioritize();
         rewired.iter().for_each(|&package| self.books.note_again(package));
         for package in self.books.plan.all() {
             self.tell(package, before.get(package as usize));
@@ -398,8 +398,8 @@ impl Wishes<'_, '_> {
     /// Said once, however often it is said.
     fn wait_for(&mut self, package: Package, needed: Package) {
         if self.schedule.is_pending(JobId(package)) {
-            self.schedule.undepend(JobId(package), JobId(needed));
-            self.schedule.depend(JobId(package), JobId(needed), 0);
+            self.schedule.remove_dependency(JobId(package), JobId(needed));
+            self.schedule.add_dependency(JobId(package), JobId(needed), 0);
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) fn schedule(asks: &[Ask]) -> Schedule {
     for (order, ask) in (0..).zip(asks) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         let wall_ms = u32::try_from(ask.wall_ms).unwrap_or(u32::MAX);
-        schedule.expect(job, Cost { wall_ms, ..Cost::default() });
+        schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
     }
     schedule.begin();
     schedule

@@ -6,7 +6,7 @@ use crate::job::ResourceLimits;
 use crate::jobserver::broker::TokenBroker;
 use crate::jobserver::server::Server;
 use crate::jobserver::{Client, Place};
-use crate::monitor::watcher::{Groups, Leftovers};
+use crate::monitor::watcher::{CgroupUse, Leftovers};
 use crate::testing::named_pipe;
 use std::fs;
 use std::path::Path;
@@ -424,7 +424,7 @@ fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
         return;
     }
     let limits = ResourceLimits { hang_ms: Some(3_600_000), ..ResourceLimits::NONE };
-    let watch = WatchOptions { limits, leftovers: Leftovers::Ignore, groups: Groups::All };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Ignore, cgroups: CgroupUse::All };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
     // The first process forks at once; nobody waits for the busy one.
     start(&mut runner, 5, "cat /proc/self/cgroup; (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo busy) &");
@@ -449,7 +449,7 @@ fn a_stopped_job_ends_when_the_build_is_interrupted() {
 #[test]
 fn a_job_that_nobody_wants_any_more_is_ended() {
     let limits = ResourceLimits { grace_ms: 20_000, ..ResourceLimits::NONE };
-    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
     assert!(!runner.terminate(JobId(3), TerminationReason::Requested), "nothing runs");
     start(&mut runner, 3, "sleep 600 & echo said; wait");
@@ -472,7 +472,7 @@ fn a_job_that_nobody_wants_any_more_is_ended() {
 
 #[test]
 fn a_flood_is_ended_and_both_its_ends_are_kept() {
-    let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, groups: Groups::None };
+    let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
     let limits = ResourceLimits { output_bytes: Some(1 << 20), ..ResourceLimits::NONE };
     let bounds = Some(Box::new(JobLimits { resources: limits, scratch: None }));
@@ -492,7 +492,7 @@ fn a_flood_is_ended_and_both_its_ends_are_kept() {
 #[test]
 fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
     let limits = ResourceLimits { linger_ms: Some(100), ..ResourceLimits::NONE };
-    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, groups: Groups::None };
+    let watch = WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
     for noise in ["sleep 1009", "while :; do echo noise; sleep 0.01; done"] {
         start(&mut runner, 3, &format!("echo said; ({noise}) & exit 3"));

@@ -142,7 +142,7 @@ impl ProcessRunner {
     pub(super) fn spare_worker(&mut self) {
         let pid = self.starter.worker().and_then(|worker| worker.pid());
         if let (Some(watcher), Some(pid)) = (&mut self.watcher, pid) {
-            watcher.spare(pid);
+            watcher.ignore(pid);
         }
     }
 

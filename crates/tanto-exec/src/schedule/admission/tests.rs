@@ -4,7 +4,7 @@ use super::*;
 
 const GIB: u64 = 1 << 20;
 
-fn rations(memory_gib: Option<u64>) -> AdmissionControl {
+fn admission(memory_gib: Option<u64>) -> AdmissionControl {
     AdmissionControl::new(AdmissionLimits { memory_kib: memory_gib.map(|gib| gib * GIB), slots: 8 })
 }
 
@@ -13,66 +13,74 @@ fn candidates(gib: &[u64]) -> impl Iterator<Item = Candidate> {
     (0..).map(JobId).zip(gib).map(|(job, gib)| Candidate { job, needs_kib: Some(gib * GIB), disk_kib: 0 })
 }
 
-fn run(rations: &mut AdmissionControl, job: u32, gib: u64) {
-    rations.started(JobId(job), gib * GIB, 0);
+fn run(admission: &mut AdmissionControl, job: u32, gib: u64) {
+    admission.started(JobId(job), gib * GIB, 0);
 }
 
 #[test]
 fn one_may_always_run() {
-    let mut it = rations(Some(1));
-    it.told(ResourceSample { memory_some: 90.0, memory_full: 80.0, cpu_some: 100.0, ..ResourceSample::default() });
+    let mut it = admission(Some(1));
+    it.update_resources(ResourceSample {
+        memory_some: 90.0,
+        memory_full: 80.0,
+        cpu_some: 100.0,
+        ..ResourceSample::default()
+    });
     assert_eq!(it.choose(candidates(&[7])), Some(JobId(0)));
     run(&mut it, 9, 0);
     assert_eq!(it.choose(candidates(&[0])), None);
-    assert_eq!(it.hold, Some(ThrottleReason::MemoryPressure));
+    assert_eq!(it.throttled, Some(ThrottleReason::MemoryPressure));
 }
 
 #[test]
 fn what_runs_leaves_room_or_not() {
-    let mut it = rations(Some(8));
+    let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     assert_eq!(it.choose(candidates(&[4, 3])), Some(JobId(1)));
     assert_eq!(it.choose(candidates(&[4])), None);
-    assert_eq!(it.hold, Some(ThrottleReason::Memory { job: JobId(0), needs_kib: 4 * GIB, left_kib: 3 * GIB }));
+    assert_eq!(
+        it.throttled,
+        Some(ThrottleReason::Memory { job: JobId(0), needs_kib: 4 * GIB, available_kib: 3 * GIB })
+    );
     it.ended(JobId(9));
     assert_eq!(it.choose(candidates(&[4])), Some(JobId(0)));
-    assert_eq!(it.hold, None);
+    assert_eq!(it.throttled, None);
 }
 
 #[test]
 fn of_what_is_free_the_running_will_still_take_some() {
-    let mut it = rations(None);
+    let mut it = admission(None);
     run(&mut it, 9, 6);
     assert_eq!(it.choose(candidates(&[90])), Some(JobId(0)), "nobody has said what is free");
-    it.told(ResourceSample { free_kib: Some(8 * GIB), ..ResourceSample::default() });
+    it.update_resources(ResourceSample { free_kib: Some(8 * GIB), ..ResourceSample::default() });
     assert_eq!(it.choose(candidates(&[3])), None);
-    it.holds(JobId(9), 5 * GIB);
+    it.update_memory(JobId(9), 5 * GIB);
     assert_eq!(it.choose(candidates(&[3])), Some(JobId(0)), "five of the six are not among the eight");
-    it.holds(JobId(9), 7 * GIB);
+    it.update_memory(JobId(9), 7 * GIB);
     assert_eq!(it.choose(candidates(&[8])), Some(JobId(0)));
 }
 
 #[test]
 fn what_is_unknown_needs_nothing_but_waits_where_there_is_less() {
-    let mut it = rations(Some(4));
+    let mut it = admission(Some(4));
     run(&mut it, 9, 4);
     assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
-    it.holds(JobId(9), 5 * GIB);
+    it.update_memory(JobId(9), 5 * GIB);
     assert_eq!(it.choose(candidates(&[0])), None);
 }
 
 #[test]
 fn a_group_needs_nothing_at_all() {
-    let mut it = rations(Some(1));
+    let mut it = admission(Some(1));
     run(&mut it, 9, 1);
-    it.told(ResourceSample { memory_some: 90.0, ..ResourceSample::default() });
+    it.update_resources(ResourceSample { memory_some: 90.0, ..ResourceSample::default() });
     let group = Candidate { job: JobId(5), needs_kib: None, disk_kib: 0 };
     assert_eq!(it.choose(candidates(&[2]).chain([group])), Some(JobId(5)));
 }
 
 #[test]
 fn a_job_is_passed_over_so_often_and_no_more() {
-    let mut it = rations(Some(8));
+    let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     for _ in 0..MAX_TIMES_PASSED_OVER {
         assert_eq!(it.choose(candidates(&[4, 1])), Some(JobId(1)));
@@ -82,26 +90,26 @@ fn a_job_is_passed_over_so_often_and_no_more() {
     assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), None, "not even what is more urgent");
     it.ended(JobId(9));
     assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), Some(JobId(0)));
-    it.left(JobId(0));
+    it.dequeued(JobId(0));
     assert_eq!(it.choose([urgent].into_iter()), Some(JobId(7)));
 }
 
 #[test]
 fn one_that_goes_back_to_waiting_holds_nobody_up() {
-    let mut it = rations(Some(8));
+    let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     let starts = (0..MAX_TIMES_PASSED_OVER).filter_map(|_| it.choose(candidates(&[4, 1])));
     assert_eq!(starts.count(), MAX_TIMES_PASSED_OVER as usize);
-    it.left(JobId(0));
+    it.dequeued(JobId(0));
     assert_eq!(it.choose(candidates(&[9, 1]).skip(1)), Some(JobId(1)));
 }
 
 #[test]
 fn pressure_does_not_flicker() {
-    let mut it = rations(None);
+    let mut it = admission(None);
     run(&mut it, 9, 0);
     let mut starts = |memory_some, memory_full| {
-        it.told(ResourceSample { memory_some, memory_full, ..ResourceSample::default() });
+        it.update_resources(ResourceSample { memory_some, memory_full, ..ResourceSample::default() });
         it.choose(candidates(&[0])).is_some()
     };
     assert_eq!([starts(19.0, 0.0), starts(20.0, 0.0), starts(6.0, 0.0), starts(4.0, 0.0)], [true, false, false, true]);
@@ -111,44 +119,44 @@ fn pressure_does_not_flicker() {
 #[test]
 fn busy_processors_leave_us_two_slots() {
     let mut it = AdmissionControl::new(AdmissionLimits { memory_kib: None, slots: 2 });
-    it.told(ResourceSample { cpu_some: 100.0, ..ResourceSample::default() });
+    it.update_resources(ResourceSample { cpu_some: 100.0, ..ResourceSample::default() });
     run(&mut it, 9, 0);
     assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
 }
 
 #[test]
 fn busy_processors_leave_us_half_of_the_slots() {
-    let mut it = rations(None);
-    it.told(ResourceSample { cpu_some: 96.0, ..ResourceSample::default() });
+    let mut it = admission(None);
+    it.update_resources(ResourceSample { cpu_some: 96.0, ..ResourceSample::default() });
     for job in 0..4 {
         assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)), "{job} run");
         run(&mut it, 10 + job, 0);
     }
     assert_eq!(it.choose(candidates(&[0])), None);
-    assert_eq!(it.hold, Some(ThrottleReason::CpuPressure));
-    it.told(ResourceSample { cpu_some: 85.0, ..ResourceSample::default() });
+    assert_eq!(it.throttled, Some(ThrottleReason::CpuPressure));
+    it.update_resources(ResourceSample { cpu_some: 85.0, ..ResourceSample::default() });
     assert_eq!(it.choose(candidates(&[0])), None);
-    it.told(ResourceSample { cpu_some: 70.0, ..ResourceSample::default() });
+    it.update_resources(ResourceSample { cpu_some: 70.0, ..ResourceSample::default() });
     assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
 }
 
 #[test]
 fn what_is_written_has_to_fit_on_the_disk() {
-    let mut it = rations(None);
+    let mut it = admission(None);
     let candidate = |job, gib: u64| Candidate { job: JobId(job), needs_kib: Some(0), disk_kib: gib * GIB };
     it.started(JobId(9), 0, 3 * GIB);
     assert_eq!(it.choose([candidate(0, 90)].into_iter()), Some(JobId(0)), "nobody has said what is free");
-    it.told(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
+    it.update_resources(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
     assert_eq!(it.choose([candidate(0, 6), candidate(1, 5)].into_iter()), Some(JobId(1)));
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), None);
-    assert_eq!(it.hold, Some(ThrottleReason::Disk { job: JobId(0), needs_kib: 6 * GIB, left_kib: 5 * GIB }));
-    it.told(ResourceSample { free_disk_kib: Some(GIB), ..ResourceSample::default() });
+    assert_eq!(it.throttled, Some(ThrottleReason::Disk { job: JobId(0), needs_kib: 6 * GIB, available_kib: 5 * GIB }));
+    it.update_resources(ResourceSample { free_disk_kib: Some(GIB), ..ResourceSample::default() });
     assert_eq!(it.choose([candidate(0, 0)].into_iter()), Some(JobId(0)), "of it nobody knows that it writes anything");
-    it.told(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
-    it.expects(JobId(9), 0, 2 * GIB);
+    it.update_resources(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
+    it.update_expected(JobId(9), 0, 2 * GIB);
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "it will write less");
-    it.told(ResourceSample { free_disk_kib: Some(GIB), ..ResourceSample::default() });
+    it.update_resources(ResourceSample { free_disk_kib: Some(GIB), ..ResourceSample::default() });
     it.ended(JobId(9));
-    it.expects(JobId(9), 0, 2 * GIB);
+    it.update_expected(JobId(9), 0, 2 * GIB);
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "one may always run");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tanto_exec::job::Cost;
 use tanto_exec::job::{Command, Completion, JobId};
 use tanto_exec::job::{GRACE_MS, ResourceLimits};
-use tanto_exec::monitor::watcher::{Groups, Leftovers, WatchOptions};
+use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::runner::{Runner, Wakeup};
 use tanto_sys::fs::{page_cache, private_files};
@@ -71,7 +71,7 @@ impl Meter {
         let options = RunnerOptions {
             parallelism: 1,
             environment: without_jobserver(),
-            watch: Some(WatchOptions { limits, leftovers: Leftovers::Report, groups: Groups::All }),
+            watch: Some(WatchOptions { limits, leftovers: Leftovers::Report, cgroups: CgroupUse::All }),
             overflow: Some(dir.into()),
             ..RunnerOptions::default()
         };
