@@ -18,8 +18,8 @@ pub use self::encode::Encoder;
 pub(crate) use self::encode::{hold, stop};
 pub use self::stream::Stream;
 
-/// The format's number. Another one means that what is known has another meaning.
-pub const FORMAT: u32 = 1;
+/// Version of the format. Version 1 had other names for some events, fields and reasons; it is still read.
+pub const FORMAT: u32 = 2;
 
 /// A stream's first line: whose record it is.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]

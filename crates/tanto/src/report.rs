@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use tanto_testing::Scratch;
 
-    const LINES: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":4}
+    const LINES: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":4}
 {"event":"build_started","at_ms":0}
 {"event":"started","job":0,"at_ms":0,"outputs":["a"],"command":"make a"}
 {"event":"finished","job":0,"start_ms":0,"end_ms":1000,"exit":0}

@@ -36,8 +36,8 @@ pub fn line(text: &[u8]) -> Result<Line, Wrong> {
 
 fn head(fields: &Fields) -> Result<Head, Wrong> {
     let format = number(fields, "format", 0, i64::MAX)?;
-    if format != i64::from(FORMAT) {
-        return Err(Wrong(format!("format {format}; this Tanto reads {FORMAT}")));
+    if !(1..=i64::from(FORMAT)).contains(&format) {
+        return Err(Wrong(format!("format {format}; this Tanto reads 1 to {FORMAT}")));
     }
     Ok(Head {
         version: text(fields, "version")?,
@@ -54,20 +54,25 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
     Ok(Some(match name {
         "planned" => Kept::Planned { job: job(fields)?, expected_ms: expected(fields)? },
         "unplanned" => Kept::Unplanned { job: job(fields)?, expected_ms: expected(fields)? },
-        "build_started" => {
-            Kept::BuildStarted { at_ms: time(fields, "at_ms")?, downstream_ms: times(fields, "behind_ms")? }
-        }
+        "build_started" => Kept::BuildStarted {
+            at_ms: time(fields, "at_ms")?,
+            downstream_ms: times(fields, renamed(fields, "downstream_ms", "behind_ms"))?,
+        },
         "started" => Kept::Started { job: job(fields)?, info: info(fields)?, at_ms: time(fields, "at_ms")? },
-        "grouped" => Kept::NothingToRun { job: job(fields)?, info: info(fields)?, at_ms: time(fields, "at_ms")? },
+        "nothing_to_run" | "grouped" => {
+            Kept::NothingToRun { job: job(fields)?, info: info(fields)?, at_ms: time(fields, "at_ms")? }
+        }
         "finished" => Kept::Finished(finished(fields)?),
         "skipped" => {
             let because = JobId(small(fields, "because")?);
             Kept::Skipped { job: job(fields)?, outputs: texts(fields, "outputs")?, because }
         }
         "stage" => Kept::Stage { job: job(fields)?, stage: text(fields, "stage")?, at_ms: time(fields, "at_ms")? },
-        "standing" => Kept::StateCounts { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
-        "looked" => Kept::Sampled { job: job(fields)?, at_ms: time(fields, "at_ms")?, sample: load(fields)? },
-        "stopped" => match why(fields)? {
+        "state_counts" | "standing" => Kept::StateCounts { counts: counts(fields)?, at_ms: time(fields, "at_ms")? },
+        "sampled" | "looked" => {
+            Kept::Sampled { job: job(fields)?, at_ms: time(fields, "at_ms")?, sample: load(fields)? }
+        }
+        "terminated" | "stopped" => match why(fields)? {
             Some(why) => {
                 let stopped =
                     Termination { reason: why, processes: processes(fields)?, killed: mark(fields, "killed")? };
@@ -75,10 +80,10 @@ fn event(name: &str, fields: &Fields) -> Result<Option<Kept>, Wrong> {
             }
             None => return Ok(None),
         },
-        "left" => {
+        "left_behind" | "left" => {
             Kept::LeftBehind { job: job(fields)?, processes: processes(fields)?, killed: mark(fields, "killed")? }
         }
-        "held" => match hold(fields)? {
+        "throttled" | "held" => match hold(fields)? {
             Some(why) => Kept::Throttled { reason: why, at_ms: time(fields, "at_ms")? },
             None => return Ok(None),
         },
@@ -150,14 +155,20 @@ fn load(fields: &Fields) -> Result<JobSample, Wrong> {
 /// None for one that a newer Tanto has.
 fn why(fields: &Fields) -> Result<Option<TerminationReason>, Wrong> {
     let after_ms = || time(fields, "after_ms");
-    Ok(match text(fields, "why")?.as_slice() {
+    Ok(match text(fields, renamed(fields, "reason", "why"))?.as_slice() {
         b"hung" => Some(TerminationReason::Hung { after_ms: after_ms()? }),
-        b"too_long" => Some(TerminationReason::Timeout { after_ms: after_ms()? }),
-        b"cpu" => Some(TerminationReason::CpuTime { after_ms: after_ms()? }),
-        b"memory" => Some(TerminationReason::Memory { limit_kib: count(fields, "most_kib")? }),
-        b"printed" => Some(TerminationReason::Output { limit_bytes: count(fields, "most")? }),
-        b"disk" => Some(TerminationReason::Disk { limit_kib: count(fields, "most_kib")? }),
-        b"wanted" => Some(TerminationReason::Requested),
+        b"timeout" | b"too_long" => Some(TerminationReason::Timeout { after_ms: after_ms()? }),
+        b"cpu_time" | b"cpu" => Some(TerminationReason::CpuTime { after_ms: after_ms()? }),
+        b"memory" => {
+            Some(TerminationReason::Memory { limit_kib: count(fields, renamed(fields, "limit_kib", "most_kib"))? })
+        }
+        b"output" | b"printed" => {
+            Some(TerminationReason::Output { limit_bytes: count(fields, renamed(fields, "limit_bytes", "most"))? })
+        }
+        b"disk" => {
+            Some(TerminationReason::Disk { limit_kib: count(fields, renamed(fields, "limit_kib", "most_kib"))? })
+        }
+        b"requested" | b"wanted" => Some(TerminationReason::Requested),
         _ => None,
     })
 }
@@ -170,13 +181,14 @@ fn counts(fields: &Fields) -> Result<Vec<(Vec<u8>, u64)>, Wrong> {
 
 /// None for one that a newer Tanto has.
 fn hold(fields: &Fields) -> Result<Option<Option<ThrottleReason>>, Wrong> {
-    Ok(match text(fields, "why")?.as_slice() {
+    Ok(match text(fields, renamed(fields, "reason", "why"))?.as_slice() {
         b"" => Some(None),
         b"memory_pressure" => Some(Some(ThrottleReason::MemoryPressure)),
         b"cpu_pressure" => Some(Some(ThrottleReason::CpuPressure)),
-        b"load" => Some(Some(ThrottleReason::LoadAverage)),
+        b"load_average" | b"load" => Some(Some(ThrottleReason::LoadAverage)),
         what @ (b"memory" | b"disk") => {
-            let (needs_kib, available_kib) = (count(fields, "needs_kib")?, count(fields, "left_kib")?);
+            let (needs_kib, available_kib) =
+                (count(fields, "needs_kib")?, count(fields, renamed(fields, "available_kib", "left_kib"))?);
             let job = job(fields)?;
             let is_memory = what == b"memory";
             let disk = ThrottleReason::Disk { job, needs_kib, available_kib };
@@ -220,6 +232,11 @@ fn level(fields: &Fields) -> Result<Option<Level>, Wrong> {
         b"explain" => Some(Level::Explain),
         _ => None,
     })
+}
+
+/// The name of a field in this line, which is the old one in format 1.
+fn renamed<'n>(fields: &Fields, new: &'n str, old: &'n str) -> &'n str {
+    if fields.contains_key(old) { old } else { new }
 }
 
 fn wrong(key: &str, what: &str) -> Wrong {

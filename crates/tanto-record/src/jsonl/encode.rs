@@ -45,7 +45,7 @@ impl Encoder {
                 let mut object = begin(out, "build_started");
                 object.number("at_ms", at_ms);
                 if downstream_ms.iter().any(|&ms| ms > 0) {
-                    object.numbers("behind_ms", downstream_ms.iter().copied());
+                    object.numbers("downstream_ms", downstream_ms.iter().copied());
                 }
                 object.end_line();
             }
@@ -55,7 +55,7 @@ impl Encoder {
                 object.end_line();
             }
             Event::NothingToRun { job, info, at_ms } => {
-                let mut object = timed(out, "grouped", job, at_ms);
+                let mut object = timed(out, "nothing_to_run", job, at_ms);
                 self.info(&mut object, info);
                 object.end_line();
             }
@@ -83,7 +83,7 @@ impl Encoder {
             }
             Event::StateCounts { counts, at_ms } => standing(out, counts, at_ms),
             Event::Sampled { job, at_ms, sample } => {
-                let mut object = timed(out, "looked", job, at_ms);
+                let mut object = timed(out, "sampled", job, at_ms);
                 object.number("processes", sample.processes);
                 object.number("cpu_ms", sample.cpu_ms);
                 object.number("memory_kib", sample.memory_kib);
@@ -91,7 +91,7 @@ impl Encoder {
             }
             Event::Terminated { job, termination, .. } => self.stopped(out, job, termination),
             Event::LeftBehind { job, processes: left, killed, .. } => {
-                let mut object = of_job(out, "left", job);
+                let mut object = of_job(out, "left_behind", job);
                 object.mark("killed", killed);
                 self.processes(&mut object, left);
                 object.end_line();
@@ -109,7 +109,7 @@ impl Encoder {
     }
 
     fn stopped(self, out: &mut Vec<u8>, job: JobId, termination: &Termination) {
-        let mut object = of_job(out, "stopped", job);
+        let mut object = of_job(out, "terminated", job);
         stop(&mut object, termination);
         self.processes(&mut object, &termination.processes);
         object.end_line();
@@ -209,7 +209,7 @@ fn moment(out: &mut Vec<u8>, name: &str, at_ms: i64) {
 }
 
 fn held(out: &mut Vec<u8>, why: Option<ThrottleReason>, at_ms: i64) {
-    let mut object = begin(out, "held");
+    let mut object = begin(out, "throttled");
     object.number("at_ms", at_ms);
     if let Some(why) = why {
         hold(&mut object, why);
@@ -219,7 +219,7 @@ fn held(out: &mut Vec<u8>, why: Option<ThrottleReason>, at_ms: i64) {
 
 /// States in which there is nothing are left out.
 fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
-    let mut object = begin(out, "standing");
+    let mut object = begin(out, "state_counts");
     object.number("at_ms", at_ms);
     let mut states = Object::new(object.field("counts"));
     for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
@@ -232,15 +232,15 @@ fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
 /// Why nothing more is started.
 pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
     match why {
-        ThrottleReason::MemoryPressure => object.text("why", b"memory_pressure"),
-        ThrottleReason::CpuPressure => object.text("why", b"cpu_pressure"),
-        ThrottleReason::LoadAverage => object.text("why", b"load"),
+        ThrottleReason::MemoryPressure => object.text("reason", b"memory_pressure"),
+        ThrottleReason::CpuPressure => object.text("reason", b"cpu_pressure"),
+        ThrottleReason::LoadAverage => object.text("reason", b"load_average"),
         ThrottleReason::Memory { job, needs_kib, available_kib }
         | ThrottleReason::Disk { job, needs_kib, available_kib } => {
-            object.text("why", if matches!(why, ThrottleReason::Disk { .. }) { &b"disk"[..] } else { b"memory" });
+            object.text("reason", if matches!(why, ThrottleReason::Disk { .. }) { &b"disk"[..] } else { b"memory" });
             object.number("job", job.0);
             object.number("needs_kib", needs_kib);
-            object.number("left_kib", available_kib);
+            object.number("available_kib", available_kib);
         }
     }
 }
@@ -248,21 +248,21 @@ pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
 /// Why a command was ended, and how.
 pub(crate) fn stop(object: &mut Object<'_>, termination: &Termination) {
     let mut tell = |why: &str, number: Option<(&str, i128)>| {
-        object.text("why", why.as_bytes());
+        object.text("reason", why.as_bytes());
         if let Some((name, number)) = number {
             object.number(name, number);
         }
     };
     let after = |after_ms: i64| Some(("after_ms", i128::from(after_ms)));
-    let limit_kib = |limit_kib: u64| Some(("most_kib", i128::from(limit_kib)));
+    let limit_kib = |limit_kib: u64| Some(("limit_kib", i128::from(limit_kib)));
     match termination.reason {
         TerminationReason::Hung { after_ms } => tell("hung", after(after_ms)),
-        TerminationReason::Timeout { after_ms } => tell("too_long", after(after_ms)),
-        TerminationReason::CpuTime { after_ms } => tell("cpu", after(after_ms)),
+        TerminationReason::Timeout { after_ms } => tell("timeout", after(after_ms)),
+        TerminationReason::CpuTime { after_ms } => tell("cpu_time", after(after_ms)),
         TerminationReason::Memory { limit_kib: kib } => tell("memory", limit_kib(kib)),
-        TerminationReason::Output { limit_bytes: most } => tell("printed", Some(("most", i128::from(most)))),
+        TerminationReason::Output { limit_bytes: most } => tell("output", Some(("limit_bytes", i128::from(most)))),
         TerminationReason::Disk { limit_kib: kib } => tell("disk", limit_kib(kib)),
-        TerminationReason::Requested => tell("wanted", None),
+        TerminationReason::Requested => tell("requested", None),
     }
     object.mark("killed", termination.killed);
 }

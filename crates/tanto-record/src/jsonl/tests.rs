@@ -160,7 +160,7 @@ fn how_jobs_stand_is_told_by_name() {
     let mut out = Vec::new();
     let counts = [("open", 12), ("running", 0), ("done", 3)];
     Encoder::WHOLE.event(&mut out, &Event::StateCounts { counts: &counts, at_ms: 7 });
-    assert_eq!(out, b"{\"event\":\"standing\",\"at_ms\":7,\"counts\":{\"open\":12,\"done\":3}}\n");
+    assert_eq!(out, b"{\"event\":\"state_counts\",\"at_ms\":7,\"counts\":{\"open\":12,\"done\":3}}\n");
     let counts = vec![(b"done".to_vec(), 3), (b"open".to_vec(), 12)];
     assert_eq!(line(&out[..out.len() - 1]), Ok(Line::Event(Kept::StateCounts { counts, at_ms: 7 })));
 }
@@ -233,6 +233,51 @@ fn lines_are_as_they_are_documented() {
 }
 
 #[test]
+fn format_1_is_still_read() {
+    let pairs = [
+        (
+            r#"{"event":"build_started","at_ms":1,"behind_ms":[2]}"#,
+            r#"{"event":"build_started","at_ms":1,"downstream_ms":[2]}"#,
+        ),
+        (r#"{"event":"grouped","job":1,"at_ms":2}"#, r#"{"event":"nothing_to_run","job":1,"at_ms":2}"#),
+        (
+            r#"{"event":"looked","job":1,"at_ms":2,"processes":3,"cpu_ms":4,"memory_kib":5}"#,
+            r#"{"event":"sampled","job":1,"at_ms":2,"processes":3,"cpu_ms":4,"memory_kib":5}"#,
+        ),
+        (
+            r#"{"event":"stopped","job":1,"why":"too_long","after_ms":2}"#,
+            r#"{"event":"terminated","job":1,"reason":"timeout","after_ms":2}"#,
+        ),
+        (
+            r#"{"event":"stopped","job":1,"why":"printed","most":2}"#,
+            r#"{"event":"terminated","job":1,"reason":"output","limit_bytes":2}"#,
+        ),
+        (
+            r#"{"event":"stopped","job":1,"why":"memory","most_kib":2}"#,
+            r#"{"event":"terminated","job":1,"reason":"memory","limit_kib":2}"#,
+        ),
+        (r#"{"event":"left","job":1}"#, r#"{"event":"left_behind","job":1}"#),
+        (
+            r#"{"event":"held","at_ms":1,"why":"disk","job":2,"needs_kib":3,"left_kib":4}"#,
+            r#"{"event":"throttled","at_ms":1,"reason":"disk","job":2,"needs_kib":3,"available_kib":4}"#,
+        ),
+        (r#"{"event":"held","at_ms":1,"why":"load"}"#, r#"{"event":"throttled","at_ms":1,"reason":"load_average"}"#),
+        (
+            r#"{"event":"standing","at_ms":1,"counts":{"open":2}}"#,
+            r#"{"event":"state_counts","at_ms":1,"counts":{"open":2}}"#,
+        ),
+    ];
+    for (old, new) in pairs {
+        let decoded = line(old.as_bytes());
+        assert!(matches!(decoded, Ok(Line::Event(_))), "{old}");
+        assert_eq!(decoded, line(new.as_bytes()), "{old}");
+    }
+    let head =
+        |format| format!(r#"{{"event":"tanto","format":{format},"began_unix_ms":0,"parallelism":1,"processors":1}}"#);
+    assert_eq!(line(head(1).as_bytes()), line(head(2).as_bytes()));
+}
+
+#[test]
 fn what_a_newer_one_writes_is_skipped() {
     assert_eq!(line(br#"{"event":"noticed","job":1}"#), Ok(Line::Unknown));
     assert_eq!(line(br#"{"event":"notice","level":"loud","text":"x"}"#), Ok(Line::Unknown));
@@ -245,7 +290,7 @@ fn what_is_wrong_is_said() {
     let cases: HashMap<&str, &str> = HashMap::from([
         ("[]", "no object"),
         ("{}", "no \"event\""),
-        (r#"{"event":"tanto","format":2}"#, "format 2; this Tanto reads 1"),
+        (r#"{"event":"tanto","format":3}"#, "format 3; this Tanto reads 1 to 2"),
         (r#"{"event":"started","job":-1}"#, "\"job\" is not a number from 0 to 4294967295"),
         (r#"{"event":"started","job":1,"outputs":[1],"at_ms":1}"#, "\"outputs\" is not a list of texts"),
         (

@@ -6,7 +6,7 @@ use super::timings::{Starts, Timings, are_alike};
 use super::*;
 
 /// Two compilers at a time, a group, a linker that fails.
-const LINES: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":1795193867000,"dir":"/b","targets":[],"parallelism":2,"processors":4}
+const LINES: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_ms":1795193867000,"dir":"/b","targets":[],"parallelism":2,"processors":4}
 {"event":"build_started","at_ms":100}
 {"event":"started","job":0,"at_ms":100,"description":"CC a.o","outputs":["a.o"],"command":"cc a.c","why":["b.h is dirty","output a.o older than most recent input a.c (1 vs 2)"]}
 {"event":"started","job":1,"at_ms":100,"description":"CC b.o","outputs":["b.o"],"command":"cc b.c"}
@@ -14,7 +14,7 @@ const LINES: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix
 {"event":"started","job":2,"at_ms":1100,"outputs":["c.o"],"command":"A=1 /usr/bin/cc c.c"}
 {"event":"finished","job":1,"start_ms":100,"end_ms":1600,"exit":0,"user_us":1000000}
 {"event":"finished","job":2,"start_ms":1100,"end_ms":1350,"exit":0}
-{"event":"grouped","job":3,"at_ms":1600,"outputs":["objects"],"after":[0,1,2]}
+{"event":"nothing_to_run","job":3,"at_ms":1600,"outputs":["objects"],"after":[0,1,2]}
 {"event":"started","job":4,"at_ms":1600,"description":"Linking C program p</script>","outputs":["p"],"command":"ld","after":[3]}
 {"event":"finished","job":4,"start_ms":1600,"end_ms":2100,"signal":9,"output":"no\n"}
 {"event":"build_finished","at_ms":2100}
@@ -124,18 +124,20 @@ fn rebuilds_say_why() {
 
 /// The same, with commands that were ended and that left processes, and times in which nothing more was started.
 fn troubled() -> Session {
-    let hung = r#"{"event":"stopped","job":4,"why":"hung","after_ms":400,"killed":true}"#;
-    let left = r#"{"event":"left","job":0,"processes":[{"pid":7,"depth":0,"state":"S","command":"serve -d"},{"pid":8,"depth":0,"state":"S","command":"sleep 9"}]}"#;
+    let hung = r#"{"event":"terminated","job":4,"reason":"hung","after_ms":400,"killed":true}"#;
+    let left = r#"{"event":"left_behind","job":0,"processes":[{"pid":7,"depth":0,"state":"S","command":"serve -d"},{"pid":8,"depth":0,"state":"S","command":"sleep 9"}]}"#;
     let after = |line: &str, more: &[&str]| format!("{line}\n{}\n", more.join("\n"));
-    let held = |at, why| format!("{{\"event\":\"held\",\"at_ms\":{at}{why}}}");
-    let memory = held(1350, r#","why":"memory","job":4,"needs_kib":9,"left_kib":1"#);
+    let held = |at, why| format!("{{\"event\":\"throttled\",\"at_ms\":{at}{why}}}");
+    let memory = held(1350, r#","reason":"memory","job":4,"needs_kib":9,"available_kib":1"#);
     let lines: String = LINES
         .lines()
         .map(|line| match line {
-            line if line.contains(r#""end_ms":1350"#) => after(line, &[&memory, &held(1500, r#","why":"load""#)]),
-            line if line.contains("grouped") => after(line, &[&held(1600, "")]),
+            line if line.contains(r#""end_ms":1350"#) => {
+                after(line, &[&memory, &held(1500, r#","reason":"load_average""#)])
+            }
+            line if line.contains("nothing_to_run") => after(line, &[&held(1600, "")]),
             line if line.contains(r#""event":"finished","job":4"#) => {
-                after(line, &[hung, left, &held(2090, r#","why":"load""#)])
+                after(line, &[hung, left, &held(2090, r#","reason":"load_average""#)])
             }
             line => after(line, &[]).trim_end().to_owned() + "\n",
         })
@@ -161,12 +163,12 @@ fn what_was_ended_left_and_held_is_told() {
     ];
     rows.iter().for_each(|row| assert!(text.contains(row), "{row}: {text}"));
     let json = parsed(&timings.json());
-    let pause = &json["held"][1];
+    let pause = &json["throttled"][1];
     let numbers = ["start_ms", "wall_ms", "idle_ms"].map(|name| pause[name].as_i64());
-    assert_eq!((numbers, pause["why"].as_str()), ([Some(1400), Some(100), Some(100)], Some("load")));
+    assert_eq!((numbers, pause["reason"].as_str()), ([Some(1400), Some(100), Some(100)], Some("load_average")));
     let link = &json["jobs"][2];
-    assert_eq!((link["result"].as_str(), link["stopped"]["why"].as_str()), (Some("hung"), Some("hung")));
-    assert_eq!(json["jobs"][1]["left"]["commands"][0].as_str(), Some("serve -d"));
+    assert_eq!((link["result"].as_str(), link["terminated"]["reason"].as_str()), (Some("hung"), Some("hung")));
+    assert_eq!(json["jobs"][1]["left_behind"]["commands"][0].as_str(), Some("serve -d"));
 }
 
 #[test]

@@ -293,7 +293,7 @@ impl<'s> Timings<'s> {
         object.numbers("critical_path", critical);
         self.load_json(&mut object);
         let idle = Idle::new(session);
-        list(object.field("held"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
+        list(object.field("throttled"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
         list(object.field("kinds"), &self.kinds, |out, kind| kind.json(out));
         let (cost, saved) = self.starting_us();
         object.number("starting_us", cost);
@@ -335,12 +335,12 @@ impl<'s> Timings<'s> {
             object.number("left_out", end.left_out.saturating_add(from as u64));
         }
         if let Some(stopped) = &job.stopped {
-            let mut stop = Object::new(object.field("stopped"));
+            let mut stop = Object::new(object.field("terminated"));
             jsonl::stop(&mut stop, stopped);
             stop.end();
         }
         if let Some(left) = &job.left {
-            let mut behind = Object::new(object.field("left"));
+            let mut behind = Object::new(object.field("left_behind"));
             behind.mark("killed", left.killed);
             list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.command));
             behind.end();

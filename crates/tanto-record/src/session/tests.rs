@@ -101,7 +101,7 @@ fn those_of_both_places_are_one_list() {
     assert_eq!(in_tree, 1);
 }
 
-const HEAD: &str = r#"{"event":"tanto","format":1,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":2}"#;
+const HEAD: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":2}"#;
 
 fn read(lines: &str) -> Result<Session, String> {
     let text = format!("{HEAD}\n{lines}");
@@ -119,7 +119,7 @@ fn what_happened_is_told_by_job() {
 {"event":"unplanned","job":1}
 {"event":"something","job":1}
 {"event":"finished","job":0,"start_ms":11,"end_ms":31,"exit":0,"user_us":7000,"system_us":1000}
-{"event":"grouped","job":3,"at_ms":32,"outputs":["all"],"after":[0]}
+{"event":"nothing_to_run","job":3,"at_ms":32,"outputs":["all"],"after":[0]}
 {"event":"started","job":4,"at_ms":33}
 "#,
     )
@@ -151,7 +151,7 @@ fn what_cannot_be_is_said() {
             "line 2: job 1 ends, but does not run",
         ),
         (
-            "{\"event\":\"started\",\"job\":1,\"at_ms\":0}\n{\"event\":\"grouped\",\"job\":1,\"at_ms\":0}\n",
+            "{\"event\":\"started\",\"job\":1,\"at_ms\":0}\n{\"event\":\"nothing_to_run\",\"job\":1,\"at_ms\":0}\n",
             "line 3: job 1 begins again",
         ),
         (&format!("{HEAD}\n"), "line 2: a second session begins"),

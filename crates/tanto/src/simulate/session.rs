@@ -69,7 +69,7 @@ mod tests {
             let times = format!("\"start_ms\":0,\"end_ms\":{end_ms}");
             format!("{{\"event\":\"finished\",\"job\":{job},{times},\"exit\":0,{usage}}}\n")
         };
-        let head = "{\"event\":\"tanto\",\"format\":1,\"version\":\"1\",\"began_unix_ms\":0,\"dir\":\"/\",\"targets\":[],\
+        let head = "{\"event\":\"tanto\",\"format\":2,\"version\":\"1\",\"began_unix_ms\":0,\"dir\":\"/\",\"targets\":[],\
                     \"manifest\":false,\"parallelism\":2,\"processors\":2}\n";
         // Job 9 was up to date: nothing was told of it.
         let first = [started(4, "[]"), started(2, "[]"), finished(4, 300)].concat();

@@ -127,7 +127,7 @@ function line(drawing, values, y, name, filled) {
 function drawHeld({ context, x, width, bottom }) {
     context.fillStyle = color("--bad");
     context.globalAlpha = 0.15;
-    for (const pause of data.held) {
+    for (const pause of data.throttled) {
         const left = Math.max(x(pause.start_ms), MARGIN.left);
         const right = Math.min(x(pause.start_ms + pause.wall_ms), width - MARGIN.right);
         if (right > left) context.fillRect(left, MARGIN.top, Math.max(right - left, 0.7), bottom - MARGIN.top);
@@ -355,13 +355,13 @@ function trouble() {
     const rows = data.jobs.flatMap((job) => (job.trouble || []).map((what) => ({ ...job, what })));
     by("trouble-section").hidden = rows.length === 0;
     table("trouble", [number("start", (row) => row.start_ms, time), TIME, { name: "what", value: (row) => row.what }, NAME], rows);
-    by("held-section").hidden = by("held-legend").hidden = data.held.length === 0;
+    by("held-section").hidden = by("held-legend").hidden = data.throttled.length === 0;
     table("held", [
         number("start", (pause) => pause.start_ms, time),
         number("time", (pause) => pause.wall_ms, time),
         number("idle slots", (pause) => pause.idle_ms, time),
         { name: "why", value: (pause) => pause.words },
-    ], data.held);
+    ], data.throttled);
 }
 
 function earlier() {

@@ -37,7 +37,7 @@ fn what_runs_commands_leaves_one() {
         start(side);
         good(side, "c");
         let lines = last(side);
-        let counts = ["tanto", "planned", "build_started", "started", "finished", "grouped", "build_finished"];
+        let counts = ["tanto", "planned", "build_started", "started", "finished", "nothing_to_run", "build_finished"];
         assert_eq!(counts.map(|event| count(&lines, event)), [1, 2, 1, 2, 2, 1, 1], "{lines:#?}");
         assert!(lines[0].contains(r#""targets":["c"]"#), "{}", lines[0]);
         assert!(lines.iter().any(|line| line.contains(r#""why":["output a doesn't exist"]"#)), "{lines:#?}");
@@ -92,7 +92,7 @@ fn a_command_that_need_not_run_is_told_of() {
         side.touch("in", None);
         good(side, "");
         let lines = last(side);
-        assert_eq!((count(&lines, "unplanned"), count(&lines, "grouped")), (1, 1), "{lines:#?}");
+        assert_eq!((count(&lines, "unplanned"), count(&lines, "nothing_to_run")), (1, 1), "{lines:#?}");
         let after = lines.iter().any(|line| line.contains("\"outputs\":[\"d\"]") && line.contains("\"after\":["));
         assert!(after, "{lines:#?}");
     });
