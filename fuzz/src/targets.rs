@@ -13,9 +13,9 @@ use tanto_ninja::disk::{Disk, Mtime};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::log::{BuildLog, DepsLog, Entry};
-use tanto_record::report::timings::Timings;
-use tanto_record::report::{page, rebuilds, trace};
 use tanto_record::session::Session;
+use tanto_record::views::report::timings::Timings;
+use tanto_record::views::{html, report::rebuilds, trace};
 use tanto_sys::threads::ThreadLimit;
 
 /// One format.
@@ -461,7 +461,7 @@ fn session(input: &[u8], _: &Path) {
     assert!(trace::json(&session).ends_with(b"]}\n"));
     let timings = Timings::new("it", &session, Some(("itself", &session)));
     assert!(!timings.text().is_empty());
-    assert!(page::html(&timings).ends_with(b"</html>\n"));
+    assert!(html::html(&timings).ends_with(b"</html>\n"));
 }
 
 /// As for the build log.

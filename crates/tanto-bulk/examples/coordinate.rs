@@ -25,8 +25,8 @@ use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usa
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::runner::{Runner, Wakeup};
-use tanto_record::store::Store;
-use tanto_record::store::journal::Journal;
+use tanto_record::database::Database;
+use tanto_record::database::journal::Journal;
 
 struct Blind;
 
@@ -100,7 +100,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     let records = records::read(&text).map_err(|bad| format!("{resolved}:{}: {}", bad.line, bad.why.told()))?;
     let depends = depends_of(&records).map_err(|_| format!("{resolved}: something that is needed is not there"))?;
     let plan = Plan::new(&records, &depends).map_err(|bad| format!("{bad:?}"))?;
-    let mut store = Store::open(&directory.join("db")).map_err(|error| error.to_string())?;
+    let mut store = Database::open(&directory.join("db")).map_err(|error| error.to_string())?;
     let run = store.begin_run(0).map_err(|error| error.to_string())?;
     let mut journal = Journal::start(store, run).map_err(|error| error.to_string())?;
     plan.rows().for_each(|change| journal.note(change));

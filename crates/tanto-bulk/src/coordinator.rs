@@ -22,7 +22,7 @@ use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::steps::MultiStepRunner;
 use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
-use tanto_record::store::journal::Journal;
+use tanto_record::database::journal::Journal;
 
 use self::books::{Books, Opening};
 use self::control_socket::Desk;

@@ -15,7 +15,7 @@ mod text;
 
 use std::collections::HashMap;
 
-use tanto_record::store::{self, Attempt, Expected, Package, Run, Stage, Store};
+use tanto_record::database::{self, AttemptRow, Database, EstimateRow, PackageRow, RunRow, StageRow};
 
 use crate::coordinator::state::{MACHINE, State};
 use crate::tree::records::Record;
@@ -27,24 +27,24 @@ use errors::Found;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rows {
     /// The run.
-    pub run: Run,
+    pub run: RunRow,
     /// By number.
-    pub packages: Vec<Package>,
+    pub packages: Vec<PackageRow>,
     /// Which package needs which.
     pub edges: Vec<(u32, u32)>,
     /// By job.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<AttemptRow>,
     /// By job and time.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<StageRow>,
     /// By package.
-    pub expected: Vec<Expected>,
+    pub expected: Vec<EstimateRow>,
     /// Of the run before, if there was one.
-    pub earlier: Option<(Run, Vec<Package>)>,
+    pub earlier: Option<(RunRow, Vec<PackageRow>)>,
 }
 
 impl Rows {
     /// Of the last run; nothing if there was none.
-    pub fn read(store: &Store) -> store::Result<Option<Rows>> {
+    pub fn read(store: &Database) -> database::Result<Option<Rows>> {
         let runs = store.runs()?;
         let Some((&run, before)) = runs.split_last() else { return Ok(None) };
         let earlier = match before.last() {
@@ -133,7 +133,7 @@ impl<'r> Report<'r> {
             .flat_map(|&it| in_state(rows, it))
             .map(|it| failure(rows, it.package, &blocks, &log))
             .collect();
-        let masked = |it: &Package| Masked { package: it.package, blocks: blocked(&blocks, it.package) };
+        let masked = |it: &PackageRow| Masked { package: it.package, blocks: blocked(&blocks, it.package) };
         let mut masked: Vec<Masked> =
             [State::Prefailed, State::NeedsRoot].iter().flat_map(|&it| in_state(rows, it)).map(masked).collect();
         failures.sort_by_key(|it| (std::cmp::Reverse(it.blocks), it.package));
@@ -150,7 +150,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    fn package(&self, package: u32) -> &'r Package {
+    fn package(&self, package: u32) -> &'r PackageRow {
         &self.rows.packages[package as usize]
     }
 
@@ -165,11 +165,11 @@ impl<'r> Report<'r> {
     }
 }
 
-fn in_state(rows: &Rows, state: State) -> impl Iterator<Item = &Package> {
+fn in_state(rows: &Rows, state: State) -> impl Iterator<Item = &PackageRow> {
     rows.packages.iter().filter(move |it| it.state == state.name())
 }
 
-fn is_noted(package: &Package) -> bool {
+fn is_noted(package: &PackageRow) -> bool {
     !package.why.is_empty() && package.why != State::UP_TO_DATE
 }
 
@@ -200,9 +200,10 @@ fn maintainers(rows: &Rows, records: &[Record<'_>]) -> Vec<String> {
 }
 
 fn retries(rows: &Rows) -> Vec<Retry> {
-    let packages: HashMap<u32, &Package> = rows.packages.iter().map(|it| (it.job, it)).collect();
-    let is_last = |it: &Attempt| !rows.attempts.iter().any(|other| other.job == it.job && other.attempt > it.attempt);
-    let retry = |it: &Attempt| {
+    let packages: HashMap<u32, &PackageRow> = rows.packages.iter().map(|it| (it.job, it)).collect();
+    let is_last =
+        |it: &AttemptRow| !rows.attempts.iter().any(|other| other.job == it.job && other.attempt > it.attempt);
+    let retry = |it: &AttemptRow| {
         let package = *packages.get(&it.job)?;
         if package.state == State::MachineFailed.name() && is_last(it) {
             return None;

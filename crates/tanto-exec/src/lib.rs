@@ -19,4 +19,5 @@ pub mod spilled;
 pub mod startup;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod writer;

@@ -124,11 +124,11 @@ fn sum(rows: &[u8]) -> u64 {
 
 /// What a build has learned.
 #[derive(Debug, Default)]
-pub struct Learned {
+pub struct NewCosts {
     rows: Vec<Row>,
 }
 
-impl Learned {
+impl NewCosts {
     /// The job that makes `output` first of all has run, and succeeded.
     pub fn note(&mut self, output: &[u8], cost: Cost) {
         let Cost { wall_ms, cpu_ms, memory_kib } = cost;

@@ -53,7 +53,6 @@ pub enum Line {
 
 /// An event as a line keeps it. See `Event` for what the fields mean.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "they are those of `Event`")]
 pub enum Kept {
     Planned { job: JobId, expected_ms: Option<i64> },
     Unplanned { job: JobId, expected_ms: Option<i64> },

@@ -4,6 +4,7 @@
 //! A name is the time at which the build began, in UTC, and the process that did it: names sort by time.
 
 mod read;
+pub mod recorder;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,7 +18,7 @@ use tanto_sys::fs::state_dir::StateDirs;
 use crate::json::string;
 use crate::jsonl::Place;
 
-pub use self::read::{Bad, Job, Left, Pause, Session};
+pub use self::read::{LeftBehind, Pause, Session, SessionError, SessionJob};
 
 /// Older sessions go. Sooner, and who comes back from a holiday cannot see what was slow before it; later, and nobody
 /// knows any more what the build was about.
@@ -48,7 +49,7 @@ pub struct Sessions {
 
 /// One that is there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Entry {
+pub struct SessionEntry {
     /// Its name, without the ending.
     pub name: String,
     /// How long its files are, in bytes.
@@ -101,8 +102,8 @@ impl Sessions {
     }
 
     /// All that are there, the oldest first.
-    pub fn list(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self.dirs().flat_map(|dir| list(&dir)).collect();
+    pub fn list(&self) -> Vec<SessionEntry> {
+        let mut entries: Vec<SessionEntry> = self.dirs().flat_map(|dir| list(&dir)).collect();
         entries.sort();
         entries
     }
@@ -163,12 +164,12 @@ fn output_path(dir: &Path, name: &str) -> PathBuf {
 }
 
 /// The sessions in one directory, in no order.
-fn list(dir: &Path) -> Vec<Entry> {
+fn list(dir: &Path) -> Vec<SessionEntry> {
     let entry = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
         let data = entry.metadata().ok()?;
         let output = fs::metadata(output_path(dir, &name)).map_or(0, |data| data.len());
-        (data.is_file() && is_name(&name)).then(|| Entry { length: data.len().saturating_add(output), name })
+        (data.is_file() && is_name(&name)).then(|| SessionEntry { length: data.len().saturating_add(output), name })
     };
     fs::read_dir(dir).into_iter().flatten().flatten().filter_map(entry).collect()
 }

@@ -12,7 +12,7 @@ use tanto_exec::runner::clang::{is_left_alone_because_of, programs, stands_for};
 use tanto_exec::runner::process::wants_the_shell;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::cgroup::{Hierarchy, OwnCgroups};
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::machine::cpu;

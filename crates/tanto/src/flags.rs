@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt;
 use tanto_ninja::snapshot::Policy;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
 use crate::flags::door::Door;

@@ -12,9 +12,13 @@ use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
-use tanto_record::report::timings::{Starts, Timings, are_alike};
-use tanto_record::report::{output, page, rebuilds, sessions, trace};
 use tanto_record::session::{Session, Sessions};
+use tanto_record::views::report::timings::{ProgramStarts, Timings, is_comparable};
+use tanto_record::views::{
+    html,
+    report::{output, rebuilds, sessions},
+    trace,
+};
 
 use crate::flags::door::Door;
 use crate::flags::modes;
@@ -167,7 +171,7 @@ fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> 
         (None, true) => Ok(timings.json()),
         (None, false) => Ok(timings.text()),
         (Some(file), false) => {
-            let written = std::fs::write(OsStr::from_bytes(file), page::html(&timings));
+            let written = std::fs::write(OsStr::from_bytes(file), html::html(&timings));
             written.map_err(|error| [b"writing ", file, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
             Ok([b"wrote ", file, b"\n"].concat())
         }
@@ -175,7 +179,7 @@ fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> 
 }
 
 /// The programs that the commands of a session started, as far as their cost can be measured.
-fn starts(session: &Session) -> Vec<Starts> {
+fn starts(session: &Session) -> Vec<ProgramStarts> {
     let dir = Path::new(OsStr::from_bytes(&session.head.dir));
     let mut startup = Startup::in_own_environment();
     let mut counts: HashMap<PathBuf, (u64, u64)> = HashMap::new();
@@ -188,7 +192,7 @@ fn starts(session: &Session) -> Vec<Starts> {
     counts.sort_by_key(|(program, (started, avoided))| (Reverse(started + avoided), program.clone()));
     let of = |(program, (started, avoided)): (PathBuf, _)| {
         let each_us = startup.cost_us(&program)?;
-        Some(Starts { program: program.into_os_string().into_vec(), started, avoided, each_us })
+        Some(ProgramStarts { program: program.into_os_string().into_vec(), started, avoided, each_us })
     };
     counts.into_iter().take(MEASURED).filter_map(of).collect()
 }
@@ -197,7 +201,7 @@ fn starts(session: &Session) -> Vec<Starts> {
 fn alike(all: &Sessions, name: &str, session: &Session) -> Option<(Session, String)> {
     let earlier = all.list().into_iter().rev().map(|entry| entry.name).skip_while(|other| other != name).skip(1);
     earlier.take(LOOKED_BACK).find_map(|other| {
-        let read = read(all, &other).ok().filter(|other| are_alike(session, other))?;
+        let read = read(all, &other).ok().filter(|other| is_comparable(session, other))?;
         Some((read, other))
     })
 }

@@ -13,7 +13,7 @@ use tanto_exec::job::report::{MonitorReport, ProcessInfo};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
 use tanto_exec::runner::clang;
 use tanto_ninja::getopt::{Bad, Getopt};
-use tanto_record::processes;
+use tanto_record::views::process_list;
 
 use crate::flags::door::Door;
 use crate::flags::low;
@@ -81,7 +81,7 @@ fn no_command(name: &[u8], error: &io::Error) -> Stop {
 fn told(name: &[u8], ended: &Ended) -> Stop {
     let mut err = Vec::new();
     if let Some(stopped) = ended.report.as_ref().and_then(|findings| findings.termination.as_ref()) {
-        err.extend(processes::stopped(&[b"tanto: ", name].concat(), stopped));
+        err.extend(process_list::termination(&[b"tanto: ", name].concat(), stopped));
         if !ended.last_lines.is_empty() {
             err.extend_from_slice(b"the last lines that it printed were:\n");
             err.extend_from_slice(&ended.last_lines);
@@ -100,7 +100,7 @@ fn left(name: &[u8], findings: Option<&MonitorReport>, left: &[ProcessInfo]) -> 
     if processes.is_empty() {
         return Vec::new();
     }
-    [b"tanto: ", name, what.as_bytes(), &processes::tree(processes)].concat()
+    [b"tanto: ", name, what.as_bytes(), &process_list::tree(processes)].concat()
 }
 
 fn failed(message: &[u8], code: u8) -> Stop {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::snapshot::Policy;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 use tanto_sys::threads::ThreadLimit;
 

@@ -14,8 +14,8 @@ use std::fs;
 use tanto_exec::clock::Clock;
 use tanto_exec::job::report::{MonitorReport, Termination, TerminationReason};
 use tanto_exec::job::{Command, Completion, Exit, JobId};
-use tanto_record::store::Change;
-use tanto_record::store::journal::Journal;
+use tanto_record::database::Change;
+use tanto_record::database::journal::Journal;
 
 use self::bounds::logged;
 use self::faults::{machines_fault, told, wants_root, was_killed, why};

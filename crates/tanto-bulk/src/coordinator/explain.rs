@@ -68,12 +68,12 @@ fn waits(plan: &Plan, package: Package) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_record::store;
+    use tanto_record::database;
 
     fn plan(states: [(&str, &str); 4]) -> Plan {
-        let rows: Vec<store::Package> = (0..)
+        let rows: Vec<database::PackageRow> = (0..)
             .zip(states)
-            .map(|(package, (state, why))| store::Package {
+            .map(|(package, (state, why))| database::PackageRow {
                 package,
                 job: package,
                 name: format!("p{package}-1"),

@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use tanto_exec::job::{self, JobId};
 use tanto_exec::schedule::Schedule;
-use tanto_record::store::Cost;
+use tanto_record::database::CostRow;
 
 use super::plan::{Plan, Planned};
 use crate::package::name::Name;
@@ -20,7 +20,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    fn of(cost: &Cost) -> Needs {
+    fn of(cost: &CostRow) -> Needs {
         Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
     }
 
@@ -70,9 +70,9 @@ impl Plan {
 
     /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
     /// needed. With room in memory, what packages write stays there, but for those that are expected to write more.
-    pub fn expect_needs(&mut self, costs: &[Cost], room: Option<Room>) {
-        let mut last: HashMap<&[u8], &Cost, RandomState> = HashMap::default();
-        let mut own: HashMap<&str, &Cost, RandomState> = HashMap::default();
+    pub fn expect_needs(&mut self, costs: &[CostRow], room: Option<Room>) {
+        let mut last: HashMap<&[u8], &CostRow, RandomState> = HashMap::default();
+        let mut own: HashMap<&str, &CostRow, RandomState> = HashMap::default();
         for cost in costs {
             own.insert(&cost.name, cost);
             let known = last.entry(Name::new(cost.name.as_bytes()).base()).or_insert(cost);
@@ -93,10 +93,10 @@ mod tests {
     use super::*;
     use crate::tree::records;
     use tanto_exec::schedule::{AdmissionLimits, Next, ResourceSample};
-    use tanto_record::store::Attempt;
+    use tanto_record::database::AttemptRow;
 
-    fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> Cost {
-        Cost { name: name.into(), location: String::new(), at_ms, wall_ms: 1, cpu_ms: 1, peak_kib, disk_kib }
+    fn cost(name: &str, at_ms: i64, peak_kib: u64, disk_kib: u64) -> CostRow {
+        CostRow { name: name.into(), location: String::new(), at_ms, wall_ms: 1, cpu_ms: 1, peak_kib, disk_kib }
     }
 
     fn plan(names: &[&str]) -> Plan {
@@ -140,7 +140,7 @@ mod tests {
             let mut plan = plan(&["lib-1"]);
             let (client, why) = (String::new(), String::new());
             let attempt =
-                Attempt { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
+                AttemptRow { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
             plan.tried(&[attempt]);
             plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(Room { most: 1000 << 10, limit: None }));
             plan.package(0).on_disk

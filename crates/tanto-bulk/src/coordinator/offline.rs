@@ -1,7 +1,7 @@
 //! What users want of a build that does not run: the database's rows change, and the next build finds them so. Does not know
 //! who writes them.
 
-use tanto_record::store::Change;
+use tanto_record::database::Change;
 
 use super::plan::{Plan, SKIPPED, WANTED};
 use super::state::State;
@@ -50,12 +50,12 @@ fn changes(before: &Plan, mut now: Plan) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_record::store;
+    use tanto_record::database;
 
     fn plan(states: [&str; 3]) -> Plan {
-        let rows: Vec<store::Package> = (0..)
+        let rows: Vec<database::PackageRow> = (0..)
             .zip(states)
-            .map(|(package, state)| store::Package {
+            .map(|(package, state)| database::PackageRow {
                 package,
                 job: package,
                 name: format!("p{package}-1"),

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
-use tanto_record::store::{self, Change};
+use tanto_record::database::{self, Change};
 
 pub use self::again::{SKIPPED, WANTED};
 use super::needs::Needs;
@@ -93,7 +93,7 @@ impl Plan {
     }
 
     /// As the database has a run, with what each package needs; of a package no more than that is known.
-    pub fn of_rows(rows: &[store::Package], edges: &[(Package, Package)]) -> Plan {
+    pub fn of_rows(rows: &[database::PackageRow], edges: &[(Package, Package)]) -> Plan {
         let mut packages: Vec<Planned> = rows.iter().map(Planned::of_row).collect();
         let mut users = vec![Vec::new(); packages.len()];
         let count = packages.len();
@@ -171,7 +171,7 @@ impl Plan {
     }
 
     /// Packages were tried in this run before. Where the machine was at fault, or had no room, they write on the disk.
-    pub fn tried(&mut self, attempts: &[store::Attempt]) {
+    pub fn tried(&mut self, attempts: &[database::AttemptRow]) {
         for it in attempts {
             if let Some(package) = self.packages.get_mut(it.job as usize) {
                 package.attempts = package.attempts.max(it.attempt);
@@ -301,7 +301,7 @@ impl Plan {
     pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
         let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state == State::Open);
         open.map(|(package, it)| {
-            Change::Expected(store::Expected { package, wall_ms: it.ms, basis: it.basis.name().into() })
+            Change::Expected(database::EstimateRow { package, wall_ms: it.ms, basis: it.basis.name().into() })
         })
     }
 
@@ -328,7 +328,14 @@ impl Plan {
 /// A package as a row of the database.
 fn row(package: Package, it: &Planned) -> Change {
     let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
-    Change::Package(store::Package { package, job: package, name, location, state: it.state.name().to_owned(), why })
+    Change::Package(database::PackageRow {
+        package,
+        job: package,
+        name,
+        location,
+        state: it.state.name().to_owned(),
+        why,
+    })
 }
 
 impl Planned {
@@ -338,7 +345,7 @@ impl Planned {
         (!options.is_empty()).then_some(Change::Options { name, options, is_new })
     }
 
-    fn of_row(row: &store::Package) -> Planned {
+    fn of_row(row: &database::PackageRow) -> Planned {
         Planned {
             name: row.name.clone(),
             location: row.location.clone(),

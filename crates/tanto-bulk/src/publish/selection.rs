@@ -69,10 +69,10 @@ fn spread(rows: &Rows, why: &mut [Option<String>]) {
 mod tests {
     use super::*;
     use crate::tree::records;
-    use tanto_record::store::{Package, Run};
+    use tanto_record::database::{PackageRow, RunRow};
 
     fn rows(names: &[(&str, &str)], edges: &[(u32, u32)]) -> Rows {
-        let package = |(package, &(name, state)): (u32, &(&str, &str))| Package {
+        let package = |(package, &(name, state)): (u32, &(&str, &str))| PackageRow {
             package,
             job: package,
             name: name.into(),
@@ -81,7 +81,7 @@ mod tests {
             why: String::new(),
         };
         Rows {
-            run: Run { run: 1, began_ms: 0, ended_ms: None },
+            run: RunRow { run: 1, began_ms: 0, ended_ms: None },
             packages: (0..).zip(names).map(package).collect(),
             edges: edges.to_vec(),
             attempts: vec![],

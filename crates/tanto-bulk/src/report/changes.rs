@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tanto_record::store::{Package, Run};
+use tanto_record::database::{PackageRow, RunRow};
 
 use crate::coordinator::state::State;
 use crate::package::name::Name;
@@ -12,7 +12,7 @@ use crate::package::name::Name;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
     /// The earlier run.
-    pub since: Run,
+    pub since: RunRow,
     /// Were built, and have failed now, or cannot be built any more.
     pub broken: Vec<Change>,
     /// Were not there, and are built now.
@@ -38,7 +38,7 @@ type Key<'p> = (&'p str, &'p [u8]);
 
 impl Changes {
     /// From the packages of the earlier run to those of this one.
-    pub fn new(since: Run, then: &[Package], now: &[Package]) -> Changes {
+    pub fn new(since: RunRow, then: &[PackageRow], now: &[PackageRow]) -> Changes {
         let (before, after) = (by_key(then), by_key(now));
         let mut changes = Changes { since, broken: vec![], fixed: vec![], new: vec![], gone: vec![] };
         for it in now {
@@ -51,17 +51,17 @@ impl Changes {
             }
         }
         let gone = then.iter().filter(|it| !after.contains_key(&key(it)));
-        let change = |it: &Package| Change { name: it.name.clone(), then: it.state.clone(), now: String::new() };
+        let change = |it: &PackageRow| Change { name: it.name.clone(), then: it.state.clone(), now: String::new() };
         changes.gone = gone.map(change).collect();
         changes
     }
 }
 
-fn key(package: &Package) -> Key<'_> {
+fn key(package: &PackageRow) -> Key<'_> {
     (&package.location, Name::new(package.name.as_bytes()).base())
 }
 
-fn by_key(packages: &[Package]) -> HashMap<Key<'_>, &Package> {
+fn by_key(packages: &[PackageRow]) -> HashMap<Key<'_>, &PackageRow> {
     packages.iter().map(|it| (key(it), it)).collect()
 }
 
@@ -78,8 +78,8 @@ fn is_lost(state: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn packages(all: &[(&str, &str)]) -> Vec<Package> {
-        let package = |(package, &(name, state)): (u32, &(&str, &str))| Package {
+    fn packages(all: &[(&str, &str)]) -> Vec<PackageRow> {
+        let package = |(package, &(name, state)): (u32, &(&str, &str))| PackageRow {
             package,
             job: package,
             name: name.into(),
@@ -108,7 +108,7 @@ mod tests {
             ("f-1", "open"),
             ("g-1", "done"),
         ]);
-        let since = Run { run: 1, began_ms: 0, ended_ms: None };
+        let since = RunRow { run: 1, began_ms: 0, ended_ms: None };
         let changes = Changes::new(since, &then, &now);
         let names = |all: &[Change]| all.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&changes.broken), ["a-2", "d-1"]);

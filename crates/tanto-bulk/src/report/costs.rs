@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tanto_record::store::{Attempt, Stage};
+use tanto_record::database::{AttemptRow, StageRow};
 use tanto_sys::cgroup::StallTimes;
 
 use super::Rows;
@@ -116,7 +116,7 @@ impl Costs {
     }
 }
 
-fn of_stages(stages: &[Stage]) -> Vec<OfStage> {
+fn of_stages(stages: &[StageRow]) -> Vec<OfStage> {
     let mut sums: BTreeMap<(usize, &str), OfStage> = BTreeMap::new();
     let place = |name: &str| stages::Stage::ALL.iter().position(|it| it.name() == name).unwrap_or(usize::MAX);
     for stage in stages {
@@ -140,7 +140,7 @@ fn together(one: Option<StallTimes>, other: Option<StallTimes>) -> Option<StallT
 }
 
 /// What an attempt took, in milliseconds; nothing if it has not ended.
-fn took(attempt: &Attempt) -> Option<u64> {
+fn took(attempt: &AttemptRow) -> Option<u64> {
     u64::try_from(attempt.ended_ms? - attempt.began_ms).ok()
 }
 

@@ -11,7 +11,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use tanto_record::processes;
+use tanto_record::views::process_list;
 
 pub use signs::Kind;
 use signs::{Sign, sign};
@@ -60,7 +60,8 @@ pub fn find(log: &[u8]) -> Option<Found> {
 /// Without what a log ends with if the stage was ended: that it hung, say, is known, and which processes there were is no
 /// error.
 fn printed<'a, 'b>(lines: &'a [Cow<'b, [u8]>]) -> &'a [Cow<'b, [u8]>] {
-    let is_told = |pair: &[Cow<'_, [u8]>]| pair[0].starts_with(b"tanto: ") && pair[1].ends_with(processes::WERE);
+    let is_told =
+        |pair: &[Cow<'_, [u8]>]| pair[0].starts_with(b"tanto: ") && pair[1].ends_with(process_list::PROCESSES_SUFFIX);
     lines.windows(2).rposition(is_told).map_or(lines, |at| &lines[..at])
 }
 

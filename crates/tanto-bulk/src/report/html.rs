@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use tanto_record::report::{memory, page};
+use tanto_exec::text::units::memory;
+use tanto_record::views::html;
 
 use super::changes::Change;
 use super::picture::picture;
@@ -26,7 +27,7 @@ impl Report<'_> {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
              <title>{title}</title>\n<style>\n{}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n\
              <h1>{title}</h1>\n{}</header>\n",
-            page::STYLE,
+            html::STYLE,
             self.tiles()
         );
         for part in

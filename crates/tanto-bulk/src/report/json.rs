@@ -1,7 +1,7 @@
 //! A report for programs: one JSON object. Does not know what it was made from.
 
+use tanto_record::database::PackageRow;
 use tanto_record::json::{Object, integer, list, string};
-use tanto_record::store::Package;
 use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
@@ -144,7 +144,7 @@ fn waits(object: &mut Object<'_>, waits: Option<StallTimes>) {
     }
 }
 
-fn package(out: &mut Vec<u8>, it: &Package) {
+fn package(out: &mut Vec<u8>, it: &PackageRow) {
     let mut object = Object::new(out);
     object.text("package", it.name.as_bytes());
     object.text("location", it.location.as_bytes());

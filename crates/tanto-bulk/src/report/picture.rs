@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt::Write;
 
-use tanto_record::report::time;
-use tanto_record::store::Attempt;
+use tanto_exec::text::units::duration;
+use tanto_record::database::AttemptRow;
 
 use super::Rows;
 use super::html::escaped;
@@ -18,7 +18,7 @@ const NARROWEST: f64 = 0.05;
 
 /// The picture, as SVG; empty if nothing was built.
 pub(super) fn picture(rows: &Rows) -> String {
-    let mut ended: Vec<(&Attempt, i64)> = rows.attempts.iter().filter_map(|it| Some((it, it.ended_ms?))).collect();
+    let mut ended: Vec<(&AttemptRow, i64)> = rows.attempts.iter().filter_map(|it| Some((it, it.ended_ms?))).collect();
     ended.sort_by_key(|&(it, _)| (it.began_ms, it.job));
     let Some(&(first, _)) = ended.first() else { return String::new() };
     let from = first.began_ms;
@@ -40,7 +40,7 @@ pub(super) fn picture(rows: &Rows) -> String {
             class(&it.outcome),
             (wide - 0.5).max(NARROWEST),
             escaped(name),
-            time(end - it.began_ms),
+            duration(end - it.began_ms),
             escaped(&it.outcome),
         );
     }
@@ -48,7 +48,7 @@ pub(super) fn picture(rows: &Rows) -> String {
     format!(
         "<p>{} from left to right. Blue was built, red has failed, orange was tried again.</p>\n\
          <svg viewBox=\"0 0 {WIDTH} {height}\" preserveAspectRatio=\"none\" role=\"img\">\n{bars}</svg>\n",
-        time(until - from)
+        duration(until - from)
     )
 }
 

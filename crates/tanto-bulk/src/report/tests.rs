@@ -6,15 +6,15 @@ use tanto_sys::cgroup::StallTimes;
 
 const LOG: &str = "cc x.c\nx.c:1:2: error: <no> & \"no\"\n*** Error code 1\n";
 
-fn package(package: u32, name: &str, state: &str, why: &str) -> Package {
+fn package(package: u32, name: &str, state: &str, why: &str) -> PackageRow {
     let location = format!("devel/{}", name.split('-').next().unwrap_or_default());
-    Package { package, job: package, name: name.into(), location, state: state.into(), why: why.into() }
+    PackageRow { package, job: package, name: name.into(), location, state: state.into(), why: why.into() }
 }
 
-fn attempt(job: u32, attempt: u32, from_ms: i64, until_ms: i64, outcome: &str) -> Attempt {
+fn attempt(job: u32, attempt: u32, from_ms: i64, until_ms: i64, outcome: &str) -> AttemptRow {
     let why = if outcome == "machine" { "the disk is full" } else { "" };
     let ended_ms = Some(until_ms);
-    Attempt {
+    AttemptRow {
         job,
         attempt,
         client: "local".into(),
@@ -25,8 +25,8 @@ fn attempt(job: u32, attempt: u32, from_ms: i64, until_ms: i64, outcome: &str) -
     }
 }
 
-fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> Stage {
-    Stage {
+fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> StageRow {
+    StageRow {
         job,
         attempt: 1,
         stage: name.into(),
@@ -44,8 +44,8 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> Stage {
 
 /// base is needed by lib, which failed, which is needed by user and far; skip is masked.
 fn rows() -> Rows {
-    let expected = |package, wall_ms, basis: &str| Expected { package, wall_ms, basis: basis.into() };
-    let run = Run { run: 2, began_ms: 1_498_826_040_000, ended_ms: Some(1_498_826_100_000) };
+    let expected = |package, wall_ms, basis: &str| EstimateRow { package, wall_ms, basis: basis.into() };
+    let run = RunRow { run: 2, began_ms: 1_498_826_040_000, ended_ms: Some(1_498_826_100_000) };
     let before =
         vec![package(0, "base-1", "failed", ""), package(1, "lib-1", "done", ""), package(2, "old-1", "done", "")];
     Rows {
@@ -73,7 +73,7 @@ fn rows() -> Rows {
             stage(5, "configure", 2000, 143),
         ],
         expected: vec![expected(0, 1500, "model"), expected(1, 10, "known"), expected(5, 10, "known")],
-        earlier: Some((Run { run: 1, began_ms: 0, ended_ms: None }, before)),
+        earlier: Some((RunRow { run: 1, began_ms: 0, ended_ms: None }, before)),
     }
 }
 
@@ -193,7 +193,7 @@ fn pbulk_reads_its_own_form() {
 
 #[test]
 fn nothing_is_told_of_nothing() {
-    let run = Run { run: 1, began_ms: 0, ended_ms: None };
+    let run = RunRow { run: 1, began_ms: 0, ended_ms: None };
     let none = Rows {
         run,
         packages: vec![],

@@ -1,7 +1,7 @@
 //! A report for a terminal, or a letter. Does not know what it was made from.
 
-use tanto_record::report::table::Table;
-use tanto_record::report::{memory, time};
+use tanto_exec::text::table::Table;
+use tanto_exec::text::units::{duration, memory};
 use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
@@ -206,5 +206,5 @@ pub(super) fn waited(waits: Option<StallTimes>) -> [String; 2] {
 
 /// A time, for people.
 pub(super) fn ms(ms: u64) -> String {
-    time(i64::try_from(ms).unwrap_or(i64::MAX))
+    duration(i64::try_from(ms).unwrap_or(i64::MAX))
 }

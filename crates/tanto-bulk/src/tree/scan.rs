@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use tanto_exec::clock::Clock;
 use tanto_exec::event::View;
 use tanto_exec::runner::Runner;
-use tanto_record::store::{Store, StoreError};
+use tanto_record::database::{Database, DatabaseError};
 
 pub use self::import::{Imported, import};
 pub use self::list::BadList;
@@ -114,11 +114,11 @@ pub enum Bad {
     /// It cannot go on.
     Stopped(String),
     /// What the database says.
-    Store(StoreError),
+    Store(DatabaseError),
 }
 
-impl From<StoreError> for Bad {
-    fn from(error: StoreError) -> Bad {
+impl From<DatabaseError> for Bad {
+    fn from(error: DatabaseError) -> Bad {
         Bad::Store(error)
     }
 }
@@ -142,12 +142,12 @@ impl Bad {
 
 impl Scan<'_> {
     /// Runs what the user wants to be run before a scan, which may change all that is scanned.
-    pub fn script(mut self, store: Store) -> Result<Store, Bad> {
+    pub fn script(mut self, store: Database) -> Result<Database, Bad> {
         session::script(&mut self, store)
     }
 
     /// Scans what the configuration names. The report, and the database, which has all answers.
-    pub fn run(self, store: Store) -> Result<(Report, Store), Bad> {
+    pub fn run(self, store: Database) -> Result<(Report, Database), Bad> {
         let limited = limited(self.config)?;
         let mut session = Session::begin(self, &store)?;
         match limited {
@@ -167,8 +167,8 @@ impl Scan<'_> {
         self,
         wanted: Vec<String>,
         known: &dyn Fn(&str) -> bool,
-        mut store: Store,
-    ) -> Result<(Report, Store), Bad> {
+        mut store: Database,
+    ) -> Result<(Report, Database), Bad> {
         let mut session = Session::begin(self, &store)?;
         let (mut locations, mut next) = (wanted.clone(), wanted.clone());
         while !next.is_empty() {
@@ -192,7 +192,7 @@ pub fn written(config: &Config) -> [PathBuf; 2] {
 }
 
 /// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.
-fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Store) -> Result<(Report, Store), Bad> {
+fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Database) -> Result<(Report, Database), Bad> {
     let mut locations = wanted.clone();
     let mut next = wanted.clone();
     while !next.is_empty() {
@@ -213,7 +213,7 @@ fn limited(config: &Config) -> Result<Option<Vec<String>>, Bad> {
 
 /// What the last scans have said of the packages that the configuration names, whether it still holds or not: the
 /// records, how many of them are of what is wanted, and directories that gave none. Runs nothing.
-pub fn known(config: &Config, store: &Store) -> Result<Report, Bad> {
+pub fn known(config: &Config, store: &Database) -> Result<Report, Bad> {
     let rows = Rows::of(store)?;
     let (locations, wanted) = match limited(config)? {
         None if rows.get(TOP).is_none() => return Err(Bad::Tree("it was not scanned yet".into())),

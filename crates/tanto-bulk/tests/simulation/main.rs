@@ -24,8 +24,8 @@ use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::ResourceSample;
-use tanto_record::store::Store;
-use tanto_record::store::journal::Journal;
+use tanto_record::database::Database;
+use tanto_record::database::journal::Journal;
 use tanto_testing::{Random, Scratch, seeds};
 
 use self::guests::Guests;
@@ -114,12 +114,12 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let scratch = Scratch::new(&format!("bulk-{seed}"));
-        let run = Store::open(&scratch.at("db")).unwrap().begin_run(0).unwrap();
+        let run = Database::open(&scratch.at("db")).unwrap().begin_run(0).unwrap();
         World { site: Site { one_user: seed % 2 == 1, ..site(&scratch) }, scratch, run }
     }
 
-    fn store(&self) -> Store {
-        Store::open(&self.scratch.at("db")).unwrap()
+    fn store(&self) -> Database {
+        Database::open(&self.scratch.at("db")).unwrap()
     }
 
     /// Builds until the end, or until something kills the build.

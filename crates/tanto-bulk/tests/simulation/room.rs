@@ -66,7 +66,7 @@ fn built(free_kib: u64) -> String {
     assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
     world.check(&plan);
     let outcomes = world.store().attempts(world.run).unwrap();
-    let told = |it: &tanto_record::store::Attempt| format!("{} {}", it.job, it.outcome);
+    let told = |it: &tanto_record::database::AttemptRow| format!("{} {}", it.job, it.outcome);
     assert_eq!(outcomes.iter().map(told).collect::<Vec<_>>(), ["0 machine", "0 done", "1 done"]);
     let told = |line: &Vec<u8>| {
         let line = String::from_utf8_lossy(line);

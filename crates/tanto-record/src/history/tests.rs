@@ -13,7 +13,7 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn learn(dir: &Path, time: u64, jobs: &[(&str, u32)]) {
-    let mut learned = Learned::default();
+    let mut learned = NewCosts::default();
     jobs.iter().for_each(|(output, wall)| learned.note(output.as_bytes(), cost(*wall)));
     learned.keep(&StateDirs::in_tree(dir), at(time)).unwrap();
 }
@@ -39,7 +39,7 @@ fn it_agrees_with_a_table() {
     let mut table = std::collections::HashMap::new();
     let mut random = Random::new(1);
     for round in 0..20 {
-        let mut learned = Learned::default();
+        let mut learned = NewCosts::default();
         for _ in 0..random.below(50) {
             let (output, wall) = (random.below(200), random.below(1 << 20) as u32);
             learned.note(output.to_string().as_bytes(), cost(wall));
@@ -124,7 +124,7 @@ fn of_two_places_the_later_counts() {
     let [tree, cached] =
         [StateLocation::Tree, StateLocation::Cache].map(|at| StateDirs::of(place.path(), Some(cache.path()), at));
     for (time, wall, state) in [(1, 100, &cached), (2, 5000, &tree)] {
-        let mut learned = Learned::default();
+        let mut learned = NewCosts::default();
         learned.note(b"a", cost(wall));
         learned.note(if time == 1 { b"old" } else { b"new" }, cost(wall));
         learned.keep(state, at(time)).unwrap();

@@ -23,7 +23,7 @@ pub struct Session {
     /// Whose it is.
     pub head: Head,
     /// Jobs that were started, and groups that were complete, in the order in which that happened.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<SessionJob>,
     /// Commands that were to run and did not, and what they were expected to take, in milliseconds: what they need had
     /// failed, or the build ended before their turn came.
     pub plan: HashMap<JobId, Option<i64>>,
@@ -46,7 +46,7 @@ pub struct Session {
 
 /// One job of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Job {
+pub struct SessionJob {
     /// Its number.
     pub id: JobId,
     /// What it was. A group has no command.
@@ -62,12 +62,12 @@ pub struct Job {
     /// It was ended because it hung or took too much.
     pub stopped: Option<Termination>,
     /// Processes that outlived it, if any did.
-    pub left: Option<Left>,
+    pub left: Option<LeftBehind>,
 }
 
 /// Processes that outlived their command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct LeftBehind {
     /// Which.
     pub processes: Vec<ProcessInfo>,
     /// They were killed.
@@ -85,7 +85,7 @@ pub struct Pause {
     pub end_ms: Option<i64>,
 }
 
-impl Job {
+impl SessionJob {
     /// How long it ran, in milliseconds; 0 for what did not end.
     pub fn wall_ms(&self) -> i64 {
         self.end.as_ref().map_or(0, |end| (end.end_ms - self.start_ms).max(0))
@@ -117,28 +117,28 @@ impl Job {
 
 /// Why a session cannot be read, for the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bad(pub Vec<u8>);
+pub struct SessionError(pub Vec<u8>);
 
 impl Session {
     /// Reads a session's file.
-    pub fn read(path: &Path) -> Result<Session, Bad> {
+    pub fn read(path: &Path) -> Result<Session, SessionError> {
         use std::os::unix::ffi::OsStrExt;
-        let bad = |why: &[u8]| Bad([path.as_os_str().as_bytes(), b": ", why].concat());
+        let bad = |why: &[u8]| SessionError([path.as_os_str().as_bytes(), b": ", why].concat());
         let failed = |error| bad(&tanto_sys::error::text(&error));
         let file = private_files::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.len() > LONGEST {
             return Err(bad(format!("longer than {} MiB", LONGEST >> 20).as_bytes()));
         }
-        Session::of(BufReader::with_capacity(1 << 16, file.take(LONGEST))).map_err(|Bad(why)| bad(&why))
+        Session::of(BufReader::with_capacity(1 << 16, file.take(LONGEST))).map_err(|SessionError(why)| bad(&why))
     }
 
     /// Reads lines. The last one counts only if it has its end: whoever was about to write it was killed.
-    pub fn of(mut lines: impl BufRead) -> Result<Session, Bad> {
+    pub fn of(mut lines: impl BufRead) -> Result<Session, SessionError> {
         let mut session = Session::default();
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            let at = |why: &[u8]| Bad([format!("line {number}: ").as_bytes(), why].concat());
+            let at = |why: &[u8]| SessionError([format!("line {number}: ").as_bytes(), why].concat());
             let read = lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
             read.map_err(|error| at(&tanto_sys::error::text(&error)))?;
             if line.len() as u64 == LONGEST_LINE {
@@ -148,11 +148,11 @@ impl Session {
             let known = jsonl::line(line).map_err(|wrong| at(wrong.0.as_bytes()))?;
             session.take(known, number == 1).map_err(|why| at(why.as_bytes()))?;
         }
-        if session.head.version.is_empty() { Err(Bad(b"no session".into())) } else { Ok(session) }
+        if session.head.version.is_empty() { Err(SessionError(b"no session".into())) } else { Ok(session) }
     }
 
     /// The job with this number, if it was started.
-    pub fn job(&self, id: JobId) -> Option<&Job> {
+    pub fn job(&self, id: JobId) -> Option<&SessionJob> {
         self.places.get(&id).map(|&place| &self.jobs[place])
     }
 
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Commands that were started.
-    pub fn commands(&self) -> impl Iterator<Item = &Job> {
+    pub fn commands(&self) -> impl Iterator<Item = &SessionJob> {
         self.jobs.iter().filter(|job| !job.is_group)
     }
 
@@ -195,7 +195,9 @@ impl Session {
                 self.last_ms = self.last_ms.max(at_ms)
             }
             Kept::Terminated { job, termination: stopped } => self.known(job)?.stopped = Some(stopped),
-            Kept::LeftBehind { job, processes, killed } => self.known(job)?.left = Some(Left { processes, killed }),
+            Kept::LeftBehind { job, processes, killed } => {
+                self.known(job)?.left = Some(LeftBehind { processes, killed })
+            }
             Kept::Throttled { reason: why, at_ms } => self.hold(why, at_ms),
             Kept::BuildFinished { at_ms } => self.finished_ms = Some(at_ms),
             Kept::Notice { level, text } => self.notices.push((level, text)),
@@ -212,11 +214,11 @@ impl Session {
         self.places.insert(id, self.jobs.len());
         let expected_ms = planned.flatten();
         self.last_ms = self.last_ms.max(start_ms);
-        self.jobs.push(Job { id, info, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
+        self.jobs.push(SessionJob { id, info, is_group, start_ms, end: None, expected_ms, stopped: None, left: None });
         Ok(())
     }
 
-    fn known(&mut self, id: JobId) -> Result<&mut Job, String> {
+    fn known(&mut self, id: JobId) -> Result<&mut SessionJob, String> {
         let place = self.places.get(&id).ok_or_else(|| format!("job {} was never started", id.0))?;
         Ok(&mut self.jobs[*place])
     }

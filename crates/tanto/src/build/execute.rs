@@ -22,8 +22,8 @@ use tanto_ninja::graph::{Graph, NodeId};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Saving;
 use tanto_ninja::targets::{Hints, Naming, collect_target, collect_targets};
-use tanto_record::live::Follow;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::live::Follow;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::signals::TerminationSignals;
 
 use crate::flags::Options;

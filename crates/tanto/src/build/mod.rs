@@ -33,7 +33,7 @@ use tanto_ninja::front::{self, Builder};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
 use tanto_record::history::History;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::build::logs::Logs;

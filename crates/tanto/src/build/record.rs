@@ -10,7 +10,7 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::JobId;
 use tanto_exec::writer::Writer;
 use tanto_record::jsonl::Head;
-use tanto_record::recorder::Recorder;
+use tanto_record::session::recorder::Recorder;
 use tanto_sys::machine::cpu;
 
 use super::Invocation;

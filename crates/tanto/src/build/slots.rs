@@ -10,7 +10,7 @@ use tanto_exec::event::Level;
 use tanto_exec::jobserver::makeflags::names_a_server;
 use tanto_exec::jobserver::server::{MOST_SLOTS, Server};
 use tanto_exec::jobserver::{self, Client, Jobserver};
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 
 use super::Invocation;
 use crate::flags::Options;

@@ -7,7 +7,7 @@ use tanto_ninja::disk::RealDisk;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::log::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 
 use super::held::{Gate, Held};
 use super::logs::Logs;

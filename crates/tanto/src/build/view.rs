@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
-use tanto_record::cut::Rest;
-use tanto_record::format::{BadFormat, Format};
 use tanto_record::jsonl::{Head, Stream};
-use tanto_record::live::{self, Follow, LiveView};
-use tanto_record::ninja::{self, NinjaView, Verbosity};
-use tanto_record::terminal::Terminal;
+use tanto_record::views::live::{self, Follow, LiveView};
+use tanto_record::views::ninja::{self, NinjaView, Verbosity};
+use tanto_record::views::status_format::{FormatError, ProgressFormat};
+use tanto_record::views::terminal::Terminal;
+use tanto_record::views::truncated_output::FullOutputHint;
 use tanto_sys::machine::cpu;
 use tanto_sys::terminal;
 use tanto_sys::terminal::cursor::CursorGuard;
@@ -25,7 +25,7 @@ use crate::settings::layer::{self, StatusFormat};
 /// What the user sees of a run.
 pub struct Shown {
     kind: Kind,
-    format: Result<(), BadFormat>,
+    format: Result<(), FormatError>,
 }
 
 enum Kind {
@@ -37,7 +37,7 @@ enum Kind {
 impl Shown {
     /// Complains of a status format that cannot be shown, if it is to be shown at all. To be called when there is
     /// something to run, before the first command: ninja does not look at the format earlier.
-    pub fn check_format(&self) -> Result<(), BadFormat> {
+    pub fn check_format(&self) -> Result<(), FormatError> {
         self.format.clone()
     }
 
@@ -149,15 +149,15 @@ impl Live {
 /// The view that the options ask for. An error is a format that makes no sense.
 pub fn of(options: &Options) -> Result<Shown, Vec<u8>> {
     let format = match &options.status {
-        StatusFormat::Percent(text) => Format::ninja_status(text),
-        StatusFormat::Variables(text) => Format::status(text).map_err(|bad| bad.0)?,
+        StatusFormat::Percent(text) => ProgressFormat::ninja_status(text),
+        StatusFormat::Variables(text) => ProgressFormat::status(text).map_err(|bad| bad.0)?,
     };
     let is_shown = options.format != layer::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };
     Ok(Shown { kind: kind(options, format), format: checked })
 }
 
-fn kind(options: &Options, format: Format) -> Kind {
+fn kind(options: &Options, format: ProgressFormat) -> Kind {
     if options.format == layer::Shown::Jsonl {
         return Kind::Lines(Box::new(Stream::new(Box::new(io::stdout()))));
     }
@@ -185,8 +185,8 @@ fn standard_output() -> Option<File> {
     io::stdout().as_fd().try_clone_to_owned().ok().map(File::from)
 }
 
-fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
-    let config = ninja::Config {
+fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> NinjaView {
+    let config = ninja::NinjaConfig {
         program: options.door.name(),
         verbosity: options.verbosity,
         format,
@@ -201,8 +201,8 @@ fn plain(options: &Options, format: Format, terminal: Terminal) -> NinjaView {
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
 }
 
-fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Live {
-    let config = live::Config {
+fn live(options: &Options, format: ProgressFormat, terminal: &Terminal, out: File) -> Live {
+    let config = live::LiveConfig {
         program: options.door.name(),
         format,
         own_format: options.own_status,
@@ -217,8 +217,8 @@ fn live(options: &Options, format: Format, terminal: &Terminal, out: File) -> Li
 }
 
 /// Where the user finds the middle of output that is too long for a terminal.
-fn rest(options: &Options) -> Rest {
-    if options.record { Rest::Recorded(options.dir.clone()) } else { Rest::Lost }
+fn rest(options: &Options) -> FullOutputHint {
+    if options.record { FullOutputHint::Recorded(options.dir.clone()) } else { FullOutputHint::Lost }
 }
 
 /// How many commands run at a time. The processors are counted when there is something to run: that takes reading five

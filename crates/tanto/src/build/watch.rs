@@ -15,7 +15,7 @@ use tanto_ninja::front::Builder;
 use tanto_ninja::graph::NodeId;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_ninja::{builddir, load, sources};
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 
 use self::watcher::{Changed, Watcher, Woken};
 use super::{End, Invocation, Step};

@@ -14,7 +14,7 @@ use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::{Package, Store};
+use tanto_record::database::{Database, PackageRow};
 use tanto_sys::terminal;
 
 use super::place::{config, look, unusable};
@@ -159,7 +159,7 @@ pub(super) fn log(args: &[Vec<u8>]) -> Stop {
 }
 
 /// A few lines on a run.
-pub(super) fn summary(store: &Store, run: i64) -> Result<String, Vec<u8>> {
+pub(super) fn summary(store: &Database, run: i64) -> Result<String, Vec<u8>> {
     let packages = store.packages(run).map_err(|error| unusable(&error))?;
     if packages.is_empty() {
         return Ok("a build has begun, and has not come to its packages: 'tanto bulk build' goes on with it\n".into());
@@ -188,7 +188,7 @@ fn because(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
 
-type Ask = fn(&Config, &Store, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
+type Ask = fn(&Config, &Database, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
 
 /// Asks the last run; `least` words are needed.
 fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
@@ -210,9 +210,9 @@ fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
 }
 
 /// The package of this name, or the only one with this base or directory.
-pub(super) fn find<'a>(packages: &'a [Package], word: &[u8]) -> Result<&'a Package, Vec<u8>> {
-    let base = |package: &Package| tanto_bulk::package::name::Name::new(package.name.as_bytes()).base() == word;
-    let is_it = |package: &&Package| package.location.as_bytes() == word || base(package);
+pub(super) fn find<'a>(packages: &'a [PackageRow], word: &[u8]) -> Result<&'a PackageRow, Vec<u8>> {
+    let base = |package: &PackageRow| tanto_bulk::package::name::Name::new(package.name.as_bytes()).base() == word;
+    let is_it = |package: &&PackageRow| package.location.as_bytes() == word || base(package);
     let exact = packages.iter().find(|package| package.name.as_bytes() == word);
     let mut alike = packages.iter().filter(is_it);
     match (exact, alike.next(), alike.next()) {

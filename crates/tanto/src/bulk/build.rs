@@ -24,8 +24,8 @@ use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::ResourceSample;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::journal::Journal;
-use tanto_record::store::{Cost, Store};
+use tanto_record::database::journal::Journal;
+use tanto_record::database::{CostRow, Database};
 
 use self::recall::{begin, recall};
 use super::place::{config as read, take, unusable};
@@ -127,7 +127,7 @@ fn build(
     estimates: &[Estimate],
     mut journal: Journal,
     epoch_ms: i64,
-) -> Result<(BuildOutcome, Plan, Store), Vec<u8>> {
+) -> Result<(BuildOutcome, Plan, Database), Vec<u8>> {
     plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.note(change));
     journal.flush();
     let mut view = shown()?;
@@ -159,7 +159,7 @@ fn spawning(config: &Config, site: &Site) -> RunnerOptions {
 }
 
 /// What packages will take, in milliseconds, from what they and others took.
-fn estimates(config: &Config, costs: &[Cost], records: &[Record<'_>], depends: &[Vec<Package>]) -> Vec<Estimate> {
+fn estimates(config: &Config, costs: &[CostRow], records: &[Record<'_>], depends: &[Vec<Package>]) -> Vec<Estimate> {
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
     let sizes = distfiles::sizes(Path::new(&config.pkgsrc), records);

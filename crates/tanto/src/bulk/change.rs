@@ -11,7 +11,7 @@ use tanto_bulk::coordinator::offline;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::{Change, Store};
+use tanto_record::database::{Change, Database};
 
 use super::place::{self, config, look, unusable};
 use super::scan::{self, Told, interrupted};
@@ -134,7 +134,7 @@ fn change(
     }
 }
 
-fn last(store: &Store) -> Result<(i64, Plan, bool), Vec<u8>> {
+fn last(store: &Database) -> Result<(i64, Plan, bool), Vec<u8>> {
     let failed = |error| unusable(&error);
     let (run, ended) = store.last_run().map_err(failed)?.ok_or(b"nothing was built yet")?;
     let plan = Plan::of_rows(&store.packages(run).map_err(failed)?, &store.edges(run).map_err(failed)?);

@@ -10,7 +10,7 @@ use tanto_bulk::freshness::foretell;
 use tanto_exec::event::{Event, View};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Store;
+use tanto_record::database::Database;
 
 use super::build::no_plan;
 use super::place::{config, look, try_take, unusable};
@@ -49,9 +49,9 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
 }
 
 /// All packages, as if none was ever built; the database; what the user should know of the scan.
-type Asked = (Plan, Store, Vec<u8>);
+type Asked = (Plan, Database, Vec<u8>);
 
-fn of_source(config: &Config, file: Option<&[u8]>, store: Store) -> Result<Asked, Told> {
+fn of_source(config: &Config, file: Option<&[u8]>, store: Database) -> Result<Asked, Told> {
     let spaces = if file.is_some() { None } else { site::enter(config, None)? };
     let (source, store) = phases::source(config, spaces.as_ref(), file, store, &mut Silent)?;
     let plan = source.packages(config)?.plan()?;

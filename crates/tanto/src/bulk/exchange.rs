@@ -15,7 +15,7 @@ use tanto_bulk::tree::records;
 use tanto_bulk::tree::scan;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Store;
+use tanto_record::database::Database;
 use tanto_sys::fs::file;
 
 use super::build::{no_plan, now_ms};
@@ -119,7 +119,7 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 /// What directories have said. It was said when the file was written, or before.
-fn import_scan(config: &Config, store: &mut Store, path: &Path) -> Result<String, Vec<u8>> {
+fn import_scan(config: &Config, store: &mut Database, path: &Path) -> Result<String, Vec<u8>> {
     let data = fs::metadata(path).map_err(|error| failed("reading ", bytes(path), &error))?;
     let made_ns = data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec());
     let map = open(bytes(path))?;
@@ -131,7 +131,7 @@ fn import_scan(config: &Config, store: &mut Store, path: &Path) -> Result<String
 }
 
 /// What became of packages, as a run that `tanto bulk build` goes on with.
-fn import_states(config: &Config, store: &mut Store, dir: &Path) -> Result<String, Vec<u8>> {
+fn import_states(config: &Config, store: &mut Database, dir: &Path) -> Result<String, Vec<u8>> {
     let path = dir.join(meta::PRESOLVE);
     let map = open(bytes(&path))?;
     let records = records::read(&map).map_err(|bad| findings::bad_scan(bytes(&path), bad))?;

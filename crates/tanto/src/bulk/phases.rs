@@ -11,7 +11,7 @@ use tanto_bulk::resolve::{Package, depends_of, resolve};
 use tanto_bulk::tree::records::{self, Record};
 use tanto_bulk::tree::scan::Report;
 use tanto_exec::event::View;
-use tanto_record::store::Store;
+use tanto_record::database::Database;
 use tanto_sys::memory::map::Map;
 
 use super::build::no_plan;
@@ -41,9 +41,9 @@ pub(super) fn source(
     config: &Config,
     spaces: Option<&Rc<Spaces>>,
     file: Option<&[u8]>,
-    store: Store,
+    store: Database,
     view: &mut dyn View,
-) -> Result<(Source, Store), Told> {
+) -> Result<(Source, Database), Told> {
     match file {
         Some(path) => Ok((Source::File(path.to_vec(), open(path)?), store)),
         None => {
@@ -54,7 +54,7 @@ pub(super) fn source(
 }
 
 /// Forgets what was scanned, if a new bulk build is not to use it.
-pub(super) fn forget(config: &Config, store: &mut Store) -> Result<(), Vec<u8>> {
+pub(super) fn forget(config: &Config, store: &mut Database) -> Result<(), Vec<u8>> {
     if config.reuse_scan_results { Ok(()) } else { store.forget_scans().map_err(|error| place::unusable(&error)) }
 }
 
@@ -114,7 +114,7 @@ impl Packages<'_> {
 
 /// Packages that are up to date are done, if all that they need is. With `cutoff` a package that was built again counts as
 /// old as its content.
-pub(super) fn check(config: &Config, store: &Store, plan: &mut Plan, cutoff: bool) -> Result<(), Vec<u8>> {
+pub(super) fn check(config: &Config, store: &Database, plan: &mut Plan, cutoff: bool) -> Result<(), Vec<u8>> {
     let ages = match (config.skip_age_check, cutoff) {
         (true, _) => Ages::Ignored,
         (false, false) => Ages::Files,

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tanto_bulk::config::{Config, Why, Wrong};
-use tanto_record::store::{Store, StoreError};
+use tanto_record::database::{Database, DatabaseError};
 use tanto_sys::fs::{file, lock};
 use tanto_sys::process::pid_identity::{self, ProcessId};
 
@@ -45,7 +45,7 @@ fn pointed(path: &Path, text: &str, wrong: &Wrong) -> Vec<u8> {
 /// The state of a bulk build, which nobody else changes while this lives.
 pub(super) struct State {
     /// The database.
-    pub(super) store: Store,
+    pub(super) store: Database,
     /// Keeps others away.
     pub(super) lock: Lock,
 }
@@ -101,20 +101,20 @@ pub(super) fn try_take(config: &Config) -> Result<Option<State>, Vec<u8>> {
     if !lock::try_lock_exclusive(&file).map_err(failed)? {
         return Ok(None);
     }
-    let store = Store::open(&database(config)).map_err(|error| unusable(&error))?;
+    let store = Database::open(&database(config)).map_err(|error| unusable(&error))?;
     Ok(Some(State { store, lock: Lock { file, is_ours: false } }))
 }
 
 /// The state as it is now, to be asked only.
-pub(super) fn look(config: &Config) -> Result<Store, Vec<u8>> {
+pub(super) fn look(config: &Config) -> Result<Database, Vec<u8>> {
     let path = database(config);
     let nothing = || [b"nothing was built yet: there is no ", path.as_os_str().as_encoded_bytes()].concat();
     if !path.exists() {
         return Err(nothing());
     }
-    Store::look(&path).map_err(|error| match error {
+    Database::look(&path).map_err(|error| match error {
         // It is just being made.
-        StoreError::Version(0) => nothing(),
+        DatabaseError::Version(0) => nothing(),
         error => unusable(&error),
     })
 }
@@ -124,7 +124,7 @@ fn database(config: &Config) -> PathBuf {
 }
 
 /// What a user is told of a database that does not do what it should.
-pub(super) fn unusable(error: &StoreError) -> Vec<u8> {
+pub(super) fn unusable(error: &DatabaseError) -> Vec<u8> {
     format!("the database: {error}").into_bytes()
 }
 

@@ -14,7 +14,7 @@ use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::sandbox::SandboxPool;
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Store;
+use tanto_record::database::Database;
 use tanto_sys::clock;
 use tanto_sys::fs::file;
 
@@ -99,10 +99,10 @@ pub(super) fn interrupted() -> Stop {
 pub(super) fn scan(
     config: &Config,
     spaces: Option<&Rc<Spaces>>,
-    store: Store,
+    store: Database,
     verify: f64,
     view: &mut dyn View,
-) -> Result<(Report, Store), Told> {
+) -> Result<(Report, Database), Told> {
     let view: &mut dyn View = &mut Progress::of(config, view);
     let mut runner = ProcessRunner::new(spawning(config)).map_err(|error| tanto_sys::error::text(&error))?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());

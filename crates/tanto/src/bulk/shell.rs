@@ -13,7 +13,7 @@ use tanto_bulk::coordinator::state::State;
 use tanto_bulk::resolve::{self, depends_of};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
-use tanto_record::store::Package as Row;
+use tanto_record::database::PackageRow as Row;
 use tanto_sys::fs::{dir_tree, lock};
 use tanto_sys::process::lifecycle;
 use tanto_sys::terminal;

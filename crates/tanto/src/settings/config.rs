@@ -76,7 +76,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use crate::settings::layer::{Jobs, Said, StatusFormat};
-    use tanto_record::ninja::Verbosity;
+    use tanto_record::views::ninja::Verbosity;
 
     fn error(text: &str) -> String {
         let message = parse(b"dir/.tanto/config", text.as_bytes(), ConfigFile::Build).expect_err(text);

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::snapshot::Policy;
-use tanto_record::ninja::Verbosity;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
 use crate::flags::number;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
-use tanto_record::session::{Bad, Job, Session, Sessions};
+use tanto_record::session::{Session, SessionError, SessionJob, Sessions};
 
 use super::Build;
 use crate::settings::Surroundings;
@@ -14,7 +14,7 @@ use crate::settings::Surroundings;
 pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
     let all = Sessions::of(&Surroundings::of_process().state(None));
     let name = all.find(wanted)?;
-    let session = Session::read(&all.path(&name)).map_err(|Bad(why)| why)?;
+    let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
     let build = build(&session);
     let commands = session.jobs.iter().filter(|job| !job.is_group).count();
     if commands == 0 {
@@ -46,7 +46,7 @@ fn build(session: &Session) -> Build {
     Build { schedule, chain, about: String::new() }
 }
 
-fn cost(job: &Job) -> Cost {
+fn cost(job: &SessionJob) -> Cost {
     let clip = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     Cost {
         wall_ms: clip(job.wall_ms().max(0).cast_unsigned()),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use tanto_exec::job::{Completion, JobLimits};
-use tanto_record::processes;
+use tanto_record::views::process_list;
 
 use super::Books;
 use crate::attempt::stages::Stage;
@@ -35,5 +35,7 @@ pub(super) fn logged(stage: Stage, completion: &Completion) -> Cow<'_, [u8]> {
         return Cow::Borrowed(output);
     };
     let end: &[u8] = if output.last().is_some_and(|&last| last != b'\n') { b"\n" } else { b"" };
-    Cow::Owned([output, end, &processes::stopped(format!("tanto: {}", stage.name()).as_bytes(), stopped)].concat())
+    Cow::Owned(
+        [output, end, &process_list::termination(format!("tanto: {}", stage.name()).as_bytes(), stopped)].concat(),
+    )
 }

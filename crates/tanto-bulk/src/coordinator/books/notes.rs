@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::job::report::JobSample;
 use tanto_exec::job::{Completion, Usage};
-use tanto_record::store::{Attempt, Change, Cost, File};
+use tanto_record::database::{AttemptRow, Change, CostRow, FileRow};
 
 use super::{Books, Progress};
 use crate::attempt::stages::{Stage, files};
@@ -81,8 +81,8 @@ impl Books<'_> {
         ended_ms: Option<i64>,
         outcome: &str,
         why: &str,
-    ) -> Attempt {
-        Attempt {
+    ) -> AttemptRow {
+        AttemptRow {
             job,
             attempt: it.attempt,
             client: self.client(it),
@@ -96,7 +96,7 @@ impl Books<'_> {
     pub(super) fn note_stage(&mut self, package: Package, completion: &Completion, log: String) {
         let progress = &self.running[&package];
         let usage = completion.usage;
-        self.journal.note(Change::Stage(tanto_record::store::Stage {
+        self.journal.note(Change::Stage(tanto_record::database::StageRow {
             job: package,
             attempt: progress.attempt,
             stage: progress.stage.name().into(),
@@ -115,7 +115,7 @@ impl Books<'_> {
     pub(super) fn note_cost(&mut self, package: Package, progress: &Progress) {
         let it = self.plan.package(package);
         let now_ms = self.clock.now_ms();
-        self.journal.note(Change::Cost(Cost {
+        self.journal.note(Change::Cost(CostRow {
             name: it.name.clone(),
             location: it.location.clone(),
             at_ms: self.date(now_ms),
@@ -152,7 +152,7 @@ impl Books<'_> {
         let Ok(digest) = fs::read_to_string(files::digest(self.site, &name, client)) else { return };
         let path = format!("{ALL}/{name}{}", self.site.suffix);
         let Ok(data) = fs::metadata(Path::new(&self.site.packages).join(&path)) else { return };
-        self.journal.note(Change::File(File { name, path, bytes: data.len(), digest: digest.into_bytes() }));
+        self.journal.note(Change::File(FileRow { name, path, bytes: data.len(), digest: digest.into_bytes() }));
     }
 
     pub(super) fn logs(&self, package: Package) -> PathBuf {

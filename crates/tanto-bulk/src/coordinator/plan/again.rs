@@ -1,6 +1,6 @@
 //! A plan that changes while its packages are built. Does not know what is done for it.
 
-use tanto_record::store::Change;
+use tanto_record::database::Change;
 
 use super::{Plan, Planned, row};
 use crate::coordinator::simulate;

@@ -6,8 +6,8 @@ use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::Cost;
 use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
-use tanto_record::store::Change;
-use tanto_record::store::journal::Journal;
+use tanto_record::database::Change;
+use tanto_record::database::journal::Journal;
 
 use super::files::now_ns;
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
-use tanto_record::store::{Digested, Stamp};
+use tanto_record::database::{DigestRow, Stamp};
 use tanto_sys::fs::file;
 
 /// What stands for content.
@@ -33,9 +33,9 @@ pub(super) struct Files {
     ids: HashMap<Vec<u8>, FileId, RandomState>,
     seen: Vec<Seen>,
     /// What earlier runs have read.
-    known: HashMap<Vec<u8>, Digested, RandomState>,
+    known: HashMap<Vec<u8>, DigestRow, RandomState>,
     /// What this one has read, and may be trusted.
-    fresh: Vec<Digested>,
+    fresh: Vec<DigestRow>,
     /// Those that are not as earlier runs have read them; directories end with `/`.
     changed: Vec<Vec<u8>>,
 }
@@ -55,12 +55,12 @@ pub(super) struct Seen {
 
 impl Files {
     /// With what earlier runs have read.
-    pub fn knowing(known: Vec<Digested>) -> Files {
+    pub fn knowing(known: Vec<DigestRow>) -> Files {
         Files { known: known.into_iter().map(|it| (it.path.clone(), it)).collect(), ..Files::default() }
     }
 
     /// What was read and not handed out yet.
-    pub fn take_fresh(&mut self) -> Vec<Digested> {
+    pub fn take_fresh(&mut self) -> Vec<DigestRow> {
         std::mem::take(&mut self.fresh)
     }
 
@@ -119,7 +119,7 @@ impl Files {
         let asks = path.ends_with(ASKING) && memchr::memmem::find(&content, ASKS).is_some();
         let seen = Seen { print: print(path, &digest), changed_ns, looked_ns, asks };
         if seen.is_settled(looked_ns) {
-            self.fresh.push(Digested { path: path.to_vec(), stamp, digest, asks });
+            self.fresh.push(DigestRow { path: path.to_vec(), stamp, digest, asks });
         }
         seen
     }
@@ -172,7 +172,7 @@ mod tests {
     use std::time::Duration;
     use tanto_testing::Scratch;
 
-    fn print_of(known: &[Digested], path: &[u8]) -> (Print, Vec<Digested>) {
+    fn print_of(known: &[DigestRow], path: &[u8]) -> (Print, Vec<DigestRow>) {
         let mut files = Files::knowing(known.to_vec());
         let id = if path.ends_with(b"/") { files.listing(&path[..path.len() - 1]) } else { files.file(path) };
         (files.seen(id).print, files.take_fresh())

@@ -2,7 +2,7 @@
 //! from.
 
 use hashbrown::HashMap;
-use tanto_record::store::{Change, Scanned, Store};
+use tanto_record::database::{Change, Database, ScanRow};
 
 use super::files::Files;
 use super::inputs::Inputs;
@@ -24,7 +24,7 @@ pub struct Imported {
 /// Takes the records for what their directories have said. As with pbulk, an answer stands if nothing that was read for
 /// it has changed since then; the time is in nanoseconds since 1970. That the same base system and configuration made it
 /// is for the user to say.
-pub fn import(config: &Config, store: &mut Store, records: &[Record<'_>], made_ns: i64) -> Result<Imported, Bad> {
+pub fn import(config: &Config, store: &mut Database, records: &[Record<'_>], made_ns: i64) -> Result<Imported, Bad> {
     let mut order: Vec<&str> = Vec::new();
     let mut texts: HashMap<&str, Vec<u8>> = HashMap::new();
     for record in records {
@@ -50,7 +50,7 @@ pub fn import(config: &Config, store: &mut Store, records: &[Record<'_>], made_n
         let key = if stands { inputs.key(location, &records).to_vec() } else { Vec::new() };
         imported.stand += usize::from(stands);
         let wall_ms = known.get(location).map_or(0, |row| row.wall_ms);
-        changes.push(Change::Scanned(Scanned { location: location.to_owned(), key, records, failed: None, wall_ms }));
+        changes.push(Change::Scanned(ScanRow { location: location.to_owned(), key, records, failed: None, wall_ms }));
     }
     changes.extend(inputs.files.take_fresh().into_iter().map(Change::Digested));
     store.apply(0, &changes)?;

@@ -2,7 +2,7 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use tanto_record::store::{Scanned, Store};
+use tanto_record::database::{Database, ScanRow};
 
 use super::Bad;
 
@@ -10,22 +10,22 @@ use super::Bad;
 pub(super) const TOP: &str = "";
 
 /// By location.
-pub(super) struct Rows(HashMap<String, Scanned, RandomState>);
+pub(super) struct Rows(HashMap<String, ScanRow, RandomState>);
 
 impl Rows {
-    pub fn of(store: &Store) -> Result<Rows, Bad> {
+    pub fn of(store: &Database) -> Result<Rows, Bad> {
         Ok(Rows(store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect()))
     }
 
-    pub fn get(&self, location: &str) -> Option<&Scanned> {
+    pub fn get(&self, location: &str) -> Option<&ScanRow> {
         self.0.get(location)
     }
 
-    pub fn insert(&mut self, row: Scanned) {
+    pub fn insert(&mut self, row: ScanRow) {
         self.0.insert(row.location.clone(), row);
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Scanned> {
+    pub fn all(&self) -> impl Iterator<Item = &ScanRow> {
         self.0.values()
     }
 

@@ -11,8 +11,8 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{Capture, Completion, Exit, JobId};
 use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::schedule::ResourceSample;
-use tanto_record::store::journal::Journal;
-use tanto_record::store::{Change, Scanned, Store};
+use tanto_record::database::journal::Journal;
+use tanto_record::database::{Change, Database, ScanRow};
 
 use super::ask::{self, Answer, Ask, Asks};
 use super::base::Base;
@@ -76,7 +76,7 @@ enum What {
 
 impl<'a> Session<'a> {
     /// With all that is known from earlier scans.
-    pub fn begin(scan: Scan<'a>, store: &Store) -> Result<Session<'a>, Bad> {
+    pub fn begin(scan: Scan<'a>, store: &Database) -> Result<Session<'a>, Bad> {
         let [cache, logs] = written(scan.config);
         let place = Place { cache, logs };
         place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", scan.config.state)))?;
@@ -97,7 +97,7 @@ impl<'a> Session<'a> {
     }
 
     /// All directories of the tree.
-    pub fn tree(&mut self, store: Store) -> Result<(Vec<String>, Store), Bad> {
+    pub fn tree(&mut self, store: Database) -> Result<(Vec<String>, Database), Bad> {
         let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
         if let Some(log) = self.rows.failure(TOP).cloned() {
             return Err(Bad::Tree(log));
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
     }
 
     /// Scans these directories, where that is needed.
-    pub fn directories(&mut self, locations: &[String], store: Store) -> Result<Store, Bad> {
+    pub fn directories(&mut self, locations: &[String], store: Database) -> Result<Database, Bad> {
         let store = self.ask(What::Packages, locations, store)?;
         locations.iter().for_each(|location| self.note_failure(location));
         Ok(store)
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn ask(&mut self, what: What, locations: &[String], store: Store) -> Result<Store, Bad> {
+    fn ask(&mut self, what: What, locations: &[String], store: Database) -> Result<Database, Bad> {
         let mut verified: HashSet<String, RandomState> = HashSet::default();
         let mut asked = Vec::new();
         for location in locations {
@@ -270,7 +270,7 @@ fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Runs what the user wants to be run before.
-pub(super) fn script(scan: &mut Scan<'_>, store: Store) -> Result<Store, Bad> {
+pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, Bad> {
     let script = &scan.config.script_phase_scan;
     if script.is_empty() {
         return Ok(store);
@@ -290,9 +290,9 @@ pub(super) fn script(scan: &mut Scan<'_>, store: Store) -> Result<Store, Bad> {
 fn run(
     scan: &mut Scan<'_>,
     asks: &[Ask],
-    store: Store,
+    store: Database,
     take: &mut dyn FnMut(Answer<'_>) -> Vec<Change>,
-) -> Result<Store, Bad> {
+) -> Result<Database, Bad> {
     let mut journal = Journal::start(store, 0).map_err(|error| Bad::Stopped(error.to_string()))?;
     let mut schedule = ask::schedule(asks);
     for (job, ask) in (0..).zip(asks) {
@@ -327,7 +327,7 @@ fn run(
 }
 
 /// The row of an answer; one that is no answer has failed.
-fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Scanned {
+fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> ScanRow {
     let Answer { ask, completion, began_ns, wall_ms } = answer;
     let location = ask.location.clone();
     let stderr = place.take_log(&location);
@@ -340,13 +340,13 @@ fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> Sc
     match said {
         Ok(records) => {
             let key = inputs.key_since(&location, &records, began_ns).map(Vec::from).unwrap_or_default();
-            Scanned { location, key, records, failed: None, wall_ms }
+            ScanRow { location, key, records, failed: None, wall_ms }
         }
         Err(why) => {
             let log = log(&stderr, completion, &why);
             completion.output = log.clone().into_bytes();
             completion.exit = if completion.exit.success() { Exit::Code(1) } else { completion.exit };
-            Scanned { location, key: Vec::new(), records: Vec::new(), failed: Some(log), wall_ms }
+            ScanRow { location, key: Vec::new(), records: Vec::new(), failed: Some(log), wall_ms }
         }
     }
 }

@@ -62,7 +62,7 @@ impl World {
         // What was just written could be written again without looking different.
         std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
         std::fs::create_dir_all(&self.config.state).unwrap();
-        let store = Store::open(&self.place.at("state/db")).unwrap();
+        let store = Database::open(&self.place.at("state/db")).unwrap();
         let mut asked = Vec::new();
         let mut runner = FakeRunner::new(1, |command: &Command| {
             let line = String::from_utf8(command.line.clone()).unwrap();
@@ -243,7 +243,7 @@ fn what_is_known_is_told_without_asking() {
     let mut world = World::new("scan-known");
     let known = |world: &World| {
         std::fs::create_dir_all(&world.config.state).unwrap();
-        super::known(&world.config, &Store::open(&world.place.at("state/db")).unwrap())
+        super::known(&world.config, &Database::open(&world.place.at("state/db")).unwrap())
     };
     assert!(matches!(known(&world), Err(Bad::Tree(_))));
     let (scanned, _) = world.scan();
@@ -266,7 +266,7 @@ fn an_imported_scan_stands_where_nothing_has_changed() {
     let records = one.scan().0.unwrap().records;
     std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
     std::fs::create_dir_all(&other.config.state).unwrap();
-    let mut store = Store::open(&other.place.at("state/db")).unwrap();
+    let mut store = Database::open(&other.place.at("state/db")).unwrap();
     let made_ns = super::files::now_ns();
     std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
     other.write("a/two/Makefile", "later");
@@ -276,7 +276,7 @@ fn an_imported_scan_stands_where_nothing_has_changed() {
     drop(store);
     assert_eq!(other.asked(), ["", "a", "b", "a/two"], "only the lists of directories, and what has changed");
     let bad = crate::tree::records::read(b"PKGNAME=evil-1\nPKG_LOCATION=../../x\n").unwrap();
-    let mut store = Store::open(&other.place.at("state/db")).unwrap();
+    let mut store = Database::open(&other.place.at("state/db")).unwrap();
     let refused = import(&other.config, &mut store, &bad, made_ns).map_err(|bad| bad.told(&other.config));
     assert_eq!(refused, Err("../../x is no directory".into()));
 }

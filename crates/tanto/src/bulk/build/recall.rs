@@ -10,7 +10,7 @@ use tanto_bulk::coordinator::plan::{Plan, WANTED};
 use tanto_bulk::coordinator::state::State;
 use tanto_bulk::freshness::Standing;
 use tanto_bulk::publish::list;
-use tanto_record::store::{Attempt, Change, File, Package as Row, Store};
+use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow as Row};
 
 use super::now_ms;
 use crate::bulk::phases;
@@ -33,7 +33,7 @@ struct Earlier {
 }
 
 /// Goes on with the last run if that was not finished, else begins one.
-pub(super) fn begin(config: &Config, store: &mut Store, again: bool) -> Result<Begun, Vec<u8>> {
+pub(super) fn begin(config: &Config, store: &mut Database, again: bool) -> Result<Begun, Vec<u8>> {
     let failed = |error| unusable(&error);
     let last = store.last_run().map_err(failed)?;
     let wanted = last.map_or_else(|| Ok(HashSet::new()), |(run, _)| wanted(store, run))?;
@@ -54,7 +54,7 @@ pub(super) fn begin(config: &Config, store: &mut Store, again: bool) -> Result<B
 }
 
 /// What `tanto bulk retry` has left to do in this run, or in the one before if this has not come to its packages.
-fn wanted(store: &Store, run: i64) -> Result<HashSet<String>, Vec<u8>> {
+fn wanted(store: &Database, run: i64) -> Result<HashSet<String>, Vec<u8>> {
     let mut rows = store.packages(run).map_err(|error| unusable(&error))?;
     if rows.is_empty() {
         rows = store.packages(run - 1).map_err(|error| unusable(&error))?;
@@ -71,7 +71,7 @@ const AGAIN: &str = "--again was said";
 /// on in its place.
 pub(super) fn recall(
     config: &Config,
-    store: &mut Store,
+    store: &mut Database,
     begun: Begun,
     mut plan: Plan,
     (again, one_user): (bool, bool),
@@ -120,23 +120,23 @@ pub(super) fn recall(
 }
 
 /// All attempts of a run by now. What a killed build had not ended never will.
-fn interrupted(store: &mut Store, run: i64) -> Result<Vec<Attempt>, Vec<u8>> {
+fn interrupted(store: &mut Database, run: i64) -> Result<Vec<AttemptRow>, Vec<u8>> {
     let failed = |error| unusable(&error);
     let attempts = store.attempts(run).map_err(failed)?;
     let open = attempts.iter().filter(|it| it.ended_ms.is_none());
-    let ended = open.map(|it| Change::Attempt(Attempt { outcome: "interrupted".into(), ..it.clone() }));
+    let ended = open.map(|it| Change::Attempt(AttemptRow { outcome: "interrupted".into(), ..it.clone() }));
     let ended: Vec<Change> = ended.collect();
     store.apply(run, &ended).map_err(failed)?;
     Ok(attempts)
 }
 
 /// What was on the way to its place when the build ended may be there, and another than was noted: that is built again.
-fn distrust(config: &Config, store: &Store, rows: &[Row], plan: &mut Plan) -> Result<(), Vec<u8>> {
+fn distrust(config: &Config, store: &Database, rows: &[Row], plan: &mut Plan) -> Result<(), Vec<u8>> {
     let was_on_its_way = |row: &&Row| row.state == State::Running.name() || row.why == INTERRUPTED;
     let names: HashSet<&str> = rows.iter().filter(was_on_its_way).map(|row| &*row.name).collect();
     let mut files = store.files().map_err(|error| unusable(&error))?;
     files.retain(|file| names.contains(&*file.name));
-    let is_another = |file: &File| {
+    let is_another = |file: &FileRow| {
         let found = fs::File::open(Path::new(&config.packages).join(&file.path));
         found.and_then(|mut found| list::digest(&mut found)).is_ok_and(|digest| digest.as_bytes() != file.digest)
     };

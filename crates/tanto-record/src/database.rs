@@ -1,0 +1,128 @@
+//! The bulk builder's database: one SQLite file that only its coordinator writes. Rows are plain; what a state or an
+//! outcome means is for who writes them. Does not know what a package is built for.
+
+pub mod journal;
+mod read;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+pub use rows::{
+    AttemptRow, Change, CostRow, DigestRow, EstimateRow, FileRow, PackageRow, RunRow, ScanRow, StageRow, Stamp,
+};
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database {
+    db: Connection,
+}
+
+/// Why the database is of no use.
+#[derive(Debug)]
+pub enum DatabaseError {
+    /// It was written by another Tanto, in this version of the format.
+    Version(i64),
+    /// The disk is full: nothing was changed.
+    Full,
+    /// The file does not hold what was written: what SQLite finds.
+    Damaged(String),
+    /// What SQLite says.
+    Other(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for DatabaseError {
+    fn from(error: rusqlite::Error) -> DatabaseError {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => DatabaseError::Full,
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                DatabaseError::Damaged(error.to_string())
+            }
+            _ if is_foreign(&error) => DatabaseError::Damaged(error.to_string()),
+            _ => DatabaseError::Other(error),
+        }
+    }
+}
+
+/// Is there something in a column that its table does not allow?
+fn is_foreign(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    matches!(
+        error,
+        Error::InvalidColumnType(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::FromSqlConversionFailure(..)
+            | Error::Utf8Error(..)
+    )
+}
+
+impl std::fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DatabaseError::Version(version) => write!(f, "another Tanto wrote it, in version {version} of its format"),
+            DatabaseError::Full => f.write_str("the disk is full"),
+            DatabaseError::Damaged(what) => write!(
+                f,
+                "it is damaged ({what}); delete the files 'db', 'db-wal' and 'db-shm' in the directory 'state': 'tanto bulk \
+                 build' then makes a new one, scans again and keeps the packages that are up to date, but knows no earlier \
+                 builds"
+            ),
+            DatabaseError::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+/// A result of the database.
+pub type Result<T> = std::result::Result<T, DatabaseError>;
+
+/// What stands in memory before it is on the disk survives a kill, but not a loss of power; what was committed before
+/// that stays whole.
+const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
+
+/// A file beside the database that belongs to it.
+fn sibling(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+impl Database {
+    /// Opens the database to read it, while somebody else may be writing.
+    pub fn look(path: &Path) -> Result<Database> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let db = Connection::open_with_flags(path, flags)?;
+        schema::check(&db)?;
+        Ok(Database { db })
+    }
+
+    /// Opens the database for writing. Makes it, for its owner alone, if it is not there, and brings an older one up
+    /// to date. Whoever calls holds the lock that makes it the only writer. If the last writer did not close it, it is
+    /// checked: one that was killed, or a machine that lost its power, may have left it damaged.
+    pub fn open(path: &Path) -> Result<Database> {
+        if let Err(error) = tanto_sys::fs::private_files::create(path)
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(DatabaseError::Other(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN),
+                Some(format!("{}: {error}", path.display())),
+            )));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        // Whoever closes the database takes this away.
+        let was_left = fs::metadata(sibling(path, "-wal")).is_ok_and(|data| data.len() > 0);
+        let mut db = Connection::open_with_flags(path, flags)?;
+        if was_left {
+            schema::quick_check(&db)?;
+        }
+        db.set_prepared_statement_cache_capacity(64);
+        db.execute_batch(SETTINGS)?;
+        schema::bring_up_to_date(&mut db)?;
+        Ok(Database { db })
+    }
+}

@@ -1,0 +1,164 @@
+//! The thread that writes to the database, so that nobody who starts jobs waits for a disk. Does not know what the
+//! changes mean.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::{Change, Database, DatabaseError, Result};
+
+/// So many batches may wait; then more gathers with who has it.
+const MOST_WAITING: usize = 256;
+/// So many changes are written together, if so many wait.
+const MOST_TOGETHER: usize = 10_000;
+/// How often a full disk is tried again.
+const TRY_EVERY: Duration = Duration::from_millis(200);
+/// How often that is done when the build has ended. Then the changes are lost.
+const LAST_TRIES: u32 = 50;
+
+/// Takes the changes of one run.
+#[derive(Debug)]
+pub struct Journal {
+    sender: SyncSender<Vec<Change>>,
+    thread: JoinHandle<Result<Database>>,
+    pending: Vec<Change>,
+    signs: Arc<Signs>,
+}
+
+/// What both sides know of each other.
+#[derive(Debug, Default)]
+struct Signs {
+    disk_is_full: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Journal {
+    /// Begins to write to the database, in this run.
+    pub fn start(store: Database, run: i64) -> io::Result<Journal> {
+        let (sender, receiver) = mpsc::sync_channel(MOST_WAITING);
+        let signs = Arc::new(Signs::default());
+        let keeper = Keeper { store, run, receiver, signs: Arc::clone(&signs) };
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || keeper.work())?;
+        Ok(Journal { sender, thread, pending: Vec::new(), signs })
+    }
+
+    /// Something has changed; it goes out with the next `flush`.
+    pub fn note(&mut self, change: Change) {
+        self.pending.push(change);
+    }
+
+    /// Hands over what was noted: all of it will be there, or none. Waits for nothing: if too much waits, it goes out with
+    /// the next flush. Whether the thread goes on: if not, `end` says why.
+    pub fn flush(&mut self) -> bool {
+        if self.pending.is_empty() {
+            return true;
+        }
+        match self.sender.try_send(std::mem::take(&mut self.pending)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(changes)) => {
+                self.pending = changes;
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+
+    /// The disk is full. Nothing that was noted is lost, but nothing more should be begun.
+    pub fn disk_is_full(&self) -> bool {
+        self.signs.disk_is_full.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all is written.
+    pub fn end(self) -> Result<Database> {
+        self.signs.is_over.store(true, Ordering::Relaxed);
+        // The thread has ended if that fails, and says why below.
+        let _ = self.sender.send(self.pending);
+        drop(self.sender);
+        self.thread.join().unwrap_or_else(|_| Err(DatabaseError::Other(rusqlite::Error::InvalidQuery)))
+    }
+}
+
+struct Keeper {
+    store: Database,
+    run: i64,
+    receiver: Receiver<Vec<Change>>,
+    signs: Arc<Signs>,
+}
+
+impl Keeper {
+    fn work(mut self) -> Result<Database> {
+        while let Ok(mut changes) = self.receiver.recv() {
+            while changes.len() < MOST_TOGETHER
+                && let Ok(more) = self.receiver.try_recv()
+            {
+                changes.extend(more);
+            }
+            self.write(&changes)?;
+        }
+        Ok(self.store)
+    }
+
+    /// Until there is room.
+    fn write(&mut self, changes: &[Change]) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let written = self.store.apply(self.run, changes);
+            let full = matches!(written, Err(DatabaseError::Full));
+            self.signs.disk_is_full.store(full, Ordering::Relaxed);
+            if !full || tries == LAST_TRIES {
+                return written;
+            }
+            tries += u32::from(self.signs.is_over.load(Ordering::Relaxed));
+            thread::sleep(TRY_EVERY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::PackageRow;
+    use tanto_testing::Scratch;
+
+    fn package(number: u32) -> Change {
+        let (name, location) = (format!("p{number}-1"), String::new());
+        Change::Package(PackageRow {
+            package: number,
+            job: number,
+            name,
+            location,
+            state: "open".into(),
+            why: String::new(),
+        })
+    }
+
+    #[test]
+    fn all_that_was_noted_is_written_in_its_order() {
+        let place = Scratch::new("journal");
+        let mut store = Database::open(&place.at("db")).unwrap();
+        let run = store.begin_run(0).unwrap();
+        let mut journal = Journal::start(store, run).unwrap();
+        for number in 0..1000 {
+            journal.note(package(number));
+            if number % 3 == 0 {
+                assert!(journal.flush());
+            }
+            journal.note(Change::State { package: number, state: "done", why: String::new() });
+        }
+        let store = journal.end().unwrap();
+        let packages = store.packages(run).unwrap();
+        assert!(packages.len() == 1000 && packages.iter().all(|package| package.state == "done"));
+    }
+
+    #[test]
+    fn an_error_is_told_at_the_end() {
+        let place = Scratch::new("journal-error");
+        let store = Database::open(&place.at("db")).unwrap();
+        let mut journal = Journal::start(store, 77).unwrap();
+        journal.note(package(0));
+        assert!(journal.end().is_err(), "there is no such run");
+    }
+}

@@ -1,0 +1,182 @@
+//! What the database is asked. Does not know who asks.
+
+use rusqlite::{OptionalExtension, Row, params};
+use tanto_sys::cgroup::StallTimes;
+
+use super::{
+    AttemptRow, CostRow, Database, DigestRow, EstimateRow, FileRow, PackageRow, Result, RunRow, ScanRow, StageRow,
+    Stamp,
+};
+
+const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
+const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
+const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, why FROM attempt WHERE run = ?
+    ORDER BY job, attempt";
+const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
+    io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
+const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
+const EXPECTED: &str = "SELECT package, wall_ms, basis FROM expected WHERE run = ? ORDER BY package";
+const FILES: &str = "SELECT name, path, bytes, digest FROM file ORDER BY name, path";
+const RUNS: &str = "SELECT run, began_ms, ended_ms FROM run ORDER BY run";
+const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan ORDER BY location";
+const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
+
+impl Database {
+    /// The last run, and when it ended; no end if it was killed, or goes on.
+    pub fn last_run(&self) -> Result<Option<(i64, Option<i64>)>> {
+        let asked = "SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1";
+        Ok(self.db.query_row(asked, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// All runs, the last one at the end.
+    pub fn runs(&self) -> Result<Vec<RunRow>> {
+        self.all(RUNS, [], |row| Ok(RunRow { run: row.get(0)?, began_ms: row.get(1)?, ended_ms: row.get(2)? }))
+    }
+
+    /// The packages of a run, by number.
+    pub fn packages(&self, run: i64) -> Result<Vec<PackageRow>> {
+        self.all(PACKAGES, params![run], |row| {
+            Ok(PackageRow {
+                package: row.get(0)?,
+                job: row.get(1)?,
+                name: row.get(2)?,
+                location: row.get(3)?,
+                state: row.get(4)?,
+                why: row.get(5)?,
+            })
+        })
+    }
+
+    /// Which package of a run needs which.
+    pub fn edges(&self, run: i64) -> Result<Vec<(u32, u32)>> {
+        self.all(EDGES, params![run], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Why packages of a run had to be built, by package.
+    pub fn due(&self, run: i64) -> Result<Vec<(u32, String)>> {
+        self.all("SELECT package, why FROM due WHERE run = ? ORDER BY package", params![run], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+    }
+
+    /// The attempts of a run, by job.
+    pub fn attempts(&self, run: i64) -> Result<Vec<AttemptRow>> {
+        self.all(ATTEMPTS, params![run], |row| {
+            Ok(AttemptRow {
+                job: row.get(0)?,
+                attempt: row.get(1)?,
+                client: row.get(2)?,
+                began_ms: row.get(3)?,
+                ended_ms: row.get(4)?,
+                outcome: row.get(5)?,
+                why: row.get(6)?,
+            })
+        })
+    }
+
+    /// The stages of a run, by job and time.
+    pub fn stages(&self, run: i64) -> Result<Vec<StageRow>> {
+        self.all(STAGES, params![run], |row| {
+            Ok(StageRow {
+                job: row.get(0)?,
+                attempt: row.get(1)?,
+                stage: row.get(2)?,
+                began_ms: row.get(3)?,
+                wall_ms: count(row, 4)?,
+                cpu_ms: count(row, 5)?,
+                peak_kib: count(row, 6)?,
+                read_bytes: count(row, 7)?,
+                written_bytes: count(row, 8)?,
+                waits: waits(row, 9)?,
+                exit: row.get(11)?,
+                log: row.get(12)?,
+            })
+        })
+    }
+
+    /// What packages took when they were last built, by name.
+    pub fn costs(&self) -> Result<Vec<CostRow>> {
+        self.all(COSTS, [], |row| {
+            Ok(CostRow {
+                name: row.get(0)?,
+                location: row.get(1)?,
+                at_ms: row.get(2)?,
+                wall_ms: count(row, 3)?,
+                cpu_ms: count(row, 4)?,
+                peak_kib: count(row, 5)?,
+                disk_kib: count(row, 6)?,
+            })
+        })
+    }
+
+    /// The files of packages, as they were when these were built, by name.
+    pub fn files(&self) -> Result<Vec<FileRow>> {
+        self.all(FILES, [], |row| {
+            Ok(FileRow { name: row.get(0)?, path: row.get(1)?, bytes: count(row, 2)?, digest: row.get(3)? })
+        })
+    }
+
+    /// What packages of a run were expected to take, by number.
+    pub fn expected(&self, run: i64) -> Result<Vec<EstimateRow>> {
+        self.all(EXPECTED, params![run], |row| {
+            Ok(EstimateRow { package: row.get(0)?, wall_ms: count(row, 1)?, basis: row.get(2)? })
+        })
+    }
+
+    /// Packages that are what they were before: when their files were written, and since when they are so; nanoseconds
+    /// since 1970.
+    pub fn contents(&self) -> Result<Vec<(String, i64, i64)>> {
+        let asked = "SELECT name, written_ns, since_ns FROM content ORDER BY name";
+        self.all(asked, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    }
+
+    /// The settings that packages were last built with, by name.
+    pub fn options(&self) -> Result<Vec<(String, String)>> {
+        self.all("SELECT name, options FROM options ORDER BY name", [], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// What scans said, by directory.
+    pub fn scanned(&self) -> Result<Vec<ScanRow>> {
+        self.all(SCANNED, [], |row| {
+            Ok(ScanRow {
+                location: row.get(0)?,
+                key: row.get(1)?,
+                records: row.get(2)?,
+                failed: row.get(3)?,
+                wall_ms: count(row, 4)?,
+            })
+        })
+    }
+
+    /// What files held when they were read.
+    pub fn digests(&self) -> Result<Vec<DigestRow>> {
+        self.all(DIGESTS, [], |row| {
+            let number = |at| row.get(at).map(i64::cast_unsigned);
+            let (device, inode, bytes) = (number(1)?, number(2)?, number(3)?);
+            let stamp = Stamp { device, inode, bytes, mtime_ns: row.get(4)?, ctime_ns: row.get(5)? };
+            Ok(DigestRow { path: row.get(0)?, stamp, digest: row.get(6)?, asks: row.get(7)? })
+        })
+    }
+
+    fn all<T>(
+        &self,
+        question: &str,
+        info: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.db.prepare_cached(question)?;
+        let rows = statement.query_map(info, row)?;
+        Ok(rows.collect::<rusqlite::Result<Vec<T>>>()?)
+    }
+}
+
+/// Two columns, both of which are NULL where nothing is known.
+fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<StallTimes>> {
+    let is_known = row.get::<_, Option<i64>>(at)?.is_some();
+    is_known.then(|| Ok(StallTimes { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
+}
+
+/// SQLite's integers are signed. Counts are not.
+fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
+}

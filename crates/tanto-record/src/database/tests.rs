@@ -1,0 +1,235 @@
+//! What is written is read again, and a database that is not what it should be is refused.
+
+use std::os::unix::fs::PermissionsExt;
+
+use tanto_testing::Scratch;
+
+use super::*;
+
+fn package(number: u32, state: &str) -> PackageRow {
+    PackageRow {
+        package: number,
+        job: number,
+        name: format!("p{number}-1"),
+        location: format!("devel/p{number}"),
+        state: state.into(),
+        why: String::new(),
+    }
+}
+
+fn attempt(ended_ms: Option<i64>) -> AttemptRow {
+    let outcome = if ended_ms.is_some() { "done" } else { "" };
+    AttemptRow {
+        job: 1,
+        attempt: 1,
+        client: "local".into(),
+        began_ms: 5,
+        ended_ms,
+        outcome: outcome.into(),
+        why: String::new(),
+    }
+}
+
+fn stage(name: &str) -> StageRow {
+    StageRow {
+        job: 1,
+        attempt: 1,
+        stage: name.into(),
+        began_ms: 6,
+        wall_ms: 7,
+        cpu_ms: 8,
+        peak_kib: 9,
+        read_bytes: 10,
+        written_bytes: 11,
+        waits: Some(tanto_sys::cgroup::StallTimes { io_us: 12, cpu_us: 13 }),
+        exit: 130,
+        log: "logs/p1-1/build".into(),
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let place = Scratch::new("store");
+    let path = place.at("db");
+    let mut store = Database::open(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(store.last_run().unwrap(), None);
+    let run = store.begin_run(3).unwrap();
+    let cost = CostRow {
+        name: "p1-1".into(),
+        location: "devel/p1".into(),
+        at_ms: 1,
+        wall_ms: 2,
+        cpu_ms: 3,
+        peak_kib: 4,
+        disk_kib: 5,
+    };
+    let expected = EstimateRow { package: 1, wall_ms: 9, basis: "known".into() };
+    let scanned = ScanRow {
+        location: "devel/p1".into(),
+        key: vec![0, 255],
+        records: vec![b'\n'],
+        failed: Some("no".into()),
+        wall_ms: 7,
+    };
+    let stamp = Stamp { device: u64::MAX, inode: 1, bytes: 2, mtime_ns: -3, ctime_ns: 4 };
+    let digested = DigestRow { path: b"/x\xff".into(), stamp, digest: vec![9; 32], asks: true };
+    let changes = [
+        Change::Package(package(0, "open")),
+        Change::Package(package(1, "open")),
+        Change::Edge { package: 0, needs: 1 },
+        Change::Edgeless { package: 0 },
+        Change::Edge { package: 1, needs: 0 },
+        Change::State { package: 0, state: "failed", why: "it hung".into() },
+        Change::Content { name: "p1-1".into(), written_ns: 7, since_ns: 3 },
+        Change::Due { package: 1, why: "first".into() },
+        Change::Due { package: 1, why: "it was not built yet".into() },
+        Change::Attempt(attempt(None)),
+        Change::Stage(stage("build")),
+        Change::Attempt(attempt(Some(20))),
+        Change::File(FileRow { name: "p1-1".into(), path: "p1-1.tgz".into(), bytes: 1 << 40, digest: vec![1] }),
+        Change::Cost(cost.clone()),
+        Change::Expected(expected.clone()),
+        Change::Scanned(scanned.clone()),
+        Change::Digested(digested.clone()),
+    ];
+    store.apply(run, &changes).unwrap();
+    drop(store);
+    let mut store = Database::open(&path).unwrap();
+    assert_eq!(store.last_run().unwrap(), Some((run, None)));
+    let failed = PackageRow { why: "it hung".into(), ..package(0, "failed") };
+    assert_eq!(store.packages(run).unwrap(), [failed, package(1, "open")]);
+    assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
+    assert_eq!(store.due(run).unwrap(), [(1, "it was not built yet".into())]);
+    assert_eq!(store.contents().unwrap(), [("p1-1".into(), 7, 3)]);
+    assert_eq!(store.attempts(run).unwrap(), [attempt(Some(20))]);
+    assert_eq!(store.stages(run).unwrap(), [stage("build")]);
+    assert_eq!((store.costs().unwrap(), store.scanned().unwrap()), (vec![cost], vec![scanned.clone()]));
+    assert_eq!(store.digests().unwrap(), [digested]);
+    store.forget_scans().unwrap();
+    assert_eq!(store.scanned().unwrap(), [ScanRow { key: Vec::new(), ..scanned }]);
+    assert_eq!(store.expected(run).unwrap(), [expected]);
+    assert_eq!(store.runs().unwrap(), [RunRow { run, began_ms: 3, ended_ms: None }]);
+    store.apply(run, &[Change::Ended { at_ms: 30 }]).unwrap();
+    assert_eq!(store.last_run().unwrap(), Some((run, Some(30))));
+    assert_eq!(store.begin_run(40).unwrap(), run + 1);
+    assert_eq!(store.packages(run + 1).unwrap(), []);
+}
+
+#[test]
+fn the_options_of_the_last_build_stand() {
+    let place = Scratch::new("store-options");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let options = |options: &str, is_new| Change::Options { name: "p-1".into(), options: options.into(), is_new };
+    for (change, known) in [(options("a", false), "a"), (options("b", true), "b"), (options("c", false), "b")] {
+        store.apply(run, &[change]).unwrap();
+        assert_eq!(store.options().unwrap(), [("p-1".to_owned(), known.to_owned())]);
+    }
+}
+
+#[test]
+fn changes_are_written_together_or_not_at_all() {
+    let place = Scratch::new("store-whole");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    // There is no such run.
+    assert!(store.apply(run, &[Change::Package(package(0, "open"))]).is_ok());
+    assert!(store.apply(run + 1, &[Change::Package(package(1, "open"))]).is_err());
+    assert!(store.packages(run + 1).unwrap().is_empty());
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let place = Scratch::new("store-later");
+    let path = place.at("db");
+    drop(Database::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert_eq!(Database::open(&path).unwrap_err().to_string(), "another Tanto wrote it, in version 99 of its format");
+}
+
+#[test]
+fn an_older_database_is_brought_up_to_date() {
+    let place = Scratch::new("store-older");
+    let path = place.at("db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    old.execute("INSERT INTO scan VALUES ('a/b', x'00', x'', NULL)", []).unwrap();
+    old.execute("INSERT INTO run VALUES (1, 0, 9)", []).unwrap();
+    old.execute("INSERT INTO stage VALUES (1, 1, 1, 'build', 6, 7, 8, 9, 10, 11, 130, 'logs/p1-1/build')", []).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    drop(old);
+    let store = Database::open(&path).unwrap();
+    let scanned = store.scanned().unwrap();
+    assert_eq!((scanned.len(), &*scanned[0].location, scanned[0].wall_ms), (1, "a/b", 0));
+    assert!(store.digests().unwrap().is_empty());
+    assert_eq!(store.stages(1).unwrap(), [StageRow { waits: None, ..stage("build") }]);
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let place = Scratch::new("store-other");
+    let path = place.at("db");
+    std::fs::write(&path, "x".repeat(5000)).unwrap();
+    assert!(matches!(Database::open(&path), Err(DatabaseError::Damaged(_))));
+    assert_eq!(std::fs::read(&path).unwrap().len(), 5000, "it is left alone");
+    assert!(Database::open(&place.at("no/db")).is_err());
+}
+
+#[test]
+fn a_full_disk_is_told_and_changes_nothing() {
+    let place = Scratch::new("store-full");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let pages: i64 = store.db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    store.db.pragma_update(None, "max_page_count", pages + 2).unwrap();
+    let many: Vec<Change> = (0..10_000).map(|number| Change::Package(package(number, "open"))).collect();
+    assert!(matches!(store.apply(run, &many), Err(DatabaseError::Full)));
+    assert_eq!(store.packages(run).unwrap(), []);
+    store.db.pragma_update(None, "max_page_count", 1 << 30).unwrap();
+    store.apply(run, &many).unwrap();
+    assert_eq!(store.packages(run).unwrap().len(), many.len());
+}
+
+/// A database as a kill leaves it, with something in its journal, and with these bytes in its middle.
+fn killed(place: &Scratch, damage: &[u8]) -> std::path::PathBuf {
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let run = store.begin_run(0).unwrap();
+    let packages: Vec<Change> = (0..2000).map(|number| Change::Package(package(number, "open"))).collect();
+    store.apply(run, &packages).unwrap();
+    store.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    store.apply(run, &[Change::Ended { at_ms: 7 }]).unwrap();
+    for name in ["db", "db-wal"] {
+        std::fs::copy(place.at(name), place.at(&format!("killed-{name}"))).unwrap();
+    }
+    let killed = place.at("killed-db");
+    let mut content = std::fs::read(&killed).unwrap();
+    let middle = content.len() / 2;
+    content[middle..middle + damage.len()].copy_from_slice(damage);
+    std::fs::write(&killed, content).unwrap();
+    killed
+}
+
+#[test]
+fn a_database_that_was_not_closed_is_checked() {
+    let place = Scratch::new("store-killed");
+    assert!(Database::open(&killed(&place, b"")).unwrap().last_run().unwrap().unwrap().1.is_some());
+    let place = Scratch::new("store-damaged");
+    let damaged = killed(&place, &[0xa5; 16384]);
+    let found = Database::open(&damaged).map(drop).unwrap_err();
+    assert!(matches!(found, DatabaseError::Damaged(_)), "{found:?}");
+    let told = found.to_string();
+    assert!(told.starts_with("it is damaged (") && told.contains("delete the files 'db', 'db-wal'"), "{told}");
+}
+
+#[test]
+fn what_is_no_database_is_damaged() {
+    let place = Scratch::new("store-nonsense");
+    drop(Database::open(&place.at("db")).unwrap());
+    let mut content = std::fs::read(place.at("db")).unwrap();
+    content[..64].fill(b'x');
+    std::fs::write(place.at("db"), &content).unwrap();
+    for found in [Database::open(&place.at("db")).map(drop), Database::look(&place.at("db")).map(drop)] {
+        assert!(matches!(found, Err(DatabaseError::Damaged(_))), "{found:?}");
+    }
+}

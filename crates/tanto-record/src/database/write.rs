@@ -1,0 +1,115 @@
+//! Changes of a run, written down. Does not know when, or why.
+
+use rusqlite::{Transaction, params};
+
+use super::{
+    AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, PackageRow, Result, ScanRow, StageRow,
+    Stamp,
+};
+
+const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, ?, ?)";
+const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
+const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
+const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
+const CONTENT: &str = "INSERT OR REPLACE INTO content (name, written_ns, since_ns) VALUES (?, ?, ?)";
+const OPTIONS: &str = "INSERT OR REPLACE INTO options (name, options) VALUES (?, ?)";
+const FIRST_OPTIONS: &str = "INSERT OR IGNORE INTO options (name, options) VALUES (?, ?)";
+const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
+    read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
+const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
+    VALUES (?, ?, ?, ?, ?, ?, ?)";
+const EXPECTED: &str = "INSERT OR REPLACE INTO expected (run, package, wall_ms, basis) VALUES (?, ?, ?, ?)";
+const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed, wall_ms) VALUES (?, ?, ?, ?, ?)";
+const DIGESTED: &str = "INSERT OR REPLACE INTO digest (path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+const ENDED: &str = "UPDATE run SET ended_ms = ? WHERE run = ?";
+
+impl Database {
+    /// Begins a run; its number.
+    pub fn begin_run(&mut self, began_ms: i64) -> Result<i64> {
+        self.db.execute("INSERT INTO run (began_ms) VALUES (?)", [began_ms])?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// What was scanned does not stand any more; what it took is still known.
+    pub fn forget_scans(&mut self) -> Result<()> {
+        self.db.execute("UPDATE scan SET key = x''", [])?;
+        Ok(())
+    }
+
+    /// Writes these changes of a run, all or none.
+    pub fn apply(&mut self, run: i64, changes: &[Change]) -> Result<()> {
+        let writing = self.db.transaction()?;
+        changes.iter().try_for_each(|change| write(&writing, run, change))?;
+        Ok(writing.commit()?)
+    }
+}
+
+fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
+    match change {
+        Change::Package(PackageRow { package, job, name, location, state, why }) => {
+            db.prepare_cached(PACKAGE)?.execute(params![run, package, job, name, location, state, why])?
+        }
+        Change::Edge { package, needs } => db.prepare_cached(EDGE)?.execute(params![run, package, needs])?,
+        Change::Edgeless { package } => db.prepare_cached(EDGELESS)?.execute(params![run, package])?,
+        Change::State { package, state, why } => {
+            db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
+        }
+        Change::Due { package, why } => db.prepare_cached(DUE)?.execute(params![run, package, why])?,
+        Change::Content { name, written_ns, since_ns } => {
+            db.prepare_cached(CONTENT)?.execute(params![name, written_ns, since_ns])?
+        }
+        Change::Options { name, options, is_new } => {
+            db.prepare_cached(if *is_new { OPTIONS } else { FIRST_OPTIONS })?.execute(params![name, options])?
+        }
+        Change::Attempt(it) => write_attempt(db, run, it)?,
+        Change::Stage(it) => write_stage(db, run, it)?,
+        Change::File(FileRow { name, path, bytes, digest }) => {
+            db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
+        }
+        Change::Cost(it) => write_cost(db, it)?,
+        Change::Expected(EstimateRow { package, wall_ms, basis }) => {
+            db.prepare_cached(EXPECTED)?.execute(params![run, package, *wall_ms as i64, basis])?
+        }
+        Change::Scanned(ScanRow { location, key, records, failed, wall_ms }) => {
+            db.prepare_cached(SCANNED)?.execute(params![location, key, records, failed, *wall_ms as i64])?
+        }
+        Change::Digested(it) => write_digest(db, it)?,
+        Change::Ended { at_ms } => db.prepare_cached(ENDED)?.execute(params![at_ms, run])?,
+    };
+    Ok(())
+}
+
+fn write_attempt(db: &Transaction<'_>, run: i64, it: &AttemptRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(ATTEMPT)?;
+    let AttemptRow { job, attempt, client, began_ms, ended_ms, outcome, why } = it;
+    Ok(statement.execute(params![run, job, attempt, client, began_ms, ended_ms, outcome, why])?)
+}
+
+fn write_stage(db: &Transaction<'_>, run: i64, it: &StageRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(STAGE)?;
+    let [wall_ms, cpu_ms, peak_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib].map(|number| number as i64);
+    let (read, written) = (it.read_bytes as i64, it.written_bytes as i64);
+    let [io, cpu] = [it.waits.map(|waits| waits.io_us as i64), it.waits.map(|waits| waits.cpu_us as i64)];
+    let StageRow { job, attempt, stage, began_ms, exit, log, .. } = it;
+    let row = params![run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read, written, io, cpu, exit, log];
+    Ok(statement.execute(row)?)
+}
+
+fn write_cost(db: &Transaction<'_>, it: &CostRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(COST)?;
+    let [wall_ms, cpu_ms, peak_kib, disk_kib] = [it.wall_ms, it.cpu_ms, it.peak_kib, it.disk_kib].map(|it| it as i64);
+    Ok(statement.execute(params![it.name, it.location, it.at_ms, wall_ms, cpu_ms, peak_kib, disk_kib])?)
+}
+
+fn write_digest(db: &Transaction<'_>, it: &DigestRow) -> Result<usize> {
+    let Stamp { device, inode, bytes, mtime_ns, ctime_ns } = it.stamp;
+    let [device, inode, bytes] = [device, inode, bytes].map(u64::cast_signed);
+    let mut statement = db.prepare_cached(DIGESTED)?;
+    Ok(statement.execute(params![it.path, device, inode, bytes, mtime_ns, ctime_ns, it.digest, it.asks])?)
+}

@@ -1,0 +1,3 @@
+//! Estimates of a running build.
+
+pub mod time_left;

@@ -1,0 +1,4 @@
+//! Text with escape sequences.
+
+pub mod ansi;
+pub mod elide;

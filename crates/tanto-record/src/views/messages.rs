@@ -1,0 +1,69 @@
+//! What every view on a terminal says in the same words: failures and messages. Does not know where they go.
+
+use tanto_exec::event::Level;
+use tanto_exec::job::report::{ProcessInfo, Termination};
+use tanto_exec::job::{Exit, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
+
+use crate::views::process_list;
+use tanto_exec::text::units::memory;
+
+/// A job failed: what it should have made, and its command. ninja's bytes.
+pub(crate) fn failure(info: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
+    let (red, plain) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+    let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
+    for output in &info.outputs {
+        text.extend_from_slice(output);
+        text.push(b' ');
+    }
+    text.push(b'\n');
+    text.extend_from_slice(&info.command);
+    text.push(b'\n');
+    text
+}
+
+/// A job was ended because it hung or took too much.
+pub(crate) fn termination(program: &str, info: &JobInfo, stopped: &Termination) -> Vec<u8> {
+    process_list::termination(&[program.as_bytes(), b": '", name(info), b"'"].concat(), stopped)
+}
+
+/// Processes have outlived their job.
+pub(crate) fn left_behind(program: &str, info: &JobInfo, left: &[ProcessInfo], killed: bool) -> Vec<u8> {
+    let what = if killed { "' left processes behind, which were killed:" } else { "' left processes behind:" };
+    let mut text = message(program, Level::Warning, &[b"'", name(info), what.as_bytes()].concat());
+    text.extend(process_list::tree(left));
+    text
+}
+
+/// Why nothing more is started for now.
+pub(crate) fn throttle(why: ThrottleReason) -> String {
+    match why {
+        ThrottleReason::Memory { needs_kib, available_kib, .. } => {
+            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
+            format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
+        }
+        ThrottleReason::Disk { needs_kib, available_kib, .. } => {
+            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
+            format!("waiting for room on the disk: {} needed, {left} left", memory(needs_kib))
+        }
+        ThrottleReason::MemoryPressure => "waiting: the machine is short of memory".into(),
+        ThrottleReason::CpuPressure => "waiting: the processors have more to do than they can".into(),
+        ThrottleReason::LoadAverage => "waiting: the load average is too high".into(),
+    }
+}
+
+/// What a job is called.
+fn name(info: &JobInfo) -> &[u8] {
+    info.outputs.first().unwrap_or(&info.command)
+}
+
+/// A message of the program of that name.
+pub(crate) fn message(program: &str, level: Level, text: &[u8]) -> Vec<u8> {
+    let kind = match level {
+        Level::Info => ": ",
+        Level::Warning => ": warning: ",
+        Level::Error => ": error: ",
+        Level::Explain => " explain: ",
+    };
+    [program.as_bytes(), kind.as_bytes(), text, b"\n"].concat()
+}

@@ -1,0 +1,240 @@
+//! What ninja shows of a build, byte for byte. Does not know how commands run, or why.
+
+mod status_line;
+
+use std::io::Write;
+
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo};
+use tanto_exec::schedule::ThrottleReason;
+
+use crate::text::ansi;
+use crate::views::messages;
+use crate::views::ninja::status_line::StatusLine;
+use crate::views::progress::Progress;
+use crate::views::status_format::ProgressFormat;
+use crate::views::terminal::Terminal;
+use crate::views::truncated_output::{FullOutputHint, truncate};
+
+#[cfg(test)]
+mod tests;
+
+/// How much is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verbosity {
+    /// No progress, only what commands print and which fail (`--quiet`).
+    Quiet,
+    /// Progress with descriptions.
+    Normal,
+    /// Progress with whole commands, a line each (`-v`).
+    Verbose,
+}
+
+/// What the user asked for.
+pub struct NinjaConfig {
+    /// What stands before each message: the name that the program goes by.
+    pub program: &'static str,
+    /// How much is shown.
+    pub verbosity: Verbosity,
+    /// The progress line.
+    pub format: ProgressFormat,
+    /// Whether it is shown why a command runs, where that is known (`-d explain`).
+    pub explain: bool,
+    /// Whether it is said, once for each reason, why nothing more is started for now.
+    pub holds: bool,
+    /// Whether whole commands say that they ran in the compile worker.
+    pub notes: bool,
+    /// Long output is cut, and this has the rest; none: all of it is shown, as ninja does.
+    pub rest: Option<FullOutputHint>,
+    /// Failures and what failed commands printed go to standard error.
+    pub failures_to_err: bool,
+    /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
+    pub parallelism: Box<dyn Fn() -> usize>,
+}
+
+/// The terminal view of ninja.
+pub struct NinjaView {
+    program: &'static str,
+    verbosity: Verbosity,
+    format: ProgressFormat,
+    explain: bool,
+    holds: bool,
+    notes: bool,
+    rest: Option<FullOutputHint>,
+    failures_to_err: bool,
+    /// What held commands back, as far as that was said.
+    held_by: Vec<ThrottleReason>,
+    parallelism: Box<dyn Fn() -> usize>,
+    progress: Progress,
+    line: StatusLine,
+    /// While commands run, what there is to write waits for the next `flush`.
+    building: bool,
+}
+
+impl NinjaView {
+    /// A view on standard output and standard error. `out` should not hold anything back of its own: a command
+    /// that gets the terminal writes there too.
+    pub fn new(config: NinjaConfig, terminal: Terminal, out: Box<dyn Write>, err: Box<dyn Write>) -> NinjaView {
+        // A line can be written over only if the next one is short too.
+        let smart = terminal.smart && config.verbosity == Verbosity::Normal;
+        NinjaView {
+            program: config.program,
+            verbosity: config.verbosity,
+            format: config.format,
+            explain: config.explain,
+            holds: config.holds && config.verbosity != Verbosity::Quiet,
+            notes: config.notes && config.verbosity == Verbosity::Verbose,
+            rest: config.rest,
+            failures_to_err: config.failures_to_err,
+            held_by: Vec::new(),
+            parallelism: config.parallelism,
+            progress: Progress::new(),
+            line: StatusLine::new(Terminal { smart, ..terminal }, out, err),
+            building: false,
+        }
+    }
+
+    fn started(&mut self, info: &JobInfo, at_ms: i64) {
+        self.progress.started(at_ms);
+        if info.console || self.line.terminal().smart {
+            self.status(info, b"");
+        }
+        if info.console {
+            self.line.lock();
+        }
+    }
+
+    fn finished(&mut self, job: JobId, info: &JobInfo, times_ms: (i64, i64), exit: Exit, output: &[u8], note: &[u8]) {
+        self.progress.finished(job, times_ms.0, times_ms.1);
+        if info.console {
+            self.line.unlock();
+        } else {
+            self.status(info, note);
+        }
+        self.progress.ended();
+        if !exit.success() {
+            let text = messages::failure(info, exit, self.line.terminal().color);
+            if self.failures_to_err {
+                return self.failure(&text, output);
+            }
+            self.line.on_new_line(&text);
+        }
+        if !output.is_empty() {
+            match &self.rest {
+                Some(rest) => self.output(&truncate(output, info, rest)),
+                None => self.output(output),
+            }
+        }
+    }
+
+    fn status(&mut self, info: &JobInfo, note: &[u8]) {
+        let reasons = if self.explain { info.why.as_slice() } else { &[] };
+        if !reasons.is_empty() {
+            self.line.on_new_line(b"");
+        }
+        for why in reasons {
+            self.line.error(&messages::message(self.program, Level::Explain, why));
+        }
+        if self.verbosity == Verbosity::Quiet {
+            return;
+        }
+        let is_brief = self.verbosity == Verbosity::Normal && !info.description.is_empty();
+        let text = if is_brief { &info.description } else { &info.command };
+        let mut line = self.format.line(&mut self.progress, text);
+        line.extend_from_slice(note);
+        self.line.status(&line);
+    }
+
+    fn output(&mut self, output: &[u8]) {
+        if self.line.terminal().color {
+            self.line.on_new_line(output);
+        } else {
+            self.line.on_new_line(b"");
+            ansi::strip_to(output, |piece| self.line.more(piece));
+        }
+    }
+
+    fn failure(&mut self, text: &[u8], output: &[u8]) {
+        self.line.on_new_line(b"");
+        self.line.error(text);
+        if self.line.terminal().color {
+            self.line.error(output);
+        } else {
+            ansi::strip_to(output, |piece| self.line.error(piece));
+        }
+        if output.last().is_some_and(|&last| last != b'\n') {
+            self.line.error(b"\n");
+        }
+    }
+
+    fn held(&mut self, why: ThrottleReason) {
+        if self.holds && !self.held_by.iter().any(|&told| told.same_kind(why)) {
+            self.held_by.push(why);
+            let text = messages::message(self.program, Level::Info, messages::throttle(why).as_bytes());
+            self.line.on_new_line(&text);
+        }
+    }
+
+    fn notice(&mut self, level: Level, text: &[u8]) {
+        let text = messages::message(self.program, level, text);
+        match level {
+            Level::Info => self.line.raw(&text),
+            Level::Warning | Level::Error => self.line.error(&text),
+            Level::Explain => {
+                self.line.on_new_line(b"");
+                self.line.error(&text);
+            }
+        }
+    }
+}
+
+impl View for NinjaView {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Planned { job, expected_ms } => self.progress.planned(job, expected_ms),
+            Event::Unplanned { job, .. } => self.progress.unplanned(job),
+            Event::BuildStarted { .. } => {
+                self.building = true;
+                self.progress.build_started((self.parallelism)());
+            }
+            Event::Started { info, at_ms, .. } => self.started(info, at_ms),
+            Event::Finished { job, info, start_ms, end_ms, exit, output, executed_by, .. } => {
+                let note: &[u8] = match executed_by {
+                    ExecutedBy::ClangWorker if self.notes => b" (in-process)",
+                    ExecutedBy::Checkpoint if self.notes => b" (from a checkpoint)",
+                    _ => b"",
+                };
+                self.finished(job, info, (start_ms, end_ms), exit, output, note);
+            }
+            Event::BuildFinished { .. } => {
+                self.building = false;
+                self.line.unlock();
+                self.line.on_new_line(b"");
+            }
+            Event::Notice { level, text } => self.notice(level, text),
+            Event::Terminated { info, termination, .. } => {
+                let text = messages::termination(self.program, info, termination);
+                self.line.on_new_line(&text);
+            }
+            Event::LeftBehind { info, processes, killed, .. } => {
+                let text = messages::left_behind(self.program, info, processes, killed);
+                self.line.on_new_line(&text);
+            }
+            Event::Throttled { reason: why, .. } => why.into_iter().for_each(|why| self.held(why)),
+            Event::Sampled { .. }
+            | Event::NothingToRun { .. }
+            | Event::Skipped { .. }
+            | Event::Stage { .. }
+            | Event::StateCounts { .. }
+            | Event::Printed { .. }
+            | Event::Tick { .. } => {}
+        }
+        if !self.building {
+            self.line.settle();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.line.settle();
+    }
+}

@@ -1,0 +1,100 @@
+//! What the monitor has found, as text for people. Does not know where it is shown.
+
+use tanto_exec::job::report::{ProcessInfo, Termination};
+
+/// More processes than this are counted only.
+const MOST_LINES: usize = 40;
+/// Longer command lines are cut, in bytes.
+const LONGEST_LINE: usize = 200;
+
+/// Ends the line above its processes, in what is told of a job that was ended.
+pub const PROCESSES_SUFFIX: &[u8] = b", its processes were:";
+
+/// Why a job was ended, and its processes then; whole lines. `subject` is what the first begins with.
+pub fn termination(subject: &[u8], stopped: &Termination) -> Vec<u8> {
+    let how = if stopped.killed { "; it had to be killed" } else { "" };
+    let mut text = [subject, format!(" {}{how}\n", stopped.reason).as_bytes()].concat();
+    if let Some(directory) = stopped.processes.first().and_then(|first| first.directory.as_ref()) {
+        text.extend_from_slice(b"in ");
+        text.extend(printable(directory));
+        text.extend_from_slice(PROCESSES_SUFFIX);
+        text.push(b'\n');
+    }
+    text.extend(tree(&stopped.processes));
+    text
+}
+
+/// A line for each process: number, state, processor time, memory, and the command, the further to the right the
+/// further below the first it is.
+pub fn tree(processes: &[ProcessInfo]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for seen in processes.iter().take(MOST_LINES) {
+        let (pid, state) = (seen.pid, state(seen.state));
+        let (seconds, memory) = (seen.cpu_ms as f64 / 1000.0, seen.memory_kib as f64 / 1024.0);
+        let indent = 2 * seen.depth.min(20) as usize;
+        let head = format!("{pid:>9} {state:<8} {seconds:>8.2} s {memory:>8.1} MiB  {:indent$}", "");
+        text.extend_from_slice(head.as_bytes());
+        text.extend(printable(&seen.command));
+        text.push(b'\n');
+    }
+    if let Some(more) = processes.len().checked_sub(MOST_LINES).filter(|&more| more > 0) {
+        text.extend_from_slice(format!("          and {more} more\n").as_bytes());
+    }
+    text
+}
+
+fn state(letter: u8) -> &'static str {
+    match letter {
+        b'R' => "runs",
+        b'S' | b'I' => "sleeps",
+        b'D' => "in disk",
+        b'T' | b't' => "stopped",
+        b'Z' | b'X' | b'x' => "ended",
+        _ => "?",
+    }
+}
+
+/// Without what could move a terminal's cursor: who runs a process chooses the words of its line.
+fn printable(line: &[u8]) -> Vec<u8> {
+    let mut text: Vec<u8> =
+        line.iter().take(LONGEST_LINE).map(|&byte| if byte.is_ascii_control() { b' ' } else { byte }).collect();
+    if line.len() > LONGEST_LINE {
+        text.extend_from_slice(b"...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_exec::job::report::TerminationReason;
+
+    fn seen(pid: u32, depth: u32, line: &str) -> ProcessInfo {
+        ProcessInfo { pid, depth, state: b'S', cpu_ms: 1250, memory_kib: 1536, command: line.into(), directory: None }
+    }
+
+    #[test]
+    fn a_tree_is_indented_and_harmless() {
+        let text = tree(&[seen(7, 0, "sh -c x"), ProcessInfo { state: b'Z', ..seen(1234, 1, "a\x1b[2J\n") }]);
+        let expected = "        7 sleeps       1.25 s      1.5 MiB  sh -c x\n     \
+                        1234 ended        1.25 s      1.5 MiB    a [2J \n";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn much_is_cut() {
+        let text = tree(&vec![seen(1, 0, &"x".repeat(5000)); 100]);
+        assert!(text.ends_with(b"          and 60 more\n"));
+        assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 41);
+        assert!(text.len() < 41 * 300);
+    }
+
+    #[test]
+    fn it_says_why() {
+        let first = ProcessInfo { directory: Some(b"/d".to_vec()), ..seen(7, 0, "sh") };
+        let ended =
+            Termination { reason: TerminationReason::Timeout { after_ms: 1000 }, processes: vec![first], killed: true };
+        let text = String::from_utf8(termination(b"tanto: 'sh'", &ended)).unwrap();
+        assert!(text.starts_with("tanto: 'sh' not done after 1s; it had to be killed\nin /d, its processes were:\n"));
+    }
+}

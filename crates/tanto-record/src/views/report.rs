@@ -1,0 +1,97 @@
+//! What sessions tell, for people and for other programs: each report is a function of the events. Does not know where
+//! sessions lie, nor where a report goes.
+
+pub mod critical_path;
+pub mod lanes;
+pub mod output;
+pub mod problems;
+mod reasons;
+pub mod rebuilds;
+pub mod sessions;
+pub mod timings;
+
+use tanto_exec::job::Exit;
+use tanto_exec::job::report::TerminationReason;
+
+use crate::session::{Session, SessionJob};
+
+/// How a build went, as far as its session tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BuildResult {
+    /// All that was started succeeded, and nothing is left.
+    Done,
+    /// So many commands failed.
+    Failed(usize),
+    /// It was interrupted while commands ran, after so many had failed.
+    Interrupted(usize),
+    /// It ended before all commands had run, though none failed.
+    Stopped,
+    /// It has no end: it was killed, or is still under way.
+    Open,
+}
+
+/// How a build went.
+pub fn build_result(session: &Session) -> BuildResult {
+    let failed = session.commands().filter(|job| job.has_failed()).count();
+    // After a failure the commands that run are waited for.
+    let is_interrupted = session.commands().any(|job| job.end.is_none());
+    match (failed, session.finished_ms) {
+        (_, None) => BuildResult::Open,
+        (failed, Some(_)) if is_interrupted => BuildResult::Interrupted(failed),
+        (0, Some(_)) if !session.plan.is_empty() => BuildResult::Stopped,
+        (0, Some(_)) => BuildResult::Done,
+        (failed, Some(_)) => BuildResult::Failed(failed),
+    }
+}
+
+impl BuildResult {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            BuildResult::Done => "done".into(),
+            BuildResult::Failed(1) => "1 failed".into(),
+            BuildResult::Failed(count) => format!("{count} failed"),
+            BuildResult::Interrupted(0) => "interrupted".into(),
+            BuildResult::Interrupted(failed) => format!("interrupted, {failed} failed"),
+            BuildResult::Stopped => "stopped".into(),
+            BuildResult::Open => "no end".into(),
+        }
+    }
+}
+
+/// How a command ended, in words.
+pub fn exit_text(job: &SessionJob) -> String {
+    if let Some(stopped) = &job.stopped {
+        return match stopped.reason {
+            TerminationReason::Hung { .. } => "hung".into(),
+            TerminationReason::Timeout { .. } => "took too long".into(),
+            TerminationReason::CpuTime { .. } => "used too much processor time".into(),
+            TerminationReason::Memory { .. } => "used too much memory".into(),
+            TerminationReason::Output { .. } => "printed too much".into(),
+            TerminationReason::Disk { .. } => "used too much of the disk".into(),
+            TerminationReason::Requested => "killed by the user".into(),
+        };
+    }
+    match job.end.as_ref().map(|end| end.exit) {
+        None => "did not end".into(),
+        Some(Exit::Code(0)) => "succeeded".into(),
+        Some(Exit::Code(code)) => format!("exit code {code}"),
+        Some(Exit::Signal(signal) | Exit::Dumped(signal)) => format!("signal {signal}"),
+    }
+}
+
+/// What sort of command it is: the words of its description before the first that names a file, or its program.
+pub fn command_kind(job: &SessionJob) -> Vec<u8> {
+    let is_name = |word: &&[u8]| !word.iter().any(|byte| b"/.\\=$".contains(byte)) && !word.is_empty();
+    let words = job.info.description.split(|&byte| byte == b' ');
+    let head: Vec<&[u8]> = words.take_while(is_name).take(3).collect();
+    if !head.is_empty() {
+        return head.join(&b' ');
+    }
+    let program = job.info.command.split(|&byte| byte == b' ').find(|word| !word.is_empty() && !word.contains(&b'='));
+    let name = program.and_then(|path| path.rsplit(|&byte| byte == b'/').next());
+    name.unwrap_or(b"?").to_vec()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What did not go as usual: commands that were ended, processes that outlived theirs, and times in which slots stood idle
+//! because the machine was short of something. Does not know where it is shown.
+
+use tanto_exec::schedule::ThrottleReason;
+
+use super::lanes::end_ms;
+use crate::session::{Pause, Session, SessionJob};
+
+/// So many processes that a command has left are named.
+const NAMED: usize = 3;
+
+/// What there is to say of a command, a sentence each.
+pub fn of_job(job: &SessionJob) -> Vec<Vec<u8>> {
+    let stopped = job.stopped.as_ref().map(|stopped| {
+        let how = if stopped.killed { "it had to be killed" } else { "it was ended" };
+        format!("{}; {how}", stopped.reason).into_bytes()
+    });
+    let left = job.left.as_ref().filter(|left| !left.processes.is_empty()).map(|left| {
+        let count = left.processes.len();
+        let mut names: Vec<&[u8]> = left.processes.iter().map(|seen| &seen.command[..]).take(NAMED).collect();
+        names.extend((count > NAMED).then_some(&b"..."[..]));
+        let what = if count == 1 { "a process".to_owned() } else { format!("{count} processes") };
+        let killed = if left.killed { ", killed by Tanto" } else { "" };
+        [format!("left {what} behind{killed}: ").as_bytes(), &names.join(&b", "[..])].concat()
+    });
+    stopped.into_iter().chain(left).collect()
+}
+
+/// All pauses that had the same reason.
+pub struct Held {
+    /// In words.
+    pub why: &'static str,
+    /// How often.
+    pub times: usize,
+    /// How long they were together, in milliseconds.
+    pub wall_ms: i64,
+    /// The time that slots were free in them, in milliseconds; none where their number had no limit.
+    pub idle_ms: Option<i64>,
+}
+
+/// What held commands back, the longest first.
+pub fn held(session: &Session) -> Vec<Held> {
+    let idle = Idle::new(session);
+    let mut all: Vec<Held> = Vec::new();
+    for pause in &session.pauses {
+        let why = words(pause.why);
+        let at = all.iter().position(|held| held.why == why).unwrap_or_else(|| {
+            all.push(Held { why, times: 0, wall_ms: 0, idle_ms: Some(0) });
+            all.len() - 1
+        });
+        let held = &mut all[at];
+        held.times += 1;
+        held.wall_ms = held.wall_ms.saturating_add(until(session, pause) - pause.start_ms);
+        held.idle_ms = held.idle_ms.zip(idle.within(pause)).map(|(sum, more)| sum.saturating_add(more));
+    }
+    all.sort_by_key(|held| std::cmp::Reverse(held.wall_ms));
+    all
+}
+
+/// Why nothing more was started.
+pub fn words(why: ThrottleReason) -> &'static str {
+    match why {
+        ThrottleReason::Memory { .. } => "too little memory was left for the next command",
+        ThrottleReason::Disk { .. } => "too little of the disk was free for the next command",
+        ThrottleReason::MemoryPressure => "the machine was short of memory",
+        ThrottleReason::CpuPressure => "the processors had more to do than they could",
+        ThrottleReason::LoadAverage => "the load average was too high",
+    }
+}
+
+/// When a pause was over.
+pub fn until(session: &Session, pause: &Pause) -> i64 {
+    pause.end_ms.unwrap_or(session.end_ms()).max(pause.start_ms)
+}
+
+/// How much slots stood idle.
+pub struct Idle<'s> {
+    session: &'s Session,
+    starts: Moments,
+    ends: Moments,
+}
+
+impl<'s> Idle<'s> {
+    /// In this build.
+    pub fn new(session: &'s Session) -> Idle<'s> {
+        let places = || (0..session.jobs.len()).filter(|&at| !session.jobs[at].is_group);
+        let starts = Moments::new(places().map(|at| session.jobs[at].start_ms).collect());
+        Idle { session, starts, ends: Moments::new(places().map(|at| end_ms(session, at)).collect()) }
+    }
+
+    /// The time of all slots in a pause, without that in which commands ran, in milliseconds; none if their number had no
+    /// limit.
+    pub fn within(&self, pause: &Pause) -> Option<i64> {
+        let slots = Some(i128::from(self.session.head.parallelism)).filter(|&slots| slots > 0)?;
+        let (start, end) = (pause.start_ms, until(self.session, pause));
+        let busy = |at| self.starts.passed(at) - self.ends.passed(at);
+        let idle = slots * i128::from(end - start) - (busy(end) - busy(start));
+        Some(i64::try_from(idle.max(0)).unwrap_or(i64::MAX))
+    }
+}
+
+/// Moments in their order, each with the sum of those up to it.
+struct Moments(Vec<(i64, i128)>);
+
+impl Moments {
+    fn new(mut moments: Vec<i64>) -> Moments {
+        moments.sort_unstable();
+        let mut sum = 0;
+        let summed = |at: i64| {
+            sum += i128::from(at);
+            (at, sum)
+        };
+        Moments(moments.into_iter().map(summed).collect())
+    }
+
+    /// The time from each of them until `at`, together; those that come later do not count.
+    fn passed(&self, at: i64) -> i128 {
+        let count = self.0.partition_point(|&(moment, _)| moment < at);
+        let sum = count.checked_sub(1).map_or(0, |last| self.0[last].1);
+        count as i128 * i128::from(at) - sum
+    }
+}

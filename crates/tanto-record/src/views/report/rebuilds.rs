@@ -1,0 +1,57 @@
+//! Why each command of a build ran. Does not know more of it than its session.
+
+use super::sessions::{began, what};
+use super::{build_result, problems, reasons};
+use crate::session::{Session, SessionJob};
+use tanto_exec::text::table::printable;
+use tanto_exec::text::units::duration;
+
+/// So many reasons of one command are shown.
+const MOST: usize = 4;
+
+/// The commands in the order of their start, and below each why it ran and what went wrong with it; then what held them
+/// back.
+pub fn text(session: &Session) -> Vec<u8> {
+    let mut text = heading(session);
+    for job in session.commands() {
+        text.push(b'\n');
+        text.extend_from_slice(&printable(job.title()));
+        text.push(b'\n');
+        for line in reasons(job).into_iter().chain(problems::of_job(job)) {
+            text.extend_from_slice(&[b"    ", &printable(&line)[..], b"\n"].concat());
+        }
+    }
+    let held = problems::held(session);
+    if !held.is_empty() {
+        text.push(b'\n');
+    }
+    for it in held {
+        text.extend_from_slice(
+            format!("nothing more was started for {}: {}\n", duration(it.wall_ms), it.why).as_bytes(),
+        );
+    }
+    text
+}
+
+fn heading(session: &Session) -> Vec<u8> {
+    let count = session.commands().count();
+    let commands = if count == 1 { "1 command ran".into() } else { format!("{count} commands ran") };
+    let (began, result) = (began(session), build_result(session).words());
+    let line = format!("{began} (UTC), {result}: {commands} to build ");
+    [line.as_bytes(), &printable(&what(session)), b"\n"].concat()
+}
+
+fn reasons(job: &SessionJob) -> Vec<Vec<u8>> {
+    // What is made anew is seldom the whole story, so it comes last.
+    let mut reasons: Vec<Vec<u8>> = job.info.why.iter().map(|sentence| reasons::plain(sentence)).collect();
+    reasons.sort_by_key(|reason| reason.ends_with(b" is made anew"));
+    let more = reasons.len().saturating_sub(MOST);
+    reasons.truncate(MOST);
+    if more > 0 {
+        reasons.push(format!("and {more} more").into_bytes());
+    }
+    if reasons.is_empty() {
+        reasons.push(b"its record does not say why".to_vec());
+    }
+    reasons
+}

@@ -1,0 +1,487 @@
+//! Where a build's time went: its commands by lane, how many ran at a time, what took longest, and what an earlier build
+//! took. Does not know how that is drawn.
+
+use std::collections::HashMap;
+
+use tanto_exec::job::ExecutedBy;
+
+use super::lanes::{Lanes, end_ms, lanes};
+use super::problems::{self, Idle};
+use super::sessions::{began, what};
+use super::{build_result, command_kind, critical_path, exit_text};
+use crate::json::{Object, integer, list, string};
+use crate::jsonl;
+use crate::session::{Pause, Session, SessionJob};
+use crate::text::ansi;
+use tanto_exec::text::table::Table;
+use tanto_exec::text::units::{duration, memory};
+
+/// So many commands are shown in text, of each sort.
+const SHOWN: usize = 20;
+
+/// Of what a failed command printed, reports hold so much of its end, in bytes.
+const SHOWN_OUTPUT: usize = 8 << 10;
+
+/// The time of a build is cut into so many parts, for what changes over it.
+const PARTS: usize = 600;
+
+/// A build, measured.
+pub struct Timings<'s> {
+    name: &'s str,
+    session: &'s Session,
+    lanes: Lanes,
+    /// Places of jobs, and how long their chain takes.
+    critical: (Vec<usize>, i64),
+    kinds: Vec<Kind>,
+    /// Places of commands, the longest first.
+    slowest: Vec<usize>,
+    earlier: Option<Earlier<'s>>,
+    starts: Vec<ProgramStarts>,
+}
+
+/// Commands of one sort.
+struct Kind {
+    name: Vec<u8>,
+    count: usize,
+    /// Commands that did not end. Their processor time is unknown.
+    unfinished: usize,
+    wall_ms: i64,
+    cpu_ms: i64,
+}
+
+/// How often commands started a program, and the estimated cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramStarts {
+    /// Path of the program.
+    pub program: Vec<u8>,
+    /// Number of commands that started it as a process.
+    pub started: u64,
+    /// Number of commands that the compile worker ran in its place.
+    pub avoided: u64,
+    /// Processor time of one start in microseconds.
+    pub each_us: u64,
+}
+
+/// Another build to compare with.
+struct Earlier<'s> {
+    name: &'s str,
+    session: &'s Session,
+    /// By place: what the same command took then, in milliseconds.
+    wall_ms: HashMap<usize, i64>,
+}
+
+/// What ran in one part of a build's time, on average.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    running: f64,
+    cpu: f64,
+}
+
+impl<'s> Timings<'s> {
+    /// Measures the session of this name; with another, earlier one compares it.
+    pub fn new(name: &'s str, session: &'s Session, earlier: Option<(&'s str, &'s Session)>) -> Timings<'s> {
+        let mut slowest: Vec<usize> = (0..session.jobs.len()).filter(|&at| !session.jobs[at].is_group).collect();
+        slowest.sort_by_key(|&at| (std::cmp::Reverse(wall_ms(session, at)), at));
+        Timings {
+            name,
+            session,
+            lanes: lanes(session),
+            critical: critical_path::path(session),
+            kinds: kinds(session),
+            slowest,
+            earlier: earlier.map(|(name, other)| Earlier { name, session: other, wall_ms: same(session, other) }),
+            starts: Vec::new(),
+        }
+    }
+
+    /// Adds the programs that commands started.
+    pub fn with_starts(self, mut starts: Vec<ProgramStarts>) -> Timings<'s> {
+        starts.sort_by(|a, b| b.cost_us().cmp(&a.cost_us()).then_with(|| a.program.cmp(&b.program)));
+        Timings { starts, ..self }
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.session.end_ms() - self.session.started_ms
+    }
+
+    fn sum(&self, of: impl Fn(&SessionJob) -> i64) -> i64 {
+        self.session.commands().map(of).fold(0, i64::saturating_add)
+    }
+
+    fn places(&self, at: &usize) -> &'s SessionJob {
+        &self.session.jobs[*at]
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = self.summary();
+        text.extend_from_slice(b"\nSlowest commands\n\n");
+        text.extend(self.commands(self.slowest.iter().take(SHOWN)));
+        text.extend_from_slice(b"\nBy kind\n\n");
+        text.extend(self.kinds_text());
+        let (path, total) = &self.critical;
+        let line = format!("\nCritical path: {} in {} commands\n\n", duration(*total), path.len());
+        text.extend_from_slice(line.as_bytes());
+        let mut longest: Vec<usize> = path.clone();
+        longest.sort_by_key(|&at| std::cmp::Reverse(wall_ms(self.session, at)));
+        longest.truncate(SHOWN);
+        longest.sort_unstable();
+        text.extend(self.commands(longest.iter()));
+        text.extend(self.starts_text());
+        text.extend(self.troubles());
+        text.extend(self.held());
+        text.extend(self.earlier.as_ref().map(|earlier| self.compared(earlier)).unwrap_or_default());
+        text
+    }
+
+    fn summary(&self) -> Vec<u8> {
+        let (wall, busy, cpu) = (self.wall_ms(), self.sum(SessionJob::wall_ms), self.sum(SessionJob::cpu_ms));
+        let mean = |sum: i64| format!("{:.2}", sum as f64 / wall.max(1) as f64);
+        let limit = match self.session.head.parallelism {
+            0 => "no limit".to_owned(),
+            limit => limit.to_string(),
+        };
+        let mut table = Table::new(&[]);
+        table.row([b"session", self.name.as_bytes()]);
+        table.row([b"began", format!("{} (UTC)", began(self.session)).as_bytes()]);
+        table.row([b"of", &what(self.session)]);
+        table.row([b"result", build_result(self.session).words().as_bytes()]);
+        table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
+        let by =
+            |executed_by: ExecutedBy| self.session.commands().filter(|job| job.executed_by() == executed_by).count();
+        let (in_process, held) = (by(ExecutedBy::ClangWorker) + by(ExecutedBy::Checkpoint), by(ExecutedBy::Checkpoint));
+        if in_process > 0 {
+            let checkpoints = if held > 0 { format!(", {held} of them from checkpoints") } else { String::new() };
+            table.row([b"in-process", format!("{in_process} commands, in the compile worker{checkpoints}").as_bytes()]);
+        }
+        table.row([b"time", duration(wall).as_bytes()]);
+        table.row([b"at a time", format!("{} of {limit}, on average", mean(busy)).as_bytes()]);
+        let processors = self.session.head.processors;
+        table.row([b"processors", format!("{} of {processors}, on average", mean(cpu)).as_bytes()]);
+        table.text()
+    }
+
+    fn commands<'t>(&self, places: impl Iterator<Item = &'t usize>) -> Vec<u8> {
+        let mut table = Table::new(&[0, 1, 2, 3]);
+        table.row([b"TIME", b"CPU", b"MEMORY", b"EXPECTED", b"COMMAND"]);
+        for place in places {
+            let job = self.places(place);
+            let rss = job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib);
+            // Of a command that did not end, only its end is not known.
+            let (so_far, cpu) = if job.end.is_some() { ("", duration(job.cpu_ms())) } else { (" so far", "?".into()) };
+            table.row([
+                format!("{}{so_far}", duration(wall_ms(self.session, *place))).as_bytes(),
+                cpu.as_bytes(),
+                memory(rss).as_bytes(),
+                job.expected_ms.map(duration).unwrap_or_default().as_bytes(),
+                job.title(),
+            ]);
+        }
+        table.text()
+    }
+
+    fn kinds_text(&self) -> Vec<u8> {
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"TIME", b"CPU", b"COUNT", b"KIND"]);
+        for kind in self.kinds.iter().take(SHOWN) {
+            let count = kind.count.to_string();
+            let cpu = kind.known_cpu_ms().map_or("?".into(), duration);
+            table.row([duration(kind.wall_ms).as_bytes(), cpu.as_bytes(), count.as_bytes(), &kind.name]);
+        }
+        table.text()
+    }
+
+    /// Estimated processor time of starting programs, and the part of it that the compile worker saved, in microseconds.
+    fn starting_us(&self) -> (u64, u64) {
+        let sum = |of: fn(&ProgramStarts) -> u64| self.starts.iter().map(of).fold(0, u64::saturating_add);
+        (sum(ProgramStarts::cost_us), sum(ProgramStarts::saved_us))
+    }
+
+    /// Empty if no program was measured.
+    fn starts_text(&self) -> Vec<u8> {
+        if self.starts.is_empty() {
+            return Vec::new();
+        }
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"CPU", b"EACH", b"STARTS", b"PROGRAM"]);
+        for it in self.starts.iter().take(SHOWN) {
+            let (cost, each) = (small_time(it.cost_us()), small_time(it.each_us));
+            table.row([cost.as_bytes(), each.as_bytes(), it.started.to_string().as_bytes(), &it.program]);
+        }
+        let ((cost, saved), cpu_ms) = (self.starting_us(), self.sum(SessionJob::cpu_ms));
+        let share = cost as f64 / 10.0 / cpu_ms.max(1) as f64;
+        let saved = match saved {
+            0 => String::new(),
+            saved => format!(" The compile worker saved {}.", small_time(saved)),
+        };
+        let head = format!(
+            "\nStarting programs: an estimated {} of processor time, {share:.1} % of all.{saved}\n\
+             (Loading and relocating each program, as measured now. Processes that programs start themselves are not counted.)\n\n",
+            small_time(cost)
+        );
+        [head.as_bytes(), &table.text()].concat()
+    }
+
+    /// What went wrong with commands; nothing if all went well.
+    fn troubles(&self) -> Vec<u8> {
+        let mut table = Table::new(&[0]);
+        let mut some = false;
+        for (at, job) in self.session.jobs.iter().enumerate() {
+            for what in problems::of_job(job) {
+                some = true;
+                table.row([duration(wall_ms(self.session, at)).as_bytes(), job.title(), &what]);
+            }
+        }
+        if some { [b"\nEnded, or left behind\n\n", &table.text()[..]].concat() } else { Vec::new() }
+    }
+
+    /// What kept commands from being started; nothing if nothing did.
+    fn held(&self) -> Vec<u8> {
+        let held = problems::held(self.session);
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"TIME", b"IDLE SLOTS", b"TIMES", b"WHY"]);
+        for it in held {
+            let idle = it.idle_ms.map(duration).unwrap_or_default();
+            let times = it.times.to_string();
+            table.row([duration(it.wall_ms).as_bytes(), idle.as_bytes(), times.as_bytes(), it.why.as_bytes()]);
+        }
+        [b"\nNothing more was started\n\n", &table.text()[..]].concat()
+    }
+
+    fn compared(&self, earlier: &Earlier<'_>) -> Vec<u8> {
+        let then = earlier.session.end_ms() - earlier.session.started_ms;
+        let (name, common) = (earlier.name, earlier.wall_ms.len());
+        let head = format!("\nAgainst {name}, which took {}: {common} commands in both\n\n", duration(then));
+        let mut table = Table::new(&[0, 1, 2]);
+        table.row([b"NOW", b"THEN", b"CHANGE", b"COMMAND"]);
+        for (place, now, then) in self.changes(earlier).into_iter().take(SHOWN) {
+            let change = format!("{:+.1} s", (now - then) as f64 / 1000.0);
+            let title = self.places(&place).title();
+            table.row([duration(now).as_bytes(), duration(then).as_bytes(), change.as_bytes(), title]);
+        }
+        [head.as_bytes(), &table.text()].concat()
+    }
+
+    /// Place, time now and time then, the largest changes first.
+    fn changes(&self, earlier: &Earlier<'_>) -> Vec<(usize, i64, i64)> {
+        let now = |&place: &usize| wall_ms(self.session, place);
+        let mut changes: Vec<_> = earlier.wall_ms.iter().map(|(place, then)| (*place, now(place), *then)).collect();
+        changes.sort_by_key(|&(place, now, then)| (std::cmp::Reverse((now - then).abs()), place));
+        changes
+    }
+
+    /// For other programs.
+    pub fn json(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = Object::new(&mut out);
+        let session = self.session;
+        object.text("session", self.name.as_bytes());
+        object.number("began_unix_ms", session.head.began_unix_ms.saturating_add(session.started_ms));
+        object.text("dir", &session.head.dir);
+        object.texts("targets", &session.head.targets);
+        object.text("result", build_result(session).words().as_bytes());
+        object.number("parallelism", session.head.parallelism);
+        object.number("processors", session.head.processors);
+        object.number("wall_ms", self.wall_ms());
+        object.number("busy_ms", self.sum(SessionJob::wall_ms));
+        object.number("cpu_ms", self.sum(SessionJob::cpu_ms));
+        object.number("lanes", self.lanes.count);
+        object.number("critical_path_ms", self.critical.1);
+        let critical = self.critical.0.iter().map(|place| self.places(place).id.0);
+        object.numbers("critical_path", critical);
+        self.load_json(&mut object);
+        let idle = Idle::new(session);
+        list(object.field("throttled"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
+        list(object.field("kinds"), &self.kinds, |out, kind| kind.json(out));
+        let (cost, saved) = self.starting_us();
+        object.number("starting_us", cost);
+        object.number("starting_saved_us", saved);
+        list(object.field("starts"), &self.starts, |out, starts| starts.json(out));
+        list(object.field("jobs"), self.slowest.iter(), |out, place| self.job_json(out, *place));
+        if let Some(earlier) = &self.earlier {
+            let mut other = Object::new(object.field("earlier"));
+            other.text("session", earlier.name.as_bytes());
+            other.text("began", began(earlier.session).as_bytes());
+            other.number("wall_ms", earlier.session.end_ms() - earlier.session.started_ms);
+            other.number("common", earlier.wall_ms.len() as u64);
+            other.end();
+        }
+        object.end_line();
+        out
+    }
+
+    fn job_json(&self, out: &mut Vec<u8>, place: usize) {
+        let job = self.places(&place);
+        let mut object = Object::new(out);
+        object.number("job", job.id.0);
+        object.text("title", job.title());
+        object.text("kind", &command_kind(job));
+        object.texts("outputs", &job.info.outputs);
+        object.number("start_ms", job.start_ms - self.session.started_ms);
+        object.number("wall_ms", wall_ms(self.session, place));
+        object.number("cpu_ms", job.cpu_ms());
+        object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
+        object.mark("in_process", job.executed_by() != ExecutedBy::Process);
+        object.mark("checkpoint", job.executed_by() == ExecutedBy::Checkpoint);
+        object.number("lane", self.lanes.of[place].unwrap_or(0));
+        object.text("result", exit_text(job).as_bytes());
+        object.mark("unfinished", job.end.is_none());
+        if let Some(end) = job.end.as_ref().filter(|_| job.has_failed()) {
+            object.mark("failed", true);
+            let from = end.output.len().saturating_sub(SHOWN_OUTPUT);
+            object.text("output", &ansi::strip(&end.output[from..]));
+            object.number("left_out", end.left_out.saturating_add(from as u64));
+        }
+        if let Some(stopped) = &job.stopped {
+            let mut stop = Object::new(object.field("terminated"));
+            jsonl::stop(&mut stop, stopped);
+            stop.end();
+        }
+        if let Some(left) = &job.left {
+            let mut behind = Object::new(object.field("left_behind"));
+            behind.mark("killed", left.killed);
+            list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.command));
+            behind.end();
+        }
+        let what = problems::of_job(job);
+        if !what.is_empty() {
+            object.texts("trouble", &what);
+        }
+        if let Some(expected) = job.expected_ms {
+            object.number("expected_ms", expected);
+        }
+        if let Some(then) = self.earlier.as_ref().and_then(|earlier| earlier.wall_ms.get(&place)) {
+            object.number("earlier_ms", *then);
+        }
+        object.end();
+    }
+
+    fn pause_json(&self, out: &mut Vec<u8>, pause: &Pause, idle: &Idle<'_>) {
+        let mut object = Object::new(out);
+        object.number("start_ms", pause.start_ms - self.session.started_ms);
+        object.number("wall_ms", problems::until(self.session, pause) - pause.start_ms);
+        if let Some(idle_ms) = idle.within(pause) {
+            object.number("idle_ms", idle_ms);
+        }
+        jsonl::hold(&mut object, pause.why);
+        object.text("words", problems::words(pause.why).as_bytes());
+        object.end();
+    }
+
+    /// How much ran, in parts of equal length: in hundredths of commands, and of processors.
+    fn load_json(&self, object: &mut Object<'_>) {
+        let parts = self.parts();
+        let hundredths = |out: &mut Vec<u8>, number: f64| integer(out, (number * 100.0).round() as i128);
+        list(object.field("running_percent"), &parts, |out, part| hundredths(out, part.running));
+        list(object.field("cpu_percent"), &parts, |out, part| hundredths(out, part.cpu));
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let length = self.wall_ms().max(1) as f64 / PARTS as f64;
+        let mut parts = vec![Part::default(); PARTS];
+        for &place in &self.slowest {
+            let job = self.places(&place);
+            let start = (job.start_ms - self.session.started_ms).max(0) as f64;
+            let wall = wall_ms(self.session, place) as f64;
+            let (mut at, end) = (start, start + wall);
+            let cpu = if wall > 0.0 { job.cpu_ms() as f64 / wall } else { 0.0 };
+            for (number, part) in parts.iter_mut().enumerate().skip((start / length) as usize) {
+                let until = end.min((number + 1) as f64 * length);
+                let share = (until - at).max(0.0) / length;
+                (part.running, part.cpu) = (part.running + share, part.cpu + share * cpu);
+                at = until;
+                if until >= end {
+                    break;
+                }
+            }
+        }
+        parts
+    }
+}
+
+impl Kind {
+    /// The processor time of the commands that ended; `None` if none did.
+    fn known_cpu_ms(&self) -> Option<i64> {
+        (self.unfinished < self.count).then_some(self.cpu_ms)
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        object.text("name", &self.name);
+        object.number("count", self.count as u64);
+        object.number("unfinished", self.unfinished as u64);
+        object.number("wall_ms", self.wall_ms);
+        if let Some(cpu_ms) = self.known_cpu_ms() {
+            object.number("cpu_ms", cpu_ms);
+        }
+        object.end();
+    }
+}
+
+impl ProgramStarts {
+    fn cost_us(&self) -> u64 {
+        self.started.saturating_mul(self.each_us)
+    }
+
+    fn saved_us(&self) -> u64 {
+        self.avoided.saturating_mul(self.each_us)
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        object.text("program", &self.program);
+        object.number("started", self.started);
+        object.number("avoided", self.avoided);
+        object.number("each_us", self.each_us);
+        object.end();
+    }
+}
+
+/// As `time`, in milliseconds with a fraction if it is short.
+fn small_time(us: u64) -> String {
+    match us {
+        0..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
+        _ => duration(i64::try_from(us / 1000).unwrap_or(i64::MAX)),
+    }
+}
+
+/// How long it ran, in milliseconds; until the end of the build if it did not end.
+fn wall_ms(session: &Session, place: usize) -> i64 {
+    end_ms(session, place) - session.jobs[place].start_ms
+}
+
+/// What most time went to comes first.
+fn kinds(session: &Session) -> Vec<Kind> {
+    let mut kinds: HashMap<Vec<u8>, Kind> = HashMap::new();
+    for (place, job) in session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group) {
+        let name = command_kind(job);
+        let it = kinds.entry(name.clone()).or_insert(Kind { name, count: 0, unfinished: 0, wall_ms: 0, cpu_ms: 0 });
+        it.count += 1;
+        it.unfinished += usize::from(job.end.is_none());
+        it.wall_ms = it.wall_ms.saturating_add(wall_ms(session, place));
+        it.cpu_ms = it.cpu_ms.saturating_add(job.cpu_ms());
+    }
+    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    kinds.sort_by(|a, b| b.wall_ms.cmp(&a.wall_ms).then_with(|| a.name.cmp(&b.name)));
+    kinds
+}
+
+/// What commands of one session took in another: the same ones are those with the same first output. Only what
+/// succeeded in both tells something.
+fn same(session: &Session, other: &Session) -> HashMap<usize, i64> {
+    let is_sound = |job: &SessionJob| job.end.is_some() && !job.has_failed();
+    let first = |job: &'_ SessionJob| job.info.outputs.first().cloned();
+    let then: HashMap<Vec<u8>, i64> =
+        other.commands().filter(|job| is_sound(job)).filter_map(|job| Some((first(job)?, job.wall_ms()))).collect();
+    let jobs = session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group && is_sound(job));
+    jobs.filter_map(|(place, job)| Some((place, *then.get(job.info.outputs.first()?)?))).collect()
+}
+
+/// Do both sessions tell of much the same commands? So that comparing them makes sense.
+pub fn is_comparable(session: &Session, other: &Session) -> bool {
+    let count = session.commands().count();
+    count > 0 && same(session, other).len() * 2 >= count
+}

@@ -1,0 +1,139 @@
+//! The progress line's format, in ninja's two languages. Does not know the numbers, or where the line is shown.
+
+use crate::views::progress::{Progress, ProgressValue};
+
+mod variables;
+
+/// What is wrong with a format, in ninja's words, without a line end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FormatError(pub Vec<u8>);
+
+/// A progress line's format.
+#[derive(Debug)]
+pub struct ProgressFormat {
+    pieces: Vec<Piece>,
+    unknown: Option<FormatError>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(Vec<u8>),
+    Value(ProgressValue),
+    Description,
+}
+
+impl Default for ProgressFormat {
+    /// ninja's own: commands that ended, of all.
+    fn default() -> ProgressFormat {
+        ProgressFormat::ninja_status(b"[%f/%t] ")
+    }
+}
+
+impl ProgressFormat {
+    /// The format in `$NINJA_STATUS`: `%` and a letter for a number; the description comes behind it.
+    pub fn ninja_status(text: &[u8]) -> ProgressFormat {
+        let mut format = ProgressFormat::empty();
+        let mut rest = text;
+        while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
+            format.text(&rest[..at]);
+            // A lone % at the end is the placeholder NUL to ninja, and to whom reads its message.
+            let letter = rest.get(at + 1).copied().unwrap_or(0);
+            match placeholder(letter) {
+                Some(value) => format.pieces.push(Piece::Value(value)),
+                None if letter == b'%' => format.text(b"%"),
+                None => format.unknown(&[b"unknown placeholder '%", &[letter][..], b"' in $NINJA_STATUS"]),
+            }
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        format.text(rest);
+        format.pieces.push(Piece::Description);
+        format
+    }
+
+    /// The format after `--status`: `$name` or `${name}` for a number, with the escapes of ninja's files; the
+    /// description is the variable of that name. The error is for the moment when the flag is read.
+    pub fn status(text: &[u8]) -> Result<ProgressFormat, FormatError> {
+        variables::parse(text)
+    }
+
+    /// Complains of a number that does not exist. ninja does so at the first line that it shows, and never while
+    /// there is none to show: so ask this when the first command is about to be started.
+    pub fn check(&self) -> Result<(), FormatError> {
+        self.unknown.clone().map_or(Ok(()), Err)
+    }
+
+    /// The line for a command of that `description`.
+    pub(crate) fn line(&self, progress: &mut Progress, description: &[u8]) -> Vec<u8> {
+        let mut line = Vec::with_capacity(description.len() + 32);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => line.extend_from_slice(text),
+                Piece::Value(value) => progress.append(*value, &mut line),
+                Piece::Description => line.extend_from_slice(description),
+            }
+        }
+        line
+    }
+
+    fn empty() -> ProgressFormat {
+        ProgressFormat { pieces: Vec::new(), unknown: None }
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        match self.pieces.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Text(before)) => before.extend_from_slice(text),
+            _ => self.pieces.push(Piece::Text(text.to_vec())),
+        }
+    }
+
+    /// Keeps the first complaint: it is the one that a reader from left to right meets.
+    fn unknown(&mut self, message: &[&[u8]]) {
+        self.unknown.get_or_insert_with(|| FormatError(message.concat()));
+    }
+}
+
+fn placeholder(letter: u8) -> Option<ProgressValue> {
+    Some(match letter {
+        b's' => ProgressValue::Started,
+        b't' => ProgressValue::Total,
+        b'r' => ProgressValue::Running,
+        b'u' => ProgressValue::Remaining,
+        b'f' => ProgressValue::Finished,
+        b'o' => ProgressValue::Rate,
+        b'c' => ProgressValue::CurrentRate,
+        b'p' => ProgressValue::Percent,
+        b'P' => ProgressValue::PredictedPercent,
+        b'w' => ProgressValue::Elapsed,
+        b'e' => ProgressValue::ElapsedSeconds,
+        b'W' => ProgressValue::Eta,
+        b'E' => ProgressValue::EtaSeconds,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: &ProgressFormat) -> String {
+        let mut progress = Progress::new();
+        String::from_utf8(format.line(&mut progress, b"DESC")).expect("ASCII")
+    }
+
+    #[test]
+    fn placeholders_and_text() {
+        let format = ProgressFormat::ninja_status(b"%s %t %p %r %u %f %% %e %E %w %W %P|");
+        assert_eq!(format.check(), Ok(()));
+        assert_eq!(line(&format), "0 0   0% 0 0 0 % 0.000 ? 00:00 ?   0%|DESC");
+        assert_eq!(line(&ProgressFormat::default()), "[0/0] DESC");
+        assert_eq!(line(&ProgressFormat::ninja_status(b"")), "DESC");
+    }
+
+    #[test]
+    fn the_first_unknown_placeholder_is_named() {
+        let complaint = |text: &[u8]| ProgressFormat::ninja_status(text).check().map_err(|bad| bad.0);
+        assert_eq!(complaint(b"%f%z%y"), Err(b"unknown placeholder '%z' in $NINJA_STATUS".to_vec()));
+        assert_eq!(complaint(b"a%"), Err(b"unknown placeholder '%\0' in $NINJA_STATUS".to_vec()));
+    }
+}
