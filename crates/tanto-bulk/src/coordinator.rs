@@ -58,7 +58,7 @@ impl Build<'_> {
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), Bad> {
         let mut schedule = plan.schedule(times)?;
         let Build { site, runner, view, clock, epoch_ms, desk, sources, sampler } = self;
-        for package in plan.all().filter(|&it| plan.package(it).state == State::Open) {
+        for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }

@@ -96,7 +96,7 @@ impl Place<'_> {
 
     fn look(self, plan: &Plan, package: Package, files: &mut Files) -> Found {
         let it = plan.package(package);
-        if !matches!(it.state, State::Open | State::Done) {
+        if !matches!(it.state(), State::Open | State::Done) {
             return Found::nothing("");
         }
         let path = self.file(&it.name);
@@ -105,7 +105,7 @@ impl Place<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::nothing("it was not built yet"),
             Err(error) => return Found::nothing(&format!("its file: {error}")),
         };
-        let is_known = it.state == State::Done || it.standing != Standing::Unknown;
+        let is_known = it.state() == State::Done || it.standing != Standing::Unknown;
         if is_known && !self.contents {
             return Found { written_ns: Some(written_ns), said: Ok(Vec::new()), print: None };
         }

@@ -8,7 +8,7 @@ mod room;
 mod standing;
 mod wishes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 
 use tanto_exec::clock::Clock;
@@ -24,15 +24,13 @@ use super::clients::{self, Clients};
 use super::control_socket::Desk;
 use super::plan::Plan;
 use super::sources::Sources;
-use super::state::{MACHINE, State};
+use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::stages::Stage;
 use crate::build_settings::Site;
 use crate::resolve::Package;
 
 /// How often a package is tried whose failure is the machine's.
 const MOST_ATTEMPTS: u32 = 3;
-/// Why a package is open that may have got its place, though that was not noted.
-pub const INTERRUPTED: &str = "it was interrupted on the way to its place";
 /// Why a package needs root of which that was not known before it was built.
 const WANTS_ROOT: &str = "it wants to be another user, or that files belong to one";
 /// Why a package has failed that the user has ended.
@@ -63,19 +61,17 @@ pub struct Books<'a> {
     /// When the clock stood at 0, in milliseconds since 1970.
     epoch_ms: i64,
     journal: Journal,
-    running: HashMap<Package, Progress>,
+    running: BTreeMap<Package, Progress>,
     /// Where users ask.
     desk: &'a mut dyn Desk,
     /// From which it follows what packages need.
     sources: Sources,
-    /// These have ended, and are to be built once more.
-    again: Vec<Package>,
+    /// Changes of states that the view has not been told.
+    records: Vec<StateRecord>,
+    /// Packages that are open again although their job has just ended in the schedule.
+    reopened: Vec<Package>,
     /// These are built on the disk from now on, and in memory before.
     moved: Vec<Package>,
-    /// These had no room, and wait until there is some.
-    crowded: BTreeMap<Package, Crowded>,
-    /// What was said of a directory while this package of it was being built.
-    later: HashMap<Package, Vec<u8>>,
     /// For the view: stages that packages have come to, and that states are others.
     stages: Vec<(Package, Stage, i64)>,
     has_moved: bool,
@@ -85,17 +81,6 @@ pub struct Books<'a> {
     notices: Vec<String>,
     /// As it was last told.
     told_full: bool,
-    /// The package whose turn came last, if there was nothing to do.
-    stood: Option<Package>,
-}
-
-/// A package that was killed, perhaps for memory, and is tried again.
-#[derive(Clone, Copy)]
-struct Crowded {
-    /// How often it was tried, in a row.
-    tries: u32,
-    /// Who tried it last.
-    client: usize,
 }
 
 /// How far a package has come.
@@ -126,8 +111,6 @@ struct Progress {
     crowded: bool,
     /// The user wants it to end.
     killed: bool,
-    /// When it has ended, it is to be built once more.
-    again: bool,
 }
 
 #[derive(Clone)]
@@ -153,20 +136,18 @@ impl<'a> Books<'a> {
             clock,
             epoch_ms,
             journal,
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             desk,
             sources,
-            again: Vec::new(),
+            records: Vec::new(),
+            reopened: Vec::new(),
             moved: Vec::new(),
-            crowded: BTreeMap::new(),
-            later: HashMap::new(),
             stages: Vec::new(),
             has_moved: true,
             moved_ms: i64::MIN,
             clients,
             notices: Vec::new(),
             told_full: false,
-            stood: None,
         }
     }
 
@@ -179,59 +160,49 @@ impl<'a> Books<'a> {
         (self.plan, self.journal)
     }
 
-    /// Has its turn just shown that there is nothing to do? Others that are done were never waited for. With it, what is
-    /// not built because this cannot be.
-    pub fn has_stood(&mut self, package: Package) -> Option<Vec<Package>> {
-        self.stood.take_if(|stood| *stood == package)?;
-        let is_lost = self.plan.package(package).state.is_lost();
-        Some(if is_lost { self.fell(package) } else { Vec::new() })
-    }
-
-    /// A package's turn has come: its first command, or nothing if it turns out to be up to date, or not to be built here.
+    /// Begins a package: its first command, or `None` if it is up to date or cannot be built here.
     pub fn begin(&mut self, package: Package) -> Option<Command> {
         let Some(why) = self.plan.due(package) else {
-            self.stood = Some(package);
             self.note_options(package, false);
-            self.set(package, State::Done, State::UP_TO_DATE.into());
+            self.set(package, PackageState::Done(Success::UpToDate));
             return None;
         };
         if self.site.one_user && !self.plan.package(package).usergroup_phase.is_empty() {
-            self.stood = Some(package);
-            self.set(package, State::NeedsRoot, State::OTHER_USERS.into());
+            self.end(package, PackageState::NeedsRoot(State::OTHER_USERS.into()));
             return None;
         }
         if !why.is_empty() {
             self.journal.note(Change::Due { package, why });
         }
-        self.set(package, State::Running, String::new());
-        let before = self.crowded.remove(&package);
-        Some(self.attempt(package, before.map_or(0, |it| it.tries), before.map(|it| it.client)))
+        let (failures, not) = match *self.plan.package(package).package_state() {
+            PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
+            _ => (0, None),
+        };
+        Some(self.attempt(package, failures, not))
     }
 
-    /// A package was interrupted: it will be built again.
+    /// Reopens a package that was interrupted.
     pub fn interrupted(&mut self, package: Package) {
-        let mut why = String::new();
-        if let Some(progress) = self.running.remove(&package) {
-            self.clients.release(progress.client);
-            if !progress.retries {
-                self.note_attempt(package, &progress, "interrupted", "");
-            }
-            if progress.stage == Stage::SyncPackage {
-                INTERRUPTED.clone_into(&mut why);
-            }
+        let Some(progress) = self.running.remove(&package) else { return };
+        self.clients.release(progress.client);
+        if !progress.retries {
+            self.note_attempt(package, &progress, "interrupted", "");
         }
-        self.set(package, State::Open, why);
+        let publishing = progress.stage == Stage::SyncPackage;
+        let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);
+        self.set(package, PackageState::Open(pending));
     }
 
-    /// A package is done, or has failed, with all that needs it, which is told: they are not built.
-    pub fn finish(&mut self, package: Package, exit: Exit) -> Vec<Package> {
+    /// Records the end of a package's job.
+    pub fn finish(&mut self, package: Package, exit: Exit) {
         let progress = self.running.remove(&package).expect("it was begun");
         if progress.crowded {
-            self.postpone(package, &progress);
-            return Vec::new();
+            self.blame(progress.client, package);
+            let pending = Pending::OutOfMemory { failures: progress.tries + 1, client: progress.client };
+            self.end(package, PackageState::Open(pending));
+            return;
         }
         self.clients.release(progress.client);
-        self.again.extend(progress.again.then_some(package));
         let state = progress.failed.as_ref().map_or(State::Failed, |failed| failed.state);
         if exit.success() && state != State::NeedsRoot {
             self.clients.praise(progress.client);
@@ -240,10 +211,10 @@ impl<'a> Books<'a> {
             self.note_cost(package, &progress);
             self.note_content(package);
             self.note_options(package, true);
-            self.set(package, State::Done, left);
+            self.end(package, PackageState::Done(Success::Built(left)));
             // What it printed is of no more use.
             let _ = fs::remove_dir_all(self.logs(package));
-            return Vec::new();
+            return;
         }
         self.keep_out(package, progress.client);
         let why: Vec<String> = progress.failed.iter().map(|it| it.why.clone()).chain(progress.left.clone()).collect();
@@ -253,26 +224,28 @@ impl<'a> Books<'a> {
         }
         let outcome = if state == State::MachineFailed { MACHINE } else { state.name() };
         self.note_attempt(package, &progress, outcome, &why);
-        self.set(package, state, why);
-        self.fell(package)
+        self.end(package, PackageState::restore(state, &why));
     }
 
-    /// It was killed, and its turn comes again when there is room.
-    fn postpone(&mut self, package: Package, progress: &Progress) {
-        self.blame(progress.client, package);
-        self.crowded.insert(package, Crowded { tries: progress.tries + 1, client: progress.client });
-        self.again.extend(progress.again.then_some(package));
-    }
-
-    /// What needs a package that will not be there is not built, and is told.
-    fn fell(&mut self, package: Package) -> Vec<Package> {
-        let fallen = self.plan.fell(package);
-        for &fallen in &fallen {
-            let it = self.plan.package(fallen);
-            let (state, why) = (it.state, it.why.clone());
-            self.note_state(fallen, state, why);
+    /// Sets the state that a package's turn has led to. It is open instead if another build was requested meanwhile.
+    fn end(&mut self, package: Package, state: PackageState) {
+        let state = self.rebuild(package).map_or(state, |records| PackageState::Open(Pending::Rebuild(records)));
+        let kind = state.kind();
+        self.set(package, state);
+        if kind == State::Open {
+            self.reopened.push(package);
+        } else if kind.is_lost() {
+            let records = self.plan.fail_dependents(package);
+            self.publish(records);
         }
-        fallen
+    }
+
+    /// The request to build a running package once more.
+    fn rebuild(&self, package: Package) -> Option<Vec<u8>> {
+        match self.plan.package(package).package_state() {
+            PackageState::Running(current) => current.rebuild.clone(),
+            _ => None,
+        }
     }
 
     /// What it has left in its sandbox for its logs gets there.
@@ -308,8 +281,9 @@ impl<'a> Books<'a> {
             outgrew: false,
             crowded: false,
             killed: false,
-            again: false,
         };
+        let rebuild = self.rebuild(package);
+        self.set(package, PackageState::Running(Current { attempt, client, failures: tries, rebuild }));
         self.stages.push((package, stage, now_ms));
         self.journal.note(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
         self.running.insert(package, progress);
@@ -326,9 +300,9 @@ impl<'a> Books<'a> {
         Command { line, console: false, limits: self.bounds(package, stage) }
     }
 
-    fn set(&mut self, package: Package, state: State, why: String) {
-        self.plan.set(package, state, why.clone());
-        self.note_state(package, state, why);
+    fn set(&mut self, package: Package, state: PackageState) {
+        let record = self.plan.set(package, state);
+        self.publish(record);
     }
 
     /// A stage has failed: the package is tried again if that was the machine's fault, else it is cleaned up.
@@ -379,15 +353,13 @@ impl<'a> Books<'a> {
             return None;
         }
         let progress = self.running.remove(&package).expect("it runs");
-        let first = if progress.outgrew {
+        Some(if progress.outgrew {
             self.clients.release(progress.client);
             self.attempt(package, progress.tries, None)
         } else {
             self.blame(progress.client, package);
             self.attempt(package, progress.tries + 1, Some(progress.client))
-        };
-        self.running.entry(package).and_modify(|it| it.again = progress.again);
-        Some(first)
+        })
     }
 
     /// Takes what there is to tell of a stage's sandbox and of its processes. Says why the sandbox could not be entered, if

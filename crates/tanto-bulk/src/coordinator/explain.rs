@@ -11,7 +11,7 @@ const MOST: usize = 5;
 
 /// In lines; nothing where the package's own state says all.
 pub fn told(plan: &Plan, package: Package) -> String {
-    match plan.package(package).state {
+    match plan.package(package).state() {
         State::IndirectFailed | State::IndirectPrefailed => blame(plan, package).unwrap_or_default(),
         State::Open => waits(plan, package),
         _ => String::new(),
@@ -23,11 +23,11 @@ fn blame(plan: &Plan, package: Package) -> Option<String> {
     let mut from: Vec<Option<Package>> = vec![None; plan.packages.len()];
     let mut next = VecDeque::from([package]);
     while let Some(at) = next.pop_front() {
-        if plan.package(at).state.is_lost() {
+        if plan.package(at).state().is_lost() {
             return Some(way(plan, &from, package, at));
         }
         for &needed in &plan.package(at).depends {
-            let is_lost = !matches!(plan.package(needed).state, State::Done | State::Open | State::Running);
+            let is_lost = !matches!(plan.package(needed).state(), State::Done | State::Open | State::Running);
             if is_lost && needed != package && from[needed as usize].is_none() {
                 from[needed as usize] = Some(at);
                 next.push_back(needed);
@@ -42,8 +42,8 @@ fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) ->
     let mut names: Vec<&str> = back.map(|at| &*plan.package(at).name).collect();
     names.reverse();
     let it = plan.package(end);
-    let why = if it.why.is_empty() { String::new() } else { format!(": {}", it.why) };
-    let verb = match it.state {
+    let why = if it.why().is_empty() { String::new() } else { format!(": {}", it.why()) };
+    let verb = match it.state() {
         State::Failed => "failed",
         State::MachineFailed => "failed for no fault of its own",
         State::NeedsRoot => "needs root",
@@ -55,11 +55,12 @@ fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) ->
 fn waits(plan: &Plan, package: Package) -> String {
     let it = plan.package(package);
     let missing: Vec<&super::plan::Planned> =
-        it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state != State::Done).collect();
+        it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state() != State::Done).collect();
     if missing.is_empty() {
         return "  all that it needs is there: it waits for its turn\n".into();
     }
-    let names: Vec<String> = missing.iter().take(MOST).map(|it| format!("{} ({})", it.name, it.state.name())).collect();
+    let names: Vec<String> =
+        missing.iter().take(MOST).map(|it| format!("{} ({})", it.name, it.state().name())).collect();
     let more = missing.len().saturating_sub(MOST);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("  it waits for {}{more}\n", names.join(", "))

@@ -12,7 +12,6 @@ use tanto_exec::runner::steps::StepSource;
 use tanto_exec::schedule::Schedule;
 
 use super::books::Books;
-use crate::resolve::Package;
 
 /// The books, for the loop and for who runs the stages.
 #[derive(Clone, Copy)]
@@ -59,20 +58,6 @@ impl Packages<'_, '_> {
     }
 }
 
-/// It is not to be built any more.
-fn unplan(job: JobId, schedule: &Schedule, view: &mut dyn View) {
-    let expected_ms = Some(i64::from(schedule.cost(job).wall_ms));
-    view.event(Event::Unplanned { job, expected_ms });
-}
-
-/// They will not be started though what they wait for is over.
-fn withdraw(packages: &[Package], schedule: &mut Schedule, view: &mut dyn View) {
-    for job in packages.iter().copied().map(JobId) {
-        schedule.withdraw(job);
-        unplan(job, schedule, view);
-    }
-}
-
 impl Frontend for Packages<'_, '_> {
     fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
         self.wait_for_room()?;
@@ -111,23 +96,14 @@ impl Frontend for Packages<'_, '_> {
             view.event(Event::Notice { level: Level::Warning, text: notice.as_bytes() });
         }
         match ending {
-            // It is up to date. What was taken out of the plan passes too, and has left it before.
-            JobOutcome::NoOp => {
-                let stood = self.books.borrow_mut().has_stood(package);
-                if let Some(fallen) = stood {
-                    unplan(JobId(package), schedule, view);
-                    withdraw(&fallen, schedule, view);
-                }
-            }
-            // Though nothing has failed, what needs it may be impossible to build.
-            JobOutcome::Succeeded { completion, .. } => {
-                let fallen = self.books.borrow_mut().finish(package, completion.exit);
-                withdraw(&fallen, schedule, view);
-            }
-            JobOutcome::Failed => {
-                let fallen = self.books.borrow_mut().finish(package, Exit::Code(1));
-                fallen.into_iter().for_each(|fallen| unplan(JobId(fallen), schedule, view));
-            }
+            JobOutcome::NoOp => {}
+            JobOutcome::Succeeded { completion, .. } => self.books.borrow_mut().finish(package, completion.exit),
+            JobOutcome::Failed => self.books.borrow_mut().finish(package, Exit::Code(1)),
+        }
+        let lost = self.books.borrow_mut().announce(schedule, view);
+        // The schedule itself holds back what needs a job that has failed.
+        if !matches!(ending, JobOutcome::Failed) {
+            lost.into_iter().for_each(|package| schedule.withdraw(JobId(package)));
         }
         Ok(())
     }

@@ -1,55 +1,52 @@
-//! What users want of a build that does not run: the database's rows change, and the next build finds them so. Does not know
-//! who writes them.
+//! `retry` and `skip` while no build runs: changes of the database that the next build finds.
 
 use tanto_record::database::Change;
 
-use super::plan::{Plan, SKIPPED, WANTED};
-use super::state::State;
+use super::plan::Plan;
+use super::state::{PackageState, Pending, State, StateRecord};
 use crate::resolve::Package;
 
-/// These are built by the next build, and so is what was built with them.
+/// Reopens packages and those that were built with them.
 pub fn retry(plan: &Plan, packages: &[Package]) -> Vec<Change> {
     let mut now = plan.clone();
+    let mut records: Vec<StateRecord> = Vec::new();
     for &package in packages {
-        now.set(package, State::Open, WANTED.into());
+        records.extend(now.set(package, PackageState::Open(Pending::Requested)));
     }
     for user in plan.all_users(packages) {
-        if matches!(plan.package(user).state, State::Done | State::Failed) {
-            now.set(user, State::Open, String::new());
+        if matches!(plan.package(user).state(), State::Done | State::Failed) {
+            records.extend(now.set(user, PackageState::NEW));
         }
     }
-    changes(plan, now)
+    changes(now, records)
 }
 
-/// These are not built when the run goes on. An error is one that is done or has failed.
+/// Excludes packages from the run that is resumed next. An error names one that is done or has failed.
 pub fn skip(plan: &Plan, packages: &[Package]) -> Result<Vec<Change>, String> {
     let mut now = plan.clone();
+    let mut records: Vec<StateRecord> = Vec::new();
     for &package in packages {
         let it = plan.package(package);
-        if matches!(it.state, State::Done | State::Failed) {
-            return Err(format!("{} is {}", it.name, it.state.name()));
+        match it.state() {
+            State::Done | State::Failed => return Err(format!("{} is {}", it.name, it.state().name())),
+            // The build that ran it was killed.
+            State::Running => records.extend(now.set(package, PackageState::NEW)),
+            _ => {}
         }
-        now.set(package, State::Prefailed, SKIPPED.into());
+        records.extend(now.set(package, PackageState::SKIPPED));
     }
-    Ok(changes(plan, now))
+    Ok(changes(now, records))
 }
 
-fn changes(before: &Plan, mut now: Plan) -> Vec<Change> {
-    now.derive();
-    let differ = now.all().filter(|&it| {
-        let (old, new) = (before.package(it), now.package(it));
-        (old.state, &old.why) != (new.state, &new.why)
-    });
-    let change = |package| {
-        let it = now.package(package);
-        Change::State { package, state: it.state.name(), why: it.why.clone() }
-    };
-    differ.map(change).collect()
+fn changes(mut plan: Plan, mut records: Vec<StateRecord>) -> Vec<Change> {
+    records.extend(plan.update_dependents());
+    StateRecord::merged(records).iter().map(StateRecord::change).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::state::REQUESTED;
     use tanto_record::database;
 
     fn plan(states: [&str; 3]) -> Plan {
@@ -76,7 +73,7 @@ mod tests {
             Change::State { why, .. } => why.clone(),
             _ => String::new(),
         };
-        changes.iter().map(|it| (one(it).0, one(it).1, if why(it) == WANTED { "again" } else { "" })).collect()
+        changes.iter().map(|it| (one(it).0, one(it).1, if why(it) == REQUESTED { "again" } else { "" })).collect()
     }
 
     #[test]

@@ -1,18 +1,16 @@
-//! Which packages are to be built, and which cannot be. Does not know what has become of them in earlier runs, unless
-//! it is told.
+//! The packages of a bulk build: what each needs, and its state.
 
 mod again;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::database::{self, Change};
 
-pub use self::again::{SKIPPED, WANTED};
 use super::needs::Needs;
 use super::simulate;
-use super::state::{MACHINE, State};
+use super::state::{Exclusion, MACHINE, PackageState, State, StateRecord};
 use crate::estimate::Estimate;
 use crate::freshness::{Content, Standing};
 use crate::package::options;
@@ -40,10 +38,8 @@ pub struct Planned {
     pub options: String,
     /// What it needs.
     pub depends: Vec<Package>,
-    /// Where it stands.
-    pub state: State,
-    /// Why, if that is not clear.
-    pub why: String,
+    /// Changed by `Plan::set` alone.
+    state: PackageState,
     /// What is known of the binary package that is there.
     pub standing: Standing,
     /// What its file holds, if that is to be told from what it will hold.
@@ -86,8 +82,10 @@ impl Plan {
             it.depends.iter().for_each(|&needed| users[needed as usize].push(package));
         }
         let mut plan = Plan { packages, users };
-        for package in plan.all().filter(|&it| plan.package(it).state == State::Prefailed).collect::<Vec<_>>() {
-            plan.fell(package);
+        for package in plan.all() {
+            if plan.package(package).state() == State::Prefailed {
+                plan.fail_dependents(package);
+            }
         }
         Ok(plan)
     }
@@ -128,10 +126,9 @@ impl Plan {
         needed
     }
 
-    /// A package's state is another.
-    pub fn set(&mut self, package: Package, state: State, why: String) {
-        let it = &mut self.packages[package as usize];
-        (it.state, it.why) = (state, why);
+    /// Changes a package's state; `None` if that is its state.
+    pub fn set(&mut self, package: Package, state: PackageState) -> Option<StateRecord> {
+        self.packages[package as usize].state.set(package, state)
     }
 
     /// What is known of a package's file.
@@ -144,7 +141,7 @@ impl Plan {
     pub fn compare_options(&mut self, before: &HashMap<String, String>) {
         for package in self.all() {
             let it = self.package(package);
-            let is_open = it.state == State::Open && it.standing == Standing::Unknown && !it.options.is_empty();
+            let is_open = it.state() == State::Open && it.standing == Standing::Unknown && !it.options.is_empty();
             let before = before.get(&it.name).filter(|_| is_open);
             if let Some(why) = before.and_then(|before| options::difference(before, &it.options)) {
                 self.stands(package, Standing::Due(why));
@@ -154,7 +151,7 @@ impl Plan {
 
     /// The settings of packages that are done, as rows of the database, for those that have none there yet.
     pub fn options(&self) -> impl Iterator<Item = Change> {
-        let done = self.packages.iter().filter(|it| it.state == State::Done);
+        let done = self.packages.iter().filter(|it| it.state() == State::Done);
         done.filter_map(|it| it.options_row(false))
     }
 
@@ -205,9 +202,9 @@ impl Plan {
 
     /// A package that lacks something cannot be built, and nor can what needs it.
     pub fn lacks(&mut self, package: Package, why: String) {
-        if self.package(package).state != State::Prefailed {
-            self.set(package, State::Prefailed, why);
-            self.fell(package);
+        if self.package(package).state() != State::Prefailed {
+            self.set(package, PackageState::Prefailed(Exclusion::Because(why)));
+            self.fail_dependents(package);
         }
     }
 
@@ -215,73 +212,68 @@ impl Plan {
     pub fn only_one_user(&mut self) {
         for package in self.all() {
             let it = self.package(package);
-            let is_due = it.state == State::Open && !matches!(it.standing, Standing::Stands(_));
+            let is_due = it.state() == State::Open && !matches!(it.standing, Standing::Stands(_));
             if is_due && !it.usergroup_phase.is_empty() {
-                self.set(package, State::NeedsRoot, State::OTHER_USERS.into());
-                self.fell(package);
+                self.set(package, PackageState::NeedsRoot(State::OTHER_USERS.into()));
+                self.fail_dependents(package);
             }
         }
     }
 
-    /// The package will not be there: nor will those that are open and need it, or need what does. Says which they are.
-    pub fn fell(&mut self, package: Package) -> Vec<Package> {
-        let (state, why) = self.lost(package);
-        let (mut fallen, mut at) = (Vec::new(), Some(package));
-        let mut next = 0;
-        while let Some(lost) = at {
-            for user in self.users[lost as usize].clone() {
-                if self.package(user).state == State::Open {
-                    self.set(user, state, why.clone());
-                    fallen.push(user);
+    /// Fails the open packages that need this one, directly or not, because it will not be there.
+    pub fn fail_dependents(&mut self, package: Package) -> Vec<StateRecord> {
+        let state = self.state_of_dependents(package);
+        let mut records: Vec<StateRecord> = Vec::new();
+        let mut lost = VecDeque::from([package]);
+        while let Some(package) = lost.pop_front() {
+            for user in self.users[package as usize].clone() {
+                if self.package(user).state() == State::Open {
+                    records.extend(self.set(user, state.clone()));
+                    lost.push_back(user);
                 }
             }
-            at = fallen.get(next).copied();
-            next += 1;
         }
-        fallen
+        records
     }
 
-    /// What becomes of those that need a package that will not be there.
-    fn lost(&self, package: Package) -> (State, String) {
-        let (state, verb) = match self.package(package).state {
-            State::Prefailed | State::IndirectPrefailed => (State::IndirectPrefailed, "cannot be built"),
-            State::NeedsRoot => (State::IndirectPrefailed, "needs root"),
-            State::MachineFailed => (State::IndirectFailed, "failed for no fault of its own"),
-            _ => (State::IndirectFailed, "failed"),
-        };
-        (state, format!("it needs {}, which {verb}", self.package(package).name))
+    /// The state of packages that need one that will not be there.
+    fn state_of_dependents(&self, package: Package) -> PackageState {
+        let it = self.package(package);
+        let why = |verb: &str| format!("it needs {}, which {verb}", it.name);
+        match it.state() {
+            State::Prefailed | State::IndirectPrefailed => PackageState::IndirectPrefailed(why("cannot be built")),
+            State::NeedsRoot => PackageState::IndirectPrefailed(why("needs root")),
+            State::MachineFailed => PackageState::IndirectFailed(why("failed for no fault of its own")),
+            _ => PackageState::IndirectFailed(why("failed")),
+        }
     }
 
-    /// Takes over the states that packages have in a run that was not finished, by name: what is done stays so, and what
+    /// Takes over the states that packages have in an unfinished build, by name: what is done stays done, and what has
     /// failed is not tried again, unless the machine was at fault.
-    pub fn recall(&mut self, state: impl Fn(&str) -> Option<(State, String)>) {
+    pub fn resume(&mut self, state: impl Fn(&str) -> Option<PackageState>) {
         for package in self.all() {
-            let Some((state, why)) = state(&self.package(package).name) else { continue };
-            let stands = match state {
-                State::Done | State::Failed | State::NeedsRoot => true,
-                State::Prefailed => why == SKIPPED,
-                _ => false,
-            };
-            if !stands {
-                continue;
+            let Some(state) = state(&self.package(package).name) else { continue };
+            let is_final = matches!(state.kind(), State::Done | State::Failed | State::NeedsRoot);
+            let is_open = self.package(package).state() == State::Open;
+            if is_open && (is_final || state == PackageState::SKIPPED) {
+                self.set(package, state);
             }
-            if matches!(self.package(package).state, State::Open | State::IndirectFailed) {
-                self.set(package, state, why);
-            }
-            if self.package(package).state.is_lost() {
-                self.fell(package);
+        }
+        for package in self.all() {
+            if self.package(package).state().is_lost() {
+                self.fail_dependents(package);
             }
         }
     }
 
     /// Is there something that is still to be built?
     pub fn has_open(&self) -> bool {
-        self.packages.iter().any(|package| package.state == State::Open)
+        self.packages.iter().any(|package| package.state() == State::Open)
     }
 
     /// How many are in each state, in the order of `State::ALL`.
     pub fn counts(&self) -> [usize; State::ALL.len()] {
-        State::ALL.map(|state| self.packages.iter().filter(|package| package.state == state).count())
+        State::ALL.map(|state| self.packages.iter().filter(|package| package.state() == state).count())
     }
 
     /// All of it as rows of the database.
@@ -290,7 +282,7 @@ impl Plan {
             let it = self.package(package);
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
             let due = match &it.standing {
-                Standing::Due(why) if it.state == State::Open => Some(Change::Due { package, why: why.clone() }),
+                Standing::Due(why) if it.state() == State::Open => Some(Change::Due { package, why: why.clone() }),
                 _ => None,
             };
             std::iter::once(row(package, it)).chain(edges).chain(due)
@@ -299,7 +291,7 @@ impl Plan {
 
     /// What is expected of what is open, as rows of the database.
     pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
-        let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state == State::Open);
+        let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state() == State::Open);
         open.map(|(package, it)| {
             Change::Expected(database::EstimateRow { package, wall_ms: it.ms, basis: it.basis.name().into() })
         })
@@ -309,7 +301,7 @@ impl Plan {
     pub fn schedule(&self, times: &[u64]) -> Result<Schedule, Bad> {
         let mut schedule = Schedule::new();
         for (order, package) in (0..).zip(&self.packages) {
-            let wanted = package.state == State::Open;
+            let wanted = package.state() == State::Open;
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
         }
         let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
@@ -327,18 +319,39 @@ impl Plan {
 
 /// A package as a row of the database.
 fn row(package: Package, it: &Planned) -> Change {
-    let (name, location, why) = (it.name.clone(), it.location.clone(), it.why.clone());
+    let (name, location, why) = (it.name.clone(), it.location.clone(), it.why().to_owned());
     Change::Package(database::PackageRow {
         package,
         job: package,
         name,
         location,
-        state: it.state.name().to_owned(),
+        state: it.state().name().to_owned(),
         why,
     })
 }
 
 impl Planned {
+    /// Its state, without the data.
+    pub fn state(&self) -> State {
+        self.state.kind()
+    }
+
+    /// Its state with the data.
+    pub fn package_state(&self) -> &PackageState {
+        &self.state
+    }
+
+    /// The reason for its state; empty where that is clear.
+    pub fn why(&self) -> &str {
+        self.state.why()
+    }
+
+    /// The same package, which cannot be built; for one that no plan has yet.
+    pub fn excluded(mut self, why: String) -> Planned {
+        self.state = PackageState::Prefailed(Exclusion::Because(why));
+        self
+    }
+
     /// Its settings as a row of the database. `is_new`: it was built with them now.
     pub(super) fn options_row(&self, is_new: bool) -> Option<Change> {
         let (name, options) = (self.name.clone(), self.options.clone());
@@ -356,8 +369,7 @@ impl Planned {
             usergroup_phase: String::new(),
             options: String::new(),
             depends: Vec::new(),
-            state: State::named(&row.state).unwrap_or(State::Open),
-            why: row.why.clone(),
+            state: PackageState::restore(State::named(&row.state).unwrap_or(State::Open), &row.why),
             standing: Standing::Unknown,
             content: None,
             is_new: false,
@@ -381,8 +393,7 @@ impl Planned {
             usergroup_phase: text("USERGROUP_PHASE"),
             options: text(options::VARIABLE),
             depends,
-            state: if reason.is_some() { State::Prefailed } else { State::Open },
-            why: reason.unwrap_or_default(),
+            state: reason.map_or(PackageState::NEW, |why| PackageState::Prefailed(Exclusion::Because(why))),
             standing: Standing::Unknown,
             content: None,
             is_new: false,
@@ -406,6 +417,7 @@ fn safe(text: &[u8], slashes: bool) -> Result<String, Bad> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::state::{Current, Success};
     use crate::tree::records;
 
     fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, Bad> {
@@ -413,6 +425,10 @@ mod tests {
         let text: String = packages.iter().map(text).collect();
         let records = records::read(text.as_bytes()).unwrap();
         Plan::new(&records, &packages.iter().map(|(.., depends)| depends.to_vec()).collect::<Vec<_>>())
+    }
+
+    fn changed(records: &[StateRecord]) -> Vec<Package> {
+        records.iter().map(|it| it.package).collect()
     }
 
     #[test]
@@ -425,10 +441,10 @@ mod tests {
         ])
         .unwrap();
         use State::{IndirectPrefailed, Open, Prefailed};
-        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        let states: Vec<State> = plan.packages.iter().map(Planned::state).collect();
         assert_eq!(states, [Prefailed, IndirectPrefailed, IndirectPrefailed, Open]);
-        assert_eq!(plan.package(0).why, "\"not here\"");
-        assert_eq!(plan.package(2).why, "it needs skip-1, which cannot be built");
+        assert_eq!(plan.package(0).why(), "\"not here\"");
+        assert_eq!(plan.package(2).why(), "it needs skip-1, which cannot be built");
         assert_eq!(plan.counts(), [0, 0, 1, 0, 0, 0, 0, 1, 2]);
     }
 
@@ -441,37 +457,39 @@ mod tests {
         plan.stands(2, Standing::Stands(vec![]));
         plan.only_one_user();
         use State::{IndirectPrefailed, NeedsRoot, Open};
-        let states: Vec<State> = plan.packages.iter().map(|it| it.state).collect();
+        let states: Vec<State> = plan.packages.iter().map(Planned::state).collect();
         assert_eq!(states, [NeedsRoot, IndirectPrefailed, Open, Open], "what is up to date need not be built");
-        assert_eq!(plan.package(1).why, "it needs own-1, which needs root");
+        assert_eq!(plan.package(1).why(), "it needs own-1, which needs root");
     }
 
     #[test]
     fn a_failure_takes_what_is_open_with_it() {
         let mut plan =
             plan(&[("base-1", "", &[]), ("user-1", "", &[0]), ("deep-1", "", &[1]), ("done-1", "", &[0])]).unwrap();
-        plan.set(3, State::Done, String::new());
-        plan.set(0, State::Failed, "it hung".into());
-        assert_eq!(plan.fell(0), [1, 2]);
-        assert_eq!(plan.package(2).state, State::IndirectFailed);
-        assert_eq!(plan.package(2).why, "it needs base-1, which failed");
-        assert_eq!(plan.package(3).state, State::Done);
+        plan.set(3, PackageState::Done(Success::UpToDate));
+        plan.set(0, PackageState::Running(Current::default()));
+        plan.set(0, PackageState::Failed("it hung".into()));
+        assert_eq!(changed(&plan.fail_dependents(0)), [1, 2]);
+        assert_eq!(plan.package(2).state(), State::IndirectFailed);
+        assert_eq!(plan.package(2).why(), "it needs base-1, which failed");
+        assert_eq!(plan.package(3).state(), State::Done);
     }
 
     #[test]
     fn a_run_that_goes_on_tries_again_what_failed_by_the_machines_fault() {
         let packages: [(&str, &str, &[Package]); 3] = [("full-1", "", &[]), ("user-1", "", &[0]), ("bad-1", "", &[])];
         let mut before = plan(&packages).unwrap();
-        before.set(0, State::MachineFailed, "build exited with 1: the disk is full".into());
-        before.set(2, State::Failed, "build exited with 1".into());
-        assert_eq!(before.fell(0), [1]);
-        assert_eq!(before.package(1).why, "it needs full-1, which failed for no fault of its own");
+        before.set(0, PackageState::Running(Current::default()));
+        before.set(0, PackageState::MachineFailed("build exited with 1: the disk is full".into()));
+        before.set(2, PackageState::Failed("build exited with 1".into()));
+        assert_eq!(changed(&before.fail_dependents(0)), [1]);
+        assert_eq!(before.package(1).why(), "it needs full-1, which failed for no fault of its own");
         let mut now = plan(&packages).unwrap();
-        now.recall(|name| {
+        now.resume(|name| {
             let it = before.packages.iter().find(|it| it.name == name)?;
-            Some((it.state, it.why.clone()))
+            Some(it.package_state().clone())
         });
-        let states: Vec<State> = now.packages.iter().map(|it| it.state).collect();
+        let states: Vec<State> = now.packages.iter().map(Planned::state).collect();
         assert_eq!(states, [State::Open, State::Open, State::Failed]);
     }
 

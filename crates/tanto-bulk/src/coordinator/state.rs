@@ -1,39 +1,39 @@
-//! Where a package stands in a bulk build; pbulk's states. Does not know how it came there.
+//! The state of each package in a bulk build, with its data and its legal transitions.
 
-/// The outcome of an attempt that ended for no fault of the package.
+use std::collections::BTreeMap;
+
+use tanto_record::database::Change;
+
+use crate::resolve::Package;
+
+/// The outcome in the database of an attempt that failed through no fault of the package.
 pub const MACHINE: &str = "machine";
 
-/// A package's state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// pbulk's names of a package's state, without its data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
-    /// It is to be built.
+    /// Waits for its dependencies or its turn.
     Open,
-    /// It is being built.
+    /// An attempt is running.
     Running,
-    /// It is there.
+    /// The binary package is there.
     Done,
     /// It was built, and that failed.
     Failed,
-    /// It was tried as often as may be, and each time the machine was at fault. The next build tries it again.
+    /// The last permitted attempt failed through no fault of the package. The next build tries again.
     MachineFailed,
-    /// It says itself that it cannot be built, or something it needs does not exist.
+    /// The package says that it cannot be built, something it needs does not exist, or the user has skipped it.
     Prefailed,
-    /// Something that it needs has failed.
+    /// A dependency has failed.
     IndirectFailed,
-    /// Something that it needs cannot be built.
+    /// A dependency cannot be built.
     IndirectPrefailed,
-    /// It wants to be several users, and there is but one: root can build it.
+    /// It needs several users, and this build has only one. Root can build it.
     NeedsRoot,
 }
 
 impl State {
-    /// Why a package is done that was not built.
-    pub const UP_TO_DATE: &str = "it was up to date";
-
-    /// Why a package needs root of which that is known before it is built.
-    pub const OTHER_USERS: &str = "it wants users of its own (USERGROUP_PHASE), and there is but one here";
-
-    /// All of them, in the order in which they are counted.
+    /// All states, in the order in which they are counted.
     pub const ALL: [State; 9] = [
         State::Done,
         State::Running,
@@ -46,7 +46,13 @@ impl State {
         State::IndirectPrefailed,
     ];
 
-    /// As it stands in the database, and in reports.
+    /// The `why` of a package that is done without having been built.
+    pub const UP_TO_DATE: &str = "it was up to date";
+
+    /// The `why` of a package that is known to need other users before it is built.
+    pub const OTHER_USERS: &str = "it wants users of its own (USERGROUP_PHASE), and there is but one here";
+
+    /// The name in the database and in reports.
     pub fn name(self) -> &'static str {
         match self {
             State::Open => "open",
@@ -61,13 +67,282 @@ impl State {
         }
     }
 
-    /// It is not there, and will not be in this run, for a reason of its own.
+    /// The state of this name.
+    pub fn named(name: &str) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether the package is missing for a reason of its own, and with it all that need it.
     pub fn is_lost(self) -> bool {
         matches!(self, State::Failed | State::MachineFailed | State::Prefailed | State::NeedsRoot)
     }
 
-    /// The state of this name.
-    pub fn named(name: &str) -> Option<State> {
-        State::ALL.into_iter().find(|state| state.name() == name)
+    /// The states that may follow this one.
+    fn successors(self) -> &'static [State] {
+        use State::{
+            Done, Failed, IndirectFailed, IndirectPrefailed, MachineFailed, NeedsRoot, Open, Prefailed, Running,
+        };
+        match self {
+            // `Done` if it is up to date; `Failed` only from the earlier build that this one resumes.
+            Open => &[Open, Running, Done, Failed, NeedsRoot, Prefailed, IndirectFailed, IndirectPrefailed],
+            // `Running` again: the next attempt, or a request to rebuild.
+            Running => &[Running, Open, Done, Failed, MachineFailed, NeedsRoot],
+            Done | Failed | MachineFailed | NeedsRoot => &[Open, Prefailed],
+            Prefailed => &[Open, Prefailed],
+            IndirectFailed | IndirectPrefailed => &[Open, Prefailed, IndirectFailed, IndirectPrefailed],
+        }
+    }
+}
+
+/// The state of a package, with its data.
+///
+/// The database keeps the name and the reason. Counters of retries and requests to rebuild live as long as the build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PackageState {
+    /// See `State::Open`.
+    Open(Pending),
+    /// See `State::Running`.
+    Running(Current),
+    /// See `State::Done`.
+    Done(Success),
+    /// The reason.
+    Failed(String),
+    /// The reason.
+    MachineFailed(String),
+    /// The reason.
+    Prefailed(Exclusion),
+    /// The reason, which names the dependency.
+    IndirectFailed(String),
+    /// The reason, which names the dependency.
+    IndirectPrefailed(String),
+    /// The reason.
+    NeedsRoot(String),
+}
+
+/// Why a package is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pending {
+    /// The build has not come to it.
+    New,
+    /// `tanto bulk retry` asked for it.
+    Requested,
+    /// As `Requested`, while it was being built. The records of its directory, scanned since; empty if they are the same.
+    Rebuild(Vec<u8>),
+    /// The build stopped while it ran. `publishing`: its file may have been replaced.
+    Interrupted {
+        /// The file was on its way to its place.
+        publishing: bool,
+    },
+    /// An attempt was killed, perhaps because memory ran out. It starts again when there is memory for it.
+    OutOfMemory {
+        /// Failed attempts in a row.
+        failures: u32,
+        /// The client of the last attempt.
+        client: usize,
+    },
+}
+
+/// The attempt that is running.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Current {
+    /// Its number within the run, from 1.
+    pub attempt: u32,
+    /// The client that builds it.
+    pub client: usize,
+    /// Attempts before it that failed through no fault of the package, in a row.
+    pub failures: u32,
+    /// `tanto bulk retry` asked for another build afterwards: the records of the directory, if they have changed.
+    pub rebuild: Option<Vec<u8>>,
+}
+
+/// How a package got done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Success {
+    /// It was there already.
+    UpToDate,
+    /// It was built. A remark, such as processes that outlived their stage; usually empty.
+    Built(String),
+}
+
+/// Why a package is not built at all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exclusion {
+    /// By `tanto bulk skip`.
+    Skipped,
+    /// The reason in its makefile, or a missing dependency.
+    Because(String),
+}
+
+/// The `why` of a package that the user has skipped.
+const SKIPPED: &str = "skipped by the user";
+/// The `why` of a package that is built again on request.
+pub const REQUESTED: &str = "the user wants it to be built again";
+/// The `why` of a package whose file may have been replaced although that was not noted.
+pub const INTERRUPTED: &str = "it was interrupted on the way to its place";
+
+impl PackageState {
+    /// The state of a package that has to be built.
+    pub const NEW: PackageState = PackageState::Open(Pending::New);
+    /// The state of a package that the user has skipped.
+    pub const SKIPPED: PackageState = PackageState::Prefailed(Exclusion::Skipped);
+
+    /// Restores a state from its name and reason in the database.
+    pub fn restore(state: State, why: &str) -> PackageState {
+        let text = why.to_owned();
+        match state {
+            State::Open if why == REQUESTED => PackageState::Open(Pending::Requested),
+            State::Open => PackageState::Open(match why {
+                INTERRUPTED => Pending::Interrupted { publishing: true },
+                _ => Pending::New,
+            }),
+            State::Running => PackageState::Running(Current::default()),
+            State::Done if why == State::UP_TO_DATE => PackageState::Done(Success::UpToDate),
+            State::Done => PackageState::Done(Success::Built(text)),
+            State::Failed => PackageState::Failed(text),
+            State::MachineFailed => PackageState::MachineFailed(text),
+            State::Prefailed if why == SKIPPED => PackageState::SKIPPED,
+            State::Prefailed => PackageState::Prefailed(Exclusion::Because(text)),
+            State::IndirectFailed => PackageState::IndirectFailed(text),
+            State::IndirectPrefailed => PackageState::IndirectPrefailed(text),
+            State::NeedsRoot => PackageState::NeedsRoot(text),
+        }
+    }
+
+    /// The state without its data.
+    pub fn kind(&self) -> State {
+        match self {
+            PackageState::Open(_) => State::Open,
+            PackageState::Running(_) => State::Running,
+            PackageState::Done(_) => State::Done,
+            PackageState::Failed(_) => State::Failed,
+            PackageState::MachineFailed(_) => State::MachineFailed,
+            PackageState::Prefailed(_) => State::Prefailed,
+            PackageState::IndirectFailed(_) => State::IndirectFailed,
+            PackageState::IndirectPrefailed(_) => State::IndirectPrefailed,
+            PackageState::NeedsRoot(_) => State::NeedsRoot,
+        }
+    }
+
+    /// The reason, in words; empty where the state says enough.
+    pub fn why(&self) -> &str {
+        match self {
+            PackageState::Open(Pending::Requested | Pending::Rebuild(_)) => REQUESTED,
+            PackageState::Open(Pending::Interrupted { publishing: true }) => INTERRUPTED,
+            PackageState::Open(_) | PackageState::Running(_) => "",
+            PackageState::Done(Success::UpToDate) => State::UP_TO_DATE,
+            PackageState::Prefailed(Exclusion::Skipped) => SKIPPED,
+            PackageState::Done(Success::Built(why))
+            | PackageState::Failed(why)
+            | PackageState::MachineFailed(why)
+            | PackageState::Prefailed(Exclusion::Because(why))
+            | PackageState::IndirectFailed(why)
+            | PackageState::IndirectPrefailed(why)
+            | PackageState::NeedsRoot(why) => why,
+        }
+    }
+
+    /// Changes the state; `None` if it is the same. This is the only way to change one.
+    ///
+    /// Panics on a transition that `State::successors` does not allow: the database must never hold one.
+    pub fn set(&mut self, package: Package, state: PackageState) -> Option<StateRecord> {
+        let (from, to) = (self.kind(), state.kind());
+        assert!(from.successors().contains(&to), "package {package}: {} cannot become {}", from.name(), to.name());
+        if *self == state {
+            return None;
+        }
+        *self = state.clone();
+        Some(StateRecord { package, from, state })
+    }
+}
+
+/// One change of a package's state: a row of the journal, and an event of the build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateRecord {
+    /// The package.
+    pub package: Package,
+    /// The state before.
+    pub from: State,
+    /// The state from now on.
+    pub state: PackageState,
+}
+
+impl StateRecord {
+    /// Merges all records of each package into one, in the order of packages.
+    pub fn merged(records: Vec<StateRecord>) -> Vec<StateRecord> {
+        let mut merged: BTreeMap<Package, StateRecord> = BTreeMap::new();
+        for record in records {
+            let from = merged.get(&record.package).map_or(record.from, |first| first.from);
+            merged.insert(record.package, StateRecord { from, ..record });
+        }
+        merged.into_values().collect()
+    }
+
+    /// The row of the journal.
+    pub fn change(&self) -> Change {
+        Change::State { package: self.package, state: self.state.kind().name(), why: self.state.why().to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::{Random, seeds};
+
+    /// A state of this kind with data that the database keeps.
+    fn any(kind: State, random: &mut Random) -> PackageState {
+        let why = ["", "it hung", State::UP_TO_DATE, SKIPPED, REQUESTED, INTERRUPTED][random.below(6)];
+        let rebuild = (random.below(2) == 0).then(|| b"PKGNAME=a-1\n".to_vec());
+        match kind {
+            State::Running => {
+                PackageState::Running(Current { attempt: random.below(4) as u32, client: 1, failures: 2, rebuild })
+            }
+            State::Open => PackageState::Open(match random.below(3) {
+                0 => Pending::OutOfMemory { failures: 1, client: 0 },
+                1 => rebuild.map_or(Pending::Interrupted { publishing: false }, Pending::Rebuild),
+                _ => return PackageState::restore(kind, why),
+            }),
+            _ => PackageState::restore(kind, why),
+        }
+    }
+
+    #[test]
+    fn rows_and_events_of_random_histories_lead_to_the_same_states() {
+        const PACKAGES: usize = 5;
+        for seed in seeds(50) {
+            let mut random = Random::new(seed);
+            let mut states = vec![PackageState::NEW; PACKAGES];
+            let mut rows = vec![PackageState::NEW; PACKAGES];
+            let mut events = rows.clone();
+            for _ in 0..100 {
+                let package = random.below(PACKAGES);
+                let next = states[package].kind().successors();
+                let state = any(next[random.below(next.len())], &mut random);
+                let Some(record) = states[package].set(package as Package, state) else { continue };
+                assert_eq!(record.from, events[package].kind(), "seed {seed}");
+                events[package] = record.state.clone();
+                let Change::State { package, state, why } = record.change() else { unreachable!() };
+                rows[package as usize] = PackageState::restore(State::named(state).unwrap(), &why);
+            }
+            assert_eq!(events, states, "seed {seed}");
+            let kept = |states: &[PackageState]| -> Vec<(State, String)> {
+                states.iter().map(|it| (it.kind(), it.why().to_owned())).collect()
+            };
+            assert_eq!(kept(&rows), kept(&states), "seed {seed}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "package 7: done cannot become running")]
+    fn what_is_done_does_not_run() {
+        PackageState::Done(Success::UpToDate).set(7, PackageState::Running(Current::default()));
+    }
+
+    #[test]
+    fn records_of_one_package_are_merged() {
+        let mut state = PackageState::NEW;
+        let states = [PackageState::SKIPPED, PackageState::Open(Pending::Requested)];
+        let records: Vec<StateRecord> = states.into_iter().filter_map(|next| state.set(3, next)).collect();
+        let requested = PackageState::Open(Pending::Requested);
+        assert_eq!(StateRecord::merged(records), [StateRecord { package: 3, from: State::Open, state: requested }]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Content, Found};
 use crate::coordinator::plan::{Bad, Plan, Planned};
-use crate::coordinator::state::State;
+use crate::coordinator::state::{PackageState, State, Success};
 use crate::resolve::Package;
 
 /// What is known of the binary package that is there.
@@ -45,7 +45,7 @@ pub fn settle(plan: &mut Plan, found: Vec<Found>, ages: &Ages) -> Result<(), Bad
     }
     let ages = !matches!(ages, Ages::Ignored);
     for (package, it) in (0..).zip(found) {
-        if plan.package(package).state != State::Open || plan.package(package).standing != Standing::Unknown {
+        if plan.package(package).state() != State::Open || plan.package(package).standing != Standing::Unknown {
             continue;
         }
         let is_newer = |needed: &&Package| ages && since[**needed as usize] >= it.written_ns;
@@ -62,9 +62,9 @@ pub fn settle(plan: &mut Plan, found: Vec<Found>, ages: &Ages) -> Result<(), Bad
     }
     for package in plan.chain()? {
         let it = plan.package(package);
-        let is_done = |&needed: &Package| plan.package(needed).state == State::Done;
-        if it.state == State::Open && matches!(it.standing, Standing::Stands(_)) && it.depends.iter().all(is_done) {
-            plan.set(package, State::Done, State::UP_TO_DATE.into());
+        let is_done = |&needed: &Package| plan.package(needed).state() == State::Done;
+        if it.state() == State::Open && matches!(it.standing, Standing::Stands(_)) && it.depends.iter().all(is_done) {
+            plan.set(package, PackageState::Done(Success::UpToDate));
         }
     }
     Ok(())
@@ -86,7 +86,7 @@ pub fn foretell(plan: &Plan) -> Result<Vec<Option<String>>, Bad> {
     for package in plan.chain()? {
         let it = plan.package(package);
         all[package as usize] = match &it.standing {
-            _ if it.state != State::Open => None,
+            _ if it.state() != State::Open => None,
             Standing::Stands(built_with) => {
                 let first = built_with.iter().find(|&&needed| all[needed as usize].is_some());
                 let why = |&needed| format!("{}, which it was built with, has to be built", plan.package(needed).name);

@@ -135,7 +135,7 @@ fn what_is_no_package_is_told() {
 }
 
 fn states(plan: &Plan) -> Vec<(State, Standing)> {
-    plan.packages.iter().map(|it| (it.state, it.standing.clone())).collect()
+    plan.packages.iter().map(|it| (it.state(), it.standing.clone())).collect()
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_is_up_to_date_with_all_that_it_needs_is_done() {
     use Standing::Stands;
     use State::{Done, Open};
     let plan = world.settled(World::plan(&packages), true);
-    assert_eq!(plan.package(1).why, State::UP_TO_DATE);
+    assert_eq!(plan.package(1).why(), State::UP_TO_DATE);
     let expected = [
         (Open, changed.clone()),
         (Done, Stands(vec![])),
@@ -215,7 +215,7 @@ fn what_is_as_old_as_its_content_is_not_newer() {
         let found = world.look(&plan);
         settle(&mut plan, found, &ages).unwrap();
         let since = plan.package(0).content.as_ref().map(|it| it.since_ns);
-        (plan.package(1).state, since)
+        (plan.package(1).state(), since)
     };
     assert_eq!(state(&[]), (State::Open, Some(seconds(9))));
     assert_eq!(state(&[("lib-1.0", 9, 1)]), (State::Done, Some(seconds(1))));

@@ -14,7 +14,7 @@ use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::{Desk, Nobody};
 use tanto_bulk::coordinator::plan::{Plan, Planned};
 use tanto_bulk::coordinator::sources::Sources;
-use tanto_bulk::coordinator::state::State;
+use tanto_bulk::coordinator::state::{PackageState, State};
 use tanto_bulk::resolve::Package;
 use tanto_bulk::tree::records;
 use tanto_exec::clock::FakeClock;
@@ -24,8 +24,8 @@ use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::ResourceSample;
-use tanto_record::database::Database;
 use tanto_record::database::journal::Journal;
+use tanto_record::database::{Database, PackageRow as Row};
 use tanto_testing::{Random, Scratch, seeds};
 
 use self::guests::Guests;
@@ -147,9 +147,9 @@ impl World {
         reading: Option<ResourceSample>,
     ) -> (BuildOutcome, Plan) {
         let rows = self.store().packages(self.run).unwrap();
-        let states: HashMap<String, (State, String)> =
-            rows.into_iter().map(|row| (row.name, (State::named(&row.state).unwrap(), row.why))).collect();
-        plan.recall(|name| states.get(name).cloned());
+        let state = |row: &Row| PackageState::restore(State::named(&row.state).unwrap(), &row.why);
+        let states: HashMap<String, PackageState> = rows.iter().map(|row| (row.name.clone(), state(row))).collect();
+        plan.resume(|name| states.get(name).cloned());
         plan.tried(&self.store().attempts(self.run).unwrap());
         let mut journal = Journal::start(self.store(), self.run).unwrap();
         plan.rows().for_each(|change| journal.note(change));
@@ -168,11 +168,11 @@ impl World {
     fn check(&self, plan: &Plan) {
         let rows = self.store().packages(self.run).unwrap();
         let told: Vec<(&str, &str)> = rows.iter().map(|row| (&row.state[..], &row.why[..])).collect();
-        let known: Vec<(&str, &str)> = plan.packages.iter().map(|it| (it.state.name(), &it.why[..])).collect();
+        let known: Vec<(&str, &str)> = plan.packages.iter().map(|it| (it.state().name(), it.why())).collect();
         assert_eq!(told, known);
         for it in &plan.packages {
-            let needs = || it.depends.iter().map(|&needed| plan.package(needed).state);
-            match it.state {
+            let needs = || it.depends.iter().map(|&needed| plan.package(needed).state());
+            match it.state() {
                 State::Done | State::Failed | State::MachineFailed => {
                     assert!(needs().all(|state| state == State::Done), "{}", it.name)
                 }
@@ -215,9 +215,9 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
             }
         };
         for it in &last.packages {
-            assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);
+            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has no end", it.name);
             let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
-            assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
+            assert!(!(own_fault && it.state() == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let attempts = world.store().attempts(world.run).unwrap();
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
@@ -243,7 +243,7 @@ fn a_build_that_nobody_can_go_on_with_is_not_over() {
         matches!(&verdict, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"packages fail on all clients"))
     );
     world.check(&now);
-    let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state == state).count();
+    let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state() == state).count();
     assert_eq!((count(&now, State::MachineFailed), count(&now, State::Open)), (3, 2));
     assert_eq!(world.store().last_run().unwrap(), Some((world.run, None)));
     let (_, now) = world.build(plan(&tree), 1, |_| Effect::success());
@@ -270,16 +270,16 @@ fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
         assert_ne!(verdict, BuildOutcome::Interrupted, "seed {seed}");
         world.check(&now);
         for it in &now.packages {
-            assert!(!matches!(it.state, State::Open | State::Running), "seed {seed}: {} has no end", it.name);
+            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has no end", it.name);
             let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
-            assert!(!(own_fault && it.state == State::Done), "seed {seed}: {} cannot be done", it.name);
+            assert!(!(own_fault && it.state() == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let store = world.store();
         // Each answer that was believed ended one stage of one attempt, and no other.
         assert_eq!(store.stages(world.run).unwrap().len(), wire.told, "seed {seed}");
         let attempts = store.attempts(world.run).unwrap();
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
-        for it in now.all().filter(|&it| now.package(it).state == State::Done) {
+        for it in now.all().filter(|&it| now.package(it).state() == State::Done) {
             let last = attempts.iter().rev().find(|attempt| attempt.job == it);
             assert_eq!(last.map(|attempt| &*attempt.outcome), Some("done"), "seed {seed}");
         }

@@ -106,7 +106,7 @@ fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> R
     let journal = Journal::start(store, run).map_err(|error| super::files::failed("", b"starting", &error))?;
     let (verdict, plan, store) = build(config, &site, (plan, sources), &estimates, journal, now_ms())?;
     let text = ask::summary(&store, run)?;
-    let failed = plan.packages.iter().any(|it| matches!(it.state, State::Failed | State::MachineFailed));
+    let failed = plan.packages.iter().any(|it| matches!(it.state(), State::Failed | State::MachineFailed));
     let code = match verdict {
         BuildOutcome::Interrupted => {
             let err = [&err[..], b"tanto: error: interrupted; 'tanto bulk build' goes on where it was\n"].concat();

@@ -63,16 +63,18 @@ fn of_running(config: &Config) -> Result<Asked, Told> {
     let store = look(config)?;
     let failed = |error| unusable(&error);
     let run = store.last_run().map_err(failed)?.map_or(0, |(run, _)| run);
-    let rows = store.packages(run).map_err(failed)?;
+    let mut rows = store.packages(run).map_err(failed)?;
+    // Each is looked at as if nothing had become of it yet.
+    for row in rows
+        .iter_mut()
+        .filter(|row| ![State::Prefailed, State::IndirectPrefailed].iter().any(|it| it.name() == row.state))
+    {
+        (row.state, row.why) = (State::Open.name().into(), String::new());
+    }
     if rows.is_empty() {
         return Err(b"a bulk build has begun, and does not know its packages yet: wait for it".to_vec().into());
     }
-    let mut plan = Plan::of_rows(&rows, &store.edges(run).map_err(failed)?);
-    for package in plan.all() {
-        if !matches!(plan.package(package).state, State::Prefailed | State::IndirectPrefailed) {
-            plan.set(package, State::Open, String::new());
-        }
-    }
+    let plan = Plan::of_rows(&rows, &store.edges(run).map_err(failed)?);
     Ok((plan, store, Vec::new()))
 }
 
@@ -114,8 +116,8 @@ impl What {
 impl<'a> Finding<'a> {
     fn new(plan: &'a Plan, package: u32, why: &'a [Option<String>]) -> Finding<'a> {
         let it = plan.package(package);
-        let (what, why) = match (&why[package as usize], it.state) {
-            (_, State::Prefailed | State::IndirectPrefailed) => (What::Prefailed, &*it.why),
+        let (what, why) = match (&why[package as usize], it.state()) {
+            (_, State::Prefailed | State::IndirectPrefailed) => (What::Prefailed, it.why()),
             (Some(why), _) => (What::OutOfDate, &**why),
             (None, _) => (What::UpToDate, ""),
         };

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::plan::Plan;
-use tanto_bulk::coordinator::state::State;
+use tanto_bulk::coordinator::state::{PackageState, State};
 use tanto_bulk::resolve::depends_of;
 use tanto_bulk::tree::records;
 use tanto_bulk::tree::scan;
@@ -138,18 +138,16 @@ fn import_states(config: &Config, store: &mut Database, dir: &Path) -> Result<St
     let depends = depends_of(&records).map_err(|unknown| findings::unknown(bytes(&path), &unknown))?;
     let mut plan = Plan::new(&records, &depends).map_err(|bad| no_plan(&bad))?;
     check(bytes(&path), &map)?;
-    let mut states: HashMap<String, State> = HashMap::new();
-    for (name, state) in [(SUCCESS, State::Done), (ERROR, State::Failed)] {
-        states.extend(named(&plan, &dir.join(name))?.into_iter().map(|package| (package, state)));
+    let mut states: HashMap<String, PackageState> = HashMap::new();
+    for (name, state, why) in [(SUCCESS, State::Done, ""), (ERROR, State::Failed, IMPORTED)] {
+        let state = PackageState::restore(state, why);
+        states.extend(named(&plan, &dir.join(name))?.into_iter().map(|package| (package, state.clone())));
     }
-    plan.recall(|package| {
-        let state = *states.get(package)?;
-        Some((state, if state == State::Failed { IMPORTED.into() } else { String::new() }))
-    });
+    plan.resume(|package| states.get(package).cloned());
     meta::keep(config, &records, &depends)?;
     let run = store.begin_run(now_ms()).map_err(|error| unusable(&error))?;
     store.apply(run, &plan.rows().collect::<Vec<_>>()).map_err(|error| unusable(&error))?;
-    let count = |state| plan.packages.iter().filter(|it| it.state == state).count();
+    let count = |state| plan.packages.iter().filter(|it| it.state() == state).count();
     let (done, failed) = (count(State::Done), count(State::Failed));
     Ok(format!("a bulk build of {} packages, {done} done, {failed} failed\n", plan.packages.len()))
 }

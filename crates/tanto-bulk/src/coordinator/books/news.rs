@@ -3,7 +3,11 @@
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
 
+use tanto_exec::schedule::Schedule;
+
 use super::Books;
+use crate::coordinator::state::{PackageState, Pending, State, StateRecord};
+use crate::resolve::Package;
 
 /// So often a view hears how packages stand, at most; in milliseconds.
 const STANDING_MS: i64 = 500;
@@ -19,6 +23,28 @@ impl Books<'_> {
             (self.has_moved, self.moved_ms) = (false, now_ms);
             view.event(Event::StateCounts { counts: &self.counts(), at_ms: now_ms });
         }
+    }
+
+    /// Tells the view which packages have joined or left what is planned; returns those that have left it because a
+    /// dependency will not be there.
+    pub fn announce(&mut self, schedule: &Schedule, view: &mut dyn View) -> Vec<Package> {
+        let mut lost = Vec::new();
+        for StateRecord { package, from, state } in self.records.drain(..) {
+            let job = JobId(package);
+            let expected_ms = Some(i64::from(schedule.cost(job).wall_ms));
+            match (from, &state) {
+                // The build stops.
+                (_, PackageState::Open(Pending::Interrupted { .. })) => {}
+                (State::Open, PackageState::Open(_) | PackageState::Running(_)) => {}
+                (_, PackageState::Open(_)) => view.event(Event::Planned { job, expected_ms }),
+                (State::Open, _) => view.event(Event::Unplanned { job, expected_ms }),
+                _ => {}
+            }
+            if matches!(state, PackageState::IndirectFailed(_) | PackageState::IndirectPrefailed(_)) {
+                lost.push(package);
+            }
+        }
+        lost
     }
 
     /// All that was noted goes to the database. False if that fails for good.

@@ -12,7 +12,7 @@ use super::{Books, Progress};
 use crate::attempt::stages::{Stage, files};
 use crate::build_settings::Site;
 use crate::coordinator::clients;
-use crate::coordinator::state::{MACHINE, State};
+use crate::coordinator::state::{MACHINE, StateRecord};
 use crate::freshness::{self, Content};
 use crate::publish::ALL;
 use crate::resolve::Package;
@@ -41,9 +41,13 @@ impl Books<'_> {
         }
     }
 
-    pub(super) fn note_state(&mut self, package: Package, state: State, why: String) {
-        self.has_moved = true;
-        self.journal.note(Change::State { package, state: state.name(), why });
+    /// Journals changes of states, and keeps them for the view.
+    pub(super) fn publish(&mut self, records: impl IntoIterator<Item = StateRecord>) {
+        for record in records {
+            self.has_moved = true;
+            self.journal.note(record.change());
+            self.records.push(record);
+        }
     }
 
     /// A package is something else now.

@@ -62,9 +62,9 @@ impl Books<'_> {
             let _ = writeln!(text, "{}", self.held(hold));
         }
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
-        let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state)).collect();
+        let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state())).collect();
         for it in failed.iter().take(MOST_FAILURES) {
-            let why = if it.why.is_empty() { String::new() } else { format!(" ({})", it.why) };
+            let why = if it.why().is_empty() { String::new() } else { format!(" ({})", it.why()) };
             let _ = writeln!(text, "failed: {}{why}", it.name);
         }
         if failed.len() > MOST_FAILURES {

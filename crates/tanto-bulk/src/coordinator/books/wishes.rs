@@ -1,7 +1,7 @@
 //! What users want of a build while it goes on: that packages are built again, left out or ended. Does not know how they
 //! say it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::Cost;
@@ -13,9 +13,9 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use super::Books;
 use crate::attempt::stages::Stage;
 use crate::coordinator::control_socket::{Answer, Request};
-use crate::coordinator::plan::{Bad, Planned, SKIPPED, WANTED};
+use crate::coordinator::plan::{Bad, Planned};
 use crate::coordinator::sources::{Anew, Merged};
-use crate::coordinator::state::State;
+use crate::coordinator::state::{Current, Exclusion, PackageState, Pending, REQUESTED, State, StateRecord};
 use crate::freshness::Standing;
 use crate::resolve::Package;
 use crate::tree::records::{self, Record};
@@ -29,10 +29,9 @@ struct Wishes<'w, 'b> {
     schedule: &'w mut Schedule,
     runner: &'w mut dyn Runner,
     view: &'w mut dyn View,
+    /// Changes of states that are neither journaled nor in the schedule.
+    records: Vec<StateRecord>,
 }
-
-/// Where packages stood before something was changed, and why.
-type Before = Vec<(State, String)>;
 
 impl Books<'_> {
     /// The schedule is told what a package needs by now.
@@ -46,22 +45,12 @@ impl Books<'_> {
         for package in std::mem::take(&mut self.moved) {
             self.expect(package, schedule);
         }
-        for package in self.crowded.keys().copied().collect::<Vec<_>>() {
-            Wishes { books: self, schedule, runner, view }.reopen(package);
-        }
-        for package in std::mem::take(&mut self.again) {
-            let records = self.later.remove(&package).unwrap_or_default();
-            let mut wishes = Wishes { books: self, schedule, runner, view };
-            let answer = wishes.retry(&[package], &[], &records);
-            // Whoever has asked is gone. It is built again as it was.
-            if answer.code != 0 {
-                wishes.view.event(Event::Notice { level: Level::Warning, text: &answer.err });
-                wishes.retry(&[package], &[], &[]);
-            }
+        for package in std::mem::take(&mut self.reopened) {
+            Wishes { books: self, schedule, runner, view, records: Vec::new() }.reopen(package);
         }
         for _ in 0..MOST_AT_ONCE {
             let Some((guest, request)) = self.desk.next() else { return };
-            let answer = Wishes { books: self, schedule, runner, view }.obey(request);
+            let answer = Wishes { books: self, schedule, runner, view, records: Vec::new() }.obey(request);
             self.desk.answer(guest, answer);
         }
     }
@@ -105,7 +94,6 @@ impl Wishes<'_, '_> {
                 Err(why) => return Answer::refused(why),
             }
         }
-        let before = self.before();
         let mut answer = Answer::default();
         for package in packages {
             match what(self, package) {
@@ -115,7 +103,7 @@ impl Wishes<'_, '_> {
             }
         }
         answer.code = u8::from(!answer.err.is_empty());
-        self.settle(&before, &[]);
+        self.settle(&[]);
         answer
     }
 
@@ -126,11 +114,11 @@ impl Wishes<'_, '_> {
     /// It is not built in this run.
     fn skip(&mut self, package: Package) -> Result<String, String> {
         let name = self.name(package);
-        match self.books.plan.package(package).state {
+        match self.state(package) {
             State::Open | State::IndirectFailed | State::IndirectPrefailed => {
-                self.books.plan.set(package, State::Prefailed, SKIPPED.into());
+                self.set(package, PackageState::SKIPPED);
                 let users = self.books.plan.all_users(&[package]);
-                let open = users.iter().filter(|&&user| self.books.plan.package(user).state == State::Open).count();
+                let open = users.iter().filter(|&&user| self.state(user) == State::Open).count();
                 Ok(format!("{name} is not built in this run, nor are {open} packages that need it"))
             }
             State::Running => Err(format!("{name} is being built: 'tanto bulk kill' ends that")),
@@ -174,7 +162,6 @@ impl Wishes<'_, '_> {
             Ok(_) => return Answer::refused(format!("there is no package '{}'", words.join("', '"))),
             Err(bad) => return Answer::refused(format!("what was scanned is no record: {}", bad.why.told())),
         };
-        let before = self.before();
         let rewired = match self.learn(&fresh) {
             Ok(rewired) => rewired,
             Err(why) => return Answer::refused(why),
@@ -185,13 +172,13 @@ impl Wishes<'_, '_> {
                 Ok(named) => wanted.extend(named),
                 // What was learnt stays learnt.
                 Err(why) => {
-                    self.settle(&before, &rewired);
+                    self.settle(&rewired);
                     return Answer::refused(why);
                 }
             }
         }
         self.open(&wanted);
-        self.settle(&before, &rewired);
+        self.settle(&rewired);
         Answer::said(wanted.iter().map(|&package| self.outlook(package)).collect::<String>())
     }
 
@@ -199,57 +186,66 @@ impl Wishes<'_, '_> {
     fn outlook(&self, package: Package) -> String {
         let it = self.books.plan.package(package);
         let name = &it.name;
-        match it.state {
+        match it.state() {
             State::Open => format!("{name} is built again\n"),
             State::Running => format!("{name} is being built, and is built again when that has ended\n"),
-            state => format!("{name} is {}: {}\n", state.name(), it.why),
+            state => format!("{name} is {}: {}\n", state.name(), it.why()),
         }
     }
 
     /// They are to be built, and so is what was built with them.
     fn open(&mut self, packages: &[Package]) {
         for &package in packages {
-            match self.books.plan.package(package).state {
-                State::Running => self.once_more(package),
-                // What it says itself stands, if nobody has taken it out.
-                State::Prefailed if self.books.plan.package(package).why != SKIPPED => {}
+            match self.state(package) {
+                State::Running => self.request_rebuild(package, None),
+                // The package's own reason stands.
+                State::Prefailed if *self.books.plan.package(package).package_state() != PackageState::SKIPPED => {}
                 _ => {
-                    self.books.crowded.remove(&package);
-                    self.books.plan.set(package, State::Open, WANTED.into());
-                    self.books.plan.stands(package, Standing::Due(WANTED.into()));
+                    self.set(package, PackageState::Open(Pending::Requested));
+                    self.books.plan.stands(package, Standing::Due(REQUESTED.into()));
                 }
             }
         }
         for user in self.books.plan.all_users(packages) {
-            match self.books.plan.package(user).state {
+            match self.state(user) {
                 // What failed may have failed because of it.
-                State::Done | State::Failed | State::MachineFailed => {
-                    self.books.plan.set(user, State::Open, String::new())
-                }
-                State::Running => self.once_more(user),
+                State::Done | State::Failed | State::MachineFailed => self.set(user, PackageState::NEW),
+                State::Running => self.request_rebuild(user, None),
                 _ => {}
             }
         }
     }
 
-    fn once_more(&mut self, package: Package) {
-        if let Some(progress) = self.books.running.get_mut(&package) {
-            progress.again = true;
+    /// Has a running package built once more, with the records that its directory has now if they have changed.
+    fn request_rebuild(&mut self, package: Package, records: Option<Vec<u8>>) {
+        if let PackageState::Running(current) = self.books.plan.package(package).package_state().clone() {
+            let rebuild = records.or(current.rebuild).or_else(|| Some(Vec::new()));
+            self.set(package, PackageState::Running(Current { rebuild, ..current }));
         }
     }
 
-    /// A package that had no room waits for its turn again, and that for what it had at least.
+    /// Brings a package back into the schedule that is open again although its job has just ended.
     fn reopen(&mut self, package: Package) {
-        if self.books.plan.package(package).state != State::Running {
-            return;
+        match self.books.plan.package(package).package_state().clone() {
+            PackageState::Open(Pending::Rebuild(records)) => {
+                let answer = self.retry(&[package], &[], &records);
+                // Nobody waits for an answer any more. It is built as it was.
+                if answer.code != 0 {
+                    self.view.event(Event::Notice { level: Level::Warning, text: &answer.err });
+                    self.retry(&[package], &[], &[]);
+                }
+            }
+            PackageState::Open(_) => self.settle(&[]),
+            _ => {}
         }
-        let before = self.before();
-        self.books.plan.set(package, State::Open, String::new());
-        self.settle(&before, &[]);
     }
 
-    fn before(&self) -> Before {
-        self.books.plan.packages.iter().map(|it| (it.state, it.why.clone())).collect()
+    fn state(&self, package: Package) -> State {
+        self.books.plan.package(package).state()
+    }
+
+    fn set(&mut self, package: Package, state: PackageState) {
+        self.records.extend(self.books.plan.set(package, state));
     }
 
     /// Directories say something else than before. Which packages wait for others now; an error changes nothing.
@@ -273,51 +269,50 @@ impl Wishes<'_, '_> {
         planned.into_iter().for_each(|(package, planned)| self.renew(package, planned, &anew));
         for &package in &gone {
             let why = format!("{} makes it no more", self.books.plan.package(package).location);
-            self.books.plan.set(package, State::Prefailed, why);
+            self.set(package, PackageState::Prefailed(Exclusion::Because(why)));
         }
         Ok(self.rewire(&changed, &anew))
     }
 
-    /// What is being built is not changed in the midst: its directory's records wait until that has ended. The others.
+    /// Keeps the records of directories whose packages are being built until these have ended; returns the others.
     fn put_off<'t>(&mut self, fresh: &[Record<'t>]) -> Vec<Record<'t>> {
-        let (mut now, mut later): (_, HashMap<Package, Vec<u8>>) = (Vec::new(), HashMap::new());
+        let (mut now, mut later): (_, BTreeMap<Package, Vec<u8>>) = (Vec::new(), BTreeMap::new());
         for record in fresh {
             let is_it = |package: &&Package| self.books.plan.package(**package).location.as_bytes() == record.location;
-            match self.books.running.keys().find(is_it).copied() {
-                Some(package) => {
-                    later.entry(package).or_default().extend_from_slice(record.text);
-                    self.once_more(package);
-                }
+            match self.books.running.keys().find(is_it) {
+                Some(&package) => later.entry(package).or_default().extend_from_slice(record.text),
                 None => now.push(*record),
             }
         }
-        // What was said of the directory before does not hold any more.
-        self.books.later.extend(later);
+        later.into_iter().for_each(|(package, records)| self.request_rebuild(package, Some(records)));
         now
     }
 
-    /// A package is what its record says now. What it needs comes later. One that was built under this name still is.
+    /// Replaces a package by what its record says now. What it needs is set later. A package that keeps its name keeps its
+    /// state.
     fn renew(&mut self, package: Package, mut planned: Planned, anew: &Anew) {
         if let Some(why) = anew.lacks.get(&package) {
-            (planned.state, planned.why) = (State::Prefailed, why.clone());
+            planned = planned.excluded(why.clone());
         }
         if (package as usize) < self.books.plan.packages.len() {
             let old = self.books.plan.package(package);
-            let says_so = planned.state == State::Prefailed || old.state == State::Prefailed && old.why != SKIPPED;
-            if !says_so && old.name == planned.name {
-                (planned.state, planned.why) = (old.state, old.why.clone());
-            }
+            let was_excluded = old.state() == State::Prefailed && *old.package_state() != PackageState::SKIPPED;
+            let keep_state = planned.state() != State::Prefailed && !was_excluded && old.name == planned.name;
             planned.depends = old.depends.clone();
             (planned.is_new, planned.attempts) = (old.is_new, old.attempts);
             (planned.needs, planned.on_disk) = (old.needs, old.on_disk);
             planned.content = old.content.clone().filter(|_| old.name == planned.name);
-        } else {
-            let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };
-            let job = self.schedule.add(spec);
-            let wall_ms = self.books.usual_ms(self.schedule);
-            self.schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
+            self.records.extend(self.books.plan.replace(package, planned, keep_state));
+            return;
         }
-        self.books.plan.renew(package, planned);
+        let spec = JobSpec { pool: PoolId::UNLIMITED, order: package, kind: Kind::Command, wanted: false };
+        let job = self.schedule.add(spec);
+        let wall_ms = self.books.usual_ms(self.schedule);
+        self.schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
+        if planned.state() == State::Open {
+            self.view.event(Event::Planned { job, expected_ms: Some(i64::from(wall_ms)) });
+        }
+        self.books.plan.replace(package, planned, true);
     }
 
     /// Packages need what was found anew, if they are not built yet or have changed. Which they are.
@@ -325,14 +320,15 @@ impl Wishes<'_, '_> {
         let mut rewired = Vec::new();
         for package in self.books.plan.all() {
             let it = self.books.plan.package(package);
-            let is_open = !matches!(it.state, State::Done | State::Running | State::Failed | State::MachineFailed);
+            let is_open = !matches!(it.state(), State::Done | State::Running | State::Failed | State::MachineFailed);
             let depends = &anew.depends[package as usize];
             let is_it = is_open && !anew.lacks.contains_key(&package) || changed.contains(&package);
             if is_it && it.depends != *depends {
-                let standing = Standing::Due("it needs other packages than before".into());
-                let planned = Planned { depends: depends.clone(), standing, ..it.clone() };
+                let mut planned = it.clone();
+                planned.depends = depends.clone();
+                planned.standing = Standing::Due("it needs other packages than before".into());
                 it.depends.iter().for_each(|&needed| self.schedule.remove_dependency(JobId(package), JobId(needed)));
-                self.books.plan.renew(package, planned);
+                self.books.plan.replace(package, planned, true);
                 rewired.push(package);
             } else if changed.contains(&package) {
                 rewired.push(package);
@@ -342,8 +338,8 @@ impl Wishes<'_, '_> {
     }
 
     /// The schedule, the database and the view follow the plan.
-    fn settle(&mut self, before: &Before, rewired: &[Package]) {
-        self.books.plan.derive();
+    fn settle(&mut self, rewired: &[Package]) {
+        self.records.extend(self.books.plan.update_dependents());
         let reopened: Vec<Package> = self.books.plan.all().filter(|&package| self.follow(package)).collect();
         for &package in reopened.iter().chain(rewired) {
             for needed in self.books.plan.package(package).depends.clone() {
@@ -361,9 +357,8 @@ impl Wishes<'_, '_> {
         }
         self.schedule.reprioritize();
         rewired.iter().for_each(|&package| self.books.note_again(package));
-        for package in self.books.plan.all() {
-            self.tell(package, before.get(package as usize));
-        }
+        self.books.publish(StateRecord::merged(std::mem::take(&mut self.records)));
+        self.books.announce(self.schedule, self.view);
     }
 
     /// What needs one that has failed, and does not wait for it in the schedule, is not started for all that: its job may
@@ -371,7 +366,7 @@ impl Wishes<'_, '_> {
     fn hold_back(&mut self) {
         let waits: HashSet<JobId> = self.schedule.blocked().into_iter().map(|it| it.job).collect();
         for package in self.books.plan.all() {
-            let is_lost = self.books.plan.package(package).state == State::IndirectFailed;
+            let is_lost = self.state(package) == State::IndirectFailed;
             if is_lost && !waits.contains(&JobId(package)) {
                 self.schedule.withdraw(JobId(package));
             }
@@ -382,7 +377,7 @@ impl Wishes<'_, '_> {
     fn follow(&mut self, package: Package) -> bool {
         use tanto_exec::schedule::State::{Done, Failed};
         let job = JobId(package);
-        match self.books.plan.package(package).state {
+        match self.state(package) {
             State::Open if matches!(self.schedule.state(job), Done | Failed) => {
                 self.books.expect(package, self.schedule);
                 self.schedule.reopen(job);
@@ -400,24 +395,6 @@ impl Wishes<'_, '_> {
         if self.schedule.is_pending(JobId(package)) {
             self.schedule.remove_dependency(JobId(package), JobId(needed));
             self.schedule.add_dependency(JobId(package), JobId(needed), 0);
-        }
-    }
-
-    fn tell(&mut self, package: Package, before: Option<&(State, String)>) {
-        let it = self.books.plan.package(package);
-        let (state, why) = (it.state, it.why.clone());
-        if before == Some(&(state, why.clone())) {
-            return;
-        }
-        let was = before.map(|(state, _)| *state);
-        self.books.note_state(package, state, why);
-        let job = JobId(package);
-        let expected_ms = Some(i64::from(self.schedule.cost(job).wall_ms));
-        match (was, state) {
-            (Some(State::Open), State::Open) => {}
-            (_, State::Open) => self.view.event(Event::Planned { job, expected_ms }),
-            (Some(State::Open), _) => self.view.event(Event::Unplanned { job, expected_ms }),
-            _ => {}
         }
     }
 }

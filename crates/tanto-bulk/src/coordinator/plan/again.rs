@@ -1,17 +1,12 @@
-//! A plan that changes while its packages are built. Does not know what is done for it.
+//! Changes of a plan while its packages are built.
 
 use tanto_record::database::Change;
 
 use super::{Plan, Planned, row};
 use crate::coordinator::simulate;
-use crate::coordinator::state::State;
+use crate::coordinator::state::{PackageState, State, StateRecord};
 use crate::package::name::Name;
 use crate::resolve::Package;
-
-/// Why a package is not built that the user has taken out.
-pub const SKIPPED: &str = "skipped by the user";
-/// Why a package is built that is there.
-pub const WANTED: &str = "the user wants it to be built again";
 
 impl Plan {
     /// Who needs the package.
@@ -56,9 +51,9 @@ impl Plan {
         }
     }
 
-    /// A package is something else now, or needs other packages. One with the next number is new; all that it needs are
-    /// there.
-    pub fn renew(&mut self, package: Package, planned: Planned) {
+    /// Replaces a package, or adds the one with the next number. All that it needs must be there. `keep_state`: the state
+    /// stays as it is.
+    pub fn replace(&mut self, package: Package, mut planned: Planned, keep_state: bool) -> Option<StateRecord> {
         let at = package as usize;
         if at == self.packages.len() {
             self.users.push(Vec::new());
@@ -70,32 +65,38 @@ impl Plan {
         for &needed in &planned.depends {
             self.users[needed as usize].push(package);
         }
+        let old = self.packages[at].state.clone();
+        let state = std::mem::replace(&mut planned.state, old);
         self.packages[at] = planned;
+        if keep_state { None } else { self.set(package, state) }
     }
 
-    /// Of those that are neither done nor running, and have no fault of their own: says anew which of them wait for one that
-    /// will not be there.
-    pub fn derive(&mut self) {
-        let Some(chain) = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]) else { return };
+    /// Finds anew which packages need one that will not be there, among those that neither run nor have a final state of
+    /// their own.
+    pub fn update_dependents(&mut self) -> Vec<StateRecord> {
+        let mut records = Vec::new();
+        let Some(chain) = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]) else {
+            return records;
+        };
         // By package: the one because of which it cannot be built.
         let mut because: Vec<Option<Package>> = vec![None; self.packages.len()];
         for package in chain.into_iter().map(|job| job.0) {
             let it = self.package(package);
             let roots = it.depends.iter().filter_map(|&needed| because[needed as usize]);
-            let root = roots.min_by_key(|&root| self.package(root).state != State::Failed);
-            match (it.state, root) {
+            let root = roots.min_by_key(|&root| self.package(root).state() != State::Failed);
+            match (it.state(), root) {
                 (state, _) if state.is_lost() => because[package as usize] = Some(package),
                 (State::IndirectFailed | State::IndirectPrefailed, None) => {
-                    self.set(package, State::Open, String::new())
+                    records.extend(self.set(package, PackageState::NEW));
                 }
                 (State::Open | State::IndirectFailed | State::IndirectPrefailed, Some(root)) => {
                     because[package as usize] = Some(root);
-                    let (state, why) = self.lost(root);
-                    self.set(package, state, why);
+                    records.extend(self.set(package, self.state_of_dependents(root)));
                 }
                 _ => {}
             }
         }
+        records
     }
 
     /// The rows of a package that is something else now.
@@ -109,6 +110,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::state::{Pending, REQUESTED, Success};
     use crate::tree::records;
 
     fn plan() -> Plan {
@@ -123,27 +125,28 @@ mod tests {
     }
 
     fn states(plan: &Plan) -> Vec<State> {
-        plan.packages[..3].iter().map(|it| it.state).collect()
+        plan.packages[..3].iter().map(Planned::state).collect()
     }
 
     #[test]
     fn what_was_lost_is_found_again() {
         use State::{Done, Failed, IndirectFailed, IndirectPrefailed, Open, Prefailed};
         let mut plan = plan();
-        plan.set(0, Failed, String::new());
-        plan.fell(0);
+        plan.set(0, PackageState::Failed(String::new()));
+        plan.fail_dependents(0);
         assert_eq!(states(&plan), [Failed, IndirectFailed, IndirectFailed]);
-        plan.set(0, Open, WANTED.into());
-        plan.derive();
+        plan.set(0, PackageState::Open(Pending::Requested));
+        plan.update_dependents();
         assert_eq!(states(&plan), [Open, Open, Open]);
-        assert_eq!(plan.package(0).why, WANTED);
-        plan.set(1, Prefailed, SKIPPED.into());
-        plan.derive();
+        assert_eq!(plan.package(0).why(), REQUESTED);
+        plan.set(1, PackageState::SKIPPED);
+        plan.update_dependents();
         assert_eq!(states(&plan), [Open, Prefailed, IndirectPrefailed]);
-        assert_eq!(plan.package(2).why, "it needs lib-1, which cannot be built");
-        plan.set(0, Failed, String::new());
-        plan.set(1, Done, String::new());
-        plan.derive();
+        assert_eq!(plan.package(2).why(), "it needs lib-1, which cannot be built");
+        plan.set(0, PackageState::Failed(String::new()));
+        plan.set(1, PackageState::NEW);
+        plan.set(1, PackageState::Done(Success::UpToDate));
+        plan.update_dependents();
         assert_eq!(states(&plan), [Failed, Done, Open]);
     }
 
@@ -158,8 +161,8 @@ mod tests {
         assert_eq!(plan.named("none"), Err("there is no package 'none'".into()));
         assert_eq!(plan.all_users(&[0]), [1, 2]);
         let mut plan = plan.clone();
-        plan.renew(2, Planned { depends: vec![3], ..plan.package(2).clone() });
-        plan.renew(5, Planned { name: "lib-2".into(), depends: vec![0], ..plan.package(1).clone() });
+        plan.replace(2, Planned { depends: vec![3], ..plan.package(2).clone() }, true);
+        plan.replace(5, Planned { name: "lib-2".into(), depends: vec![0], ..plan.package(1).clone() }, true);
         assert_eq!((plan.users(1), plan.users(3), plan.users(0)), (&[][..], &[2][..], &[1, 5][..]));
         assert!(plan.named("lib").unwrap_err().starts_with("more than one package is 'lib'"));
     }

@@ -5,9 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use tanto_bulk::config::Config;
-use tanto_bulk::coordinator::books::INTERRUPTED;
-use tanto_bulk::coordinator::plan::{Plan, WANTED};
-use tanto_bulk::coordinator::state::State;
+use tanto_bulk::coordinator::plan::Plan;
+use tanto_bulk::coordinator::state::{INTERRUPTED, PackageState, Pending, REQUESTED, State};
 use tanto_bulk::freshness::Standing;
 use tanto_bulk::publish::list;
 use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow as Row};
@@ -59,7 +58,7 @@ fn wanted(store: &Database, run: i64) -> Result<HashSet<String>, Vec<u8>> {
     if rows.is_empty() {
         rows = store.packages(run - 1).map_err(|error| unusable(&error))?;
     }
-    let is_it = |row: &Row| row.state == State::Open.name() && row.why == WANTED;
+    let is_it = |row: &Row| row.state == State::Open.name() && row.why == REQUESTED;
     Ok(rows.into_iter().filter(is_it).map(|row| row.name).collect())
 }
 
@@ -79,9 +78,9 @@ pub(super) fn recall(
     let failed = |error| unusable(&error);
     let Begun { mut run, earlier, wanted } = begun;
     for package in plan.all() {
-        if wanted.contains(&plan.package(package).name) && plan.package(package).state == State::Open {
-            plan.set(package, State::Open, WANTED.into());
-            plan.stands(package, Standing::Due(WANTED.into()));
+        if wanted.contains(&plan.package(package).name) && plan.package(package).state() == State::Open {
+            plan.set(package, PackageState::Open(Pending::Requested));
+            plan.stands(package, Standing::Due(REQUESTED.into()));
         }
     }
     let of_all = |it: &Earlier| it.rows.is_empty() && it.due.iter().any(|(_, why)| why == AGAIN);
@@ -112,9 +111,9 @@ pub(super) fn recall(
         _ => true,
     };
     let state = |row: &Row| State::named(&row.state).filter(|&state| stands(row, state));
-    let states: HashMap<&str, (State, &String)> =
-        rows.iter().filter_map(|row| Some((&*row.name, (state(row)?, &row.why)))).collect();
-    plan.recall(|name| states.get(name).map(|&(state, why)| (state, why.clone())));
+    let states: HashMap<&str, PackageState> =
+        rows.iter().filter_map(|row| Some((&*row.name, PackageState::restore(state(row)?, &row.why)))).collect();
+    plan.resume(|name| states.get(name).cloned());
     plan.tried(&interrupted(store, run)?);
     Ok((run, plan))
 }
