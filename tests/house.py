@@ -19,7 +19,8 @@ ARROWS = {
     "tanto-exec": {"tanto-sys"},
     "tanto-ninja": {"tanto-sys", "tanto-exec"},
     "tanto-record": {"tanto-sys", "tanto-exec"},
-    "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record"},
+    "tanto-protocol": set(),
+    "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol"},
 }
 FREE = {"tanto", "tanto-fuzz"}
 TESTING = "tanto-testing"

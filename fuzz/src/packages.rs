@@ -11,6 +11,7 @@ use tanto_bulk::publish::sign::signer;
 use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
 use tanto_bulk::tree::records;
+use tanto_protocol::{AttemptResult, AttemptSpec, Message};
 
 /// Records are all of the text, and of them each needs what is there, once, and nothing if something is missing.
 pub(crate) fn scan(input: &[u8], _: &Path) {
@@ -84,6 +85,17 @@ fn sum_up(head: &mut [u8]) {
     head[148..156].fill(b' ');
     let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
     head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+/// A message that is accepted is encoded again as itself, and its names lead nowhere else.
+pub(crate) fn message(input: &[u8], _: &Path) {
+    if let Ok(spec) = AttemptSpec::decode(input) {
+        assert!(!spec.name.contains('/') && !spec.location.split('/').any(|part| part == ".."));
+        assert_eq!(AttemptSpec::decode(&spec.encode().unwrap()), Ok(spec));
+    }
+    if let Ok(result) = AttemptResult::decode(input) {
+        assert_eq!(AttemptResult::decode(&result.encode().unwrap()), Ok(result));
+    }
 }
 
 /// What is told of a log is something, and not too much, and does nothing to a terminal.

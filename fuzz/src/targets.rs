@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -230,6 +230,31 @@ pub const TARGETS: [Target; 12] = [
         ],
         head: 0,
         run: packages::pattern,
+    },
+    Target {
+        name: "message",
+        tokens: &[
+            br#"{"protocol":1,"body":{"#,
+            br#""name":"lib-1.0""#,
+            br#""location":"devel/lib""#,
+            br#""arguments":["A=1"]"#,
+            br#""depends":["a-1"]"#,
+            br#""scratch_memory":null"#,
+            br#""outcome":{"kind":"built","why":""}"#,
+            br#""kind":"failed""#,
+            br#""stages":[]"#,
+            b"}}",
+            b",",
+            b"null",
+            b"true",
+            b"18446744073709551616",
+            b"-1",
+            b"1e99",
+            b"\\u0000",
+            b"../",
+        ],
+        head: 0,
+        run: packages::message,
     },
     Target {
         name: "package",
