@@ -141,17 +141,17 @@ def main():
         assert len(costs) == 3 and all(peak >= 20 << 10 and disk >= WRITTEN for _, peak, disk in costs), costs
         print("ok admission: of which nothing is known, all are built at a time, and what they take is known then")
         place.expect(TOO_MUCH, 0)
-        place.build(1, " waits for memory: ")
+        place.build(1, " waiting: not enough memory: ")
         place.apart(*NAMES)
         print("ok admission: what takes more memory than there is at all is built, alone")
         place.expect(0, TOO_MUCH)
-        place.build(2, " waits for the disk: it takes ")
+        place.build(2, " waiting: not enough disk space: ")
         place.apart(*LARGE)
         print("ok admission: what takes more of the disk than there is at all is built, beside what takes nothing")
         with (place.directory / "bulk.toml").open("a") as settings:
             settings.write('scratch_size = "4000000G"\n')
         place.expect(0, TOO_MUCH)
-        place.build(1, " waits for memory: ")
+        place.build(1, " waiting: not enough memory: ")
         place.apart(*NAMES)
         costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
         assert all(20 << 10 <= peak < WRITTEN <= disk for _, peak, disk in costs), f"some count twice: {costs}"

@@ -2,8 +2,10 @@
 //! reads none; it does not know where they come from.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::job::JobId;
+use crate::job::report::Size;
 
 /// What jobs may take together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +65,39 @@ impl ThrottleReason {
     /// Is the other one for the same reason, whatever the numbers?
     pub fn same_kind(self, other: ThrottleReason) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
+    /// The job that does not fit into memory or on the disk.
+    pub fn job(self) -> Option<JobId> {
+        match self {
+            ThrottleReason::Memory { job, .. } | ThrottleReason::Disk { job, .. } => Some(job),
+            _ => None,
+        }
+    }
+
+    /// The reason without numbers.
+    pub fn summary(self) -> &'static str {
+        match self {
+            ThrottleReason::Memory { .. } => "not enough memory",
+            ThrottleReason::Disk { .. } => "not enough disk space",
+            ThrottleReason::MemoryPressure => "memory pressure is high",
+            ThrottleReason::CpuPressure => "CPUs are overloaded",
+            ThrottleReason::LoadAverage => "the load average is too high",
+        }
+    }
+}
+
+impl fmt::Display for ThrottleReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.summary())?;
+        match *self {
+            ThrottleReason::Memory { needs_kib, available_kib, .. }
+            | ThrottleReason::Disk { needs_kib, available_kib, .. } => {
+                let size = |kib: u64| Size(kib.saturating_mul(1024));
+                write!(f, ": {} needed, {} left", size(needs_kib), size(available_kib))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -393,7 +393,7 @@ impl LiveView {
         let mut rows = vec![page::head(sheet, &whole)];
         rows.extend(standing.map(|counts| page::standing(sheet, counts)));
         rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
-        rows.extend(hold.map(|(why, _)| page::hold(sheet, &messages::throttle(why))));
+        rows.extend(hold.map(|(why, _)| page::hold(sheet, &format!("waiting: {why}"))));
         rows
     }
 

@@ -3,10 +3,8 @@
 use tanto_exec::event::Level;
 use tanto_exec::job::report::{ProcessInfo, Termination};
 use tanto_exec::job::{Exit, JobInfo};
-use tanto_exec::schedule::ThrottleReason;
 
 use crate::views::process_list;
-use tanto_exec::text::units::memory;
 
 /// A job failed: what it should have made, and its command. ninja's bytes.
 pub(crate) fn failure(info: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
@@ -33,23 +31,6 @@ pub(crate) fn left_behind(program: &str, info: &JobInfo, left: &[ProcessInfo], k
     let mut text = message(program, Level::Warning, &[b"'", name(info), what.as_bytes()].concat());
     text.extend(process_list::tree(left));
     text
-}
-
-/// Why nothing more is started for now.
-pub(crate) fn throttle(why: ThrottleReason) -> String {
-    match why {
-        ThrottleReason::Memory { needs_kib, available_kib, .. } => {
-            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
-            format!("waiting for memory: {} needed, {left} left", memory(needs_kib))
-        }
-        ThrottleReason::Disk { needs_kib, available_kib, .. } => {
-            let left = if available_kib == 0 { "nothing".into() } else { memory(available_kib) };
-            format!("waiting for room on the disk: {} needed, {left} left", memory(needs_kib))
-        }
-        ThrottleReason::MemoryPressure => "waiting: the machine is short of memory".into(),
-        ThrottleReason::CpuPressure => "waiting: the processors have more to do than they can".into(),
-        ThrottleReason::LoadAverage => "waiting: the load average is too high".into(),
-    }
 }
 
 /// What a job is called.

@@ -170,7 +170,7 @@ impl NinjaView {
     fn held(&mut self, why: ThrottleReason) {
         if self.holds && !self.held_by.iter().any(|&told| told.same_kind(why)) {
             self.held_by.push(why);
-            let text = messages::message(self.program, Level::Info, messages::throttle(why).as_bytes());
+            let text = messages::message(self.program, Level::Info, format!("waiting: {why}").as_bytes());
             self.line.on_new_line(&text);
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use tanto_exec::job::JobId;
-use tanto_exec::job::report::{Length, Size};
-use tanto_exec::schedule::{Schedule, ThrottleReason};
+use tanto_exec::job::report::Length;
+use tanto_exec::schedule::Schedule;
 
 use super::Books;
 use crate::coordinator::state::State;
@@ -58,8 +58,9 @@ impl Books<'_> {
         for package in running {
             self.running_line(&mut text, package, schedule);
         }
-        if let Some(hold) = schedule.throttle_reason() {
-            let _ = writeln!(text, "{}", self.held(hold));
+        if let Some(reason) = schedule.throttle_reason() {
+            let waiting = reason.job().map(|job| format!("{} ", self.plan.package(job.0).name)).unwrap_or_default();
+            let _ = writeln!(text, "{waiting}waiting: {reason}");
         }
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
         let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state())).collect();
@@ -71,37 +72,6 @@ impl Books<'_> {
             let _ = writeln!(text, "and {} more have failed", failed.len() - MOST_FAILURES);
         }
         text
-    }
-
-    /// Why no package begins, though there is a client for one.
-    fn held(&self, hold: ThrottleReason) -> String {
-        let name = |job: JobId| &self.plan.package(job.0).name;
-        let size = |kib: u64| Size(kib.saturating_mul(1024));
-        match hold {
-            ThrottleReason::Memory { job, needs_kib: 0, .. } => {
-                format!("{} waits for memory: nothing is left", name(job))
-            }
-            ThrottleReason::Memory { job, needs_kib, available_kib } => {
-                format!(
-                    "{} waits for memory: it takes {}, of which {} are left",
-                    name(job),
-                    size(needs_kib),
-                    size(available_kib)
-                )
-            }
-            ThrottleReason::Disk { job, needs_kib, available_kib } => {
-                format!(
-                    "{} waits for the disk: it takes {}, of which {} are left",
-                    name(job),
-                    size(needs_kib),
-                    size(available_kib)
-                )
-            }
-            ThrottleReason::MemoryPressure => "nothing begins: the machine is short of memory".into(),
-            ThrottleReason::CpuPressure | ThrottleReason::LoadAverage => {
-                "nothing begins: the processors have too much to do".into()
-            }
-        }
     }
 
     fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {

@@ -1,8 +1,6 @@
 //! What did not go as usual: commands that were ended, processes that outlived theirs, and times in which slots stood idle
 //! because the machine was short of something. Does not know where it is shown.
 
-use tanto_exec::schedule::ThrottleReason;
-
 use super::lanes::end_ms;
 use crate::session::{Pause, Session, SessionJob};
 
@@ -43,7 +41,7 @@ pub fn held(session: &Session) -> Vec<Held> {
     let idle = Idle::new(session);
     let mut all: Vec<Held> = Vec::new();
     for pause in &session.pauses {
-        let why = words(pause.why);
+        let why = pause.why.summary();
         let at = all.iter().position(|held| held.why == why).unwrap_or_else(|| {
             all.push(Held { why, times: 0, wall_ms: 0, idle_ms: Some(0) });
             all.len() - 1
@@ -55,17 +53,6 @@ pub fn held(session: &Session) -> Vec<Held> {
     }
     all.sort_by_key(|held| std::cmp::Reverse(held.wall_ms));
     all
-}
-
-/// Why nothing more was started.
-pub fn words(why: ThrottleReason) -> &'static str {
-    match why {
-        ThrottleReason::Memory { .. } => "too little memory was left for the next command",
-        ThrottleReason::Disk { .. } => "too little of the disk was free for the next command",
-        ThrottleReason::MemoryPressure => "the machine was short of memory",
-        ThrottleReason::CpuPressure => "the processors had more to do than they could",
-        ThrottleReason::LoadAverage => "the load average was too high",
-    }
 }
 
 /// When a pause was over.

@@ -151,16 +151,16 @@ fn what_was_ended_left_and_held_is_told() {
     let session = troubled();
     let hung = "hung: no new process, no processor time and no output for 0.4s; it had to be killed";
     let rebuilds = text(rebuilds::text(&session));
-    let held = "\nnothing more was started for 150 ms: too little memory was left for the next command\n\
-                nothing more was started for 110 ms: the load average was too high\n";
+    let held = "\nnothing more was started for 150 ms: not enough memory\n\
+                nothing more was started for 110 ms: the load average is too high\n";
     assert!(rebuilds.ends_with(&format!("    {hung}\n{held}")), "{rebuilds}");
     assert!(rebuilds.contains("    left 2 processes behind: serve -d, sleep 9\n"), "{rebuilds}");
     let timings = Timings::new("now", &session, None);
     let text = text(timings.text());
     let rows = [
         format!("500 ms  Linking C program p</script>  {hung}\n"),
-        "\n150 ms      150 ms      1  too little memory was left for the next command\n".into(),
-        "\n110 ms      110 ms      2  the load average was too high\n".into(),
+        "\n150 ms      150 ms      1  not enough memory\n".into(),
+        "\n110 ms      110 ms      2  the load average is too high\n".into(),
     ];
     rows.iter().for_each(|row| assert!(text.contains(row), "{row}: {text}"));
     let json = parsed(&timings.json());

@@ -367,7 +367,7 @@ impl<'s> Timings<'s> {
             object.number("idle_ms", idle_ms);
         }
         jsonl::hold(&mut object, pause.why);
-        object.text("words", problems::words(pause.why).as_bytes());
+        object.text("words", pause.why.summary().as_bytes());
         object.end();
     }
 

@@ -52,7 +52,7 @@ fn what_holds_commands_back_is_told() {
         again(side);
         let events = tanto(side, "build -j3 -l0.5 --format=jsonl");
         assert!(events.contains(r#""why":"load"}"#) && !events.contains(LINE), "{events}");
-        assert!(tanto(side, "report rebuilds").contains("the load average was too high\n"));
+        assert!(tanto(side, "report rebuilds").contains("the load average is too high\n"));
         again(side);
         let ninja = side.run(&Run::new("-j3 -l0.5")).text();
         assert!(!ninja.contains("waiting"), "{ninja}");
