@@ -1,16 +1,14 @@
-//! What time it is in a build. Does not know dates: only how long ago the program started.
+//! Time within a build.
 
-/// Milliseconds since the program started.
 pub trait Clock {
-    /// Now.
+    /// Returns milliseconds since the start of the program.
     fn now_ms(&self) -> i64;
 }
 
-/// The machine's monotonic clock.
+/// The monotonic clock.
 pub struct RealClock(std::time::Instant);
 
 impl RealClock {
-    /// Starts at 0.
     pub fn start() -> Self {
         RealClock(std::time::Instant::now())
     }
@@ -22,7 +20,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock for tests: it stands still until it is set.
+/// A clock for tests, which is set by hand.
 #[derive(Default)]
 pub struct FakeClock(pub std::cell::Cell<i64>);
 

@@ -1,4 +1,4 @@
-//! The one vocabulary of what happens in a build. Every view is a function of this stream, live or replayed.
+//! Events of a build. Every view is a function of this stream, live or replayed.
 
 use std::time::Duration;
 
@@ -6,189 +6,144 @@ use crate::job::report::{JobSample, ProcessInfo, Termination};
 use crate::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
 use crate::schedule::ThrottleReason;
 
-/// How loud a notice is.
+/// Severity of a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// For information.
     Info,
-    /// Something is odd; the build goes on.
     Warning,
-    /// Something went wrong.
     Error,
-    /// Why something is done; comes only if it was asked for (`-d explain`).
+    /// Reasons for an action; only if requested (`-d explain`).
     Explain,
 }
 
-/// One thing that happened. Times are milliseconds since the program started.
+/// Times are milliseconds since the start of the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A command joined the plan; it took `expected_ms` last time, if known.
+    /// A command joined the plan.
     Planned {
-        /// Which job.
         job: JobId,
-        /// Wall time of its last run in milliseconds.
+        /// Duration of its last run, if known.
         expected_ms: Option<i64>,
     },
-    /// A command left the plan: its inputs turned out not to have changed, or something that it needs has failed. One that
-    /// is planned once more, though it has left or has ended, is back in it.
+    /// A command left the plan because its inputs did not change or a dependency failed. It may be planned again later.
     Unplanned {
-        /// Which job.
         job: JobId,
-        /// As it was given when planned.
+        /// The value of `Planned`.
         expected_ms: Option<i64>,
     },
-    /// The first command is about to be started.
+    /// The first command is about to start.
     BuildStarted {
-        /// When.
         at_ms: i64,
-        /// By the job's number: how long the longest chain of commands is expected to take that waits for it, in
-        /// milliseconds. A job that is added later has no number here.
+        /// By job number: expected duration of the longest chain of commands that depends on the job. Jobs added later
+        /// have no entry.
         downstream_ms: &'a [u64],
     },
-    /// A command was started.
     Started {
-        /// Which job.
         job: JobId,
-        /// What it is.
         info: &'a JobInfo,
-        /// When.
         at_ms: i64,
     },
-    /// A group (ninja's phony) is complete: all that it waited for is done. So is a command that need not run after
-    /// all, but that comes only if somebody asks for it.
+    /// All inputs of a group (ninja's phony) are done, or a command turned out to be up to date; the latter only if
+    /// requested.
     NothingToRun {
-        /// Which job.
         job: JobId,
-        /// What it is; without a command, and empty unless asked for.
+        /// Without a command; empty unless requested.
         info: &'a JobInfo,
-        /// When.
         at_ms: i64,
     },
-    /// A command ended.
     Finished {
-        /// Which job.
         job: JobId,
-        /// What it is.
         info: &'a JobInfo,
-        /// When it was started.
         start_ms: i64,
-        /// When it ended.
         end_ms: i64,
-        /// How it ended, after its front has judged it.
+        /// After `Frontend::finish_command`.
         exit: Exit,
-        /// What it printed, after its front has filtered it.
+        /// After `Frontend::finish_command`.
         output: &'a [u8],
-        /// What it used.
         usage: Usage,
-        /// What ran it.
         executed_by: ExecutedBy,
     },
-    /// A command of the plan was never started, because one that it waits for failed. Comes at the end, before
-    /// `BuildFinished`.
+    /// A planned command never started because a dependency failed. Precedes `BuildFinished`.
     Skipped {
-        /// Which job.
         job: JobId,
-        /// The files that it would have made, in the order of its declaration.
+        /// Output files, in the order of the declaration.
         outputs: &'a [Vec<u8>],
-        /// The failed job: the first that it waits for, itself or through others.
+        /// The failed job: the first one among its direct and indirect dependencies.
         because: JobId,
     },
-    /// A job of several commands has come to this one.
+    /// A job of several commands started this one.
     Stage {
-        /// Which job.
         job: JobId,
-        /// What the command is called.
         stage: &'a str,
-        /// When.
         at_ms: i64,
     },
-    /// How many jobs there are in each state, in the words of the language whose jobs they are; comes when that has
-    /// changed, and only from one that has words of its own.
+    /// Number of jobs per state, on each change; only for frontends with states of their own.
     StateCounts {
-        /// States and numbers, in the order in which they are told.
+        /// In display order.
         counts: &'a [(&'static str, usize)],
-        /// When.
         at_ms: i64,
     },
-    /// A look at the processes of a command that runs.
     Sampled {
-        /// Which job.
         job: JobId,
-        /// When.
         at_ms: i64,
-        /// What they have.
         sample: JobSample,
     },
-    /// A command was ended because it hung or took too much; comes after its end was told.
+    /// A command was terminated; follows its `Finished`.
     Terminated {
-        /// Which job.
         job: JobId,
-        /// What it is.
         info: &'a JobInfo,
-        /// Why, and which processes it had.
         termination: &'a Termination,
     },
-    /// Processes have outlived their command.
+    /// Processes outlived their command.
     LeftBehind {
-        /// Which job.
         job: JobId,
-        /// What it is.
         info: &'a JobInfo,
-        /// The processes.
         processes: &'a [ProcessInfo],
-        /// They were killed. Else they are still there at the end of the build.
+        /// Otherwise they still exist at the end of the build.
         killed: bool,
     },
-    /// A command that runs has printed this; comes only for the command that a view follows (`View::follows`).
+    /// Output of a running command; only for `View::followed_job`.
     Printed {
-        /// Which job.
         job: JobId,
-        /// When.
         at_ms: i64,
-        /// The end of what it has printed so far, in bytes as they came.
+        /// The end of its output so far.
         output: &'a [u8],
     },
-    /// Nothing more is started for now, though there are slots and jobs; or that is over.
+    /// Starts are held back although there are slots and ready jobs, or are resumed.
     Throttled {
-        /// Why; none when it is over.
+        /// `None`: starts are resumed.
         reason: Option<ThrottleReason>,
-        /// When.
         at_ms: i64,
     },
-    /// Nothing happened but that time went by; comes only to a view that asks for it (`View::tick`).
+    /// Time has passed; see `View::tick_interval`.
     Tick {
-        /// What time it is.
         at_ms: i64,
     },
-    /// No further command will be started, and none runs.
+    /// No command runs, and no further one will start.
     BuildFinished {
-        /// When.
         at_ms: i64,
     },
     /// A message for the user, without a line end.
     Notice {
-        /// How loud.
         level: Level,
-        /// The text.
         text: &'a [u8],
     },
 }
 
-/// Something that shows or keeps events.
+/// Displays or records events.
 pub trait View {
-    /// Takes one event, in the order in which they happened. What it has to write may wait for `flush`.
+    /// Takes events in order. Output may be buffered until `flush`.
     fn event(&mut self, event: Event<'_>);
 
-    /// Writes what it has kept back. Comes when all that may start has been started, and before a command gets the
-    /// terminal.
+    /// Writes buffered output. Called when nothing more can start, and before a command gets the terminal.
     fn flush(&mut self) {}
 
-    /// The running command whose output it wants to hear of before the command ends (`Event::Printed`), if there is one.
+    /// Returns the running command whose output the view wants as `Event::Printed`.
     fn followed_job(&self) -> Option<JobId> {
         None
     }
 
-    /// How often it wants to hear that time goes by, if at all.
+    /// Returns how often the view wants `Event::Tick`.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }

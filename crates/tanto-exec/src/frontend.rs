@@ -1,64 +1,58 @@
-//! What a language on the spine (ninja's, a package tree's) tells the run loop about its jobs.
+//! Interface between the run loop and a language: ninja manifests or a package tree.
 
 use crate::event::View;
 use crate::job::{Command, Completion, JobId, JobInfo};
 use crate::runner::Runner;
 use crate::schedule::Schedule;
 
-/// Why a build cannot go on at all.
+/// Ends the build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fatal {
-    /// For the user.
     pub message: Vec<u8>,
-    /// The input is so wrong that there was no build: nothing is said of its being stopped.
+    /// The input is invalid: there was no build, so no `build stopped` line is printed.
     pub invalid_input: bool,
 }
 
-/// What to do with a job whose turn has come.
+/// What to do with a job that was taken from the schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// Run this.
     Run(Command, JobInfo),
-    /// Nothing to run: the job is done (ninja's phony). What views may show of it.
+    /// Nothing to run (ninja's phony).
     NoOp(JobInfo),
-    /// It cannot be run, and has failed; the text says why.
+    /// The job cannot run and has failed, with a message.
     Fail(JobInfo, Vec<u8>),
 }
 
 /// How a job left the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobOutcome<'a> {
-    /// Nobody wanted it to run, or there was nothing to run.
+    /// It was not wanted, or had nothing to run.
     NoOp,
-    /// It ran, and ended well. Times are milliseconds since the program started.
+    /// Times are milliseconds since the start of the program.
     Succeeded {
-        /// When it was started.
         start_ms: i64,
-        /// When it ended.
         end_ms: i64,
-        /// What its runner saw.
         completion: &'a Completion,
     },
-    /// It ran, and failed.
     Failed,
 }
 
-/// The language side of the run loop. All calls come from the loop's thread.
+/// Called from the loop's thread only.
 pub trait Frontend {
-    /// The job's turn has come: makes ready what its command needs (directories, response file).
+    /// Prepares the command: directories, response file.
     fn start(&mut self, job: JobId) -> Result<Start, Fatal>;
 
-    /// The job's turn to pass has come, without anything to run: what views may show of it, if anybody asks.
+    /// Describes a job that completes without running, for views; `None` unless requested.
     fn describe_noop(&self, _job: JobId) -> Option<JobInfo> {
         None
     }
 
-    /// The command ended: reads what it discovered, filters its output, and may turn success into failure.
-    /// Called before any view hears of it.
+    /// Reads discovered dependencies, filters the output, and may turn success into failure. Precedes all events about
+    /// the end of the command.
     fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal>;
 
-    /// The job leaves the schedule. Called before its dependents are released, so that the front can take jobs out
-    /// of the plan, or add jobs and dependencies to it.
+    /// Called before the dependents of the job are released: may remove jobs from the schedule, or add jobs and
+    /// dependencies.
     fn finish_job(
         &mut self,
         job: JobId,
@@ -67,16 +61,15 @@ pub trait Frontend {
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
 
-    /// The loop is about to start what may start: does what others have asked for since, if somebody can.
+    /// Handles pending control requests. Called before each round of starts.
     fn poll_control(&mut self, _: &mut Schedule, _: &mut dyn Runner, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 
-    /// All that may start has been started: writes what it has kept back of the jobs that are done, and tells the view
-    /// what it has kept back for it.
+    /// Writes buffered records and notices. Called when nothing more can start.
     fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal>;
 
-    /// The files that the job makes, for a view to show.
+    /// Returns the output files of a job, for views.
     fn outputs(&self, job: JobId) -> Vec<Vec<u8>>;
 
     /// The build stops while this job runs; its processes are gone.

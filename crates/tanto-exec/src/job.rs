@@ -1,4 +1,4 @@
-//! What is run, and what became of it. Does not know why it is run.
+//! Jobs: commands, their limits and their results.
 
 pub mod report;
 
@@ -9,58 +9,56 @@ use tanto_sys::cgroup::StallTimes;
 use self::report::MonitorReport;
 use crate::spilled::Spilled;
 
-/// A job of one build: a dense number, in the order in which jobs were added to the schedule.
+/// Dense number of a job within one build, in the order of `Schedule::add`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobId(pub u32);
 
-/// A command line and how it wants to be run.
+/// A command line and how to run it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// The line, for `/bin/sh -c`. Bytes, not text: paths need not be UTF-8.
+    /// Argument of `/bin/sh -c`. Bytes, because paths need not be UTF-8.
     pub line: Vec<u8>,
-    /// Runs with Tanto's own terminal, in its foreground process group (ninja's `console` pool).
+    /// Runs on Tanto's own terminal, in its foreground process group (ninja's `console` pool).
     pub console: bool,
-    /// What it may take, if that is not what all may take.
+    /// Limits of this command; `None`: those of the runner.
     pub limits: Option<Box<JobLimits>>,
 }
 
-/// What a command may take, and where it takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobLimits {
-    /// So much.
     pub resources: ResourceLimits,
-    /// What lies in this directory counts as what it has written.
+    /// Directory whose size counts as disk usage of the command.
     pub scratch: Option<PathBuf>,
 }
 
-/// How long processes usually have to end themselves when they are asked to, in milliseconds.
+/// Default time between SIGTERM and SIGKILL, in milliseconds.
 pub const GRACE_MS: i64 = 10_000;
 
-/// What a job may take, and how it is watched. Times are in milliseconds.
+/// Resource limits of a job, checked by the monitor. `None`: no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResourceLimits {
-    /// It hangs after so long without a new process, processor time and output.
+    /// Terminates the job after this time without a new process, CPU use or output.
     pub hang_ms: Option<i64>,
-    /// It is ended after so long, whatever it does.
+    /// Terminates the job after this time.
     pub total_ms: Option<i64>,
-    /// It is ended when its processes together have used so much processor time.
+    /// CPU time of all processes together.
     pub cpu_ms: Option<i64>,
-    /// It is ended when they hold more memory than this, in KiB.
+    /// Memory of all processes together.
     pub memory_kib: Option<u64>,
-    /// It is ended when it has printed more than this, in bytes.
+    /// Bytes on standard output and standard error.
     pub output_bytes: Option<u64>,
-    /// It is ended when more than this lies where it writes, in KiB, as far as that place is known.
+    /// Size of `JobLimits::scratch`.
     pub disk_kib: Option<u64>,
-    /// It is over so long after its first process has ended, though others still hold its output; none: when they do not.
+    /// Time after the exit of the first process until the job counts as ended, even if other processes hold its output
+    /// open. `None`: waits until the output is closed.
     pub linger_ms: Option<i64>,
-    /// How long its processes have to end themselves when they are told to, and again when they are killed.
+    /// Time between SIGTERM and SIGKILL, and between SIGKILL and giving up.
     pub grace_ms: i64,
-    /// It is looked at even where there is nothing to find.
+    /// Samples the job even if no limit requires it.
     pub sample: bool,
 }
 
 impl ResourceLimits {
-    /// It may take what it wants.
     pub const NONE: ResourceLimits = ResourceLimits {
         hang_ms: None,
         total_ms: None,
@@ -74,43 +72,38 @@ impl ResourceLimits {
     };
 }
 
-/// What the views may show of a job.
+/// Description of a job for views.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct JobInfo {
-    /// The command line as the user would type it.
     pub command: Vec<u8>,
-    /// A short text for the progress line; empty where the job has none.
+    /// Short text for the progress line; may be empty.
     pub description: Vec<u8>,
-    /// The files it makes, in the order of the job's declaration.
+    /// Output files, in the order of the declaration.
     pub outputs: Vec<Vec<u8>>,
-    /// It owns the terminal while it runs.
     pub console: bool,
-    /// Why it is run, a sentence each (ninja's `-d explain`); empty unless asked for.
+    /// Why the job runs, one sentence each (ninja's `-d explain`); empty unless requested.
     pub why: Vec<Vec<u8>>,
-    /// The jobs of this build that it waited for, each once, in no order; empty unless asked for.
+    /// Direct dependencies within this build, without duplicates, unordered; empty unless requested.
     pub after: Vec<JobId>,
 }
 
-/// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// It exited with this code (0..=255).
+    /// Exit code, 0 to 255.
     Code(i32),
-    /// This signal killed it.
+    /// Killed by this signal.
     Signal(i32),
-    /// This signal killed it, and it left a core file.
+    /// Killed by this signal, with a core file.
     Dumped(i32),
 }
 
 impl Exit {
-    /// It ended with code 0.
     pub fn success(self) -> bool {
         self == Exit::Code(0)
     }
 
-    /// As one number, as ninja 1.13.2 reports it: the exit code, 130 for a death by SIGINT, SIGTERM or SIGHUP, and
-    /// 128 + N for a death by any other signal N, 128 more if that left a core file. What the program exits with is
-    /// cut to eight bits.
+    /// Returns one number as ninja 1.13.2 reports it: the exit code; 130 for SIGINT, SIGTERM and SIGHUP; 128 + N for
+    /// any other signal N, plus 128 with a core file. The program's own exit code is this number cut to eight bits.
     pub fn code(self) -> i32 {
         const SIGHUP: i32 = 1;
         const SIGINT: i32 = 2;
@@ -123,7 +116,8 @@ impl Exit {
         }
     }
 
-    /// The build is to stop as if the user had interrupted it; ninja takes exit code 130 for that too.
+    /// Returns whether the build has to stop as if the user had interrupted it. ninja treats exit code 130 like a
+    /// signal.
     pub fn interrupted(self) -> bool {
         self.code() == Self::INTERRUPTED
     }
@@ -131,67 +125,58 @@ impl Exit {
     const INTERRUPTED: i32 = 130;
 }
 
-/// What a job used, as `wait4` counts it.
+/// Resources used by a job, as counted by `wait4` or its control group.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// User time in microseconds.
     pub user_us: u64,
-    /// System time in microseconds.
     pub system_us: u64,
-    /// Largest resident set of one of its processes in KiB.
+    /// Largest resident set of a single process, in KiB; of the whole control group, if the job had one.
     pub max_rss_kib: u64,
-    /// Read from disks, in bytes: what the page cache had does not count.
+    /// Bytes read from disks, without page cache hits.
     pub read_bytes: u64,
-    /// Written to files, in bytes, whether it has reached a disk or not.
+    /// Bytes written to files, whether or not they reached a disk.
     pub written_bytes: u64,
-    /// How long its processes waited, if it had a control group with pressure stall information.
+    /// Stall times of the control group, if it has pressure stall information.
     pub waits: Option<StallTimes>,
 }
 
-/// What ran a command. It does not decide a result.
+/// What executed a command. It never affects the result.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum ExecutedBy {
-    /// A program of its own.
+    /// A process of its own.
     #[default]
     Process,
-    /// A fork of the compile worker.
+    /// A fork of the clang worker.
     ClangWorker,
-    /// A fork of a compile that had paused at the end of its includes.
+    /// A fork of a checkpoint.
     Checkpoint,
 }
 
-/// A job that ended, as its runner saw it.
+/// Result of a job, as its runner reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Which.
     pub job: JobId,
-    /// How it ended.
     pub exit: Exit,
-    /// Its standard output and standard error, in the order of writing: all of it, or both ends.
+    /// Standard output and standard error, interleaved as written; the middle may be missing, see `capture`.
     pub output: Vec<u8>,
-    /// How much of it `output` has.
     pub capture: Capture,
-    /// What it used.
     pub usage: Usage,
-    /// What ran it.
     pub executed_by: ExecutedBy,
-    /// What watching its processes has brought, if there is anything to tell.
     pub report: Option<Box<MonitorReport>>,
 }
 
-/// How much of what a command printed is in `Completion::output`.
+/// Which part of the output is in `Completion::output`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Capture {
-    /// All of it.
     Complete,
-    /// Its beginning and its end. The rest is lost.
+    /// The beginning and the end; the rest is lost.
     Truncated,
-    /// Its beginning and its end. All of it is in this file.
+    /// The beginning and the end; the file has all of it.
     Spilled(Spilled),
 }
 
 impl Completion {
-    /// Returns all that the command printed or, where the middle is lost, both ends.
+    /// Returns the whole output or, if the middle is lost, both ends.
     pub fn full_output(&self) -> &[u8] {
         match &self.capture {
             Capture::Spilled(spilled) => spilled.bytes(),
@@ -199,7 +184,7 @@ impl Completion {
         }
     }
 
-    /// Adds a line of our own behind what the command printed.
+    /// Appends a line to the output.
     pub fn append_line(&mut self, text: &[u8]) {
         let line = if self.output.is_empty() { text.to_vec() } else { [b"\n", text].concat() };
         self.output.extend_from_slice(&line);
@@ -211,16 +196,15 @@ impl Completion {
     }
 }
 
-/// What one run of a job took of the machine.
+/// Cost of one run of a job.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Cost {
-    /// From its start to its end, in milliseconds.
     pub wall_ms: u32,
-    /// Of processors, user and system, in milliseconds.
+    /// User and system time.
     pub cpu_ms: u32,
-    /// The most that its processes held at once, in KiB; 0 if it was not measured.
+    /// Peak memory of all processes together; 0 if not measured.
     pub memory_kib: u32,
 }
 
-/// Who remembers: asked for the path of an output, says what the job that made it cost when it last ran.
+/// Looks up the cost of the last run of the job that made an output, by the output's path.
 pub type CostLookup<'p> = &'p dyn Fn(&[u8]) -> Option<Cost>;

@@ -1,6 +1,4 @@
-//! Jobs, the scheduler, the run loop and its runners, and the vocabulary of events.
-//!
-//! It does not know `.ninja` files, packages, SQL or HTTP.
+//! Jobs, the scheduler, the run loop, runners, and the events of a build.
 
 pub mod clock;
 pub mod elf;

@@ -1,10 +1,10 @@
-//! What the schedule is told of the machine, as the machine says it. Does not know what the schedule makes of it.
+//! Samples free memory and pressure of the system.
 
 use tanto_sys::machine::pressure::PressureMonitor;
 
 use crate::schedule::ResourceSample;
 
-/// A reader of this machine. What it needs is opened when it is first asked.
+/// Returns a sampler, which opens its files on the first call.
 pub fn machine() -> impl FnMut() -> ResourceSample {
     let mut headroom = None;
     move || {

@@ -1,5 +1,5 @@
-//! The loop of a build: hands out what the schedule has ready, waits, judges, releases. It owns all mutable state
-//! of the build; it does not know what a job means.
+//! The loop of a build: starts ready jobs, waits for a wakeup, and updates the schedule. It owns all mutable build
+//! state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,21 +12,18 @@ use crate::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use crate::runner::{Runner, Wakeup};
 use crate::schedule::{Blocked, Next, ResourceSample, Schedule, ThrottleReason};
 
-/// How a build ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BuildOutcome {
-    /// All that was wanted is done.
     Succeeded,
-    /// A signal, or a command that died of one, ended it.
+    /// By a signal, or a command that died of one.
     Interrupted,
-    /// Commands failed, or it could not go on.
     Failed {
-        /// The program's exit code: that of the last command that failed, or 1.
+        /// Exit code of the last failed command, or 1.
         code: i32,
-        /// Why, for `build termination: ...`.
+        /// Text for `build stopped: ...`.
         reason: Vec<u8>,
     },
-    /// The input is wrong in a way that was found only now; the text is for the user.
+    /// The input turned out to be invalid during the build.
     InvalidInput(Vec<u8>),
 }
 
@@ -40,25 +37,19 @@ impl From<Fatal> for BuildOutcome {
     }
 }
 
-/// The parts of one build, lent for its duration.
+/// Parts of a build, borrowed for its duration.
 pub struct Build<'a> {
-    /// What the jobs mean.
     pub frontend: &'a mut dyn Frontend,
-    /// In which order they go.
     pub schedule: &'a mut Schedule,
-    /// What executes them.
     pub runner: &'a mut dyn Runner,
-    /// Who looks on.
     pub view: &'a mut dyn View,
-    /// What time it is.
     pub clock: &'a dyn Clock,
-    /// After this many failures nothing more is started; at least 1.
+    /// Starts nothing more after this many failures; at least 1.
     pub failures_allowed: usize,
-    /// Reads what the machine says; asked now and then, and only if the schedule is rationed.
+    /// Samples the system; called only if the schedule has admission limits.
     pub sampler: &'a mut dyn FnMut() -> ResourceSample,
 }
 
-/// A command under way.
 struct Running {
     info: JobInfo,
     start_ms: i64,
@@ -71,31 +62,28 @@ enum Step {
 
 struct Loop<'a> {
     build: Build<'a>,
-    /// A dry run has as many as there are ready jobs.
+    /// A map, because a dry run has as many entries as there are ready jobs.
     running: BTreeMap<JobId, Running>,
     failures: usize,
-    /// Exit code of the last failure.
     code: i32,
-    /// Jobs that have ended and had left processes then.
+    /// Finished jobs that left processes behind.
     leavers: BTreeMap<JobId, JobInfo>,
-    /// When the machine was last asked how it is.
     asked_ms: Option<i64>,
-    /// Why nothing was started, as the view last heard it.
+    /// As last sent to the view.
     hold: Option<ThrottleReason>,
-    /// When the view last heard what a command has printed.
     followed_ms: Option<i64>,
 }
 
-/// The machine is asked no more often than this. It says nothing new in less.
+/// Pressure averages do not change faster.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Minimum interval between updates of what a running command has printed, in milliseconds.
+/// Minimum interval of `Event::Printed`.
 const FOLLOW_EVERY_MS: i64 = 100;
-/// Maximum number of output bytes passed to the view: a few lines.
+/// Maximum size of `Event::Printed`: a few lines.
 const MOST_FOLLOWED: usize = 4 << 10;
 
 impl Build<'_> {
-    /// Runs the build to its end. Whatever ends it, no command is left running.
+    /// Runs the build to its end. No command is left running.
     pub fn run(self) -> BuildOutcome {
         let downstream_ms = self.schedule.downstream_ms();
         self.view.event(Event::BuildStarted { at_ms: self.clock.now_ms(), downstream_ms: &downstream_ms });
@@ -140,13 +128,12 @@ impl Loop<'_> {
         }
     }
 
-    /// The front may find that there is more to do than was thought.
     fn attend(&mut self) -> Result<(), Fatal> {
         let Build { frontend: front, schedule, runner, view, .. } = &mut self.build;
         front.poll_control(schedule, *runner, *view)
     }
 
-    /// Starts all that may start, then waits for one thing to happen; stops when there is nothing more to do.
+    /// Starts everything that may start, then handles one wakeup.
     fn turn(&mut self) -> Result<Step, Fatal> {
         if !self.build.schedule.has_work() {
             return Ok(Step::Stop(BuildOutcome::Succeeded));
@@ -207,7 +194,7 @@ impl Loop<'_> {
         self.failures < *failures_allowed && schedule.has_next() && runner.capacity() > 0
     }
 
-    /// Asks how the machine is, if that matters and it was not just asked.
+    /// Samples the system, unless it was just sampled.
     fn ask_machine(&mut self) {
         if !self.build.schedule.has_admission_limits() {
             return;
@@ -219,7 +206,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Tells the view if there is a new reason why nothing is started, or none any more.
+    /// Sends a change of the throttle reason to the view.
     fn tell_hold(&mut self) {
         let reason = self.reason();
         let same = match (reason, self.hold) {
@@ -232,14 +219,13 @@ impl Loop<'_> {
         }
     }
 
-    /// Why nothing more is started, though something could be.
     fn reason(&self) -> Option<ThrottleReason> {
         let Build { schedule, runner, failures_allowed, .. } = &self.build;
         let loaded = runner.is_load_limited() && schedule.has_next() && self.failures < *failures_allowed;
         schedule.throttle_reason().or(loaded.then_some(ThrottleReason::LoadAverage))
     }
 
-    /// Tells the view what the command that it follows has printed.
+    /// Sends the output of the followed command to the view.
     fn tell_printed(&mut self) {
         let Build { runner, view, clock, .. } = &mut self.build;
         let Some(job) = view.followed_job() else { return };
@@ -253,7 +239,7 @@ impl Loop<'_> {
         }
     }
 
-    /// How long to wait for something to happen. What holds jobs back may be over without any of them ending.
+    /// Returns the maximum wait: throttling may end without the end of a job.
     fn patience(&self) -> Option<Duration> {
         let hold = self.build.schedule.throttle_reason().map(|_| ASK_EVERY);
         hold.into_iter().chain(self.build.view.tick_interval()).min()
@@ -304,7 +290,7 @@ impl Loop<'_> {
 
     fn complete(&mut self, mut completion: Completion) -> Result<Step, Fatal> {
         if completion.exit.interrupted() {
-            // Its outputs stay, as with ninja: only those of commands that Tanto itself ended are removed.
+            // Its outputs stay, as with ninja, which removes only those of commands that it interrupted itself.
             self.take_running(completion.job);
             return Ok(Step::Stop(BuildOutcome::Interrupted));
         }
@@ -315,7 +301,6 @@ impl Loop<'_> {
         Ok(Step::GoOn)
     }
 
-    /// What was started has ended, as its front has judged it.
     fn end(&mut self, Running { info, start_ms }: Running, completion: &Completion) -> Result<(), Fatal> {
         let end_ms = self.build.clock.now_ms();
         let (job, exit, output) = (completion.job, completion.exit, completion.full_output());
@@ -352,7 +337,7 @@ impl Loop<'_> {
             processes if report.leftovers_killed => {
                 self.build.view.event(Event::LeftBehind { job, info: &info, processes, killed: true });
             }
-            // Many are about to end: only those are told of that are still there at the end.
+            // Most exit soon: only those alive at the end of the build are reported.
             _ => drop(self.leavers.insert(job, info)),
         }
     }
@@ -403,12 +388,11 @@ impl Loop<'_> {
     }
 }
 
-/// The machine refused a process; the error names the call, as ninja does.
+/// ninja prints the name of the failed system call alone.
 fn cannot_start(error: &std::io::Error) -> Fatal {
     Fatal { message: tanto_sys::error::text(error), invalid_input: true }
 }
 
-/// The machine refused something that every build needs.
 fn stopped(what: &[u8], error: &std::io::Error) -> Fatal {
     Fatal { message: [what, b": ", &tanto_sys::error::text(error)].concat(), invalid_input: false }
 }

@@ -1,4 +1,4 @@
-//! Where commands run: a trait with one implementation for processes and one for tests.
+//! Runners execute commands.
 
 pub mod clang;
 pub mod dry;
@@ -12,69 +12,65 @@ use crate::job::Cost;
 use crate::job::report::{JobSample, ProcessInfo, TerminationReason};
 use crate::job::{Command, Completion, JobId};
 
-/// What a runner's wait brought.
+/// Result of `Runner::wait`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wakeup {
-    /// A job ended.
     Completed(Completion),
-    /// The user (or a supervisor) asked for an end by this signal.
+    /// The user or a supervisor sent this signal.
     Interrupted(i32),
-    /// A look at the processes of a job that runs.
     Sampled(JobId, JobSample),
-    /// Nothing ended, but more may be started now (a job token came free).
+    /// A job token became available.
     SlotAvailable,
-    /// Somebody who is no job of this build wants something of it.
+    /// `RunnerOptions::wake_fd` is readable.
     ControlRequest,
-    /// Nothing happened in the time that was given.
     TimedOut,
 }
 
-/// Runs commands. The loop asks for capacity before each start.
+/// The loop calls `capacity` before each `start`.
 pub trait Runner {
-    /// How many more commands may be started now, load limit and job tokens considered. With none running, at
-    /// least 1: a build never waits for itself.
+    /// Returns how many more commands may start now, given the load limit and job tokens. At least 1 if none runs.
     fn capacity(&mut self) -> usize;
 
-    /// What would be started next is so urgent. Said before it is asked for capacity; where slots are dealt out, it counts.
+    /// Sets the priority of the command that would start next, for runners that allocate slots by priority. Precedes
+    /// `capacity`.
     fn set_next_priority(&mut self, _priority: i64) {}
 
-    /// Was there no capacity because the load average is too high?
+    /// Returns whether the load average is the reason for a capacity of 0.
     fn is_load_limited(&self) -> bool {
         false
     }
 
-    /// Starts a command that is expected to cost so much. An error is the machine's (no memory, no descriptors), never the
-    /// command's.
+    /// Starts a command. Errors concern the system (out of memory, processes or descriptors), never the command.
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> std::io::Result<()>;
 
-    /// Has a job ended that `wait` has not told of? Then `wait` will not wait.
+    /// Returns whether `wait` would return a completion at once.
     fn has_completed(&self) -> bool;
 
-    /// Waits until something happens, or this time is over (none: without end). Not called while no command runs.
+    /// Waits for a wakeup, at most this long. Not called while no command runs.
     fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Wakeup>;
 
-    /// Ends all processes of a running job, for `why`; it completes when they have ended. False if the runner cannot, or the
-    /// job has no processes.
+    /// Terminates all processes of a running job, which then completes. Returns false if it has none, or the runner
+    /// cannot.
     fn terminate(&mut self, _job: JobId, _why: TerminationReason) -> bool {
         false
     }
 
-    /// What a running command has printed so far, as far as it can be shown.
+    /// Returns the output of a running command, as far as it is in memory.
     fn output_so_far(&self, _job: JobId) -> Option<Vec<u8>> {
         None
     }
 
-    /// The end of what a running command has printed so far, at most `most` bytes.
+    /// Returns at most `most` bytes from the end of a running command's output.
     fn output_tail(&self, _job: JobId, _most: usize) -> Option<&[u8]> {
         None
     }
 
-    /// The processes that jobs have left and that are still there, by job. Asked for when no command runs any more.
+    /// Returns the processes that finished jobs left behind and that still exist. Called when no command runs.
     fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         Vec::new()
     }
 
-    /// Hands the signal that interrupted the build, if one did, on to every running command, and waits until all
-    /// have ended; says which they were. Nothing more is started after it.
+    /// Forwards the signal that interrupted the build to all running commands, waits until they have ended, and returns
+    /// them. Nothing may be started afterwards.
     fn abort(&mut self) -> Vec<JobId>;
 }

@@ -1,5 +1,5 @@
-//! The scheduler: a pure state machine over jobs and pools. It has no clock, no lock and no I/O, so that a list of
-//! completions replays it exactly. It does not know what a job does.
+//! The scheduler: a pure state machine over jobs and pools, without a clock, locks and I/O, so that a list of
+//! completions replays it exactly.
 
 mod admission;
 mod blocked;
@@ -17,64 +17,61 @@ pub use self::blocked::Blocked;
 pub use self::admission::{AdmissionLimits, MAX_TIMES_PASSED_OVER, ResourceSample, ThrottleReason};
 pub use self::order::Order;
 
-/// A pool of one schedule; pool 0 is unlimited.
+/// Index of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u32);
 
 impl PoolId {
-    /// The pool without a limit, in which a job is unless it says otherwise.
+    /// The default pool.
     pub const UNLIMITED: PoolId = PoolId(0);
 }
 
-/// Whether a job has a command, which is what progress counts.
+/// Only commands count for progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It runs something.
     Command,
-    /// It only groups others.
+    /// Groups other jobs.
     Phony,
 }
 
-/// What a job is when it joins the schedule.
+/// Declaration of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JobSpec {
-    /// Its pool.
     pub pool: PoolId,
-    /// Breaks ties of priority: the lower goes first. Unique in one schedule.
+    /// Breaks ties of priority: the lower goes first. Unique within a schedule.
     pub order: u32,
-    /// Has it a command?
     pub kind: Kind,
-    /// Is it to run? A job that is not passes on as soon as what it waits for is done.
+    /// Whether the job has to run. Others complete as soon as their dependencies are done.
     pub wanted: bool,
 }
 
-/// Where a job stands. Each state says what has to be true to be in it.
+/// State of a job, with its precondition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Something that it depends on is not done (or the build has not begun).
+    /// A dependency is not done, or the build has not begun.
     Waiting,
-    /// All it depends on is done, but its pool is full.
+    /// All dependencies are done, but the pool is full.
     Delayed,
-    /// All it depends on is done, but nobody wants it to run: it waits to be handed out for passing.
+    /// All dependencies are done, and the job need not run.
     ReadyNoOp,
-    /// All it depends on is done, it holds its pool's slot and waits for its turn.
+    /// All dependencies are done, and the job holds a slot of its pool.
     Ready,
-    /// `hand_out` gave it out; its pool's slot is held.
+    /// Taken by `take_next`; the pool's slot is held.
     Running,
-    /// `hand_out` gave it out as unwanted; it holds no slot.
+    /// Taken by `take_next` without having to run; holds no slot.
     RunningNoOp,
-    /// It succeeded or passed: its dependents need not wait for it, unless it is opened again.
+    /// Succeeded or completed without running. Dependents need not wait for it, unless it is reopened.
     Done,
-    /// It failed: its dependents wait for ever, unless it is opened again.
+    /// Dependents wait forever, unless it is reopened.
     Failed,
 }
 
-/// What to do next.
+/// Result of `Schedule::take_next`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Run this job, then report `succeeded` or `failed`.
+    /// Run this job, then call `succeeded` or `failed`.
     Start(JobId),
-    /// Nobody wants this job to run: report `succeeded` at once.
+    /// Call `succeeded` at once.
     NoOp(JobId),
 }
 
@@ -82,27 +79,25 @@ pub enum Next {
 struct Job {
     spec: JobSpec,
     state: State,
-    /// What it will take, as far as anybody can tell.
     cost: Cost,
-    /// What it may write to the disk, in KiB.
+    /// Expected disk usage.
     disk_kib: u64,
-    /// How many entries in others' `dependents` name this job and are not done.
+    /// Number of unfinished entries of this job in the `dependents` of others.
     missing: u32,
     priority: i64,
     dependents: Vec<Dependent>,
 }
 
-/// A job that waits for another one.
 #[derive(Clone, Copy)]
 struct Dependent {
-    /// For which of the other's products.
+    /// Index of the dependency's product, see `add_dependency`.
     product: u32,
     job: JobId,
 }
 
 #[derive(Clone)]
 struct Pool {
-    /// 0: no limit.
+    /// 0: unlimited.
     depth: u32,
     in_use: u32,
     delayed: BTreeSet<Rank>,
@@ -116,7 +111,7 @@ struct Rank {
     job: JobId,
 }
 
-/// The state of all jobs of a build.
+/// All jobs and pools of a build.
 #[derive(Clone, Default)]
 pub struct Schedule {
     jobs: Vec<Job>,
@@ -131,21 +126,21 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// An empty schedule with the unlimited pool.
+    /// Returns an empty schedule with the unlimited pool.
     pub fn new() -> Self {
         let mut schedule = Schedule::default();
         schedule.add_pool(0);
         schedule
     }
 
-    /// Adds a pool for `depth` jobs at a time; 0 means no limit.
+    /// Adds a pool of `depth` slots; 0: unlimited.
     pub fn add_pool(&mut self, depth: u32) -> PoolId {
         let id = PoolId(u32::try_from(self.pools.len()).expect("under 2^32 pools"));
         self.pools.push(Pool { depth, in_use: 0, delayed: BTreeSet::new() });
         id
     }
 
-    /// Adds a job. It waits until `settle` (or, before the build begins, `begin`) looks at it.
+    /// Adds a job, which waits until `enqueue_if_ready` or `begin`.
     pub fn add(&mut self, spec: JobSpec) -> JobId {
         let id = JobId(u32::try_from(self.jobs.len()).expect("under 2^32 jobs"));
         let job = Job {
@@ -164,9 +159,9 @@ impl Schedule {
         id
     }
 
-    /// `job` may not go before `on` is done. A dependency that is done already does not count; a job that was only
-    /// queued goes back to waiting. `product` says for which of `on`'s products it waits: where several jobs want the
-    /// last slot of a pool when `on` is done, the one with the lowest gets it, and then the one with the lowest order.
+    /// Makes `job` wait for `on`, unless that is done; a queued job returns to waiting. `product` is the index of the
+    /// output of `on` that it waits for: dependents of lower products get the pool's slots first, then those of lower
+    /// order.
     pub fn add_dependency(&mut self, job: JobId, on: JobId, product: u32) {
         if self.state(on) == State::Done || !self.is_pending(job) {
             return;
@@ -176,7 +171,7 @@ impl Schedule {
         self.set(job, State::Waiting);
     }
 
-    /// The job is to run after all.
+    /// Makes the job run.
     pub fn want(&mut self, job: JobId) {
         if self.is_wanted(job) {
             return;
@@ -195,7 +190,7 @@ impl Schedule {
         }
     }
 
-    /// The job need not run: it will pass when what it waits for is done.
+    /// Makes the job complete without running.
     pub fn unwant(&mut self, job: JobId) {
         let it = &mut self.jobs[job.0 as usize];
         if it.spec.wanted {
@@ -206,32 +201,30 @@ impl Schedule {
         }
     }
 
-    /// Is the job wanted?
     pub fn is_wanted(&self, job: JobId) -> bool {
         self.jobs[job.0 as usize].spec.wanted
     }
 
-    /// Where the job stands.
     pub fn state(&self, job: JobId) -> State {
         self.jobs[job.0 as usize].state
     }
 
-    /// The job has been neither handed out nor finished.
+    /// Returns whether the job was neither taken nor finished.
     pub fn is_pending(&self, job: JobId) -> bool {
         matches!(self.state(job), State::Waiting | State::Delayed | State::ReadyNoOp | State::Ready)
     }
 
-    /// Is there anything to run, or to pass? Groups alone do not count.
+    /// Returns whether there are commands to run or jobs to complete. Groups alone do not count.
     pub fn has_work(&self) -> bool {
-        // What passes may still add to the plan.
+        // Completing a job may still add to the plan.
         self.wanted > 0 && self.commands > 0 || self.has_noop()
     }
 
-    /// Queues every job that waits for nothing.
+    /// Begins the build: queues all jobs without pending dependencies.
     pub fn begin(&mut self) {
         self.begun = true;
         let free: Vec<JobId> = self.job_ids().filter(|&job| self.is_free(job)).collect();
-        // All are delayed first, so that a pool's slots go to the highest priorities.
+        // All become delayed first, so that a pool's slots go to the highest priorities.
         for &job in &free {
             self.enqueue(job);
         }
@@ -240,7 +233,7 @@ impl Schedule {
         }
     }
 
-    /// Queues the job if it waits for nothing; to be called for jobs added, or made wanted, after `begin`.
+    /// Queues a job without pending dependencies. For jobs that were added or wanted after `begin`.
     pub fn enqueue_if_ready(&mut self, job: JobId) {
         if self.begun && self.is_free(job) {
             self.enqueue(job);
@@ -248,47 +241,43 @@ impl Schedule {
         }
     }
 
-    /// Is there a job to hand out?
     pub fn has_next(&self) -> bool {
         !self.ready.is_empty() || !self.noops.is_empty()
     }
 
-    /// Is there a job to pass, which takes no slot of a runner?
+    /// Returns whether a job can complete without a slot of the runner.
     pub fn has_noop(&self) -> bool {
         !self.noops.is_empty()
     }
 
-    /// From now on what jobs take together is limited. Only before anything is handed out.
+    /// Enables admission control. Call before the first `take_next`.
     pub fn limit_admission(&mut self, limits: AdmissionLimits) {
         self.admission = Some(AdmissionControl::new(limits));
     }
 
-    /// Does what the machine says matter?
     pub fn has_admission_limits(&self) -> bool {
         self.admission.is_some()
     }
 
-    /// What the machine says now.
     pub fn update_resources(&mut self, reading: ResourceSample) {
         if let Some(admission) = &mut self.admission {
             admission.update_resources(reading);
         }
     }
 
-    /// A running job holds so much memory now, in KiB.
+    /// Records the current memory use of a running job, in KiB.
     pub fn update_memory(&mut self, job: JobId, kib: u64) {
         if let Some(admission) = &mut self.admission {
             admission.update_memory(job, kib);
         }
     }
 
-    /// Why the last `hand_out` handed out nothing, if there was something.
+    /// Returns why the last `take_next` returned `None` although jobs were ready.
     pub fn throttle_reason(&self) -> Option<ThrottleReason> {
         self.admission.as_ref().filter(|_| !self.ready.is_empty())?.throttled
     }
 
-    /// Hands out the next job: what passes goes before what runs. Nothing, if it is better to wait until one that runs
-    /// has ended or the machine says something else.
+    /// Takes the next job: those that need not run first. `None`: wait for the end of a job or a new resource sample.
     pub fn take_next(&mut self) -> Option<Next> {
         if let Some(&job) = self.noops.last() {
             self.set(job, State::RunningNoOp);
@@ -309,7 +298,6 @@ impl Schedule {
         }))
     }
 
-    /// The rations follow what becomes of a command.
     fn update_admission(&mut self, job: JobId, from: State, to: State) {
         let Some(admission) = &mut self.admission else { return };
         let it = &self.jobs[job.0 as usize];
@@ -323,7 +311,7 @@ impl Schedule {
         }
     }
 
-    /// The job is done: frees its pool's slot and releases its dependents.
+    /// Completes a job: frees its slot and releases its dependents.
     pub fn succeeded(&mut self, job: JobId) {
         let held_slot = self.state(job) == State::Running;
         if held_slot {
@@ -341,7 +329,7 @@ impl Schedule {
         }
     }
 
-    /// The job failed: frees its pool's slot; its dependents never become ready.
+    /// Marks a job as failed: frees its slot. Its dependents never become ready.
     pub fn failed(&mut self, job: JobId) {
         assert_eq!(self.state(job), State::Running, "a job failed that did not run");
         self.set(job, State::Failed);
@@ -380,7 +368,7 @@ impl Schedule {
         Rank { priority: std::cmp::Reverse(it.priority), order: it.spec.order, job }
     }
 
-    /// The one place where a job changes its state: leaves what the old one means, enters what the new one means.
+    /// Changes the state of a job; checks the transition and updates all queues. No other function sets a state.
     fn set(&mut self, job: JobId, to: State) {
         let (rank, from) = (self.rank(job), self.state(job));
         let pool = self.jobs[job.0 as usize].spec.pool.0 as usize;

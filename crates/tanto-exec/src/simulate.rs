@@ -1,5 +1,4 @@
-//! Builds that nobody runs: a schedule against a clock that jumps from one end to the next. Each command takes what it
-//! is expected to take. Does not know where that is known from.
+//! Simulated builds: a schedule against a virtual clock. Each command takes its expected time.
 
 pub mod shared;
 
@@ -9,50 +8,46 @@ use std::collections::BinaryHeap;
 use crate::job::JobId;
 use crate::schedule::{Next, Order, Schedule};
 
-/// With more jobs than this, to look ahead takes longer than it may save.
+/// Above this number of jobs, simulating takes longer than it saves.
 const MOST_JOBS: usize = 20_000;
-/// Where all work is done in less, in milliseconds, no order is worth a look ahead.
+/// Below this total work in milliseconds, the order does not matter.
 const LITTLE_WORK: u64 = 2_000;
-/// A forecast this near to the bound, in percent, cannot be improved by much.
+/// A makespan within this percentage of the lower bound is good enough.
 const NEAR: u64 = 1;
 
-/// What became of a build that nobody ran. Times are milliseconds.
+/// Result of a simulated build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SimulatedBuild {
-    /// Commands at a time, at most.
     pub slots: usize,
-    /// From the first start to the last end.
     pub makespan_ms: u64,
-    /// What all commands took, together.
+    /// Total duration of all commands.
     pub work_ms: u64,
-    /// What the longest chain of commands took.
     pub critical_path_ms: u64,
-    /// What the commands of the busiest pool took, on as many slots as it has.
+    /// Total duration of the busiest pool's commands, divided by its slots.
     pub pool_ms: u64,
-    /// How many commands ran.
     pub commands: usize,
 }
 
 impl SimulatedBuild {
-    /// No order is faster than this on so many slots: the longest chain, all work on all slots, or a pool's on its own.
+    /// Returns the lower bound of the makespan for any order: the critical path, all work on all slots, or the busiest
+    /// pool.
     pub fn lower_bound_ms(&self) -> u64 {
         self.critical_path_ms.max(self.pool_ms).max(self.work_ms.div_ceil(self.slots as u64))
     }
 
-    /// The makespan as a multiple of the bound; 1 is perfect.
+    /// Returns the makespan as a multiple of the lower bound.
     pub fn ratio(&self) -> f64 {
         self.makespan_ms as f64 / self.lower_bound_ms().max(1) as f64
     }
 
-    /// The time that slots stood empty, all together.
+    /// Returns the total idle time of all slots.
     pub fn idle_ms(&self) -> u64 {
         self.makespan_ms.saturating_mul(self.slots as u64).saturating_sub(self.work_ms)
     }
 }
 
-/// The order in which the build is over first, as far as can be told: by time unless another is better. The longest
-/// chain first is a good rule, but no more than that: for some builds the count of commands is a better one. `chain` is
-/// that of `Schedule::prioritise`.
+/// Returns the order with the shortest simulated makespan. The critical path is the default; for some builds, counting
+/// commands is better. `chain` is that of `Schedule::prioritize`.
 pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
     let work_ms: u64 = chain.iter().map(|&job| schedule.expected_ms(job)).sum();
     if chain.len() > MOST_JOBS || work_ms < LITTLE_WORK {
@@ -77,13 +72,13 @@ pub fn best_order(schedule: &Schedule, chain: &[JobId], slots: usize) -> Order {
     best
 }
 
-/// Runs a schedule that has its order and has not begun. `slots` are 1 or more.
+/// Simulates a prioritized schedule that has not begun. `slots` is at least 1.
 pub fn run(schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
     let bounds = (schedule.critical_path_ms(), schedule.busiest_pool_ms());
     play(schedule, slots, bounds, Schedule::expected_ms)
 }
 
-/// The same where the order rests on wrong expectations: `truth` has the same jobs, and expects of each what it takes.
+/// The same with wrong expectations: `truth` has the same jobs with their actual costs.
 pub fn run_against(truth: &Schedule, schedule: &mut Schedule, slots: usize) -> SimulatedBuild {
     let bounds = (truth.critical_path_ms(), truth.busiest_pool_ms());
     play(schedule, slots, bounds, |_, job| truth.expected_ms(job))

@@ -1,4 +1,4 @@
-//! Output of a command that is too large for memory: a file without a name, mapped.
+//! Output of a command that is too large for memory: an unnamed, mapped file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tanto_sys::memory::map::Map;
 
-/// All that a command printed. The file has no name and is gone with the last copy of this.
+/// The file disappears with the last clone.
 #[derive(Clone, Debug)]
 pub struct Spilled {
     file: Rc<File>,
@@ -14,18 +14,16 @@ pub struct Spilled {
 }
 
 impl Spilled {
-    /// Maps a file that is written to its end.
+    /// Maps a completely written file.
     pub fn new(file: File) -> io::Result<Spilled> {
         let map = Rc::new(Map::new(&file, file.metadata()?.len())?);
         Ok(Spilled { file: Rc::new(file), map })
     }
 
-    /// Returns all of it.
     pub fn bytes(&self) -> &[u8] {
         self.map.bytes()
     }
 
-    /// Writes more behind it.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         (&*self.file).write_all(bytes)?;
         self.map = Rc::new(Map::new(&self.file, self.file.metadata()?.len())?);

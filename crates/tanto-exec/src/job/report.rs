@@ -1,48 +1,36 @@
-//! What watching a job's processes has brought, for whoever tells the user. Does not know how it was found.
+//! Results of monitoring a job: processes, samples and the reason for its termination.
 
 use std::fmt;
 
-/// Why a job was ended. Times are in milliseconds.
+/// Why a job was terminated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TerminationReason {
-    /// For so long it had started no process, used no processor time and printed nothing.
+    /// No new process, CPU use or output for this time.
     Hung {
-        /// How long.
         after_ms: i64,
     },
-    /// It ran for so long.
     Timeout {
-        /// How long.
         after_ms: i64,
     },
-    /// It used so much processor time.
     CpuTime {
-        /// How much.
         after_ms: i64,
     },
-    /// Its processes held more memory than this.
     Memory {
-        /// In KiB.
         limit_kib: u64,
     },
-    /// It printed more than this.
     Output {
-        /// In bytes.
         limit_bytes: u64,
     },
-    /// More than this lay where it writes.
     Disk {
-        /// In KiB.
         limit_kib: u64,
     },
-    /// The user wanted it to end.
+    /// By the user.
     Requested,
 }
 
 impl TerminationReason {
-    /// What a job that was ended for this is said to have exited with: 124 is that of `timeout`, 143 that of a shell whose
-    /// command was told to end. What `ulimit` ends has these codes too: 137 for memory, 152 for processor time, 153 for
-    /// the size of a file.
+    /// Returns the exit code that is reported for the job: 124 as `timeout` does, 143 for a requested end as a shell
+    /// does, and the codes of `ulimit` violations: 137 for memory, 152 for CPU time, 153 for file size.
     pub fn exit_code(self) -> i32 {
         match self {
             TerminationReason::Hung { .. } => 123,
@@ -54,7 +42,8 @@ impl TerminationReason {
         }
     }
 
-    /// Would it do harm as long as it is only asked to end? It takes what others need too.
+    /// Returns whether waiting for a voluntary exit would harm others: the job holds memory or disk space that they
+    /// need.
     pub fn is_urgent(self) -> bool {
         matches!(
             self,
@@ -85,63 +74,55 @@ impl fmt::Display for TerminationReason {
     }
 }
 
-/// A process of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessInfo {
-    /// Its number.
     pub pid: u32,
-    /// How far it is below the first of its tree.
+    /// Depth below the root of its process tree.
     pub depth: u32,
-    /// What it did, as the kernel's letter: `R`, `S`, `D`, `T`, `Z`, ...
+    /// The kernel's letter: `R`, `S`, `D`, `T`, `Z`, ...
     pub state: u8,
-    /// Processor time in milliseconds, of it and of those that it has waited for.
+    /// CPU time of the process and its reaped children.
     pub cpu_ms: u64,
-    /// Memory in KiB.
     pub memory_kib: u64,
-    /// Its command line, or the program's name.
+    /// Command line, or the program's name.
     pub command: Vec<u8>,
-    /// The directory that it is in, if that is known.
+    /// Working directory, if known.
     pub directory: Option<Vec<u8>>,
 }
 
-/// A job that was ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Termination {
-    /// Why.
     pub reason: TerminationReason,
-    /// Its processes when that was found, each before those below it.
+    /// Processes at the time of the decision, parents before children.
     pub processes: Vec<ProcessInfo>,
-    /// They did not end when they were asked to.
+    /// They did not exit on SIGTERM.
     pub killed: bool,
 }
 
-/// All that is to be told of a job that has ended.
+/// Everything the monitor reports about a finished job.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MonitorReport {
-    /// It was ended.
     pub termination: Option<Termination>,
-    /// Processes of it that live on.
+    /// Processes that outlived the job.
     pub leftovers: Vec<ProcessInfo>,
-    /// Those were killed.
     pub leftovers_killed: bool,
-    /// The kernel killed one of its processes for memory, though they did not hold more than they may.
+    /// The kernel's OOM killer ended a process though the job was within its own limit.
     pub was_oom_killed: bool,
 }
 
-/// How much a job has at a moment while it runs.
+/// Resource use of a running job at one moment.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct JobSample {
-    /// Processes.
     pub processes: u32,
-    /// Processor time of them and of those that they have waited for, in milliseconds.
+    /// CPU time of the processes and their reaped children.
     pub cpu_ms: u64,
-    /// Memory in KiB; pages that they share count for each, where no control group counts them.
+    /// Memory in KiB. Without a control group, shared pages count once for each process.
     pub memory_kib: u64,
-    /// What of that they share, or have written to files in memory; none where nobody counts that.
+    /// Page cache and tmpfs part of `memory_kib`; `None` without a control group.
     pub files_kib: Option<u64>,
 }
 
-/// Milliseconds as people write lengths of time: 90,000 is `1m30s`, 1,500 is `1.5s`.
+/// Formats milliseconds as a duration: 90,000 is `1m30s`, 1,500 is `1.5s`.
 pub struct Length(pub i64);
 
 impl fmt::Display for Length {
@@ -162,7 +143,7 @@ impl fmt::Display for Length {
     }
 }
 
-/// Bytes as people write them: 1,610,612,736 is `1.5 GiB`.
+/// Formats bytes with a binary unit: 1,610,612,736 is `1.5 GiB`.
 pub struct Size(pub u64);
 
 impl fmt::Display for Size {
@@ -179,7 +160,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Each is 1024 times the one before.
+/// Each unit is 1024 times the previous one.
 const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Who may start when memory or processors are short: a pure state machine beside the schedule. It is told numbers and
-//! reads none; it does not know where they come from.
+//! Admission control: decides which ready job may start when memory, disk space or CPUs are short. A pure state
+//! machine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,67 +7,58 @@ use std::fmt;
 use crate::job::JobId;
 use crate::job::report::Size;
 
-/// What jobs may take together.
+/// Limits for all jobs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionLimits {
-    /// Memory for all jobs, in KiB; none: what the machine has free.
+    /// Memory in KiB; `None`: the free memory of the system.
     pub memory_kib: Option<u64>,
-    /// How many jobs there may be at a time, of which half may run under pressure on the processors; `usize::MAX` for no
-    /// such limit.
+    /// Number of slots, of which half are used under CPU pressure; `usize::MAX`: unlimited.
     pub slots: usize,
 }
 
-/// What the machine says at a moment. What it does not say limits nothing.
+/// State of the system at one moment. Missing values limit nothing.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct ResourceSample {
-    /// Memory that could be had now, in KiB, besides what the running jobs hold.
+    /// Memory available besides that of running jobs.
     pub free_kib: Option<u64>,
-    /// Disk space that is free now, in KiB, where jobs write.
+    /// Free disk space where jobs write.
     pub free_disk_kib: Option<u64>,
-    /// The part of the last ten seconds in which some process waited for memory, in percent.
+    /// Share of the last ten seconds in which some task waited for memory, in percent.
     pub memory_some: f64,
-    /// The part in which all waited for it.
+    /// Share in which all tasks waited for memory.
     pub memory_full: f64,
-    /// The part in which some process waited for a processor.
+    /// Share in which some task waited for a CPU.
     pub cpu_some: f64,
 }
 
-/// Why nothing is started, though there is a slot and a job for it.
+/// Why nothing starts although there are slots and ready jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThrottleReason {
-    /// The next job would not fit into what is free.
+    /// The next job does not fit into memory.
     Memory {
-        /// The job.
         job: JobId,
-        /// What it is expected to need, in KiB.
         needs_kib: u64,
-        /// What is left for it, in KiB.
         available_kib: u64,
     },
-    /// What the next job would write does not fit on the disk beside what those that run may still write.
+    /// The expected output of the next job does not fit on the disk besides that of running jobs.
     Disk {
-        /// The job.
         job: JobId,
-        /// What it is expected to write, in KiB.
         needs_kib: u64,
-        /// What is left for it, in KiB.
         available_kib: u64,
     },
-    /// The machine is short of memory.
     MemoryPressure,
-    /// The processors have more to do than they can.
     CpuPressure,
-    /// The load average is as high as the user wants it to be (`-l`).
+    /// The limit of `-l` is reached.
     LoadAverage,
 }
 
 impl ThrottleReason {
-    /// Is the other one for the same reason, whatever the numbers?
+    /// Compares reasons without their numbers.
     pub fn same_kind(self, other: ThrottleReason) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// The job that does not fit into memory or on the disk.
+    /// Returns the job that does not fit.
     pub fn job(self) -> Option<JobId> {
         match self {
             ThrottleReason::Memory { job, .. } | ThrottleReason::Disk { job, .. } => Some(job),
@@ -75,7 +66,7 @@ impl ThrottleReason {
         }
     }
 
-    /// The reason without numbers.
+    /// Returns the reason without numbers.
     pub fn summary(self) -> &'static str {
         match self {
             ThrottleReason::Memory { .. } => "not enough memory",
@@ -101,36 +92,35 @@ impl fmt::Display for ThrottleReason {
     }
 }
 
-/// A job whose turn it could be.
+/// A ready job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) job: JobId,
-    /// What it is expected to need, in KiB; none for a group, which needs nothing at all.
+    /// Expected memory; `None` for groups, which always fit.
     pub(super) needs_kib: Option<u64>,
-    /// What it is expected to write, in KiB.
+    /// Expected disk usage.
     pub(super) disk_kib: u64,
 }
 
-/// A running job's memory, in KiB.
+/// Resources of a running job.
 #[derive(Clone, Copy)]
 struct JobShare {
     expected: u64,
-    /// What it holds already, as far as anybody has said.
+    /// Last sample of its memory.
     held: u64,
-    /// What it may write, in KiB.
+    /// Expected disk usage.
     disk_kib: u64,
 }
 
-/// A sign that goes on at one number and off at a lower one, so that it does not flicker.
+/// A flag that turns on above one threshold and off below a lower one.
 #[derive(Clone, Copy, Default)]
 struct Hysteresis(bool);
 
-/// Others may start before a job so often; then nothing does until it fits.
+/// How often others may start before a job; then nothing else starts until it fits.
 pub const MAX_TIMES_PASSED_OVER: u32 = 16;
-/// So many jobs are looked at, at most, to find one that fits.
+/// Number of ready jobs that are searched for one that fits.
 const LOOK: usize = 64;
 
-/// What is rationed, and who has what.
 #[derive(Clone)]
 pub(super) struct AdmissionControl {
     limits: AdmissionLimits,
@@ -138,9 +128,9 @@ pub(super) struct AdmissionControl {
     short_of_memory: Hysteresis,
     short_of_cpu: Hysteresis,
     running: HashMap<JobId, JobShare>,
-    /// How often others were started before these.
+    /// How often other jobs were started before this one.
     passed_over: HashMap<JobId, u32>,
-    /// Those for whom that was too often.
+    /// Jobs that reached `MAX_TIMES_PASSED_OVER`.
     starving: Vec<Candidate>,
     pub(super) throttled: Option<ThrottleReason>,
 }
@@ -160,21 +150,19 @@ impl AdmissionControl {
     }
 
     pub(super) fn update_resources(&mut self, reading: ResourceSample) {
-        // Where all wait it is worse than where some do.
+        // A stall of all tasks is worse than one of some.
         let memory = reading.memory_some.max(reading.memory_full * 2.0);
         self.short_of_memory.update(memory, 20.0, 5.0);
         self.short_of_cpu.update(reading.cpu_some, 95.0, 80.0);
         self.reading = reading;
     }
 
-    /// The running job holds so much now, in KiB.
     pub(super) fn update_memory(&mut self, job: JobId, kib: u64) {
         if let Some(share) = self.running.get_mut(&job) {
             share.held = kib;
         }
     }
 
-    /// The running job is expected to take that, all in all.
     pub(super) fn update_expected(&mut self, job: JobId, expected: u64, disk: u64) {
         if let Some(share) = self.running.get_mut(&job) {
             (share.expected, share.disk_kib) = (expected, disk);
@@ -189,14 +177,14 @@ impl AdmissionControl {
         self.running.remove(&job);
     }
 
-    /// The job does not wait for its turn any more.
+    /// The job is no longer ready.
     pub(super) fn dequeued(&mut self, job: JobId) {
         if self.passed_over.remove(&job).is_some() {
             self.starving.retain(|other| other.job != job);
         }
     }
 
-    /// The first that may start. `candidates` come in the order of their urgency.
+    /// Returns the first candidate that may start; candidates come in order of priority.
     pub(super) fn choose(&mut self, candidates: impl Iterator<Item = Candidate>) -> Option<JobId> {
         self.throttled = None;
         let (pressure, left, disk_left) = (self.pressure(), self.available_kib(), self.available_disk_kib());
@@ -229,13 +217,13 @@ impl AdmissionControl {
         None
     }
 
-    /// Is it better to start nothing now? A build never waits for itself: one job may always run.
+    /// Returns whether pressure forbids starts. One job may always run.
     fn pressure(&self) -> Option<ThrottleReason> {
         match self.running.len() {
             0 => None,
             _ if self.short_of_memory.0 => Some(ThrottleReason::MemoryPressure),
-            // Whoever else wants the processors gets half. Two jobs are nobody's trouble: a build of quick commands on
-            // two processors looks like pressure, and is none.
+            // Other programs get half of the CPUs. Two jobs are always allowed: a build of quick commands on two CPUs
+            // causes pressure by itself.
             running if self.short_of_cpu.0 && running >= (self.limits.slots / 2).max(2) => {
                 Some(ThrottleReason::CpuPressure)
             }
@@ -243,8 +231,8 @@ impl AdmissionControl {
         }
     }
 
-    /// What the running jobs leave for others, when they have all that they are expected to need; none for no limit.
-    /// Below 0 there is not even room for what needs nothing that anybody knows of.
+    /// Returns the memory left when all running jobs use as much as expected; `None`: unlimited. Below 0, not even jobs
+    /// of unknown size fit.
     fn available_kib(&self) -> Option<i64> {
         if self.running.is_empty() {
             return None;
@@ -257,8 +245,8 @@ impl AdmissionControl {
         Some(all.cast_signed().saturating_sub_unsigned(taken))
     }
 
-    /// What the running jobs leave of the disk when each has written all that it is expected to; none for no limit. What
-    /// they have written by now counts twice: rather too little is started than too much.
+    /// Returns the disk space left when all running jobs have written as much as expected; `None`: unlimited. Data
+    /// already written counts twice, so the result is too low rather than too high.
     fn available_disk_kib(&self) -> Option<u64> {
         if self.running.is_empty() {
             return None;

@@ -1,19 +1,18 @@
-//! Which jobs can never start, because something that they wait for failed. Changes nothing.
+//! Jobs that can never start because a dependency failed.
 
 use super::{Kind, Schedule, State};
 use crate::job::JobId;
 
-/// A job that will never start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Blocked {
-    /// Which; it is wanted, and has a command.
+    /// A wanted command.
     pub job: JobId,
-    /// The failed job that it waits for, itself or through others; the first where there are several.
+    /// The failed job; the first one if there are several.
     pub because: JobId,
 }
 
 impl Schedule {
-    /// All jobs that wait for a failed one, by number.
+    /// Returns all jobs that depend on a failed one, by number.
     pub fn blocked(&self) -> Vec<Blocked> {
         let mut seen = vec![false; self.jobs.len()];
         let mut found = Vec::new();
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
     use crate::schedule::{JobSpec, Next, PoolId};
 
-    /// A job for each kind, each waiting for the one before.
+    /// One job per kind, each depending on the previous one.
     fn chain(kinds: &[(Kind, bool)]) -> Schedule {
         let mut schedule = Schedule::new();
         for (order, &(kind, wanted)) in (0..).zip(kinds) {

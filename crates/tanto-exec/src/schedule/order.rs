@@ -1,4 +1,4 @@
-//! In which order jobs go that could all go at once. Does not know who measured them.
+//! Priorities of ready jobs.
 
 use std::cmp::Reverse;
 
@@ -6,23 +6,23 @@ use super::{Job, Kind, Rank, Schedule, State};
 use crate::job::Cost;
 use crate::job::JobId;
 
-/// What makes a job more urgent than another.
+/// What priorities are computed from.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// The time that the longest chain of jobs takes that begins with it, by what each is expected to take.
+    /// Expected duration of the longest chain of jobs that starts with the job.
     Critical,
-    /// The same; but what is in a pool with a limit has the rest of the pool behind it too, which waits for its slots.
+    /// The same, and jobs in a limited pool also count the rest of their pool, which waits for the same slots.
     Pooled,
-    /// The number of commands of that chain, as with ninja.
+    /// Number of commands in that chain, as in ninja.
     Ninja,
-    /// Nothing: as they stand in the manifest.
+    /// Order of the manifest.
     #[default]
     Manifest,
 }
 
 impl Schedule {
-    /// Says what a job will take, also one that runs. For one that joins while the build runs, its own time is where its
-    /// priority begins.
+    /// Sets the expected cost of a job, which may be running. For a job that joined during the build, its duration is
+    /// its initial priority.
     pub fn set_cost(&mut self, job: JobId, cost: Cost) {
         self.jobs[job.0 as usize].cost = cost;
         self.update_expected(job);
@@ -31,7 +31,7 @@ impl Schedule {
         }
     }
 
-    /// Says what a job may write to the disk, in KiB.
+    /// Sets the expected disk usage of a job, in KiB.
     pub fn set_disk_need(&mut self, job: JobId, kib: u64) {
         self.jobs[job.0 as usize].disk_kib = kib;
         self.update_expected(job);
@@ -44,12 +44,11 @@ impl Schedule {
         }
     }
 
-    /// What the job is expected to take.
     pub fn cost(&self, job: JobId) -> Cost {
         self.jobs[job.0 as usize].cost
     }
 
-    /// Gives each job its priority. `chain` holds each job after all that it depends on. Only before the build begins.
+    /// Computes all priorities. `chain` has each job after its dependencies. Call before `begin`.
     pub fn prioritize(&mut self, chain: &[JobId], order: Order) {
         assert!(!self.begun, "priorities are set before the build begins");
         self.order = order;
@@ -61,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// Each job is at least as urgent as the most urgent of its dependents, and its own time before that.
+    /// Adds each job's own weight to the highest priority of its dependents.
     pub(super) fn propagate_priorities(&mut self, chain: &[JobId]) {
         for &job in chain.iter().rev() {
             let it = &self.jobs[job.0 as usize];
@@ -71,7 +70,8 @@ impl Schedule {
         }
     }
 
-    /// The jobs of a pool wait for each other: the first has the time of all behind it, divided by the pool's slots.
+    /// Jobs of a pool wait for each other: the first one counts the time of all later ones, divided by the number of
+    /// slots.
     fn raise_pool_priorities(&mut self, pool: usize, chain: &[JobId]) {
         let slots = i64::from(self.pools[pool].depth.max(1));
         let is_in = |job: &JobId| self.jobs[job.0 as usize].spec.pool.0 as usize == pool;
@@ -86,8 +86,8 @@ impl Schedule {
         }
     }
 
-    /// The job turned out to be needed by one of this priority: it goes before it, and its own time before that. Its
-    /// new priority, if that is higher than it was.
+    /// Raises a job above a dependent of priority `behind` that was found during the build. Returns the new priority if
+    /// it is higher.
     pub fn raise(&mut self, job: JobId, behind: i64) -> Option<i64> {
         let priority = behind + self.weight(job);
         if priority <= self.priority(job) || !self.is_pending(job) {
@@ -109,26 +109,26 @@ impl Schedule {
         Some(priority)
     }
 
-    /// What the job takes of a clock, in milliseconds; 0 if it has no command, or need not run.
+    /// Returns the expected duration; 0 if the job has no command or need not run.
     pub fn expected_ms(&self, job: JobId) -> u64 {
         let it = &self.jobs[job.0 as usize];
-        // However fast it was, it is a step.
+        // Even the fastest command is a step of a chain.
         if it.spec.wanted && it.spec.kind == Kind::Command { u64::from(it.cost.wall_ms).max(1) } else { 0 }
     }
 
-    /// Is there a command to run that is expected to take so long, in milliseconds?
+    /// Returns whether any wanted command is expected to take this long.
     pub fn has_job_expecting(&self, wall_ms: u32) -> bool {
         let is_one = |job: &Job| job.spec.wanted && job.spec.kind == Kind::Command && job.cost.wall_ms >= wall_ms;
         self.jobs.iter().any(is_one)
     }
 
-    /// By job: what the longest chain of commands takes that waits for it, in milliseconds. Only before anything was handed
-    /// out.
+    /// Returns by job number the expected duration of the longest chain of commands that depends on it. Call before the
+    /// first `take_next`.
     pub fn downstream_ms(&self) -> Vec<u64> {
         self.downstream_of(|job| self.expected_ms(job))
     }
 
-    /// The same where jobs take something else.
+    /// The same with other durations.
     fn downstream_of(&self, takes: impl Fn(JobId) -> u64) -> Vec<u64> {
         let chain = self.topological_order();
         let mut behind: Vec<u64> = vec![0; self.jobs.len()];
@@ -140,18 +140,18 @@ impl Schedule {
         behind
     }
 
-    /// What the longest chain of commands takes, in milliseconds. Only before anything was handed out.
+    /// Returns the expected duration of the longest chain of commands. Call before the first `take_next`.
     pub fn critical_path_ms(&self) -> u64 {
         self.critical_path_of(|job| self.expected_ms(job))
     }
 
-    /// The same where jobs take something else.
+    /// The same with other durations.
     pub fn critical_path_of(&self, takes: impl Fn(JobId) -> u64) -> u64 {
         let chains = self.job_ids().zip(self.downstream_of(&takes)).map(|(job, behind)| behind + takes(job));
         chains.max().unwrap_or(0)
     }
 
-    /// What the commands of the busiest pool take on as many slots as it has, in milliseconds.
+    /// Returns the total duration of the busiest pool's commands, divided by its slots.
     pub fn busiest_pool_ms(&self) -> u64 {
         let mut work: Vec<u64> = vec![0; self.pools.len()];
         self.job_ids().for_each(|job| work[self.jobs[job.0 as usize].spec.pool.0 as usize] += self.expected_ms(job));
@@ -159,22 +159,20 @@ impl Schedule {
         limited.map(|(work, pool)| work.div_ceil(u64::from(pool.depth))).max().unwrap_or(0)
     }
 
-    /// Is there a pool with a limit?
     pub fn has_pools(&self) -> bool {
         self.pools.iter().any(|pool| pool.depth > 0)
     }
 
-    /// How urgent the job is: of two that could go, that with the higher number goes first.
+    /// Returns the priority of a job; higher goes first.
     pub fn priority(&self, job: JobId) -> i64 {
         self.jobs[job.0 as usize].priority
     }
 
-    /// How urgent the most urgent job is that waits for its turn.
+    /// Returns the highest priority of all ready jobs.
     pub fn next_priority(&self) -> Option<i64> {
         self.ready.first().map(|rank| rank.priority.0)
     }
 
-    /// What a job adds to the chains that it is in.
     fn weight(&self, job: JobId) -> i64 {
         match self.order {
             Order::Manifest => 0,

@@ -1,5 +1,4 @@
-//! Jobs that come back into a build that goes on, or are taken out of it, and what they wait for then. Does not know who
-//! asks for it.
+//! Changes to a running build: jobs that run again, are withdrawn, or get other dependencies.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +6,8 @@ use super::{Job, Rank, Schedule, State};
 use crate::job::JobId;
 
 impl Schedule {
-    /// The job is to run (again), though it is done, has failed or has passed. Nothing is known any more of what it waits
-    /// for, nor, if it was done, of what waits for it: `depend` says both, and `settle` queues it then.
+    /// Makes a finished job run again. Its dependencies are forgotten and, if it was done, its dependents too: call
+    /// `add_dependency` for both, then `enqueue_if_ready`.
     pub fn reopen(&mut self, job: JobId) {
         let was_done = self.state(job) == State::Done;
         self.set(job, State::Waiting);
@@ -20,7 +19,7 @@ impl Schedule {
         }
     }
 
-    /// `job` need not wait for `on` any more. `settle` queues it if that was all.
+    /// Removes a dependency. Call `enqueue_if_ready` afterwards.
     pub fn remove_dependency(&mut self, job: JobId, on: JobId) {
         let dependents = &mut self.jobs[on.0 as usize].dependents;
         let before = dependents.len();
@@ -29,8 +28,7 @@ impl Schedule {
         self.jobs[job.0 as usize].missing -= u32::try_from(gone).expect("no more than were missing");
     }
 
-    /// Nobody wants the job any more, even if it was queued already: it will pass when what it waits for is done. One that
-    /// was handed out stays as it is.
+    /// Makes a job complete without running, even if it was queued. No effect on a job that was already taken.
     pub fn withdraw(&mut self, job: JobId) {
         if !self.is_pending(job) || !self.is_wanted(job) {
             return;
@@ -42,7 +40,7 @@ impl Schedule {
         self.enqueue_if_ready(job);
     }
 
-    /// Gives each job its priority anew, when it has changed what waits for what. What was raised is forgotten.
+    /// Recomputes all priorities after changes to dependencies. Raised priorities are lost.
     pub fn reprioritize(&mut self) {
         let chain = self.topological_order();
         self.jobs.iter_mut().for_each(|job| job.priority = 0);
@@ -58,7 +56,7 @@ impl Schedule {
         self.job_ids().filter(|job| is_one(&self.jobs[job.0 as usize])).map(|job| self.rank(job)).collect()
     }
 
-    /// All jobs, each after those that it waits for.
+    /// Returns all jobs, each after its dependencies.
     pub(super) fn topological_order(&self) -> Vec<JobId> {
         let mut missing: Vec<u32> = self.jobs.iter().map(|job| job.missing).collect();
         let mut chain: Vec<JobId> = self.job_ids().filter(|job| missing[job.0 as usize] == 0).collect();
@@ -74,8 +72,8 @@ impl Schedule {
         chain
     }
 
-    /// What the longest chain of commands takes that is left, in milliseconds, and what all that are left take together;
-    /// without those that wait for one that has failed. `rest` says what a running one still takes.
+    /// Returns the duration of the longest remaining chain and of all remaining commands together, without those
+    /// blocked by a failure. `rest` returns the remaining time of a running job.
     pub fn remaining_ms(&self, rest: impl Fn(JobId) -> u64) -> (u64, u64) {
         let chain = self.topological_order();
         let mut is_lost = vec![false; self.jobs.len()];
@@ -108,7 +106,7 @@ mod tests {
     use crate::job::Cost;
     use crate::schedule::{JobSpec, Kind, Next, Order, PoolId};
 
-    /// Each waits for the one before, and takes 10 ms.
+    /// A chain of jobs of 10 ms.
     fn row(length: u32) -> Schedule {
         let mut schedule = Schedule::new();
         for order in 0..length {

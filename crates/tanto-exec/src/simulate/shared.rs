@@ -1,5 +1,4 @@
-//! Builds that nobody runs, of jobs that are builds themselves: a part of each keeps one processor busy, another as many
-//! as it gets. They share one pool of tokens. Does not know where the parts are known from.
+//! Simulated builds whose jobs are parallel builds themselves, which share one pool of job tokens.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +7,27 @@ use crate::job::JobId;
 use crate::jobserver::token_allocation::{Demand, Request, allocate};
 use crate::schedule::{Next, Schedule};
 
-/// What a job does, first the one and then the other.
+/// Work of a job: a serial part, then a parallel one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Parts {
-    /// Milliseconds with one token.
     pub serial_ms: u64,
-    /// Milliseconds with one token; with more of them it takes so much less.
+    /// Duration with one token; divided by the number of tokens.
     pub parallel_ms: u64,
 }
 
 impl Parts {
-    /// What both take, with so many tokens.
+    /// Returns the duration of both parts with this number of tokens.
     pub fn duration_ms(self, tokens: usize) -> u64 {
         self.serial_ms + self.parallel_ms.div_ceil(tokens as u64)
     }
 }
 
-/// How tokens come to jobs. Each job that runs has one.
+/// How tokens are assigned. Each running job has at least one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// What is free goes to whom it helps most: to a job that can use it, or to one that has not begun.
+    /// Free tokens go to the running or waiting job of the highest priority that can use them.
     Pool,
-    /// Each job has so many, whether it can use them or not; as many jobs run as that leaves room for.
+    /// Each job has this many tokens, whether or not it can use them.
     Fixed(usize),
 }
 
@@ -59,7 +57,7 @@ impl Running {
     }
 }
 
-/// Runs a schedule that has its order and has not begun, on so many tokens (1 or more). `parts` are those of each job.
+/// Simulates a prioritized schedule that has not begun. `tokens` is at least 1; `parts` has the work of each job.
 pub fn run(schedule: &mut Schedule, tokens: usize, sharing: Sharing, parts: &[Parts]) -> SimulatedBuild {
     let path_ms = schedule.critical_path_of(|job| parts[job.0 as usize].duration_ms(tokens));
     let mut it = SimulatedBuild {
@@ -101,7 +99,7 @@ impl Sharing {
     }
 }
 
-/// Deals out the tokens among those that run and those that could; the next that gets one to begin with.
+/// Allocates the tokens among running and waiting jobs, and takes the next job if it gets one.
 fn next(
     schedule: &mut Schedule,
     running: &mut BTreeMap<JobId, Running>,
@@ -117,12 +115,12 @@ fn next(
     }
 }
 
-/// May a job of this priority begin?
+/// Allocates tokens, and returns whether a job of this priority may start.
 fn share_out(running: &mut BTreeMap<JobId, Running>, tokens: usize, waiting: Option<i64>) -> bool {
     let most = |job: &Running| if job.is_alone() { 0 } else { tokens };
     let claims =
         running.values().map(|job| Request { demand: Demand::Certain, priority: job.priority, max: most(job) });
-    // Of two that are alike the one that waits is first: it frees others when it is done, which more tokens do later.
+    // Ties go to the waiting job: when it is done, it releases others, whose tokens help later.
     let claims: Vec<Request> = waiting
         .map(|urgency| Request { demand: Demand::Certain, priority: urgency, max: 1 })
         .into_iter()
@@ -140,7 +138,7 @@ mod tests {
     use crate::job::Cost;
     use crate::schedule::{JobSpec, Kind, Order, PoolId};
 
-    /// Jobs with their parts, and what each needs; in seconds.
+    /// Jobs with their parts in seconds and their dependencies.
     fn play(tokens: usize, sharing: Sharing, jobs: &[(u64, u64, &[u32])]) -> (u64, u64) {
         let mut schedule = Schedule::new();
         let parts = |&(alone, shared, _): &(u64, u64, _)| Parts { serial_ms: alone * 1000, parallel_ms: shared * 1000 };
@@ -177,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_most_urgent_has_what_it_can_use() {
-        // 0 frees 1; beside them is work that can wait.
+        // Job 0 releases 1; job 2 can wait.
         let jobs: [(u64, u64, &[u32]); 3] = [(0, 40, &[]), (30, 0, &[0]), (0, 60, &[])];
         assert_eq!(play(4, Sharing::Pool, &jobs), (40, 40));
     }
