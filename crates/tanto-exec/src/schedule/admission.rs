@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::job::JobId;
-use crate::job::report::Size;
+use crate::text::units::memory;
 
 /// Limits for all jobs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ impl fmt::Display for ThrottleReason {
         match *self {
             ThrottleReason::Memory { needs_kib, available_kib, .. }
             | ThrottleReason::Disk { needs_kib, available_kib, .. } => {
-                let size = |kib: u64| Size(kib.saturating_mul(1024));
+                let size = |kib| if kib == 0 { "nothing".into() } else { memory(kib) };
                 write!(f, ": {} needed, {} left", size(needs_kib), size(available_kib))
             }
             _ => Ok(()),

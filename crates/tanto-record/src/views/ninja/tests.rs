@@ -327,8 +327,7 @@ fn what_holds_commands_back_is_said_once_for_each_reason() {
         build
     };
     let lines = "[1/2] make a\n[2/2] true\n";
-    let said =
-        "ninja: waiting: not enough memory: 3 GiB needed, 0 bytes left\nninja: waiting: the load average is too high\n";
+    let said = "ninja: waiting: not enough memory: 3.0 GiB needed, nothing left\nninja: waiting: the load average is too high\n";
     run(true).shows(&format!("{said}{lines}"));
     run(false).shows(lines);
 }
