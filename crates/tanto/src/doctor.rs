@@ -6,10 +6,11 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tanto_exec::job::report::Length;
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_exec::runner::clang::{is_left_alone_because_of, programs, stands_for};
 use tanto_exec::runner::process::wants_the_shell;
+use tanto_exec::text::table::Table;
+use tanto_exec::text::units::ExactDuration;
 use tanto_ninja::load::NINJA_VERSION;
 use tanto_ninja::snapshot::Policy;
 use tanto_record::views::ninja::Verbosity;
@@ -57,20 +58,9 @@ fn report(low: LowArgs, around: &Surroundings) -> Vec<u8> {
 }
 
 fn aligned(rows: &[Row]) -> Vec<u8> {
-    let width = |column: fn(&Row) -> usize| rows.iter().map(column).max().unwrap_or(0) + 2;
-    let (first, second) = (width(|row| row.0.len()), width(|row| row.1.len()));
-    let mut text = Vec::new();
-    for Row(name, value, from) in rows {
-        let mut line = format!("{name:<first$}").into_bytes();
-        line.extend_from_slice(value);
-        if !from.is_empty() {
-            line.resize(line.len() + second - value.len(), b' ');
-            line.extend_from_slice(from);
-        }
-        text.extend_from_slice(&line);
-        text.push(b'\n');
-    }
-    text
+    let mut table = Table::new(&[]);
+    rows.iter().for_each(|Row(name, value, from)| table.row([name.as_bytes(), value, from]));
+    table.text()
 }
 
 fn setting_rows(settings: &Settings, dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
@@ -177,7 +167,7 @@ fn threads(threads: ThreadLimit) -> Vec<u8> {
 }
 
 fn time(limit_ms: Option<i64>) -> Vec<u8> {
-    limit_ms.map_or("no limit".into(), |ms| Length(ms).to_string().into())
+    limit_ms.map_or("no limit".into(), |ms| ExactDuration(ms).to_string().into())
 }
 
 fn leftovers(leftovers: Leftovers) -> &'static str {

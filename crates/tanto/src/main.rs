@@ -6,7 +6,6 @@ mod bench;
 mod build;
 mod bulk;
 mod clang;
-mod columns;
 mod commands;
 mod completions;
 mod doctor;

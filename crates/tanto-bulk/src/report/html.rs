@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use tanto_exec::text::html::escape;
 use tanto_exec::text::units::memory;
 use tanto_record::views::html;
 
@@ -75,14 +76,14 @@ impl Report<'_> {
         let row = |failure: &Failure| {
             let it = self.package(failure.package);
             let lines: Vec<String> =
-                failure.found.iter().flat_map(|found| &found.lines).map(|line| escaped(line)).collect();
+                failure.found.iter().flat_map(|found| &found.lines).map(|line| escape(line)).collect();
             let log = if failure.log.is_empty() { String::new() } else { log_link(&failure.log) };
             vec![
                 number(&failure.blocks.to_string()),
                 cell(&it.name),
                 cell(&it.location),
                 cell(self.maintainer(failure.package)),
-                format!("<td class=\"name\">{}{log}<pre>{}</pre></td>", escaped(&self.why(failure)), lines.join("\n")),
+                format!("<td class=\"name\">{}{log}<pre>{}</pre></td>", escape(&self.why(failure)), lines.join("\n")),
             ]
         };
         let heads = ["blocks", "package", "directory", "maintainer", "why"];
@@ -163,15 +164,15 @@ fn changed(what: &str, it: &Change) -> Vec<String> {
 fn log_link(path: &str) -> String {
     let mut parts = path.rsplit('/');
     let (file, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!(" <a href=\"../{}/{}\">{}</a>", escaped(package), escaped(file), escaped(file))
+    format!(" <a href=\"../{}/{}\">{}</a>", escape(package), escape(file), escape(file))
 }
 
 fn cell(text: &str) -> String {
-    format!("<td>{}</td>", escaped(text))
+    format!("<td>{}</td>", escape(text))
 }
 
 fn number(text: &str) -> String {
-    format!("<td class=\"number\">{}</td>", escaped(text))
+    format!("<td class=\"number\">{}</td>", escape(text))
 }
 
 /// A section with a table; nothing without rows.
@@ -185,20 +186,4 @@ fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -
         "<section>\n<h2>{title}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\
          </tbody>\n</table></div>\n</section>\n"
     )
-}
-
-/// Text that is never taken for markup.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for it in text.chars() {
-        match it {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            it => escaped.push(it),
-        }
-    }
-    escaped
 }

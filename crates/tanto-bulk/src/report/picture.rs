@@ -8,7 +8,7 @@ use tanto_exec::text::units::duration;
 use tanto_record::database::AttemptRow;
 
 use super::Rows;
-use super::html::escaped;
+use tanto_exec::text::html::escape;
 
 const WIDTH: f64 = 1200.0;
 const ROW: usize = 18;
@@ -39,9 +39,9 @@ pub(super) fn picture(rows: &Rows) -> String {
             "<rect class=\"{}\" x=\"{left:.2}\" y=\"{top}\" width=\"{:.2}\" height=\"{ROW}\"><title>{}: {}, {}</title></rect>",
             class(&it.outcome),
             (wide - 0.5).max(NARROWEST),
-            escaped(name),
+            escape(name),
             duration(end - it.began_ms),
-            escaped(&it.outcome),
+            escape(&it.outcome),
         );
     }
     let height = lanes.count * (ROW + GAP);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::units::{ByteSize, ExactDuration};
+
 /// Why a job was terminated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TerminationReason {
@@ -56,18 +58,18 @@ impl fmt::Display for TerminationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             TerminationReason::Hung { after_ms } => {
-                write!(f, "hung: no new process, no processor time and no output for {}", Length(after_ms))
+                write!(f, "hung: no new process, no processor time and no output for {}", ExactDuration(after_ms))
             }
-            TerminationReason::Timeout { after_ms } => write!(f, "not done after {}", Length(after_ms)),
+            TerminationReason::Timeout { after_ms } => write!(f, "not done after {}", ExactDuration(after_ms)),
             TerminationReason::CpuTime { after_ms } => {
-                write!(f, "used more than {} of processor time", Length(after_ms))
+                write!(f, "used more than {} of processor time", ExactDuration(after_ms))
             }
             TerminationReason::Memory { limit_kib } => {
-                write!(f, "used more than {} of memory", Size(limit_kib.saturating_mul(1024)))
+                write!(f, "used more than {} of memory", ByteSize(limit_kib.saturating_mul(1024)))
             }
-            TerminationReason::Output { limit_bytes } => write!(f, "printed more than {}", Size(limit_bytes)),
+            TerminationReason::Output { limit_bytes } => write!(f, "printed more than {}", ByteSize(limit_bytes)),
             TerminationReason::Disk { limit_kib } => {
-                write!(f, "used more than {} of the disk", Size(limit_kib.saturating_mul(1024)))
+                write!(f, "used more than {} of the disk", ByteSize(limit_kib.saturating_mul(1024)))
             }
             TerminationReason::Requested => f.write_str("killed by the user"),
         }
@@ -122,59 +124,9 @@ pub struct JobSample {
     pub files_kib: Option<u64>,
 }
 
-/// Formats milliseconds as a duration: 90,000 is `1m30s`, 1,500 is `1.5s`.
-pub struct Length(pub i64);
-
-impl fmt::Display for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, rest) = (self.0 / 1000, self.0 % 1000);
-        let (hours, minutes, within) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        if hours > 0 {
-            write!(f, "{hours}h")?;
-        }
-        if minutes > 0 {
-            write!(f, "{minutes}m")?;
-        }
-        match (within, rest) {
-            (0, 0) if seconds > 0 => Ok(()),
-            (_, 0) => write!(f, "{within}s"),
-            _ => write!(f, "{}s", format!("{within}.{rest:03}").trim_end_matches('0')),
-        }
-    }
-}
-
-/// Formats bytes with a binary unit: 1,610,612,736 is `1.5 GiB`.
-pub struct Size(pub u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut unit = 0;
-        while unit + 1 < UNITS.len() && self.0 >> (10 * (unit + 1)) > 0 {
-            unit += 1;
-        }
-        let tenths = (u128::from(self.0) * 10) >> (10 * unit);
-        match tenths % 10 {
-            0 => write!(f, "{} {}", tenths / 10, UNITS[unit]),
-            tenth => write!(f, "{}.{tenth} {}", tenths / 10, UNITS[unit]),
-        }
-    }
-}
-
-/// Each unit is 1024 times the previous one.
-const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_are_short() {
-        let cases = [(0, "0s"), (1, "0.001s"), (1500, "1.5s"), (90_000, "1m30s"), (600_000, "10m"), (7_200_000, "2h")];
-        for (ms, text) in cases {
-            assert_eq!(Length(ms).to_string(), text);
-        }
-        assert_eq!(Length(3_600_000 + 1_250).to_string(), "1h1.25s");
-    }
 
     #[test]
     fn whys_are_words() {
@@ -191,14 +143,5 @@ mod tests {
         assert_eq!(TerminationReason::Memory { limit_kib: 2 << 20 }.to_string(), "used more than 2 GiB of memory");
         assert_eq!(TerminationReason::Output { limit_bytes: 1 << 20 }.to_string(), "printed more than 1 MiB");
         assert_eq!(TerminationReason::Disk { limit_kib: 100 }.to_string(), "used more than 100 KiB of the disk");
-    }
-
-    #[test]
-    fn sizes_are_short() {
-        let cases =
-            [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KiB"), (3 << 29, "1.5 GiB"), (5000 << 40, "5000 TiB")];
-        for (bytes, text) in cases {
-            assert_eq!(Size(bytes).to_string(), text);
-        }
     }
 }

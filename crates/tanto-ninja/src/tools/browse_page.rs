@@ -1,5 +1,7 @@
 //! The pages of `-t browse`: what `-t query` prints, as HTML with links.
 
+use tanto_exec::text::html::escape_bytes;
+
 /// A path, and how it is an input (empty: explicitly).
 type Link<'a> = (&'a [u8], &'static str);
 
@@ -26,7 +28,7 @@ pub(super) fn target(query: &[u8]) -> Vec<u8> {
     let mut page = headed(answer.target);
     if !answer.inputs.is_empty() {
         page.extend(b"<h2>target is built using rule <code>");
-        escape(answer.rule, &mut page);
+        escape_bytes(answer.rule, &mut page);
         page.extend(b"</code> of</h2>\n");
         list(&mut answer.inputs, &mut page);
     }
@@ -45,7 +47,7 @@ pub(super) fn message(text: &[u8]) -> Vec<u8> {
 fn headed(title: &[u8]) -> Vec<u8> {
     let mut page = STYLE.as_bytes().to_vec();
     page.extend(b"<h1><code>");
-    escape(title, &mut page);
+    escape_bytes(title, &mut page);
     page.extend(b"</code></h1>\n");
     page
 }
@@ -86,7 +88,7 @@ fn list(links: &mut [Link<'_>], page: &mut Vec<u8>) {
         page.extend(b"<li><code><a href=\"/?");
         percent_encode(path, page);
         page.extend(b"\">");
-        escape(path, page);
+        escape_bytes(path, page);
         page.extend(b"</a></code>");
         if !kind.is_empty() {
             page.extend(format!(" ({kind})").bytes());
@@ -94,18 +96,6 @@ fn list(links: &mut [Link<'_>], page: &mut Vec<u8>) {
         page.push(b'\n');
     }
     page.extend(b"</ul>\n");
-}
-
-fn escape(text: &[u8], page: &mut Vec<u8>) {
-    for &byte in text {
-        match byte {
-            b'&' => page.extend(b"&amp;"),
-            b'<' => page.extend(b"&lt;"),
-            b'>' => page.extend(b"&gt;"),
-            b'"' => page.extend(b"&quot;"),
-            _ => page.push(byte),
-        }
-    }
 }
 
 /// Appends the bytes as they may stand in a URL's query.

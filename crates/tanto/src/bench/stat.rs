@@ -10,9 +10,9 @@ use tanto_sys::machine::cpu;
 use super::files::{FILES, Found, search, thread_counts};
 use super::grid::{self, Grid};
 use super::output::{Form, Output};
-use crate::columns::aligned;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
+use tanto_exec::text::table::right_aligned;
 
 /// Rounds of measurements are begun for so long; where calls take milliseconds, the first ends in twice that time.
 const MEASURING: Duration = Duration::from_secs(3);
@@ -184,7 +184,7 @@ fn table(rows: &[&Row], threads: bool) -> String {
         let cell = |cell| mean(cell).map_or("-".into(), |(mean, error)| format!("{mean:.0} ± {error:.0}"));
         line(row.threads.to_string(), row.call.name(), row.cells.each_ref().map(cell))
     }));
-    aligned(&lines)
+    right_aligned(&lines)
 }
 
 /// The combination that costs least for each kind of path.

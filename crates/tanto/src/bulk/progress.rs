@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tanto_bulk::config::Config;
 use tanto_exec::event::{Event, View};
-use tanto_exec::job::report::Length;
+use tanto_exec::text::units::ExactDuration;
 use tanto_sys::fs::file;
 use tanto_sys::process::pid_identity::{self, ProcessId};
 use tanto_sys::process::procs;
@@ -85,7 +85,7 @@ fn told_of(text: &str, now_ms: i64) -> Option<String> {
     let (since_ms, planned, ended, failed) = (number()?, number()?, number()?, number()?);
     let name = words.next()?;
     let phase = Phase::ALL.into_iter().find(|phase| phase.name() == name)?;
-    let length = Length((now_ms - since_ms).max(0) / 1000 * 1000);
+    let length = ExactDuration((now_ms - since_ms).max(0) / 1000 * 1000);
     let mut line = phase.name().to_owned();
     if planned > 0 {
         line += &format!(": {ended} of {planned} directories");

@@ -2,7 +2,7 @@
 
 use tanto_exec::simulate::SimulatedBuild;
 
-use crate::columns::aligned;
+use tanto_exec::text::table::right_aligned;
 
 /// A line: one number of slots.
 pub(crate) struct Row {
@@ -37,7 +37,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
     });
     let mut table = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     table.extend(lines);
-    aligned(&table)
+    right_aligned(&table)
         + "\nbound: the longest chain, all work on all slots, or a pool's; idle: slots without a command, on average\n"
 }
 

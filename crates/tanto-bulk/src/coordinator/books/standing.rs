@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use tanto_exec::job::JobId;
-use tanto_exec::job::report::Length;
 use tanto_exec::schedule::Schedule;
+use tanto_exec::text::units::ExactDuration;
 
 use super::Books;
 use crate::coordinator::state::State;
@@ -92,5 +92,5 @@ impl Books<'_> {
 /// In whole seconds.
 fn span(ms: u64) -> String {
     let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX / 1000);
-    Length(seconds * 1000).to_string()
+    ExactDuration(seconds * 1000).to_string()
 }

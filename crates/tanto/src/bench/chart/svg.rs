@@ -1,6 +1,7 @@
 //! A drawing as SVG, for bright pages and dark ones.
 
 use std::fmt::Write;
+use tanto_exec::text::html::escape;
 
 use super::drawing::{Anchor, COLOURS, Drawing, Mark, Place};
 
@@ -72,6 +73,5 @@ fn head(width: f64, height: f64) -> String {
 
 fn escaped(text: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let text: String = text.chars().map(plain).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    escape(&text.chars().map(plain).collect::<String>())
 }

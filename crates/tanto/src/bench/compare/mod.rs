@@ -19,13 +19,13 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tanto_exec::text::units::{rough_duration, seconds};
 
 use tanto_sys::machine::affinity::CpuMask;
 use tanto_sys::machine::info::MachineInfo;
 
 use crate::bench::measure::{Bench, Halt, Meter, conditions};
 use crate::bench::output::Form;
-use crate::bench::show;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
@@ -161,8 +161,8 @@ impl<'a> Shown<'a> {
             spent.mul_f64((share - 1.0).max(0.0))
         });
         let left = self.args.time.map(|time| time.saturating_sub(spent)).into_iter().chain(by_runs).min();
-        let left = left.map(|left| format!("; {} left at most", show::rough(left))).unwrap_or_default();
-        Some(format!("{} pairs{of}; {name}: {}{left}", record.rounds(), show::time(last.sample.wall)))
+        let left = left.map(|left| format!("; {} left at most", rough_duration(left))).unwrap_or_default();
+        Some(format!("{} pairs{of}; {name}: {}{left}", record.rounds(), seconds(last.sample.wall.as_secs_f64())))
     }
 
     fn clear(&self) {

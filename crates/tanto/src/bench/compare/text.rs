@@ -1,12 +1,12 @@
 //! What an experiment has found, as text for people. Does not know where it is shown.
 
-use crate::bench::show;
 use crate::bench::statistics::quantile::Summary;
+use tanto_exec::text::units::seconds;
 
 use super::findings::{Comparison, Outlier};
 use super::record::{End, Record};
 use super::sentences::sentences;
-use crate::columns::aligned;
+use tanto_exec::text::table::right_aligned;
 
 /// More outliers are counted only.
 const MOST_OUTLIERS: usize = 10;
@@ -39,7 +39,7 @@ fn table(record: &Record) -> String {
     rows.extend(measured(record, |side| record.cpu(side)));
     let names = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
     rows.iter_mut().for_each(|row| row[0] = format!("{:<names$}", row[0]));
-    aligned(&rows)
+    right_aligned(&rows)
 }
 
 fn heads(record: &Record) -> Vec<String> {
@@ -69,7 +69,7 @@ fn measured(record: &Record, values: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<Stri
         let mut row = vec![name.to_owned()];
         for (side, summary) in summaries.iter().enumerate() {
             let (first, own) = (pick(&summaries[0]), pick(summary));
-            row.push(show::seconds(own));
+            row.push(seconds(own));
             row.extend((side > 0).then(|| difference(own, first)));
         }
         row
@@ -81,7 +81,7 @@ fn measured(record: &Record, values: impl Fn(usize) -> Vec<f64>) -> Vec<Vec<Stri
 fn difference(own: f64, first: f64) -> String {
     let sign = if own < first { '-' } else { '+' };
     let share = if first > 0.0 { format!(" ({})", signed(own / first - 1.0)) } else { String::new() };
-    format!("{sign}{}{share}", show::seconds((own - first).abs()))
+    format!("{sign}{}{share}", seconds((own - first).abs()))
 }
 
 /// `+1.3 %`
@@ -107,11 +107,7 @@ fn outliers(record: &Record) -> Vec<String> {
     let more = outliers.len().saturating_sub(MOST_OUTLIERS);
     let told = |outlier: &Outlier| {
         let run = record.name(outlier.side, outlier.round);
-        format!(
-            "{run} is far off: {}, {:.2} times the median (it counts)",
-            show::seconds(outlier.seconds),
-            outlier.ratio
-        )
+        format!("{run} is far off: {}, {:.2} times the median (it counts)", seconds(outlier.seconds), outlier.ratio)
     };
     let mut notes: Vec<String> = outliers.iter().take(MOST_OUTLIERS).map(told).collect();
     notes.extend((more > 0).then(|| format!("{more} more runs are far off")));

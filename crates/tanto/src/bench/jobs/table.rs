@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::time::Duration;
+use tanto_exec::text::units::{rough_duration, seconds};
 
 use super::experiment::{Experiment, Run};
 use crate::bench::show;
@@ -37,7 +38,7 @@ impl Table<'_> {
 
     /// Tells of one that begins.
     pub fn begin(&mut self, nth: usize, all: usize, jobs: u32, left: Option<Duration>) {
-        let left = left.map(|left| format!(", about {} left", show::rough(left))).unwrap_or_default();
+        let left = left.map(|left| format!(", about {} left", rough_duration(left))).unwrap_or_default();
         if let Some(progress) = &mut self.progress {
             let _ = write!(progress, "\r\x1b[K[{nth}/{all}] -j {jobs} runs{left}").and_then(|()| progress.flush());
         }
@@ -57,9 +58,9 @@ fn row(run: &Run) -> String {
     format!(
         "{:>4} {:>10} {:>10} {:>10} {:>11} {:>16} {:>7} {:>5} {:>7} {:>7}\n",
         run.jobs,
-        show::time(sample.wall),
-        show::time(sample.user),
-        show::time(sample.system),
+        seconds(sample.wall.as_secs_f64()),
+        seconds(sample.user.as_secs_f64()),
+        seconds(sample.system.as_secs_f64()),
         show::memory(sample.peak_memory),
         share(sample.pressure.cpu),
         share(sample.pressure.memory),

@@ -2,6 +2,7 @@
 //! take. Does not know how it was measured.
 
 use std::fmt::Write;
+use tanto_exec::text::units::seconds;
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::bench::show;
 use crate::bench::statistics::alike::alike;
 use crate::bench::statistics::fit::{self, Law};
 use crate::bench::statistics::quantile::Summary;
-use crate::columns::aligned;
+use tanto_exec::text::table::right_aligned;
 
 /// One number of jobs.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,15 +115,15 @@ impl Verdict {
             };
             vec![
                 row.jobs.to_string(),
-                show::seconds(median),
-                show::seconds(min),
-                show::seconds(max),
+                seconds(median),
+                seconds(min),
+                seconds(max),
                 format!("{:.2}", row.speedup),
                 show::percent(Some(row.efficiency)),
                 mark.to_owned(),
             ]
         }));
-        aligned(&table)
+        right_aligned(&table)
     }
 
     fn sentence(&self) -> String {
