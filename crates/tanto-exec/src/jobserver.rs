@@ -1,7 +1,7 @@
-//! A share in job slots: GNU make's jobserver, as a client of the `make` that started us; as a server, see `server`. Does
-//! not know what is run in a slot.
+//! Job slots: GNU make's jobserver as a client of the `make` that started Tanto (this file), as a server (`server`),
+//! and with one pipe per command (`broker`).
 //!
-//! One slot is ours from the start; every other is a byte in a pipe, to be put back as it was when its job is done.
+//! A client owns one slot from the start; every other slot is a byte in a pipe, which has to be put back unchanged.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -19,45 +19,40 @@ pub mod makeflags;
 pub mod server;
 pub mod token_allocation;
 
-/// Something to tell the user about the jobserver.
+/// A message about the jobserver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// How loud.
     pub level: Level,
-    /// Only for those who see the status of the build, not with `--quiet`.
+    /// Not printed with `--quiet`.
     pub with_status: bool,
-    /// The text, without a line end.
+    /// Text without a line end.
     pub text: Vec<u8>,
 }
 
-/// Whether there is a jobserver for us, and what to say about it, in this order.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// The share, if there is one.
     pub client: Option<Client>,
-    /// What ninja says.
+    /// ninja's messages, in order.
     pub notices: Vec<Notice>,
 }
 
-/// Where `MAKEFLAGS` says that the slots are.
+/// Address of a jobserver in `MAKEFLAGS`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// There are none to share.
     Nowhere,
-    /// In a pipe that we inherited: the end to read, the end to write.
+    /// An inherited pipe: read end, write end.
     Pipe(RawFd, RawFd),
-    /// In a named pipe.
     Fifo(Vec<u8>),
 }
 
-/// Reads the value of `MAKEFLAGS`; the last word that names a jobserver counts. The error is for the user.
+/// Parses the value of `MAKEFLAGS`. The last word that names a jobserver counts. The error is for the user.
 pub fn parse(makeflags: &[u8]) -> Result<Place, Vec<u8>> {
     let mut words = makeflags.split(|&b| b == b' ' || b == b'\t').filter(|w| !w.is_empty()).peekable();
-    // The first word holds make's one-letter flags, if it has any: with `n` nothing is to be run.
+    // The first word holds make's one-letter flags, if any; with `n` nothing is run.
     if words.peek().is_some_and(|first| first[0] != b'-' && first.contains(&b'n')) {
         return Ok(Place::Nowhere);
     }
-    // Another system's kind of jobserver is an error only if no later word names one of ours.
+    // An unsupported kind is an error only if no later word names a supported one.
     let mut place = Some(Place::Nowhere);
     for word in words {
         if let Some(value) = word.strip_prefix(b"--jobserver-auth=") {
@@ -79,14 +74,14 @@ fn parse_auth(value: &[u8]) -> Option<Place> {
     }
 }
 
-/// As C's `%d,%d`: what follows the second number is not looked at.
+/// Parses like C's `%d,%d`, which ignores the rest.
 fn descriptor_pair(text: &[u8]) -> Option<(RawFd, RawFd)> {
     let (reader, rest) = number(text)?;
     let (writer, _) = number(rest.strip_prefix(b",")?)?;
     Some((reader, writer))
 }
 
-/// As C's `%d`; a number that does not fit is cut, as there.
+/// Parses like C's `%d`; numbers that do not fit are cut.
 fn number(text: &[u8]) -> Option<(RawFd, &[u8])> {
     let text = text.trim_ascii_start();
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
@@ -97,7 +92,7 @@ fn number(text: &[u8]) -> Option<(RawFd, &[u8])> {
     Some((value as RawFd, rest))
 }
 
-/// Looks for a jobserver in the value of `MAKEFLAGS`, if that is set, and connects to it.
+/// Connects to the jobserver in the value of `MAKEFLAGS`, if it names one.
 pub fn connect(makeflags: Option<&[u8]>) -> Connection {
     let mut connection = Connection::default();
     let Some(makeflags) = makeflags else { return connection };
@@ -124,23 +119,23 @@ pub fn connect(makeflags: Option<&[u8]>) -> Connection {
 const PIPE_WARNING: &[u8] =
     b"Jobserver 'pipe' mode detected, a pool that implements 'fifo' mode would be more reliable!";
 
-/// The right to run one job. Whoever holds one gives it back to the client it is from.
+/// The right to run one job. Must be given back to the jobserver that issued it.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Slot(());
 
-/// Whose slots there are to use.
+/// Source of job slots.
 #[derive(Debug)]
 pub enum Jobserver {
-    /// Somebody else's.
+    /// The jobserver of a parent `make`.
     Client(Client),
-    /// Our own, which others use too.
+    /// Tanto's own jobserver with one pipe for all commands.
     Server(Server),
-    /// Our own, which are dealt out.
+    /// Tanto's own slots, allocated by priority.
     Broker(TokenBroker),
 }
 
 impl Jobserver {
-    /// Takes a slot for a command that is so urgent, if one is free. Never waits.
+    /// Takes a slot for a command of this priority, if one is free. Never waits.
     pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
         match self {
             Jobserver::Client(client) => client.acquire(),
@@ -149,7 +144,6 @@ impl Jobserver {
         }
     }
 
-    /// Gives a slot back.
     pub fn release(&mut self, slot: Slot) {
         match self {
             Jobserver::Client(client) => client.release(slot),
@@ -158,27 +152,27 @@ impl Jobserver {
         }
     }
 
-    /// Are there as many as commands of ours may run?
+    /// Returns whether the number of slots equals Tanto's parallelism.
     pub fn is_ours(&self) -> bool {
         matches!(self, Jobserver::Server(_) | Jobserver::Broker(_))
     }
 
-    /// Are they dealt out?
+    /// Returns whether tokens are allocated by priority.
     pub fn is_dealt(&self) -> bool {
         matches!(self, Jobserver::Broker(_))
     }
 
-    /// Is there something to deal out?
+    /// Returns whether there are commands to balance.
     pub fn is_busy(&self) -> bool {
         matches!(self, Jobserver::Broker(bank) if bank.is_busy())
     }
 
-    /// Deals out what is to be dealt out. Is there a slot for a command that waits and is so urgent?
+    /// Reallocates tokens. Returns whether a waiting command of this priority gets a slot.
     pub fn deal(&mut self, waiting: Option<i64>) -> bool {
         if let Jobserver::Broker(bank) = self { bank.balance(waiting) } else { false }
     }
 
-    /// To be told when no slot is in use.
+    /// Restores lost tokens. Call when no slot is in use.
     pub fn settle(&mut self) {
         match self {
             Jobserver::Client(_) | Jobserver::Broker(_) => {}
@@ -186,7 +180,7 @@ impl Jobserver {
         }
     }
 
-    /// The descriptors that all commands must inherit, if any.
+    /// Returns the descriptors that all commands inherit.
     pub fn descriptors(&self) -> Option<[RawFd; 2]> {
         match self {
             Jobserver::Client(_) | Jobserver::Broker(_) => None,
@@ -194,7 +188,8 @@ impl Jobserver {
         }
     }
 
-    /// The descriptors that this command must inherit, if any. It has to leave when it has ended.
+    /// Registers a command that is about to start, and returns the descriptors that it inherits. Call `leave` when it
+    /// has ended.
     pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
         match self {
             Jobserver::Client(_) | Jobserver::Server(_) => None,
@@ -202,14 +197,13 @@ impl Jobserver {
         }
     }
 
-    /// This command has ended.
     pub fn leave(&mut self, job: JobId) {
         if let Jobserver::Broker(bank) = self {
             bank.leave(job);
         }
     }
 
-    /// Readable when a slot may be free; of those that are dealt out the bank knows.
+    /// Returns the descriptor that becomes readable when a slot may be free. The broker has one per command instead.
     pub fn readable(&self) -> Option<RawFd> {
         match self {
             Jobserver::Client(client) => Some(client.as_raw_fd()),
@@ -219,17 +213,17 @@ impl Jobserver {
     }
 }
 
-/// A share in the slots.
+/// A client of a jobserver.
 #[derive(Debug)]
 pub struct Client {
     tokens: TokenPipe,
     own_is_taken: bool,
-    /// What was taken out of the pool.
+    /// Tokens taken from the pipe.
     taken: Vec<u8>,
 }
 
 impl Client {
-    /// Opens the place for ourselves alone. The error is for the user.
+    /// Opens the pipe. The error is for the user.
     pub fn open(place: &Place) -> Result<Client, Vec<u8>> {
         let tokens = match place {
             Place::Nowhere => return Err(b"Unsupported jobserver mode".to_vec()),
@@ -244,21 +238,21 @@ impl Client {
         Client { tokens, own_is_taken: false, taken: Vec::new() }
     }
 
-    /// Takes a slot, if one is free: ours first. Never waits.
+    /// Takes a slot, Tanto's own one first. Never waits.
     pub fn acquire(&mut self) -> Option<Slot> {
         if self.own_is_taken {
-            // A pool that is gone leaves us our own slot.
+            // If the pipe is gone, only the own slot remains.
             self.taken.push(self.tokens.take().ok().flatten()?);
         }
         self.own_is_taken = true;
         Some(Slot(()))
     }
 
-    /// Gives a slot back: ours last, which nobody else can use.
+    /// Gives a slot back; Tanto's own one last, because others cannot use it.
     pub fn release(&mut self, _slot: Slot) {
         assert!(self.own_is_taken, "a slot was given back twice");
         match self.taken.pop() {
-            // Nothing can be done about a pool that is gone.
+            // A pipe that is gone needs no tokens.
             Some(token) => _ = self.tokens.put(token),
             None => self.own_is_taken = false,
         }
@@ -266,7 +260,7 @@ impl Client {
 }
 
 impl AsRawFd for Client {
-    /// Readable when somebody put a slot back.
+    /// Readable when a token was put back.
     fn as_raw_fd(&self) -> RawFd {
         self.tokens.as_raw_fd()
     }

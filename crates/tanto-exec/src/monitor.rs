@@ -1,5 +1,5 @@
-//! Watches the processes of jobs: when one is looked at, when it is said to hang, how it is ended. A pure state machine:
-//! it is told what was seen and what time it is, and knows no clock, no process and no job's meaning.
+//! Decides when to sample the processes of a job, when it hangs or exceeds a limit, and how it is terminated. A pure
+//! state machine: samples and times are arguments.
 
 mod disk_usage;
 pub mod orphans;
@@ -16,13 +16,13 @@ use crate::job::report::TerminationReason;
 use crate::job::{JobId, ResourceLimits};
 
 impl ResourceLimits {
-    /// Only who looks can know when these are reached.
+    /// Returns whether a limit can only be checked by sampling.
     fn wants_looks(&self) -> bool {
         let has_any = self.hang_ms.or(self.cpu_ms).is_some() || self.memory_kib.or(self.disk_kib).is_some();
         self.sample || has_any
     }
 
-    /// Which of these this is too much for, if one is; not what takes time to be sure of.
+    /// Returns the limit that a sample exceeds. Hangs are found by comparing samples, see `saw`.
     fn broken_by(&self, sample: &Sample) -> Option<TerminationReason> {
         let over = |most: Option<u64>, is: u64| most.filter(|&most| is > most);
         let spent_ms = i64::try_from(sample.spent_us / 1000).unwrap_or(i64::MAX);
@@ -35,8 +35,8 @@ impl ResourceLimits {
             })
     }
 
-    /// A gap after which a job that has done nothing for so long is looked at: not so long that a hang is found late, or that
-    /// much is taken meanwhile that others need.
+    /// Shortens the interval to the next sample of a job that was idle for `idle_ms`, so that hangs and large memory
+    /// use are found early.
     fn shortened(&self, gap_ms: i64, idle_ms: i64) -> i64 {
         let until_hang = self.hang_ms.map(|hang_ms| (hang_ms / LOOKS_PER_HANG).min(hang_ms - idle_ms));
         let memory = self.memory_kib.map(|_| MEMORY_GAP_MS);
@@ -46,96 +46,92 @@ impl ResourceLimits {
     }
 }
 
-/// What was seen of a job's processes at one moment.
+/// State of a job's processes at one moment.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// All of them, in ascending order.
+    /// In ascending order.
     pub processes: Vec<ProcessId>,
-    /// Processor time of them and of those that they have waited for, in microseconds.
+    /// CPU time of the processes and their reaped children, in microseconds.
     pub cpu_us: u64,
-    /// Bytes that they have written, wherever to, as far as that is known.
+    /// Bytes written to files and pipes, if known.
     pub written: u64,
-    /// Changes whenever one of them has waited for another one.
+    /// Changes whenever a process has reaped another one.
     pub waited: u64,
-    /// Processor time of all that there ever were, in microseconds, as far as that is known.
+    /// CPU time of all current and former processes, in microseconds, if known.
     pub spent_us: u64,
-    /// Memory that they hold, in KiB; asked for only where it is limited.
+    /// Measured only if limited.
     pub memory_kib: u64,
-    /// The kernel has killed one of them that wanted more memory than they may have.
+    /// The kernel killed a process at the memory limit of the control group.
     pub has_overrun: bool,
-    /// What lies where they write, in KiB, as far as that is known; asked for only where it is limited.
+    /// Size of the scratch directory; measured only if limited.
     pub disk_kib: u64,
 }
 
-/// What is to be done now.
+/// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Look at its processes, and tell `saw`.
+    /// Take a sample, and pass it to `saw`.
     Look(JobId),
-    /// Ask all of its processes to end.
+    /// Send SIGTERM to all processes.
     Terminate(JobId, TerminationReason),
-    /// Kill all of its processes.
+    /// Send SIGKILL to all processes.
     Kill(JobId),
-    /// Even killing did not end it (a process that a disk or a network keeps): go on without it.
+    /// Go on without the job, which not even SIGKILL ended: a disk or network file system blocks it.
     Abandon(JobId),
 }
 
-/// How far its end has come.
+/// How far the termination has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Runs,
     Terminated,
     Killed,
-    /// Nothing more will be done.
     Abandoned,
 }
 
 struct Watched {
     limits: ResourceLimits,
     stage: Stage,
-    /// When the next thing is due, as it stands in the list; none: nothing more.
+    /// Its entry in `Monitor::due`.
     due_ms: Option<i64>,
-    /// When it is ended whatever it does.
+    /// When `total_ms` or the grace period ends.
     ends_ms: Option<i64>,
     next_look_ms: Option<i64>,
-    /// Between the last look and the next one.
+    /// Interval between the last sample and the next one.
     gap_ms: i64,
     looked_ms: i64,
     last: Option<Sample>,
-    /// How long nothing has happened, as far as looks have shown.
+    /// Time without any activity.
     idle_ms: i64,
-    /// It has printed something since the last look.
+    /// It has printed something since the last sample.
     wrote: bool,
 }
 
-/// The jobs that run, and what is due when.
+/// Running jobs, and what is due when.
 #[derive(Default)]
 pub struct Monitor {
     jobs: BTreeMap<JobId, Watched>,
     due: BTreeSet<(i64, JobId)>,
 }
 
-/// A job that ends sooner is never looked at.
+/// Shorter jobs are never sampled.
 const FIRST_LOOK_MS: i64 = 100;
-/// The gaps between looks double, up to this.
+/// Intervals double up to this.
 const LONGEST_GAP_MS: i64 = 5_000;
-/// Between looks at a job whose memory has a limit, at most: whoever fills memory needs a second for some gigabytes.
+/// Longest interval for jobs with a memory limit: a process fills some gigabytes per second.
 const MEMORY_GAP_MS: i64 = 250;
-/// The same for the disk, which is slower, and is not asked each time.
+/// Longest interval for jobs with a disk limit: disks are slower, and measuring is expensive.
 const DISK_GAP_MS: i64 = 1_000;
-/// Looks in the time after which a job hangs.
+/// Samples within the hang timeout.
 const LOOKS_PER_HANG: i64 = 4;
-/// Of a thousand microseconds, so many of processor time count as none: a program that only waits looks at the clock
-/// now and then.
+/// CPU time per 1000 microseconds that counts as idle: a waiting program still polls now and then.
 const IDLE_PER_MILLE: u64 = 2;
 
 impl Monitor {
-    /// With nothing to watch yet.
     pub fn new() -> Monitor {
         Monitor::default()
     }
 
-    /// The job has started, and may take so much.
     pub fn started(&mut self, job: JobId, limits: ResourceLimits, now_ms: i64) {
         let watched = Watched {
             limits,
@@ -153,27 +149,24 @@ impl Monitor {
         self.schedule(job);
     }
 
-    /// The job has printed something.
     pub fn wrote(&mut self, job: JobId) {
         if let Some(it) = self.jobs.get_mut(&job) {
             it.wrote = true;
         }
     }
 
-    /// The job has ended; nothing more is said of it.
     pub fn ended(&mut self, job: JobId) {
         if let Some(due) = self.jobs.remove(&job).and_then(|it| it.due_ms) {
             self.due.remove(&(due, job));
         }
     }
 
-    /// When `next` will have something to do.
+    /// Returns when `next` has something to do.
     pub fn due_ms(&self) -> Option<i64> {
         self.due.first().map(|&(due, _)| due)
     }
 
-    /// What is to be done now, one thing at a time; none: nothing before `due_ms`. A look that is asked for has to be
-    /// answered before the next call.
+    /// Returns one action that is due; `None`: nothing before `due_ms`. Answer a `Look` before the next call.
     pub fn next(&mut self, now_ms: i64) -> Option<Act> {
         let &(due, job) = self.due.first()?;
         if due > now_ms {
@@ -185,7 +178,7 @@ impl Monitor {
                 let after_ms = it.limits.total_ms.unwrap_or(0);
                 return Some(self.terminate(job, now_ms, TerminationReason::Timeout { after_ms }));
             }
-            // Not before the next millisecond, should nobody answer.
+            // Due again in a millisecond, in case nobody answers.
             Stage::Runs => {
                 it.next_look_ms = Some(now_ms + 1);
                 Act::Look(job)
@@ -203,7 +196,7 @@ impl Monitor {
         Some(act)
     }
 
-    /// What a look at the job's processes has shown. If it hangs or takes too much, what is to be done is returned.
+    /// Records a sample. Returns an action if the job hangs or exceeds a limit.
     pub fn saw(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Act> {
         let it = self.jobs.get_mut(&job).filter(|it| it.stage == Stage::Runs)?;
         let limits = it.limits;
@@ -213,7 +206,7 @@ impl Monitor {
         let gap_ms = now_ms - it.looked_ms;
         it.idle_ms = match it.is_active(&sample, gap_ms) {
             true => 0,
-            // Whoever was stopped together with us (or slept while the machine did) had no time either.
+            // Time in which Tanto itself was stopped, or the system slept, does not count.
             false => it.idle_ms + gap_ms.min(2 * it.gap_ms),
         };
         it.wrote = false;
@@ -229,7 +222,7 @@ impl Monitor {
         None
     }
 
-    /// The job is to end now. What is to be done, if it runs and is not ending already.
+    /// Terminates a job, unless it is already ending.
     pub fn end(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Option<Act> {
         self.jobs.get(&job).filter(|it| it.stage == Stage::Runs)?;
         Some(self.terminate(job, now_ms, why))
@@ -244,7 +237,7 @@ impl Monitor {
         Act::Terminate(job, why)
     }
 
-    /// The one place where a job comes nearer to its end.
+    /// Advances the termination of a job. No other function changes its stage.
     fn enter(&mut self, job: JobId, stage: Stage, now_ms: i64) {
         if let Some(it) = self.jobs.get_mut(&job) {
             it.stage = stage;
@@ -267,7 +260,7 @@ impl Monitor {
 }
 
 impl Watched {
-    /// Has it done anything since the last look? A process that is gone counts: who waited for it may go on now.
+    /// Returns whether anything happened since the last sample. The exit of a process counts: its parent may go on now.
     fn is_active(&self, now: &Sample, gap_ms: i64) -> bool {
         let Some(before) = &self.last else { return true };
         let idle_us = gap_ms.unsigned_abs() * IDLE_PER_MILLE;

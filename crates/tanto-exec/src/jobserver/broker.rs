@@ -1,10 +1,9 @@
-//! The job slots of a build, dealt out by urgency: what each command starts finds a pipe of its own, and tokens are put
-//! there and taken back. Does not know what commands are, nor who reads the pipes.
+//! Job slots allocated by priority: each command gets a pipe of its own, whose tokens are added and taken back.
 //!
-//! One pipe for all serves whoever asks first, and what a killed client held nobody can tell. Of a pipe of its own we know
-//! what we put in; what lies there is not needed now, and what does not lie there is in use. So a token that lies in one
-//! pipe while another is empty can go there, those who are more urgent have more, no command has more than its share, and
-//! when a command has ended, all that it had is free, however it ended.
+//! With a single pipe, whoever asks first is served first, and tokens held by killed clients are lost. With one pipe
+//! per command, the number of tokens added is known: those still in the pipe are unused, the others are in use. So
+//! unused tokens can move to another command, commands of higher priority get more, none exceeds its maximum, and all
+//! tokens of a command are free when it has ended, however it ended.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,46 +14,43 @@ use super::Slot;
 use super::token_allocation::{Demand, Request, allocate};
 use crate::job::JobId;
 
-/// What stands for a slot; make writes no other.
+/// make writes no other byte.
 const TOKEN: u8 = b'+';
 
-/// All slots.
 #[derive(Debug)]
 pub struct TokenBroker {
     slots: usize,
-    /// How many commands have one of their own, which lies in no pipe.
+    /// Number of running commands; the slot of each is in no pipe.
     in_use: usize,
-    /// What a command's own processes may use besides that.
+    /// Maximum number of additional tokens per command.
     most: usize,
     purses: Vec<ClientPipe>,
-    /// Somebody could use a token and gets none.
+    /// Some command could use more tokens.
     is_short: bool,
 }
 
-/// A command's pipe.
+/// The pipe of one command.
 #[derive(Debug)]
 struct ClientPipe {
     job: JobId,
     urgency: i64,
     ends: SharedPipe,
     tokens: TokenPipe,
-    /// What was put in and not taken back.
+    /// Tokens added and not taken back.
     given: usize,
 }
 
-/// What a look at a purse brought.
 #[derive(Clone, Copy)]
 struct Look {
-    /// Tokens that lie there.
+    /// Tokens in the pipe.
     unused: usize,
-    /// It might use more than it has.
     claim: Request,
 }
 
 impl ClientPipe {
     fn open(job: JobId, urgency: i64) -> io::Result<ClientPipe> {
         let ends = SharedPipe::new()?;
-        // The command may become another user, who has inherited it but may want to open it anew.
+        // The command may change its user and reopen the pipe.
         ends.allow_all_users()?;
         let tokens = ends.tokens().map_err(|why| match why {
             TokenPipeError::NotAPipe => io::ErrorKind::InvalidInput.into(),
@@ -63,11 +59,11 @@ impl ClientPipe {
         Ok(ClientPipe { job, urgency, ends, tokens, given: 0 })
     }
 
-    /// Who has used up all that it was given may get as much again; for who has not, one is enough to show that it could,
-    /// if nobody else needs it.
+    /// A command that uses all of its tokens may double them. Others get one more to show that they can use it, if
+    /// nobody else needs it.
     fn look(&mut self, most: usize) -> Look {
         let there = self.tokens.count().unwrap_or(0);
-        // Somebody put in what was never his.
+        // Excess tokens come from a misbehaving client.
         let unused = there.saturating_sub(self.take(there.saturating_sub(self.given))).min(self.given);
         let taken = self.given - unused;
         let room = most.saturating_sub(taken);
@@ -79,7 +75,7 @@ impl ClientPipe {
         Look { unused, claim: Request { demand: need, priority: self.urgency, max: most.min(room) } }
     }
 
-    /// Takes out so many, or fewer if others were faster; how many it were.
+    /// Takes tokens out of the pipe; returns how many, as the command may be faster.
     fn take(&self, count: usize) -> usize {
         (0..count).take_while(|_| matches!(self.tokens.take(), Ok(Some(_)))).count()
     }
@@ -90,13 +86,13 @@ impl ClientPipe {
 }
 
 impl TokenBroker {
-    /// So many slots (1 or more), of which each command may have so many.
+    /// Creates `slots` slots (at least 1), of which each command may use at most `most`.
     pub fn new(slots: usize, most: usize) -> TokenBroker {
         assert!(slots > 0, "nothing could ever run");
         TokenBroker { slots, in_use: 0, most: most.clamp(1, slots) - 1, purses: Vec::new(), is_short: false }
     }
 
-    /// A slot for a command that is so urgent, unless those who have begun need it more.
+    /// Takes a slot for a command of this priority, unless running commands need it more.
     pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
         let granted = self.in_use == 0 || self.balance(Some(urgency));
         granted.then(|| {
@@ -105,14 +101,13 @@ impl TokenBroker {
         })
     }
 
-    /// A command has ended.
     pub fn release(&mut self, _slot: Slot) {
         assert!(self.in_use > 0, "a slot was given back twice");
         self.in_use -= 1;
     }
 
-    /// A command is about to start: the descriptors that it is to inherit, if it may have more than its own slot. That
-    /// needs two for us and two for it; who has none of them left does without.
+    /// Opens a pipe for a command that is about to start, and returns the descriptors that it inherits. `None` if
+    /// commands may use only one slot, or no descriptors are left.
     pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
         if self.most == 0 {
             return None;
@@ -123,13 +118,12 @@ impl TokenBroker {
         Some(numbers)
     }
 
-    /// The command has ended with all its processes: what it had is free again.
+    /// Frees all tokens of a command that has ended with all of its processes.
     pub fn leave(&mut self, job: JobId) {
         self.purses.retain(|purse| purse.job != job);
     }
 
-    /// Looks who needs tokens and who does not, and moves them; to be called now and then. Is there a slot for a command
-    /// that waits and is so urgent?
+    /// Reallocates tokens. Call regularly. Returns whether a waiting command of this priority gets a slot.
     pub fn balance(&mut self, waiting: Option<i64>) -> bool {
         let looks: Vec<Look> = self.purses.iter_mut().map(|purse| purse.look(self.most)).collect();
         let waits = waiting.map(|urgency| Request { demand: Demand::Certain, priority: urgency, max: 1 });
@@ -143,7 +137,7 @@ impl TokenBroker {
         for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
             purse.given -= purse.take(look.unused.saturating_sub(share));
         }
-        // Others may have been faster than we.
+        // Commands may have taken tokens meanwhile.
         let mut free = self.free().saturating_sub(usize::from(granted));
         for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
             let more = share.saturating_sub(look.unused).min(free);
@@ -153,18 +147,17 @@ impl TokenBroker {
         granted && self.free() > 0
     }
 
-    /// In no pipe, and nobody's own.
+    /// Returns the number of slots neither in a pipe nor in use.
     fn free(&self) -> usize {
         let given: usize = self.purses.iter().map(|purse| purse.given).sum();
         self.slots.saturating_sub(self.in_use + given)
     }
 
-    /// Is there anything to look after?
     pub fn is_busy(&self) -> bool {
         !self.purses.is_empty()
     }
 
-    /// What becomes readable when somebody puts back a token that another one waits for.
+    /// Returns the pipes that become readable when a command puts back a token that others need.
     pub fn awaited(&self) -> impl Iterator<Item = &impl AsRawFd> {
         self.purses.iter().filter(|purse| self.is_short && purse.given > 0).map(|purse| &purse.tokens)
     }
@@ -174,7 +167,7 @@ impl TokenBroker {
 mod tests {
     use super::*;
 
-    /// A command that is started, and its end of the pipe.
+    /// Starts a command, and returns its end of the pipe.
     fn join(bank: &mut TokenBroker, job: u32, urgency: i64) -> TokenPipe {
         assert!(bank.acquire(urgency).is_some());
         let [reader, writer] = bank.join(JobId(job), urgency).unwrap();
@@ -182,7 +175,7 @@ mod tests {
         TokenPipe::inherited(reader, writer).unwrap()
     }
 
-    /// Takes tokens, as fast as they come, until it has as many as it wants or no more come.
+    /// Takes up to `wanted` tokens, as fast as they arrive.
     fn take_all(bank: &mut TokenBroker, client: &TokenPipe, wanted: usize) -> usize {
         let mut taken = 0;
         for _ in 0..20 {
@@ -284,7 +277,7 @@ mod tests {
                     }
                 }
                 1 if !clients.is_empty() => {
-                    // It ends, with tokens in hand or not.
+                    // It ends, with or without tokens in hand.
                     let (job, ..) = clients.swap_remove(draw.below(clients.len()));
                     bank.leave(JobId(job));
                     bank.release(Slot(()));

@@ -1,9 +1,9 @@
-//! `MAKEFLAGS` with a jobserver's name in it. Does not know what the other flags mean.
+//! Sets the jobserver in a value of `MAKEFLAGS`.
 //!
-//! Its first word holds make's one-letter flags, if it does not begin with a dash; a word `--` ends the flags, and
-//! variables follow. In all of it a backslash keeps the next byte from ending a word.
+//! The first word holds make's one-letter flags, unless it starts with a dash; the word `--` ends the flags, and
+//! variables follow. A backslash keeps the next byte from ending a word.
 
-/// The same flags, but with so many slots at this place instead of any other.
+/// Returns the flags with this number of slots and this jobserver instead of any other.
 pub(super) fn naming(flags: &[u8], slots: usize, auth: &[u8]) -> Vec<u8> {
     let (flags, variables) = split_at_variables(flags);
     let mut text = Vec::new();
@@ -14,7 +14,7 @@ pub(super) fn naming(flags: &[u8], slots: usize, auth: &[u8]) -> Vec<u8> {
             words.next_if(counts);
             continue;
         }
-        // One-letter flags only stand at the very beginning.
+        // One-letter flags are allowed only at the very beginning.
         if !(text.is_empty() && is_letters(word)) {
             text.push(b' ');
         }
@@ -29,7 +29,7 @@ pub(super) fn naming(flags: &[u8], slots: usize, auth: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Is there a word that names a jobserver, of whatever kind?
+/// Returns whether a word names a jobserver of any kind.
 pub fn names_a_server(flags: &[u8]) -> bool {
     words(split_at_variables(flags).0).any(is_server)
 }
@@ -52,7 +52,7 @@ fn is_letters(word: &[u8]) -> bool {
     !word.starts_with(b"-") && !word.contains(&b'=')
 }
 
-/// What is before the word `--`, and the rest.
+/// Splits before the word `--`.
 fn split_at_variables(flags: &[u8]) -> (&[u8], &[u8]) {
     let offset = |word: &[u8]| word.as_ptr() as usize - flags.as_ptr() as usize;
     flags.split_at(words(flags).find(|word| *word == b"--").map_or(flags.len(), offset))

@@ -1,12 +1,10 @@
-//! The job slots of a build, shared with the builds that its commands start: GNU make's jobserver, as a server. Does not
-//! know who takes part.
+//! GNU make's jobserver as a server: shares the job slots of a build with the builds that its commands start.
 //!
-//! Of N slots one is ours, and lies nowhere; each other is a byte in a pipe. We take them as any client does, one for
-//! each command beyond the first, and whoever a command starts takes one for each of its own beyond its first. So all
-//! together never run more than N, and nobody needs to know of anybody else.
+//! One of N slots belongs to Tanto; each other is a byte in a pipe. Tanto takes one for each command beyond the first,
+//! as any client does, so that all builds together never run more than N commands.
 //!
-//! Whoever is killed with slots in hand gives none back. How many a command's processes hold nobody can tell from
-//! outside; but when no command runs, all that is not in the pipe is lost, and is put there again.
+//! A killed client does not return its tokens, and nobody can count the tokens held by others. But when no command
+//! runs, all tokens that are not in the pipe are lost, and are added again.
 
 use std::fs;
 use std::io;
@@ -19,51 +17,48 @@ use tanto_sys::ipc::token_pipe::{self, SharedPipe, TokenPipe, TokenPipeError};
 
 use super::{Client, fifo_refused, makeflags, pipe_refused};
 
-/// As many as fit into every pipe.
+/// Fits into every pipe.
 pub const MOST_SLOTS: usize = 4096;
 
-/// What stands for a slot; make writes no other.
+/// make writes no other byte.
 const TOKEN: u8 = b'+';
 
-/// The slots of a build.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
     place: Pool,
-    /// All but our own.
+    /// Without Tanto's own slot.
     tokens: usize,
 }
 
-/// Where the tokens lie.
 #[derive(Debug)]
 enum Pool {
-    /// In a pipe that commands inherit.
+    /// Inherited by commands.
     Pipe(SharedPipe),
-    /// In a named pipe.
     Fifo(Named),
 }
 
-/// A named pipe that goes when we go.
+/// A named pipe that is removed on drop.
 #[derive(Debug)]
 struct Named(PathBuf);
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // Somebody may have been before us.
+        // It may already be gone.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 impl Server {
-    /// So many slots (1 to `MOST_SLOTS`) in a pipe that commands inherit. The error is for the user.
+    /// Creates 1 to `MOST_SLOTS` slots in a pipe that commands inherit. The error is for the user.
     pub fn pipe(slots: usize) -> Result<Server, Vec<u8>> {
         let ends = SharedPipe::new().map_err(|error| [b"pipe: ", &text(&error)[..]].concat())?;
         let tokens = ends.tokens().map_err(pipe_refused)?;
         Server::new(slots, tokens, Pool::Pipe(ends))
     }
 
-    /// So many slots (1 to `MOST_SLOTS`) in a named pipe that is made here, for this user alone. The path is absolute;
-    /// nothing may be there. The error is for the user.
+    /// Creates 1 to `MOST_SLOTS` slots in a new named pipe for this user. `path` is absolute and must not exist. The
+    /// error is for the user.
     pub fn fifo(slots: usize, path: &Path) -> Result<Server, Vec<u8>> {
         let shown = path.as_os_str().as_bytes();
         token_pipe::make_fifo(path).map_err(|error| [b"mkfifo ", shown, b": ", &text(&error)].concat())?;
@@ -79,7 +74,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The value of `MAKEFLAGS` for commands, from the one that we found.
+    /// Returns the value of `MAKEFLAGS` for commands, based on Tanto's own.
     pub fn makeflags(&self, ours: &[u8]) -> Vec<u8> {
         let auth = match &self.place {
             Pool::Pipe(ends) => {
@@ -91,7 +86,7 @@ impl Server {
         makeflags::naming(ours, self.tokens + 1, &auth)
     }
 
-    /// The descriptors that commands must inherit, if any.
+    /// Returns the descriptors that commands inherit.
     pub fn descriptors(&self) -> Option<[RawFd; 2]> {
         match &self.place {
             Pool::Pipe(ends) => Some(ends.raw_fds()),
@@ -107,11 +102,11 @@ impl Server {
         &mut self.client
     }
 
-    /// No command runs, and no slot is in use: puts back what was lost with those who held it. What a command has left
-    /// behind may give back later what was put there for it; that is taken out again.
+    /// Restores lost tokens. Call when no command runs and no slot is in use. Tokens that a leftover process returns
+    /// later are removed here, too.
     pub(super) fn settle(&self) {
         debug_assert!(!self.client.own_is_taken, "a slot is in use");
-        // Nothing can be done about it: one command at a time can always run.
+        // An error is harmless: one command at a time can always run.
         let _ = self.fill();
     }
 

@@ -68,7 +68,7 @@ fn numbers_are_read_as_c_reads_them() {
     }
 }
 
-/// Level, whether only with the status, text.
+/// Level, whether only with the status, and text of each notice.
 fn said(connection: &Connection) -> Vec<(Level, bool, String)> {
     let text = |notice: &Notice| String::from_utf8(notice.text.clone()).unwrap();
     connection.notices.iter().map(|n| (n.level, n.with_status, text(n))).collect()
@@ -140,7 +140,7 @@ fn slots_of_a_pipe_are_taken_and_given_back() {
     let first = client.acquire().unwrap();
     client.acquire().unwrap();
     assert_eq!(client.acquire(), None);
-    // Ours is the last to come back, whichever ends first: nobody else can use it.
+    // Tanto's own slot is returned last, whichever command ends first: nobody else can use it.
     client.release(first);
     let mut byte = [0];
     reader.read_exact(&mut byte).unwrap();
@@ -159,7 +159,7 @@ fn our_own_slot_outlives_the_pool() {
     assert!(client.acquire().is_some());
 }
 
-/// Tokens that somebody has taken and not given back.
+/// Takes tokens without giving them back.
 fn lose(server: &Server, count: usize) {
     let pool = server.client().tokens.count().unwrap();
     (0..count).for_each(|_| assert!(server.client().tokens.take().unwrap().is_some()));

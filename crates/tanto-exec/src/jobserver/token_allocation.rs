@@ -1,29 +1,28 @@
-//! Who gets the job tokens that are free. Does not know what they are for, nor how they reach anybody.
+//! Allocates free job tokens among running and waiting commands.
 
-/// How well it is known that somebody can use a token; who surely can is served before all others.
+/// How certain it is that a command can use another token; the most certain are served first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Demand {
-    /// Has one and does not use it.
+    /// It has an unused one.
     Unlikely,
-    /// Has none, and has not shown that it could use one.
+    /// It has none, and has not shown that it could use one.
     Unknown,
-    /// Uses all that it has, or waits for the first.
+    /// It uses all that it has, or waits for its first one.
     Certain,
 }
 
-/// Somebody who could use tokens.
+/// Request of one command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Whether it could.
     pub demand: Demand,
-    /// Of two claims of the same need the one with the higher number is served first.
+    /// Breaks ties of `demand`: the higher goes first.
     pub priority: i64,
-    /// More than so many are of no use.
+    /// Maximum number of tokens.
     pub max: usize,
 }
 
-/// By claim: how many of so many free tokens it gets. Of those with a sure need the most urgent gets all that it can use,
-/// and so on; then come the others. Of two that are alike it is the first.
+/// Returns the number of tokens for each request. Among requests of equal demand, the one of the highest priority gets
+/// its maximum, then the next; ties go to the first.
 pub fn allocate(mut free: usize, claims: &[Request]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..claims.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse((claims[at].demand, claims[at].priority)));

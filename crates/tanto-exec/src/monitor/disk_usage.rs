@@ -1,23 +1,21 @@
-//! How much lies in a directory: asks `du`, which takes as long as it takes while others go on. Does not know what the
-//! directory is for.
+//! Measures the size of a directory with `du` in the background.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Between two questions, at least.
+/// Minimum interval between two measurements.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of the time, at most one part of so many goes into asking.
+/// At most one part in this many of the time goes into measuring.
 const SPARSE: u32 = 20;
 
-/// One directory, asked about again and again.
+/// Repeated measurement of one directory.
 pub(super) struct Measure {
     dir: PathBuf,
-    /// When it may be asked about again.
+    /// Earliest start of the next measurement.
     next: Instant,
     asking: Option<Asking>,
-    /// The last answer.
     kib: u64,
 }
 
@@ -27,30 +25,28 @@ struct Asking {
     answer: Option<ChildStdout>,
 }
 
-/// What was learnt of the processes that ask.
 pub(super) enum News {
-    /// One has begun, that is no job's.
+    /// `du` was started; it belongs to no job.
     Asks(u32),
-    /// It is over, and was waited for.
+    /// `du` has ended and was reaped.
     Answered(u32),
 }
 
 impl Measure {
-    /// Nothing is known yet.
     pub(super) fn new(dir: &Path) -> Measure {
         Measure { dir: dir.to_owned(), next: Instant::now() + PAUSE, asking: None, kib: 0 }
     }
 
-    /// The last answer, in KiB.
+    /// Returns the last result in KiB.
     pub(super) fn kib(&self) -> u64 {
         self.kib
     }
 
-    /// Asks, if it is time for that, or takes the answer, if there is one.
+    /// Starts a measurement if one is due, or takes the result of a finished one.
     pub(super) fn go_on(&mut self) -> Option<News> {
         match &mut self.asking {
             Some(asking) => {
-                // Whoever cannot be waited for is gone.
+                // An error means that the process is gone.
                 if matches!(asking.du.try_wait(), Ok(None)) {
                     return None;
                 }
@@ -62,7 +58,7 @@ impl Measure {
             }
             None if Instant::now() >= self.next => {
                 let asking = Asking::begin(&self.dir);
-                // Where there is no process to be had now there may be one later.
+                // Out of processes; try again later.
                 self.next = Instant::now() + PAUSE;
                 self.asking = asking.ok();
                 self.asking.as_ref().map(|asking| News::Asks(asking.du.id()))
@@ -71,10 +67,10 @@ impl Measure {
         }
     }
 
-    /// Who still asks, if anybody does. Nothing more comes of it.
+    /// Kills a running `du`, and returns its process ID.
     pub(super) fn end(&mut self) -> Option<u32> {
         let mut asking = self.asking.take()?;
-        // Errors say that it is gone.
+        // An error means that it is gone.
         let _ = asking.du.kill();
         let _ = asking.du.wait();
         Some(asking.du.id())
@@ -90,7 +86,8 @@ impl Asking {
         Ok(Asking { begun: Instant::now(), du, answer })
     }
 
-    /// The number that it begins with. What vanishes while `du` looks is no reason to think less of the rest.
+    /// Parses the number at the start of the output. `du` fails if files vanish meanwhile, but its number is still
+    /// good.
     fn answer(&mut self) -> Option<u64> {
         let mut text = String::new();
         self.answer.take()?.take(MOST).read_to_string(&mut text).ok()?;
@@ -98,7 +95,7 @@ impl Asking {
     }
 }
 
-/// No answer is longer.
+/// Maximum length of the output.
 const MOST: u64 = 64 << 10;
 
 impl Drop for Measure {

@@ -1,5 +1,5 @@
-//! Processes that a build has left that was killed itself: who bears its mark, stands in a control group of its, or is below
-//! one of these. Does not know which build that was.
+//! Finds and kills the processes of a build that was itself killed: those with its marker in the environment or in its
+//! control groups, and their descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,19 +12,19 @@ use tanto_sys::process::procs::{self, ProcessStat};
 use super::process_trees::{self, MARK};
 use crate::job::report::ProcessInfo;
 
-/// So long they may take to end when they were killed: a disk can keep them.
+/// Time for processes to exit after SIGKILL; a disk can block them.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 const SIGKILL: i32 = 9;
 
-/// Whether this process belongs to a job of another Tanto, which treats processes that it leaves behind as remains of the
-/// job.
+/// Returns whether this process belongs to a job of another Tanto, which treats its leftover processes as leftovers of
+/// the job.
 pub fn are_looked_for() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Kills all that this process has left, which was a build. Says which they were, and which of them do not end. To be called
-/// by whoever knows that it goes on no more: it may be about to end.
+/// Kills all leftover processes of a build, given the process of that build, which must have ended or be about to end.
+/// Returns the processes that ended, and those that did not.
 pub fn end(owner: ProcessId) -> io::Result<(Vec<ProcessInfo>, Vec<ProcessInfo>)> {
     end_within(owner, PATIENCE)
 }
@@ -38,7 +38,7 @@ fn end_within(owner: ProcessId, patience: Duration) -> io::Result<(Vec<ProcessIn
                 std::thread::sleep(STEP);
                 continue;
             }
-            // Whoever lives has left nothing.
+            // The build is still running.
             return Ok((Vec::new(), Vec::new()));
         }
         let living = find(owner)?;
@@ -46,7 +46,7 @@ fn end_within(owner: ProcessId, patience: Duration) -> io::Result<(Vec<ProcessIn
             known.entry(one.pid).or_insert(one);
         }
         for (_, look) in &living {
-            // Whoever is gone meanwhile need not be told.
+            // An error means that the process is gone.
             let _ = procs::signal(look.process, SIGKILL);
         }
         if living.is_empty() || Instant::now() >= until {
@@ -62,8 +62,8 @@ fn is_still(process: ProcessId) -> bool {
     procs::stat(process.pid()).is_some_and(|look| look.process == process && !look.is_gone())
 }
 
-/// Its processes that have not ended, but for us and who has started us. Numbers may be taken again while we look: what is
-/// found out of one counts only if the same process had it before and after.
+/// Returns the living processes of the build, without this process and its ancestors. Process IDs may be reused
+/// meanwhile, so facts about a process count only if it is the same one before and after.
 fn find(owner: ProcessId) -> io::Result<Vec<(u32, ProcessStat)>> {
     let mark = format!("{owner}.");
     let all = procs::all()?;
@@ -90,7 +90,7 @@ fn find(owner: ProcessId) -> io::Result<Vec<(u32, ProcessStat)>> {
     Ok(found)
 }
 
-/// Our own number, and those of who is above us.
+/// Returns this process and its ancestors.
 fn above(all: &[ProcessStat]) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
     let mut next = Some(std::process::id());
@@ -106,7 +106,7 @@ mod tests {
     use std::io::Read;
     use std::process::{Command, Stdio};
 
-    /// One that was, and is no more.
+    /// A process that has ended.
     fn gone() -> ProcessId {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let process = procs::stat(child.id()).unwrap().process;

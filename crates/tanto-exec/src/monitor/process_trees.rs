@@ -1,7 +1,7 @@
-//! Which processes belong to which job, and how they are told to end. Does not know why they are.
+//! Maps processes to jobs, and signals them.
 //!
-//! A job's are its first process and all below it. One that has lost its parent comes to us; it belongs to the job in
-//! whose process group it is, or whose mark it has in its environment.
+//! A job owns its first process and all descendants. An orphan is reparented to Tanto; its job is found by its process
+//! group or by the marker in its environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,41 +17,40 @@ use super::Sample;
 use crate::job::JobId;
 use crate::job::report::{JobSample, ProcessInfo};
 
-/// The variable in a job's environment by which its processes are known.
+/// Environment variable that marks the processes of a job.
 pub(super) const MARK: &str = "TANTO_JOB";
 
-/// All processes below us.
 pub(super) struct Trees {
     reaper: Reaper,
-    /// What all marks of ours begin with.
+    /// Common prefix of all markers of this instance.
     ours: String,
-    /// Whether a process is a checkpoint daemon, which outlives the job that started it.
+    /// Returns whether a process is a checkpoint daemon, which outlives the job that started it.
     is_daemon: fn(u32) -> bool,
-    /// The jobs' first processes, which somebody else waits for.
+    /// First process of each job; the runner reaps them.
     firsts: BTreeMap<u32, JobId>,
-    /// Those that lost their parents. Their numbers stay theirs: only we could free them.
+    /// Orphans. Their IDs are not reused before they are reaped here.
     orphans: BTreeMap<u32, Whose>,
-    /// The first process of the room that a job has.
+    /// First process in each job's sandbox.
     rooms: BTreeMap<JobId, u32>,
-    /// Processor time of orphans that are gone, in microseconds.
+    /// CPU time of reaped orphans, in microseconds.
     spent: BTreeMap<JobId, u64>,
-    /// The control groups of jobs. Fields are dropped in this order: a group goes before the one that it is in.
+    /// Control groups of jobs. Fields are dropped in order, so these go before their parent.
     groups: BTreeMap<JobId, Cgroup>,
-    /// In which those of jobs are.
+    /// Parent of all control groups.
     whole: Option<Cgroup>,
 }
 
-/// Whose an orphan is.
+/// Owner of an orphan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Job(JobId),
-    /// Some job's.
+    /// Some job.
     Unknown,
-    /// It was there before.
+    /// It existed before.
     Nobodys,
 }
 
-/// How many have marked jobs in this process.
+/// Number of instances so far, for distinct markers.
 static MARKERS: AtomicU32 = AtomicU32::new(0);
 
 const SIGKILL: i32 = 9;
@@ -59,7 +58,7 @@ const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 
 impl Trees {
-    /// With `groups`, jobs can get control groups, where those can be had.
+    /// With `groups`, jobs get control groups where possible.
     pub(super) fn new(groups: bool, is_daemon: fn(u32) -> bool) -> io::Result<Trees> {
         let reaper = Reaper::begin()?;
         let own = ProcessId::current()?;
@@ -81,7 +80,7 @@ impl Trees {
         Ok(trees)
     }
 
-    /// This child of ours is no job's.
+    /// Excludes a child of Tanto that belongs to no job.
     pub(super) fn spare(&mut self, pid: u32) {
         self.orphans.insert(pid, Whose::Nobodys);
     }
@@ -93,7 +92,7 @@ impl Trees {
     pub(super) fn started(&mut self, job: JobId, pid: u32) {
         self.firsts.insert(pid, job);
         let Some(group) = self.groups.get(&job) else { return };
-        // It has entered by itself, or has ended, or could not (or whoever started it did not tell it to).
+        // The process has already joined, or has ended, or could not join, or was started without the group.
         let is_outside = group.members().is_ok_and(|members| members.is_empty());
         let may_enter = |look: ProcessStat| look.is_gone() || group.add(pid).is_ok();
         if is_outside && !procs::stat(pid).is_none_or(may_enter) {
@@ -101,51 +100,51 @@ impl Trees {
         }
     }
 
-    /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
-    /// that is no job's keeps it.
+    /// Records that a job will start in a sandbox: `first` is the first process there, and `keeper` a child of Tanto
+    /// that belongs to no job.
     pub(super) fn housed(&mut self, job: JobId, first: u32, keeper: u32) {
         self.orphans.insert(keeper, Whose::Nobodys);
         self.rooms.insert(job, first);
     }
 
-    /// Makes a control group for the job, if that can be; its entrances. Its processes may hold so much memory.
+    /// Creates a control group for the job, if possible, and returns the files to join it.
     pub(super) fn entrances(&mut self, job: JobId, memory_kib: Option<u64>) -> Vec<File> {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();
         };
         let entrances = group.join_files().unwrap_or_default();
-        // Where the kernel does not see to it, looks have to do.
+        // If the kernel cannot enforce the limit, samples do.
         let _ = memory_kib.map(|kib| group.limit_memory(kib.saturating_mul(1024)));
         self.groups.insert(job, group);
         entrances
     }
 
-    /// What its control group says that the job has used; none if it has none.
+    /// Returns the usage counted by the job's control group.
     pub(super) fn used(&self, job: JobId) -> Option<CgroupUsage> {
         Some(self.groups.get(&job)?.usage())
     }
 
-    /// How long its processes have waited, if its control group tells.
+    /// Returns the stall times of the job's control group.
     pub(super) fn waits(&self, job: JobId) -> Option<StallTimes> {
         self.groups.get(&job)?.stall_times()
     }
 
-    /// Has the kernel killed one of its processes because they wanted more memory than they may have?
+    /// Returns whether the kernel killed a process at the group's memory limit.
     pub(super) fn has_overrun(&self, job: JobId) -> bool {
         self.groups.get(&job).is_some_and(Cgroup::exceeded_limit)
     }
 
-    /// Has the kernel killed one of its processes for memory, whoever has set the limit?
+    /// Returns whether the kernel killed a process for lack of memory, whatever the limit.
     pub(super) fn was_short(&self, job: JobId) -> bool {
         self.groups.get(&job).is_some_and(Cgroup::had_oom_kill)
     }
 
-    /// Processor time of those that are gone and that nobody has waited for but us, in microseconds.
+    /// Returns the CPU time of orphans reaped here, in microseconds.
     pub(super) fn spent_us(&self, job: JobId) -> u64 {
         self.spent.get(&job).copied().unwrap_or(0)
     }
 
-    /// A child of ours that is no job's has been started, or has ended and was waited for.
+    /// Records the start or end of a child of Tanto that belongs to no job.
     pub(super) fn has_own(&mut self, pid: u32, runs: bool) {
         match runs {
             true => drop(self.orphans.insert(pid, Whose::Nobodys)),
@@ -153,19 +152,18 @@ impl Trees {
         }
     }
 
-    /// The job's first process is gone, and was waited for: its number may be somebody else's.
+    /// The first process was reaped, so that its ID may be reused.
     pub(super) fn first_is_gone(&mut self, job: JobId) {
         self.firsts.retain(|_, its| *its != job);
     }
 
-    /// Nothing more will be asked about the job as a whole.
     pub(super) fn forget(&mut self, job: JobId) {
         self.groups.remove(&job);
         self.rooms.remove(&job);
         self.spent.remove(&job);
     }
 
-    /// Finds out who has lost their parents since the last call, and takes note of those that have ended.
+    /// Finds new orphans, and reaps those that have ended.
     pub(super) fn adopt(&mut self) {
         let Ok(children) = self.reaper.children() else { return };
         for pid in children {
@@ -201,7 +199,7 @@ impl Trees {
         })
     }
 
-    /// The orphans of a job that has ended; those that nobody can tell the job of are its, if no other job runs.
+    /// Returns the orphans of a finished job. Orphans of unknown origin count if no other job runs.
     pub(super) fn left_by(&mut self, job: JobId) -> Vec<u32> {
         self.adopt();
         let alone = self.firsts.values().all(|its| *its == job);
@@ -213,12 +211,12 @@ impl Trees {
         self.orphans_of(job).collect()
     }
 
-    /// Is there a process of a job that has ended?
+    /// Returns whether any finished job has living processes.
     pub(super) fn has_left(&mut self) -> bool {
         !self.left().is_empty()
     }
 
-    /// The processes of jobs that have ended.
+    /// Returns the living processes of finished jobs.
     pub(super) fn left(&mut self) -> BTreeMap<JobId, Vec<u32>> {
         self.adopt();
         let mut left: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
@@ -237,7 +235,7 @@ impl Trees {
         here.chain(self.rooms.get(&job).map(|&first| procs::children_of(first)).unwrap_or_default())
     }
 
-    /// The job's processes, each before those below it, with how far below the first of their tree they are.
+    /// Returns the processes of a job with their depth, parents before children.
     pub(super) fn of(&mut self, job: JobId) -> Vec<(u32, ProcessStat)> {
         self.adopt();
         let first = self.firsts.iter().find(|(_, its)| **its == job).map(|(&pid, _)| pid);
@@ -250,10 +248,10 @@ impl Trees {
         found
     }
 
-    /// Asks all processes of the job to end; those that are stopped go on, for they could not hear it.
+    /// Sends SIGTERM to all processes of a job, and continues the stopped ones, which would not receive it.
     pub(super) fn terminate(&mut self, job: JobId) {
         for (_, look) in self.of(job) {
-            // Whoever is gone, or somebody else's, need not or cannot be told.
+            // An error means that the process is gone or belongs to another user.
             let _ = procs::signal(look.process, SIGTERM);
             if look.is_stopped() {
                 let _ = procs::signal(look.process, SIGCONT);
@@ -261,11 +259,10 @@ impl Trees {
         }
     }
 
-    /// Kills all processes of the job. What they start meanwhile is found by looking again: one that was killed
-    /// starts nothing more.
+    /// Sends SIGKILL to all processes of a job. Repeats until no new ones are found: killed processes start no others.
     pub(super) fn kill(&mut self, job: JobId) {
         if let Some(group) = self.groups.get(&job) {
-            // The first process need not be dead before it has been waited for; and the kernel may be too old.
+            // The kernel may be too old; the signals below do the same.
             let _ = group.kill();
         }
         let mut told = Vec::new();
@@ -284,11 +281,10 @@ impl Trees {
     }
 }
 
-/// Each round kills all that were there when it began: who outlives so many multiplies faster than we can look.
+/// A tree that survives this many rounds grows faster than it can be killed.
 const MOST_ROUNDS: usize = 100;
 
-/// What the monitor wants to know of these processes, but for what only their job's limits ask for. What they write is
-/// asked for only if it is `wanted`.
+/// Returns a sample without the values that only limits need; `written` only if `wanted`.
 pub(super) fn sample(tree: &[(u32, ProcessStat)], wanted: bool) -> Sample {
     let mut processes: Vec<ProcessId> = tree.iter().map(|(_, look)| look.process).collect();
     processes.sort_unstable();
@@ -303,13 +299,12 @@ pub(super) fn sample(tree: &[(u32, ProcessStat)], wanted: bool) -> Sample {
     }
 }
 
-/// The memory that these processes hold together, in KiB: what they share counts once.
+/// Returns the memory of all processes in KiB; shared pages count once.
 pub(super) fn held_kib(tree: &[(u32, ProcessStat)]) -> u64 {
     let held = |look: &ProcessStat| procs::anonymous_kib(look.process.pid()).unwrap_or(look.rss_kib);
     tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone()).map(held).sum()
 }
 
-/// How much these processes have.
 pub(super) fn load(tree: &[(u32, ProcessStat)]) -> JobSample {
     let living = || tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone());
     JobSample {
@@ -320,7 +315,7 @@ pub(super) fn load(tree: &[(u32, ProcessStat)]) -> JobSample {
     }
 }
 
-/// These processes as a user wants to see them.
+/// Describes processes for the user.
 pub(super) fn seen(tree: &[(u32, ProcessStat)]) -> Vec<ProcessInfo> {
     let one = |(depth, look): &(u32, ProcessStat)| {
         let pid = look.process.pid();

@@ -14,20 +14,20 @@ fn process(number: u64) -> ProcessId {
     ProcessId::parse(format!("{}.{}", 1 + number % 1000, number).as_bytes()).unwrap()
 }
 
-/// A job whose processes do something at some moments.
+/// A job whose processes are active at given times.
 #[derive(Default)]
 struct Job {
     sample: Sample,
-    /// Moments, in ascending order.
+    /// In ascending order.
     acts: Vec<i64>,
-    /// How many of them have come.
+    /// Number of past actions.
     done: usize,
-    /// Processor time that a program takes that only waits, in thousandths of a thousandth of the time.
+    /// CPU time of a waiting program, in millionths of the elapsed time.
     idle_per_million: u64,
 }
 
 impl Job {
-    /// What it has done up to now.
+    /// Simulates the time up to `now_ms`.
     fn live(&mut self, now_ms: i64, random: &mut Random, monitor: &mut Monitor) {
         while let Some(&at) = self.acts.get(self.done).filter(|&&at| at <= now_ms) {
             self.done += 1;
@@ -50,7 +50,7 @@ impl Job {
     }
 }
 
-/// Answers all looks until there is something to do to the job, or `until` is reached; says what and when.
+/// Answers samples until another action is due, or `until` is reached; returns the action and its time.
 fn run(monitor: &mut Monitor, job: &mut Job, random: &mut Random, until: i64) -> Option<(Act, i64)> {
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due <= until) {
         job.live(now_ms, random, monitor);
@@ -151,7 +151,7 @@ fn time_that_nobody_watched_is_not_held_against_a_job() {
     let (mut job, mut random) = (Job::default(), Random::new(1));
     monitor.started(JOB, limits(), 0);
     assert_eq!(run(&mut monitor, &mut job, &mut random, HANG / 2), None);
-    // We are stopped for a day, and the job with us.
+    // Tanto and the job are stopped for a day.
     let day = 86_400_000;
     assert_eq!(monitor.next(day), Some(Act::Look(JOB)));
     assert_eq!(monitor.saw(JOB, day, job.seen(day)), None);

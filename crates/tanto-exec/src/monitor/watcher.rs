@@ -1,4 +1,4 @@
-//! The monitor on real processes: looks at them when it is time, and tells them to end. Does not know who runs them.
+//! Runs the monitor on real processes: samples and signals them when due.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,47 +15,39 @@ use crate::job::Cost;
 use crate::job::report::{JobSample, MonitorReport, ProcessInfo, Termination, TerminationReason};
 use crate::job::{JobId, JobLimits};
 
-/// What becomes of processes that outlive their job.
+/// What happens to processes that outlive their job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leftovers {
-    /// Nobody looks for them.
     Ignore,
-    /// They are told of.
     Report,
-    /// They are killed, and told of.
+    /// They are killed and reported.
     Kill,
 }
 
-/// Which jobs get a control group of their own, where the machine lets us make some.
+/// Which jobs get control groups, where the system allows that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CgroupUse {
-    /// None.
     None,
-    /// Those that are expected to run for a second or longer: then it is worth what it costs.
+    /// Jobs that are expected to run for at least `LONG_MS`: for shorter ones, a group costs too much.
     Long,
-    /// All.
     All,
-    /// All; of what they have used is said what processes held, without files in memory, for which somebody else looks.
+    /// All; their memory is reported without tmpfs files, which are accounted separately.
     AllWithoutFiles,
 }
 
-/// What is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchOptions {
-    /// What jobs may take that have no limits of their own.
+    /// For jobs without limits of their own.
     pub limits: ResourceLimits,
-    /// What becomes of what they leave.
     pub leftovers: Leftovers,
-    /// Which of them are counted whole.
     pub cgroups: CgroupUse,
 }
 
-/// What a runner hears while a job runs.
+/// Result of `Watcher::poll`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatchEvent {
-    /// A look at its processes.
     Sampled(JobId, JobSample),
-    /// It does not end even though it was killed: the runner is to go on without it, and to say `ended`.
+    /// The job did not end after SIGKILL: the runner has to go on without it, and call `ended`.
     Abandoned(JobId),
 }
 
@@ -69,20 +61,19 @@ pub struct Watcher {
     trees: Trees,
     running: BTreeMap<JobId, Own>,
     termination: BTreeMap<JobId, Termination>,
-    /// The most memory that was seen of jobs that have a control group, in KiB.
+    /// Peak memory of jobs with a control group, in KiB.
     peaks: BTreeMap<JobId, u64>,
 }
 
-/// What is known of a job that runs.
 struct Own {
     limits: ResourceLimits,
-    /// Where it writes, if that has a limit.
+    /// If disk usage is limited.
     measure: Option<Measure>,
 }
 
-/// What is expected to run for so long is a long job, in milliseconds.
+/// Minimum expected duration of a long job.
 pub const LONG_MS: u32 = 1000;
-/// How long one that has outlived its job may take to end without anybody's being told.
+/// Leftover processes that exit within this time are not reported.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 impl Watcher {
@@ -101,23 +92,23 @@ impl Watcher {
         })
     }
 
-    /// What the job is to find in its environment, so that its processes can be told from others': name and value.
+    /// Returns the environment variable that marks the processes of a job: name and value.
     pub fn marker(&self, job: JobId) -> (&'static str, String) {
         (process_trees::MARK, self.trees.mark(job))
     }
 
-    /// This child of ours belongs to no job.
+    /// Excludes a child of Tanto that belongs to no job.
     pub fn ignore(&mut self, pid: u32) {
         self.trees.spare(pid);
     }
 
-    /// What a job may take that has these bounds of its own.
+    /// Returns the job's own limits or the general ones.
     pub fn limits(&self, own: Option<&JobLimits>) -> ResourceLimits {
         own.map_or(self.limits, |own| own.resources)
     }
 
-    /// The job is about to be started: what its first process is to write a `0` to before it becomes another program,
-    /// so that nothing of it can get away.
+    /// Creates a control group for a job that is about to start, if it is to have one. The first process joins by
+    /// writing `0` to each of these files before it executes the command, so that no descendant can escape.
     pub fn create_cgroup(&mut self, job: JobId, expected: Cost, own: Option<&JobLimits>) -> Vec<File> {
         let wanted = match self.groups {
             CgroupUse::None => false,
@@ -128,13 +119,13 @@ impl Watcher {
         if wanted { self.trees.entrances(job, memory_kib) } else { Vec::new() }
     }
 
-    /// The job is about to be started in a room that is its alone; this is the first process there, and a child of ours
-    /// that keeps it and is to be left alone.
+    /// Records that a job will start in a sandbox: `first` is the first process there, and `keeper` a child of Tanto
+    /// that belongs to no job.
     pub fn enter_sandbox(&mut self, job: JobId, first: u32, keeper: u32) {
         self.trees.housed(job, first, keeper);
     }
 
-    /// The job runs; this is its first process, which the runner waits for.
+    /// Records the start of a job; `pid` is its first process, which the runner reaps.
     pub fn started(&mut self, job: JobId, pid: u32, own: Option<&JobLimits>) {
         let limits = self.limits(own);
         let place = own.and_then(|own| own.scratch.as_deref()).filter(|_| limits.disk_kib.is_some());
@@ -143,18 +134,17 @@ impl Watcher {
         self.monitor.started(job, limits, self.now_ms());
     }
 
-    /// The job has printed something.
     pub fn record_output(&mut self, job: JobId) {
         self.monitor.wrote(job);
     }
 
-    /// In how much time `attend` will have something to do.
+    /// Returns the time until `poll` has something to do.
     pub fn until_due(&self) -> Option<Duration> {
         let due = self.monitor.due_ms()?;
         Some(Duration::from_millis((due - self.now_ms()).max(0).unsigned_abs()))
     }
 
-    /// Does what is due; comes back with what there is to tell, or with nothing when nothing is due any more.
+    /// Does what is due. Returns one event, or `None` if nothing more is due.
     pub fn poll(&mut self) -> Option<WatchEvent> {
         while let Some(act) = self.monitor.next(self.now_ms()) {
             if let Some(note) = self.do_it(act) {
@@ -164,20 +154,19 @@ impl Watcher {
         None
     }
 
-    /// What the whole tree of a job that is about to be said to have ended has used, if a control group has counted it:
-    /// with the most memory that was seen.
+    /// Returns the usage counted by the job's control group, with its peak memory. Call before `ended`.
     pub fn used(&self, job: JobId) -> Option<CgroupUsage> {
         let used = self.trees.used(job)?;
         let peak = self.peaks.get(&job).copied();
         Some(CgroupUsage { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
     }
 
-    /// How long the processes of such a job have waited, if its control group tells.
+    /// Returns the stall times of the job's control group. Call before `ended`.
     pub fn waits(&self, job: JobId) -> Option<StallTimes> {
         self.trees.waits(job)
     }
 
-    /// The job has ended (its first process was waited for), or the runner has given it up. What there is to tell.
+    /// Records that the first process was reaped, or that the runner gave the job up, and returns the report.
     pub fn ended(&mut self, job: JobId) -> Option<Box<MonitorReport>> {
         self.monitor.ended(job);
         let own = self.running.remove(&job);
@@ -199,7 +188,7 @@ impl Watcher {
         if termination.is_none() && leftovers.is_empty() && !was_short {
             return None;
         }
-        // Of a job that was ended, its processes have been told already.
+        // The processes of a terminated job are in its termination.
         let leftovers = if termination.is_some() { Vec::new() } else { leftovers };
         Some(Box::new(MonitorReport {
             termination,
@@ -209,8 +198,8 @@ impl Watcher {
         }))
     }
 
-    /// What jobs that have ended have left and is still there, by job; to be called when no job runs any more. What is
-    /// about to end gets a moment for it.
+    /// Returns the living processes of finished jobs. Call when no job runs; processes that are about to exit get a
+    /// moment.
     pub fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         if self.leftovers == Leftovers::Ignore {
             return Vec::new();
@@ -223,13 +212,13 @@ impl Watcher {
         leftovers.into_iter().map(|(job, pids)| (job, process_trees::seen(&procs::trees(&pids)))).collect()
     }
 
-    /// Ends a job that runs; whether there is one to end.
+    /// Terminates a running job; returns false if it does not run or is already ending.
     pub fn terminate(&mut self, job: JobId, reason: TerminationReason) -> bool {
         let act = self.monitor.end(job, self.now_ms(), reason);
         act.map(|act| self.do_it(act)).is_some()
     }
 
-    /// The job's first process has ended. Why the job was ended, if it was: the kernel may have done it.
+    /// The first process has exited. Returns why the job was terminated, if it was, possibly by the kernel.
     pub fn first_exited(&mut self, job: JobId) -> Option<TerminationReason> {
         let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
         if let Some(limit_kib) = memory_kib
@@ -242,7 +231,7 @@ impl Watcher {
         self.reason(job)
     }
 
-    /// Why the job is being ended, if it is.
+    /// Returns why the job is being terminated, if it is.
     pub fn reason(&self, job: JobId) -> Option<TerminationReason> {
         self.termination.get(&job).map(|termination| termination.reason)
     }
@@ -295,13 +284,13 @@ impl Watcher {
         limits.sample.then_some(WatchEvent::Sampled(job, load))
     }
 
-    /// What counts as memory that a job has used.
+    /// Returns the memory that counts as used by the job.
     fn counted(&self, used: &CgroupUsage) -> Option<u64> {
         let files_kib = if self.groups == CgroupUse::AllWithoutFiles { used.files_kib.unwrap_or(0) } else { 0 };
         Some(used.memory_kib?.saturating_sub(files_kib))
     }
 
-    /// How much lies where the job writes, as far as it is known by now.
+    /// Adds the last known size of the scratch directory to a sample.
     fn measure(&mut self, job: JobId, sample: &mut Sample) {
         let Some(measure) = self.running.get_mut(&job).and_then(|own| own.measure.as_mut()) else { return };
         match measure.go_on() {
