@@ -1,7 +1,7 @@
-//! The sandbox's plan: what a command sees of the machine, and where it may write. Does not know what the command is for.
+//! Sandbox plans: the files that a command sees, and where it may write.
 //!
-//! A plan is data, and goes to whoever enters the sandbox as a file: a process of our own for each command, which
-//! mounts what the plan says (`mounting.rs`) and then shuts itself in (`entering.rs`).
+//! A plan is a file. A process of Tanto itself mounts it (`mounting.rs`) and then enters it with the command
+//! (`entering.rs`).
 
 mod entering;
 mod mounting;
@@ -14,91 +14,87 @@ pub use self::entering::{Entry, begin, enter, fault, leave, pass};
 pub use self::mounting::{close, cover, mount, unmount};
 pub use self::pool::{SandboxGuard, SandboxPool, WarmSandbox, keep};
 
-/// Something that is seen at a place of the sandbox.
+/// One mount of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Where, as it is called inside.
+    /// Path inside the sandbox.
     pub at: PathBuf,
-    /// What.
     pub what: What,
 }
 
-/// What is seen.
+/// Kind of a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// A file or directory of the machine, to be read.
+    /// A host file or directory, read-only.
     Look(PathBuf),
-    /// The same, of an entry of a directory that is shown in parts: nothing if it has been removed.
+    /// The same for an entry of a directory that is shown in parts; skipped if the entry is gone.
     Part(PathBuf),
-    /// One that may be written too.
+    /// A host file or directory, writable.
     Share(PathBuf),
-    /// An empty directory of the sandbox's own, with these permissions.
+    /// A private empty directory with these permissions.
     Own(u32),
-    /// Directories as one, the first uppermost; what is written stays in the sandbox.
+    /// An overlay of these directories, the first uppermost. Changes stay in the sandbox.
     Over(Vec<PathBuf>),
-    /// The same, copied: what is in the first counts.
+    /// A copy of the union of these directories, the first uppermost.
     Copy(Vec<PathBuf>),
-    /// A symbolic link to this.
+    /// A symbolic link to this path.
     Link(PathBuf),
-    /// Nothing, where there would be something.
+    /// An empty mount that hides a path.
     Nothing,
-    /// The devices that everybody may use.
+    /// Device files usable by all users.
     Devices,
 }
 
-/// All that is seen, in the order in which it is mounted.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// What is seen.
+    /// In mount order.
     pub mounts: Vec<Mount>,
-    /// What is written stays in memory, and may be so many bytes; none: it stays on the disk.
+    /// Size of a tmpfs for changes, in bytes; `None`: on disk.
     pub memory: Option<u64>,
-    /// Whoever mounts is root only in a namespace of users.
+    /// Mounts as root of a user namespace.
     pub as_user: bool,
-    /// Nothing can be written but what is the sandbox's own or shared with it.
+    /// Only private and shared mounts are writable.
     pub read_only: bool,
 }
 
 impl Plan {
-    /// Adds something.
     pub fn add(&mut self, at: impl Into<PathBuf>, what: What) {
         self.mounts.push(Mount { at: at.into(), what });
     }
 }
 
-/// The place of one sandbox on the machine: a directory that nobody else can look into.
+/// Directory of one sandbox, which only its owner can access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     dir: PathBuf,
 }
 
 impl Place {
-    /// This directory, which may not be there yet.
+    /// The directory need not exist yet.
     pub fn new(dir: impl Into<PathBuf>) -> Place {
         Place { dir: dir.into() }
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What commands see as `/`.
+    /// Root directory of commands.
     pub fn root(&self) -> PathBuf {
         self.dir.join("root")
     }
 
-    /// What they have written.
+    /// Directory with changes.
     pub fn scratch(&self) -> PathBuf {
         self.dir.join("scratch")
     }
 
-    /// For what only this sandbox has. It goes with what commands have written.
+    /// Directory for private data. Removed with the scratch directory.
     pub fn own(&self) -> PathBuf {
         self.scratch().join("own")
     }
 
-    /// The directories that are seen as one at a place of the sandbox, the first uppermost, as the plan says.
+    /// Returns the directories of the overlay at a path of the sandbox, the first uppermost.
     pub fn layers(&self, at: &Path) -> std::io::Result<Vec<PathBuf>> {
         let plan = self.read_plan()?;
         let found = plan.mounts.into_iter().find(|mount| mount.at == at);
@@ -112,37 +108,36 @@ impl Place {
         text::read(&std::fs::read(self.plan())?).ok_or_else(|| std::io::Error::other("its plan is damaged"))
     }
 
-    /// The file with the plan.
     fn plan(&self) -> PathBuf {
         self.dir.join("plan")
     }
 
-    /// The file in which whoever entered says what the command's exit code does not.
+    /// File for results that the exit code cannot tell.
     fn report_path(&self) -> PathBuf {
         self.dir.join("report")
     }
 
-    /// Writes the plan down, for those who enter.
+    /// Writes the plan.
     pub fn prepare(&self, plan: &Plan) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.dir)?;
         std::fs::write(self.plan(), text::written(plan)?)
     }
 
-    /// What the last command to enter has left to say; nothing if it got on as it should.
+    /// Returns the report of the last command.
     pub fn report(&self) -> Report {
         text::report(&std::fs::read(self.report_path()).unwrap_or_default())
     }
 }
 
-/// What there is to tell of a command besides how it exited and what it printed.
+/// Results of a command besides its exit code and output.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Why it could not enter the sandbox: that is the machine's fault.
+    /// Why it could not enter the sandbox: a problem of the machine.
     pub fault: Option<String>,
-    /// The signal that ended it.
+    /// The signal that killed it.
     pub signal: Option<i32>,
-    /// The command lines of processes that outlived it, and were ended.
+    /// Command lines of its leftover processes, which were killed.
     pub left: Vec<String>,
-    /// How much all commands have written by now, in KiB, if it was to be measured.
+    /// Size of all changes so far, if requested.
     pub written_kib: Option<u64>,
 }

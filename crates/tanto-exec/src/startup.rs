@@ -37,8 +37,8 @@ impl Startup {
         Startup { launcher: Launcher::new(Environment::inherit_with(&mode)), found: HashMap::new() }
     }
 
-    /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the directory in which the
-    /// command runs. `None` if the program is not found.
+    /// Returns the program that a command starts first: `/bin/sh` if it needs a shell. `dir` is the working directory
+    /// of the command. `None` if the program is not found.
     pub fn program_of(&mut self, command: &[u8], dir: &Path) -> Option<PathBuf> {
         let mut words = Argv::default();
         if !split_words(command, &mut words) {
@@ -56,9 +56,9 @@ impl Startup {
         self.found.entry(name.into()).or_insert_with(search).clone()
     }
 
-    /// Returns the processor time of one start in microseconds. `None` for scripts, for programs that are linked
-    /// statically, for those whose loader does not know the mode and would run the program, and for programs that do not
-    /// belong to root: commands come from a record that somebody else may have made, and some code of the program runs.
+    /// Returns the CPU time of one start in microseconds. `None` for scripts, static programs, programs with an unknown
+    /// loader, which might run the program, and programs that do not belong to root: commands come from a record that
+    /// anybody may have made, and some code of the program runs.
     pub fn cost_us(&mut self, program: &Path) -> Option<u64> {
         let is_roots = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.uid() == 0);
         let loader = elf::loader(program).filter(|loader| is_roots(loader) && knows_the_mode(loader))?;
@@ -85,15 +85,15 @@ fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
 }
 
-/// Whether a dynamic loader is glibc's, in whose code the name of the variable occurs. Others, musl's among them, ignore
-/// the variable.
+/// Returns whether a dynamic loader is glibc's, whose code contains the name of the variable. Others, such as musl's,
+/// ignore it.
 fn knows_the_mode(loader: &Path) -> bool {
     let mut code = Vec::new();
     let read = File::open(loader).and_then(|file| file.take(LONGEST_LOADER).read_to_end(&mut code));
     read.is_ok() && code.windows(MODE.len()).any(|bytes| bytes == MODE)
 }
 
-/// Runs to the end, and drops the output.
+/// Runs the program to its end and drops its output.
 fn run(launcher: &mut Launcher, words: &Argv) -> io::Result<ExitReport> {
     let mut child = launcher.spawn_piped(Program::Argv(words))?;
     let mut buffer = [0; 4096];
@@ -123,7 +123,7 @@ mod tests {
         let dir = Scratch::new("startup-cost");
         let mut startup = Startup::in_own_environment();
         assert!(startup.cost_us(Path::new("/usr/bin/env")).is_some());
-        // `yes` would run until its output is no longer read.
+        // `yes` would run until its output is closed.
         assert!(startup.cost_us(Path::new("/usr/bin/yes")).is_some());
         dir.program("script", format!("#!/bin/sh\ntouch {}\n", dir.at("ran").display()));
         assert_eq!(startup.cost_us(&dir.at("script")), None);

@@ -1,10 +1,10 @@
-//! What the tests of runners share.
+//! Helpers for tests.
 
 use std::path::PathBuf;
 
 use tanto_testing::Scratch;
 
-/// A named pipe in the directory: who reads it waits until somebody writes.
+/// Creates a named pipe; reading from it waits for a writer.
 pub(crate) fn named_pipe(dir: &Scratch, name: &str) -> PathBuf {
     tanto_sys::ipc::token_pipe::make_fifo(&dir.at(name)).unwrap();
     dir.at(name)

@@ -1,8 +1,7 @@
-//! The one thread of a build that writes to disks while commands run: nobody who starts commands waits for a disk, as
-//! long as that keeps up. Does not know what it writes.
+//! A thread that writes files while commands run, so that the loop does not wait for disks.
 //!
-//! What is handed over gathers for a moment, so that the thread is woken a few times a second and not for each event. It
-//! is in the kernel's hands soon after: a killed build loses no more than that moment.
+//! Data gathers for a moment, so that the thread wakes up a few times a second, not for each event. A killed build
+//! loses no more than that moment.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -12,29 +11,28 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long bytes gather. Shorter, and a build of many small commands is disturbed more often; longer, and a killed
-/// build loses more of its record.
+/// Time for which data gathers. A shorter one disturbs builds of many small commands; with a longer one, a killed build
+/// loses more of its record.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// So many bytes are written at once, however soon they came.
+/// Amount that is written at once.
 const ENOUGH: usize = 64 << 10;
 
-/// With so many bytes waiting, whoever has more waits for the disk: memory has an end too.
+/// Limit of pending bytes; beyond it, `append` waits for the disk.
 const MOST: usize = 8 << 20;
 
-/// Something to do when all bytes of a file are written.
+/// Runs when all data of a file is written.
 pub type Last = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 type Open = Box<dyn FnOnce() -> io::Result<Box<dyn Write>> + Send>;
 
-/// The thread, which is started for the first file and ends with the last of those who share this.
+/// The thread. It starts with the first file, and ends with the last clone of this value.
 #[derive(Default)]
 pub struct Writer {
     shared: Arc<Shared>,
     thread: OnceCell<JoinHandle<()>>,
 }
 
-/// A file that is being written.
 pub struct Stream {
     writer: Rc<Writer>,
     number: u64,
@@ -43,44 +41,44 @@ pub struct Stream {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is something to write, or nothing more will come.
+    /// There is something to write, or the file is complete.
     filled: Condvar,
-    /// There is room again, or a file is written to its end.
+    /// There is room again, or a file is written.
     drained: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     streams: BTreeMap<u64, Waiting>,
-    /// The next file's number.
+    /// Number of the next file.
     next: u64,
-    /// Bytes that wait, of all files.
+    /// Pending bytes of all files.
     length: usize,
-    /// Something has come since the thread last took what there was.
+    /// Data arrived since the thread last took some.
     has_news: bool,
-    /// It is to be written at once.
+    /// Data is to be written at once.
     is_urgent: bool,
     is_closed: bool,
-    /// The thread sleeps until something comes.
+    /// The thread sleeps.
     is_idle: bool,
 }
 
-/// What waits for the thread, and what it has to say.
+/// Pending work of one file, and its result.
 #[derive(Default)]
 struct Waiting {
     open: Option<Open>,
     bytes: Vec<u8>,
-    /// Nothing more will come.
+    /// Set when no more data will come.
     last: Option<Vec<Last>>,
-    /// Writing has failed: all that still comes is dropped.
+    /// Writing failed; further data is dropped.
     has_failed: bool,
-    /// Nobody asks how it ended.
+    /// Nobody waits for the result.
     is_forgotten: bool,
     ended: Option<io::Result<()>>,
 }
 
 impl Writer {
-    /// Another file, which `open` opens on the thread. The error is that there is no thread.
+    /// Begins a file, which `open` opens on the thread. Fails if the thread cannot be started.
     pub fn begin<W: Write + 'static>(
         self: &Rc<Self>,
         open: impl FnOnce() -> io::Result<W> + Send + 'static,
@@ -88,7 +86,7 @@ impl Writer {
         if self.thread.get().is_none() {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name("writer".into()).spawn(move || shared.run())?;
-            // Nobody else sets it: this is shared by one thread.
+            // No other thread sets it.
             let _ = self.thread.set(thread);
         }
         let open: Open = Box::new(|| Ok(Box::new(open()?) as Box<dyn Write>));
@@ -113,7 +111,7 @@ impl Drop for Writer {
 }
 
 impl Stream {
-    /// Hands over bytes to write behind all that came before. Waits if there is far more than the disk can take.
+    /// Appends data. Waits if too much is pending.
     pub fn append(&self, bytes: &[u8]) {
         let shared = &self.writer.shared;
         let mut queue = shared.queue();
@@ -130,7 +128,7 @@ impl Stream {
         shared.tell(queue, is_enough);
     }
 
-    /// Waits until all is written and `last` is done. The error is the first that there was; `last` is done even then.
+    /// Waits until everything is written and `last` has run, which happens even after errors. Returns the first error.
     pub fn end(self, last: Vec<Last>) -> io::Result<()> {
         let shared = &self.writer.shared;
         let mut queue = shared.queue();
@@ -170,7 +168,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has come. The thread is woken where it would else not see it in time.
+    /// Wakes the thread if it would otherwise be late.
     fn tell(&self, mut queue: MutexGuard<'_, Queue>, urgent: bool) {
         let wakes = queue.is_idle || (urgent && !queue.is_urgent);
         queue.has_news = true;
@@ -192,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to do and takes it; none if nothing more will come.
+    /// Waits for work and takes it; `None` if no more will come.
     fn take(&self) -> Option<Vec<(u64, Waiting)>> {
         let mut queue = self.queue();
         queue.is_idle = true;
@@ -213,7 +211,7 @@ impl Shared {
         (!is_closed || !portions.is_empty()).then_some(portions)
     }
 
-    /// Says what became of a portion.
+    /// Records the result of a portion.
     fn told(&self, number: u64, has_failed: bool, ended: Option<io::Result<()>>) {
         if !has_failed && ended.is_none() {
             return;
@@ -232,14 +230,14 @@ impl Shared {
 }
 
 impl Waiting {
-    /// What the thread is to do now. That nothing more will come stays known here.
+    /// Takes the pending work of a file; the end of the file is remembered here.
     fn taken(&mut self) -> Waiting {
         let last = self.last.as_mut().map(std::mem::take);
         Waiting { open: self.open.take(), bytes: std::mem::take(&mut self.bytes), last, ..Waiting::default() }
     }
 }
 
-/// Writes a portion of a file; how it all went if that was the last one.
+/// Writes a portion. Returns the result of the file with its last one.
 fn write(
     files: &mut BTreeMap<u64, io::Result<Box<dyn Write>>>,
     number: u64,
@@ -267,7 +265,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// What was written, in the portions in which it was; full after so many bytes.
+    /// Records the portions in which data was written; full after this many bytes.
     struct Portions(mpsc::Sender<Vec<u8>>, usize);
 
     impl Write for Portions {

@@ -1,4 +1,4 @@
-//! A build that is short of memory: what runs at a time, and what the view hears of it.
+//! A build that is short of memory: which jobs run together, and what the view gets.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use tanto_exec::schedule::{AdmissionLimits, JobSpec, Kind, PoolId, ResourceSampl
 
 use commands::Commands;
 
-/// What happened, in words.
+/// Events as text.
 #[derive(Default)]
 struct Story(Vec<String>);
 
@@ -33,12 +33,12 @@ impl View for Story {
     }
 }
 
-/// Runs jobs that need so many KiB each, at most three at a time.
+/// Runs jobs that need this many KiB each, at most three at a time.
 fn story(memory: &[u32], limit: Option<u64>, sampler: &mut dyn FnMut() -> ResourceSample) -> Vec<String> {
     story_of(3, memory, AdmissionLimits { memory_kib: limit, slots: 3 }, sampler)
 }
 
-/// The same with other limits, and at most so many at a time.
+/// The same with other limits.
 fn story_of(
     most: usize,
     memory: &[u32],

@@ -1,4 +1,4 @@
-//! A dry run has every ready job under way at once, however many they are.
+//! In a dry run, all ready jobs run at once, however many they are.
 
 mod commands;
 
@@ -10,7 +10,7 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, ResourceSample, Schedule};
 
 use commands::Commands;
 
-/// Which jobs ended, in order.
+/// Finished jobs, in order.
 #[derive(Default)]
 struct Ends(Vec<u32>);
 
@@ -24,7 +24,7 @@ impl View for Ends {
 
 #[test]
 fn time_does_not_grow_with_the_square_of_the_jobs() {
-    // No clock is asked: where each end moves all that still runs, this takes many minutes.
+    // If each end took time proportional to the number of running jobs, this would take many minutes.
     const JOBS: u32 = 300_000;
     let mut schedule = Schedule::new();
     for order in 0..JOBS {

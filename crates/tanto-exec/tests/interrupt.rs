@@ -1,4 +1,4 @@
-//! What happens to jobs when the build is interrupted: each test runs this program again, as the build that is told.
+//! Jobs of an interrupted build: each test runs this program again as the build to be interrupted.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -14,8 +14,8 @@ use tanto_testing::Scratch;
 
 const DIRECTORY: &str = "TANTO_TEST_DIRECTORY";
 
-/// A directory for one test, with named pipes: `up0` and `up1`, on each of which one job says that it runs, and `go`
-/// that holds some.
+/// A directory for one test, with named pipes: `up0` and `up1`, to which one job each writes when it runs, and `go`,
+/// which holds some.
 struct Place(Scratch);
 
 impl Place {
@@ -60,7 +60,7 @@ impl Build {
         signals::send(self.process.id(), signal).unwrap();
     }
 
-    /// Its next line that it meant for us.
+    /// Returns its next line for the test.
     fn says(&mut self) -> Option<String> {
         self.lines.find_map(|line| Some(line.unwrap().split_once('@')?.1.to_owned()))
     }
@@ -77,11 +77,10 @@ fn start(runner: &mut ProcessRunner, job: u32, line: &str, console: bool) {
     runner.start(JobId(job), &Command { line, console, limits: None }, Cost::default()).unwrap();
 }
 
-/// Notes each signal that comes, and runs until then. Its errors go nowhere: the shell complains there of the end of
-/// `sleep`, and nobody reads what an interrupted job writes.
+/// Records each signal. Standard error is dropped: the shell complains there about the end of `sleep`.
 const NOTES: &str = "exec 2> /dev/null; for s in INT TERM HUP; do trap \"echo $s >> log; exit 1\" $s; done
     echo up > up$job; while :; do sleep 0.1; done";
-/// Notes each signal that comes, and runs until it is let go.
+/// Records each signal until it is released.
 const HELD: &str = "for s in INT TERM HUP; do trap \"echo $s >> log\" $s; done; echo up > up$job; read x < go";
 
 #[test]

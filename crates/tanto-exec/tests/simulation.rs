@@ -1,5 +1,5 @@
-//! Builds that never happened: random plans, run by the scheduler against a model that knows only the rules. The
-//! seed stands in the message of a failure; `TANTO_SCHEDULES=N` runs N of them, from `TANTO_SEED` on (0).
+//! Random plans, run by the scheduler against a model of the rules. Failures print their seed; `TANTO_SCHEDULES=N` runs
+//! N plans, starting with seed `TANTO_SEED` (0).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tanto_exec::schedule::{
 };
 use tanto_testing::Random;
 
-/// How this seed's builds are.
+/// Parameters of this seed.
 struct Character {
     density: usize,
     unwanted: usize,
@@ -18,7 +18,7 @@ struct Character {
     failing: usize,
     changing: usize,
     parallelism: usize,
-    /// What jobs may hold together, and how often the machine says that it is short of it.
+    /// Memory of all jobs, and how often the system reports pressure.
     memory: Option<u64>,
     pressing: usize,
 }
@@ -38,10 +38,10 @@ impl Character {
     }
 }
 
-/// What the rules say of one job.
+/// Model of one job.
 struct Job {
     pool: PoolId,
-    /// Dependencies go from higher to lower, so that there is no cycle.
+    /// Dependencies go from higher to lower levels, so that there is no cycle.
     level: u64,
     needs: BTreeSet<usize>,
     wanted: bool,
@@ -51,7 +51,7 @@ struct Job {
     handed_out: bool,
     wall_ms: u32,
     memory: u64,
-    /// How many others were started before it while it was ready and more urgent.
+    /// Number of other jobs started before it while it was ready and had a higher priority.
     passed_over: u32,
 }
 
@@ -133,7 +133,7 @@ impl Simulation {
         index
     }
 
-    /// Makes the one of higher level need the other, if it can still wait. Sometimes says so twice.
+    /// Makes the job of the higher level depend on the other one, if it can still wait; sometimes twice.
     fn depend(&mut self, a: usize, b: usize) {
         let (job, on) = if self.jobs[a].level > self.jobs[b].level { (a, b) } else { (b, a) };
         if a == b || self.jobs[job].handed_out {
@@ -146,7 +146,7 @@ impl Simulation {
         self.forget_patience(job);
     }
 
-    /// One that went back to waiting begins anew to be patient.
+    /// A job that returns to waiting is no longer passed over.
     fn forget_patience(&mut self, job: usize) {
         if self.schedule.state(id(job)) == State::Waiting {
             self.jobs[job].passed_over = 0;
@@ -161,8 +161,8 @@ impl Simulation {
         self.begun = true;
     }
 
-    /// The heaviest chain of those that wait, and that begins with a job, is its priority. The order of all jobs, each
-    /// after those that it needs.
+    /// Computes priorities: the heaviest chain of waiting jobs that starts with the job. Returns all jobs, each after
+    /// its dependencies.
     fn prioritise(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.jobs.len()).collect();
         order.sort_by_key(|&job| self.jobs[job].level);
@@ -182,7 +182,7 @@ impl Simulation {
         if it.wanted && it.kind == Kind::Command { i64::from(it.wall_ms.max(1)) } else { 0 }
     }
 
-    /// A job turns out to be needed by something urgent.
+    /// Raises a job, as for an urgent new dependent.
     fn raise(&mut self) {
         let (job, behind) = (self.random.below(self.jobs.len()), self.random.below(30) as i64);
         let priority = behind + self.weight(job);
@@ -232,7 +232,7 @@ impl Simulation {
         }
     }
 
-    /// The machine says how it is.
+    /// Reports a resource sample.
     fn press(&mut self) {
         if self.random.chance(self.character.pressing) {
             self.pressed = !self.pressed;
@@ -245,7 +245,7 @@ impl Simulation {
         }
     }
 
-    /// Does it fit beside what runs?
+    /// Returns whether the job fits beside the running ones.
     fn fits(&self, job: usize) -> bool {
         let held: u64 = self.running.iter().map(|&job| self.jobs[job].memory).sum();
         self.character.memory.is_none_or(|memory| held + self.jobs[job].memory <= memory)
@@ -255,7 +255,7 @@ impl Simulation {
         let rank = |job: usize| (self.jobs[job].priority, std::cmp::Reverse(job));
         let is_command = |job: usize| self.jobs[job].kind == Kind::Command;
         let is_ready = |job: usize| self.schedule.state(id(job)) == State::Ready;
-        // Of several that starve, one after the other gets its turn.
+        // Starving jobs take turns.
         let starved = self.jobs[started].passed_over == MAX_TIMES_PASSED_OVER;
         let counts: Vec<_> = (0..self.jobs.len())
             .map(|job| match () {
@@ -330,7 +330,7 @@ impl Simulation {
         self.schedule.succeeded(id(job));
     }
 
-    /// What a front may do while a job finishes.
+    /// Changes that a frontend may make when a job finishes.
     fn change_plan(&mut self) {
         while self.random.chance(self.character.changing) {
             match self.random.below(9) {
@@ -372,7 +372,7 @@ impl Simulation {
         }
     }
 
-    /// What has ended is to run once more; what waits for it and was not handed out waits again.
+    /// Reopens a finished job. Waiting dependents wait for it again.
     fn reopen(&mut self) {
         let job = self.random.below(self.jobs.len());
         if self.jobs[job].end.is_none() || self.reopened >= MOST_JOBS {
@@ -404,7 +404,7 @@ impl Simulation {
         }
     }
 
-    /// A job need not wait for another any more.
+    /// Removes a dependency.
     fn free(&mut self) {
         let job = self.random.below(self.jobs.len());
         let Some(&on) = self.jobs[job].needs.iter().next() else { return };
@@ -415,7 +415,7 @@ impl Simulation {
         }
     }
 
-    /// No pool is overrun, none has a slot free while a job waits for it, and no job waits without need.
+    /// Checks that no pool exceeds its depth, has a free slot while a job waits for it, or delays jobs without need.
     fn check_pools(&self) {
         for (pool, &depth) in self.depths.iter().enumerate() {
             let count = |state| self.jobs_of(pool).filter(|&job| self.schedule.state(id(job)) == state).count();
@@ -434,7 +434,7 @@ impl Simulation {
         (0..self.jobs.len()).filter(move |&job| self.jobs[job].pool.0 as usize == pool)
     }
 
-    /// Whatever is not behind a failure has ended, and the schedule knows whether there is more.
+    /// Checks that all jobs that are not blocked by a failure have ended, and that the schedule has no more work.
     fn check_end(&self) {
         for (index, job) in self.jobs.iter().enumerate() {
             let free = job.needs.iter().all(|&on| self.jobs[on].end == Some(End::Done));
@@ -455,7 +455,7 @@ fn number(name: &str, default: u64) -> u64 {
     if text.is_empty() { default } else { text.parse().unwrap_or_else(|_| panic!("{name} is no number")) }
 }
 
-/// Says which seed it was if a run panics.
+/// Prints the seed on a panic.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -477,6 +477,6 @@ fn every_seed_keeps_the_rules_and_replays() {
         ends.extend(trace.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()));
         drop(told);
     }
-    // Many seeds that meet no failure, nothing to pass or no lack of memory would test less than they say.
+    // Seeds without failures, no-ops or memory shortage would test less than intended.
     assert!(count < 10_000 || ends.len() == 7, "{ends:?}");
 }

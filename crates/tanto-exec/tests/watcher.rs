@@ -1,5 +1,5 @@
-//! The monitor on real processes. What has lost its parents comes to the whole program, so that these tests are one
-//! of their own, and run one after the other.
+//! The watcher on real processes. Orphans are reparented to the whole program, so these tests are a program of their
+//! own and run sequentially.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,13 @@ use tanto_sys::cgroup;
 use tanto_sys::process::pid_identity::ProcessId;
 use tanto_sys::process::procs;
 
-/// Long enough for a test never to meet it, in milliseconds.
+/// Longer than any test, in milliseconds.
 const NEVER: i64 = 3_600_000;
 const LIMITS: ResourceLimits = ResourceLimits { grace_ms: NEVER, ..ResourceLimits::NONE };
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A watcher and its jobs, alone in this program.
+/// A watcher and its jobs.
 struct Watch {
     watcher: Watcher,
     children: Vec<(JobId, Child)>,
@@ -37,12 +37,12 @@ impl Watch {
         Watch { watcher: Watcher::new(options, |_| false).unwrap(), children: Vec::new(), _alone: alone }
     }
 
-    /// Starts a shell's line that waits for the other end of its input wherever it reads. It runs once it has said so.
+    /// Starts a shell line, which reads from the returned pipe, and waits until it prints something.
     fn start(&mut self, number: u32, line: &str) -> ChildStdin {
         self.start_expecting(number, line, 0)
     }
 
-    /// The same with one that took so many milliseconds last time.
+    /// The same with an expected duration.
     fn start_expecting(&mut self, number: u32, line: &str, wall_ms: u32) -> ChildStdin {
         let job = JobId(number);
         let (name, mark) = self.watcher.marker(job);
@@ -56,13 +56,13 @@ impl Watch {
         input
     }
 
-    /// Reads one byte of what the job says.
+    /// Reads one byte of the job's output.
     fn hear(&mut self, number: u32) {
         let (_, child) = self.children.iter_mut().find(|(job, _)| job.0 == number).unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     }
 
-    /// Watches until the job has ended by itself or by the watcher.
+    /// Polls until the job has ended.
     fn end(&mut self, number: u32) -> Option<MonitorReport> {
         let at = self.children.iter().position(|(job, _)| job.0 == number).unwrap();
         let (job, mut child) = self.children.remove(at);
@@ -77,7 +77,7 @@ impl Watch {
         panic!("job {number} does not end");
     }
 
-    /// The living processes that bear the mark of a job.
+    /// Returns the living processes with the marker of a job.
     fn marked(&self, number: u32) -> Vec<u32> {
         let (name, mark) = self.watcher.marker(JobId(number));
         let has_mark =
@@ -105,7 +105,7 @@ impl Watch {
     }
 }
 
-/// Hangs soon.
+/// A limit that is reached soon.
 fn hang() -> ResourceLimits {
     ResourceLimits { hang_ms: Some(500), ..LIMITS }
 }
@@ -166,7 +166,7 @@ fn a_time_limit_ends_the_busy() {
 #[test]
 fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
     let limits = ResourceLimits { cpu_ms: Some(300), ..LIMITS };
-    // Each part of it is short, and nobody but us waits for it.
+    // Each part is short, and only the test waits for it.
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     for line in ["while :; do :; done", &format!("while :; do (sh -c '{busy}; :' & :); sleep 0.05; done")] {
         let mut watch = Watch::new(limits, Leftovers::Kill);
@@ -176,14 +176,14 @@ fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
     }
 }
 
-/// From now on the shell holds so many MiB.
+/// A line that makes the shell hold this many MiB.
 fn hold(mib: u32) -> String {
     format!("x=$(head -c {mib}m /dev/zero | tr '\\0' x)")
 }
 
 #[test]
 fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
-    // By looks alone, and where there are control groups by the kernel too.
+    // By samples alone, and with control groups by the kernel too.
     for hang_ms in [None, Some(NEVER)] {
         let limits = ResourceLimits { memory_kib: Some(64 << 10), hang_ms, ..LIMITS };
         let mut watch = Watch::new(limits, Leftovers::Ignore);
@@ -200,7 +200,7 @@ fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
 fn what_processes_share_counts_once() {
     let limits = ResourceLimits { memory_kib: Some(96 << 10), sample: true, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Kill);
-    // Six shells have the same 32 MiB, and that is told of each.
+    // Six shells share the same 32 MiB, which counts for each.
     let input = watch.start(1, &format!("{}; for i in 1 2 3 4 5; do (sleep 1000; :) & done; echo; read x", hold(32)));
     watch.hear(1);
     let mut most = 0;
@@ -251,7 +251,7 @@ fn leftovers_are_killed_if_that_is_asked_for() {
     watch.await_nobody(1);
 }
 
-/// The process that runs this command line, when there is one: before `exec` is through, its environment is not its own.
+/// Waits for a process with this command line: before `exec`, its environment is not its own.
 fn await_program(line: &[u8]) -> ProcessId {
     let runs = |look: &procs::ProcessStat| procs::command_line(look.process.pid()).is_some_and(|its| its == line);
     loop {
@@ -318,7 +318,7 @@ fn a_control_group_counts_the_whole_tree() {
         return;
     }
     let mut watch = Watch::new(ResourceLimits { hang_ms: Some(NEVER), ..LIMITS }, Leftovers::Report);
-    // What nobody waits for is in no sum of `wait4`; and whoever hides its mark is known all the same.
+    // Processes that nobody waits for are in no sum of `wait4`, and one without the marker is found by its group.
     let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; exec sleep 1000";
     let line = format!("read x; (env -i setsid sh -c '{busy}' </dev/null 2>/dev/null &) ; read x; exec >/dev/null");
     let mut input = watch.start(1, &line);

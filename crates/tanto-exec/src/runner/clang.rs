@@ -1,7 +1,6 @@
-//! The compile worker: clang and lld in a process that is already running, of which each command gets a fork. Does not
-//! know why a command is run, nor what became of it.
+//! The clang worker: a running process with clang and lld, which forks for each command.
 //!
-//! It never decides a result: whatever is not certain to be what the real program would do is left to the real program.
+//! It never affects results: a command runs in it only if the real program would certainly do the same.
 
 use std::fs::File;
 use std::io;
@@ -35,68 +34,63 @@ pub use self::frames::Without;
 pub use self::identity::{is_left_alone_because_of, stands_for};
 pub use self::identity_cache::programs;
 
-/// Where the worker is, and how much depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerOptions {
-    /// Its program.
     pub program: PathBuf,
-    /// A file that remembers for which clang it stands; made when there is something to remember.
+    /// File that caches which clang the worker replaces.
     pub known: PathBuf,
-    /// That it cannot be started is an error.
+    /// A failure to start the worker is an error.
     pub required: bool,
-    /// The checkpoints, if commands may go on from them.
     pub checkpoints: Option<Wanted>,
 }
 
-/// What there is of it.
 enum State {
-    /// Nothing has asked for it.
+    /// Not needed so far.
     Idle,
     Running(Box<Zygote>),
-    /// It did not start, or has gone away.
+    /// It did not start, or has ended.
     Gone,
 }
 
-/// Our side of it.
+/// Tanto's side of the clang worker.
 pub(super) struct Worker {
     options: WorkerOptions,
     state: State,
-    /// Read when it is asked for.
+    /// Loaded on first use.
     known: Option<Vec<Identity>>,
-    /// What `known` depends on besides the files.
+    /// Validity of `known`, besides the files.
     surroundings: String,
     next: u64,
     common: Option<Common>,
     checkpoints: Option<Checkpoints>,
 }
 
-/// What all commands have.
+/// Descriptors and settings that all commands share.
 struct Common {
     directory: File,
-    /// To read.
+    /// /dev/null.
     nothing: File,
     umask: u32,
 }
 
-/// A command's fork.
+/// A running command.
 pub(super) struct Fork {
     pub(super) child: Child,
-    /// Its number in what the worker says.
+    /// Its number in the protocol.
     pub(super) id: u64,
-    /// It goes on from a checkpoint: who keeps those tells of it, not the worker.
+    /// It continues from a checkpoint, so that the daemon reports about it, not the worker.
     pub(super) is_kept: bool,
-    /// What it makes is to be compared with what a process makes.
+    /// Its result is compared with that of a process.
     pub(super) is_doubted: bool,
 }
 
-/// What the worker has told of a command.
+/// Message about a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// It is done.
     Ended(ExitReport),
-    /// It has to be run as a process, for this reason. Empty: it failed, and the process tells more.
+    /// It has to run as a process, for this reason. Empty: it failed, and the process prints more.
     Declined(Vec<u8>),
-    /// Its process is gone. If nothing was told before, it crashed.
+    /// Its process is gone. Without a previous message, it crashed.
     Gone,
 }
 
@@ -104,7 +98,7 @@ pub(super) enum News {
 const MOST_ENTRANCES: usize = MAX_DESCRIPTORS - 4;
 
 impl Worker {
-    /// For commands with this environment; none if something in it wants real programs. Looks at nothing yet.
+    /// Returns `None` if the environment requires real programs. Starts nothing yet.
     pub(super) fn new(options: WorkerOptions, environment: &Environment) -> Option<Worker> {
         if is_left_alone_because_of(environment).is_some() {
             return None;
@@ -114,7 +108,7 @@ impl Worker {
         Some(Worker { options, state, known: None, surroundings, next: 0, common: None, checkpoints })
     }
 
-    /// Starts the command as a fork of the worker, or says why it has to be a process. An error only if the worker is
+    /// Starts the command in the worker, or returns why it has to run as a process. Fails only if the worker is
     /// required.
     pub(super) fn start(
         &mut self,
@@ -141,7 +135,7 @@ impl Worker {
         }
     }
 
-    /// An error, if the worker is required and this command compiles, but runs as a process.
+    /// Returns an error if the worker is required and this command compiles, but has to run as a process.
     pub(super) fn insist(&self, line: &[u8], why: &[u8]) -> io::Result<()> {
         if !self.options.required || why.is_empty() || !require::compiles(line) {
             return Ok(());
@@ -154,7 +148,7 @@ impl Worker {
         Err(io::Error::other(text))
     }
 
-    /// What is known of a program, or can be found out.
+    /// Returns the identity of a program, from the cache or by asking it.
     fn identify(&mut self, program: &Path, environment: &Environment) -> io::Result<Option<Identity>> {
         let known = match self.known.take() {
             Some(known) => known,
@@ -176,13 +170,13 @@ impl Worker {
         let identity = identity::ask(program, &zygote.link);
         if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
             known.push(identity.clone());
-            // What cannot be remembered is asked again by the next build.
+            // Without the cache, the next build asks again.
             let _ = identity_cache::write(&self.options.known, &self.surroundings, known);
         }
         Ok(identity)
     }
 
-    /// Starts the worker, if it was not started yet.
+    /// Starts the worker, unless it has started already.
     fn zygote(&mut self) -> io::Result<Option<&mut Zygote>> {
         if matches!(self.state, State::Idle) {
             self.state = match Zygote::start(&self.options.program) {
@@ -217,7 +211,7 @@ impl Worker {
         let strings: Vec<&[u8]> = environment.strings().collect();
         let (clang, lld) = (clang.as_os_str().as_bytes(), lld.map_or(&b""[..], |lld| lld.as_os_str().as_bytes()));
         let run = Run { id, umask: common.umask, clang, lld, words, environment: &strings };
-        // What is too much for a frame, or for now, is a process's.
+        // Too long for a frame, or no descriptors left: run a process.
         let (Some(frame), Ok((output, written))) = (frames::encode(&run), io::pipe()) else {
             return Ok(Err(b"it is too long".into()));
         };
@@ -245,7 +239,7 @@ impl Worker {
                 let child = Child::with_other_parent(pid, output);
                 Fork { child, id, is_kept: false, is_doubted: false }
             })),
-            // Nothing is wrong with the command: it is a process's this time.
+            // A temporary problem: run a process this time.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Err(Vec::new())),
             Err(_) => {
                 self.state = State::Gone;
@@ -254,7 +248,6 @@ impl Worker {
         }
     }
 
-    /// The worker's own process.
     pub(super) fn pid(&self) -> Option<u32> {
         match &self.state {
             State::Running(zygote) => Some(zygote.pid()),
@@ -262,8 +255,7 @@ impl Worker {
         }
     }
 
-    /// Ready when there is something to tell of commands, or somebody is gone who would: the worker, and who keeps
-    /// checkpoints.
+    /// Watches the worker and the checkpoint daemon: readable on messages, and when they are gone.
     pub(super) fn watches(&self) -> [Watch; 2] {
         let worker = match &self.state {
             State::Running(zygote) => zygote.link.watch(),
@@ -272,7 +264,7 @@ impl Worker {
         [worker, self.checkpoints.as_ref().map_or(Watch::none(), Checkpoints::watch)]
     }
 
-    /// Nobody will tell of this command any more.
+    /// Returns whether no more messages about this command can come.
     pub(super) fn is_gone(&self, is_kept: bool) -> bool {
         match (&self.checkpoints, is_kept) {
             (Some(checkpoints), true) => checkpoints.are_gone(),
@@ -280,7 +272,7 @@ impl Worker {
         }
     }
 
-    /// The next thing that was told of a command, if there is one now.
+    /// Returns the next message about a command, if there is one.
     pub(super) fn news(&mut self) -> Option<(u64, News)> {
         loop {
             if let Some(said) = self.checkpoints.as_mut().and_then(Checkpoints::said) {
@@ -323,7 +315,7 @@ impl Worker {
         }
     }
 
-    /// The build is over: what it has compiled last may be kept for the next.
+    /// Called at the end of a build: recent compiles may be kept as checkpoints.
     pub(super) fn rest(&mut self) {
         if let (Some(checkpoints), Some(Common { directory, nothing, .. })) = (&mut self.checkpoints, &self.common) {
             let nothing = nothing.as_fd();
@@ -339,7 +331,7 @@ impl Common {
     }
 }
 
-/// Is the program worth a look? Most commands are no compilers, and there are many.
+/// Cheap test by name: most commands are no compilers.
 fn may_be_clang(name: &[u8]) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     matches!(file, b"cc" | b"c++" | b"CC") || file.windows(5).any(|part| part == b"clang")
@@ -354,7 +346,7 @@ fn news(said: Said) -> Option<(u64, News)> {
         }
         Said::Declined { id, why } => Some((id, News::Declined(why))),
         Said::Gone { id } => Some((id, News::Gone)),
-        // Said before a command was heard of, or late of one that was given up.
+        // Late messages about commands that were given up.
         Said::Hello { .. } | Said::Started { .. } | Said::Holding { .. } => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A runner that runs nothing: each command succeeds at once, in the order of the starts. Does not know why.
+//! A runner for dry runs: each command succeeds at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,6 @@ use super::{Runner, Wakeup};
 use crate::job::Cost;
 use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
-/// For dry runs.
 #[derive(Default)]
 pub struct DryRunner(VecDeque<JobId>);
 

@@ -1,4 +1,4 @@
-//! A runner without processes, for tests: what a command does is a closure. Does not know what the closure changes.
+//! A runner without processes, for tests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,35 +8,30 @@ use super::{Runner, Wakeup};
 use crate::job::Cost;
 use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
-/// What becomes of a command.
+/// Effect of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// It ends.
     Ends {
-        /// How.
         exit: Exit,
-        /// What it printed.
         output: Vec<u8>,
     },
-    /// While it runs the user interrupts the build with this signal.
+    /// The user interrupts the build with this signal while it runs.
     Interrupts(i32),
-    /// The machine cannot start it.
+    /// It cannot be started.
     Refused(io::ErrorKind),
 }
 
 impl Effect {
-    /// It ends well and prints nothing.
     pub fn success() -> Effect {
         Effect::ends(0, b"")
     }
 
-    /// It ends with this exit code and output.
     pub fn ends(code: i32, output: &[u8]) -> Effect {
         Effect::Ends { exit: Exit::Code(code), output: output.to_vec() }
     }
 }
 
-/// Calls a closure for each command when it is started; the commands end in the order in which they were started.
+/// Calls a closure when a command starts. Commands end in the order of their start.
 pub struct FakeRunner<F> {
     effect: F,
     parallelism: usize,
@@ -45,13 +40,12 @@ pub struct FakeRunner<F> {
 }
 
 impl<F: FnMut(&Command) -> Effect> FakeRunner<F> {
-    /// Runs up to `parallelism` commands at a time (0: any number). The closure is called at a command's start,
-    /// with all that it changes done then.
+    /// Runs up to `parallelism` commands at a time; 0: unlimited.
     pub fn new(parallelism: usize, effect: F) -> Self {
         FakeRunner { effect, parallelism, running: VecDeque::new(), started: Vec::new() }
     }
 
-    /// The lines of all commands that were started, in that order.
+    /// Returns the lines of all started commands, in order.
     pub fn started(&self) -> &[Vec<u8>] {
         &self.started
     }

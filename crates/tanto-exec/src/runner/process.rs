@@ -1,4 +1,4 @@
-//! Runs commands as processes of this machine. Does not know why, nor what they make.
+//! Runs commands as local processes.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -41,74 +41,69 @@ mod worker_jobs;
 
 pub use self::shell_split::{split as split_words, wants_the_shell};
 
-/// How much may run at a time, and where.
 #[derive(Default)]
 pub struct RunnerOptions {
-    /// Commands at a time; 0: any number. Not looked at where somebody else's jobserver says it.
+    /// Commands at a time; 0: unlimited. Ignored with the jobserver of a parent `make`.
     pub parallelism: usize,
-    /// No further command is started while the load average is that high; only a value above 0 counts.
+    /// Starts no further command at this load average or above. Only values above 0 count.
     pub max_load: Option<f64>,
-    /// Job slots that others use too, if there are any.
     pub jobserver: Option<Jobserver>,
-    /// What the commands find in their environment besides what we found in ours.
+    /// Variables added to Tanto's own environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// How their processes are watched, if they are.
+    /// How processes are monitored, if they are.
     pub watch: Option<WatchOptions>,
-    /// A directory on whose file system files without a name hold output that is too large for memory. Without one, the
-    /// middle of such output is lost.
+    /// Directory for unnamed files with output that is too large for memory. Without one, the middle of such output is
+    /// lost.
     pub overflow: Option<PathBuf>,
-    /// Who writes there.
     pub writer: Rc<Writer>,
-    /// Readable when somebody wants something of us.
+    /// Readable when `Wakeup::ControlRequest` is wanted.
     pub wake_fd: Option<OwnedFd>,
-    /// The compile worker, if commands may run in it.
     pub clang_worker: Option<clang::WorkerOptions>,
 }
 
-/// What the machine answers; tests put other words into its mouth.
+/// System calls, which tests replace.
 struct Machine {
     start: fn(&mut Starter, &Command) -> io::Result<Started>,
     load: fn() -> f64,
     exit_fd: fn(&mut Child) -> io::Result<RawFd>,
 }
 
-/// A command under way.
+/// A running command.
 struct Task {
     job: JobId,
     child: Child,
-    /// Without a shell.
+    /// Started without a shell.
     direct: bool,
-    /// It runs in the compile worker.
+    /// Set while it runs in the clang worker.
     fork: Option<Forked>,
-    /// What it has made before, which is to be compared.
+    /// Result of its first run, to be compared.
     twin: Option<Twin>,
     output: Output,
-    /// What it may take.
     limits: ResourceLimits,
-    /// When its first process was seen to have ended, though others hold its output.
+    /// Time at which its first process was seen to have exited while others held its output.
     left: Option<Instant>,
     slot: Option<Slot>,
-    /// For a command on the console: how it found the terminal.
+    /// Terminal settings before a console command.
     terminal: Option<terminal::TerminalSettings>,
 }
 
-/// A command with all that its start takes.
+/// A command that is ready to start.
 struct Ready {
     job: JobId,
     command: Command,
     expected: Cost,
     slot: Option<Slot>,
-    /// As a process of its own.
+    /// Runs as a process, not in the clang worker.
     alone: bool,
-    /// What it has made before, which is to be compared.
+    /// Result of its first run, to be compared.
     twin: Option<Twin>,
 }
 
-/// Runs commands as processes. While it lives, SIGINT, SIGTERM and SIGHUP come to it and don't end the program.
+/// While it exists, SIGINT, SIGTERM and SIGHUP wake the runner and do not end the program.
 pub struct ProcessRunner {
     parallelism: usize,
     max_load: Option<f64>,
-    /// The load was too high when somebody last asked what may be started, and nothing else was in the way.
+    /// The load average was the reason for the last capacity of 0.
     is_loaded: bool,
     purse: Option<SlotGuard>,
     starter: Starter,
@@ -117,27 +112,27 @@ pub struct ProcessRunner {
     interrupted_by: Option<i32>,
     /// In the order of their start.
     running: Vec<Task>,
-    /// Descriptors are getting scarce: nothing more is started before something has ended.
+    /// Descriptors are scarce: nothing starts before something has ended.
     crowded: bool,
     most_descriptors: RawFd,
-    /// The machine has no room for them now: too few processes, descriptors or memory. They count as some that run; until
-    /// they do, no other is started. Most often there is one: more, if forks of the compile worker have to run again.
+    /// Commands that failed to start for lack of processes, descriptors or memory. They count as running, and no other
+    /// starts before them. More than one only if jobs of the clang worker have to run again.
     held: VecDeque<Ready>,
-    /// Ended, but not yet told. Each keeps its slot until it is: who has not heard of it has not written down what it
-    /// made, and if we are killed, no more is lost than could run at once.
+    /// Finished, but not yet reported. Each keeps its slot until then: its result is not yet recorded, and if Tanto is
+    /// killed, no more results may be lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
-    /// Each command has one, if there are to be any.
     rooms: Option<SandboxPool>,
     overflow: Option<Overflow>,
     wake_fd: Option<OwnedFd>,
     buffer: Box<[u8]>,
     watches: Vec<Watch>,
-    /// Those that run whose first process is waited for beside their output; what they wait for stands behind all else.
+    /// Indices in `running` of tasks whose first process is watched beside their output; their watches are the last
+    /// ones.
     leaders: Vec<usize>,
 }
 
-/// What one look at all descriptors brought.
+/// Result of waiting for all descriptors.
 #[derive(PartialEq, Eq)]
 enum Seen {
     JobOutcome,
@@ -146,7 +141,6 @@ enum Seen {
     Tasks,
 }
 
-/// What became of one command since the last look.
 #[derive(Clone, Copy)]
 enum Step {
     Nothing,
@@ -154,18 +148,17 @@ enum Step {
     Ended(ExitReport),
 }
 
-/// Where in the list of what is waited for the bell and the jobserver stand, behind the endings; the compile worker is
-/// between them, and who keeps its checkpoints.
+/// Indices in the list of watches. The first one is for signals; those of the clang worker and the checkpoint daemon
+/// are between these two.
 const BELL: usize = 1;
 const SLOTS: usize = 4;
-/// As much as a pipe holds.
+/// Capacity of a pipe.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
-/// How often a process is looked after whose end cannot be polled for (before Linux 5.3).
+/// Poll interval for processes without a pidfd (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl ProcessRunner {
-    /// A runner with nothing to run yet.
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
         let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.clang_worker);
         options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.hand_on(both));
@@ -194,33 +187,33 @@ impl ProcessRunner {
         })
     }
 
-    /// Each command from now on has one of these rooms for itself.
+    /// Runs each further command in a sandbox of this pool.
     pub fn use_sandboxes(&mut self, rooms: SandboxPool) {
         self.rooms = Some(rooms);
     }
 
-    /// What our own limits leave room for.
+    /// Returns the capacity given the parallelism, descriptors and load.
     fn room(&mut self) -> usize {
         self.is_loaded = false;
         if !self.held.is_empty() {
             return 0;
         }
         let busy = self.running.len() + self.finished.len();
-        // Of our own slots there are as many; who has them all need not ask for another.
+        // With Tanto's own slots, the jobserver never has more than `parallelism`.
         let unlimited = self.parallelism == 0 || self.purse.as_ref().is_some_and(|purse| !purse.share.is_ours());
         let mut room = if unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
         if self.crowded && !self.running.is_empty() {
             room = 0;
         }
         if let Some(max_load) = self.max_load.filter(|_| room > 0) {
-            // A float that does not fit is the nearest that does; below 0 that is 0.
+            // The cast saturates; negative values become 0.
             room = room.min((max_load - (self.machine.load)()) as usize);
             self.is_loaded = room == 0 && !self.running.is_empty();
         }
         if self.running.is_empty() { room.max(1) } else { room }
     }
 
-    /// Waits until a descriptor is ready or the time is over, and does what there is to do for each command.
+    /// Waits for a descriptor or the timeout, then advances all tasks.
     fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
         let first_task = self.watch_all();
         let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
@@ -229,7 +222,7 @@ impl ProcessRunner {
         let until_over = self.running.iter().filter_map(Task::over_in).min();
         let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).chain(until_over).min();
         poll::wait(&mut self.watches, patience)?;
-        // Before anything else: of what the user's Ctrl-C has ended, it is not said that it failed.
+        // First of all: a command that Ctrl-C has ended must not be reported as failed.
         if self.watches[0].ready() || self.endings.is_pending() {
             return Ok(Seen::JobOutcome);
         }
@@ -243,7 +236,7 @@ impl ProcessRunner {
         })
     }
 
-    /// Is there a slot for a command that there was none for? Tokens are dealt out now, where that is our task.
+    /// Returns whether a slot became available; reallocates tokens.
     fn may_start(&mut self, first_task: usize) -> bool {
         let is_readable = self.watches[SLOTS..first_task].iter().any(Watch::ready);
         match &mut self.purse {
@@ -253,9 +246,9 @@ impl ProcessRunner {
         }
     }
 
-    /// Lists what to wait for: the endings, the bell, the compile worker, the jobserver if it could help, each command.
-    /// Says where those begin.
-    /// That costs no more than to keep a list: at `-j500` commands took no more processor time each than at `-j100`.
+    /// Lists all descriptors: signals, wake_fd, clang worker, jobserver if it could help, tasks. Returns the index of
+    /// the first task. Rebuilding the list is as cheap as updating it: `-j500` takes no more CPU time per command than
+    /// `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.endings));
@@ -271,7 +264,7 @@ impl ProcessRunner {
         }
         self.leaders.clear();
         for (index, task) in self.running.iter_mut().enumerate().filter(|(_, task)| task.may_be_left()) {
-            // Where its end cannot be polled for, whoever holds its output holds it up.
+            // Without a pidfd, the task lasts until its output is closed.
             if let Ok(fd) = (self.machine.exit_fd)(&mut task.child) {
                 self.watches.push(Watch::new(&fd));
                 self.leaders.push(index);
@@ -280,13 +273,13 @@ impl ProcessRunner {
         first_task
     }
 
-    /// Is there a command whose end nothing will show?
+    /// Returns whether the end of some task cannot be watched.
     fn is_blind(&self, first_task: usize) -> bool {
         let watches = self.watches[first_task..].iter();
         self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_none())
     }
 
-    /// Takes note of first processes that have ended.
+    /// Records the exits of first processes.
     fn heed_leaders(&mut self, first_leader: usize) {
         for (&index, watch) in self.leaders.iter().zip(&self.watches[first_leader..]) {
             if watch.ready() {
@@ -368,7 +361,7 @@ impl ProcessRunner {
         self.finished.push_back((completion, slot));
     }
 
-    /// Does what watching asks for, and goes on without a command that nothing can end.
+    /// Polls the watcher. Gives up a command that cannot be killed.
     fn attend(&mut self) -> Option<Wakeup> {
         match self.watcher.as_mut()?.poll()? {
             WatchEvent::Sampled(job, load) => Some(Wakeup::Sampled(job, load)),
@@ -382,7 +375,7 @@ impl ProcessRunner {
         }
     }
 
-    /// Has what is started next begin in a room of its own, where there are rooms.
+    /// Makes the next command start in a sandbox of its own, if there is a pool.
     fn house(&mut self, job: JobId) -> io::Result<()> {
         let Some(rooms) = &mut self.rooms else { return Ok(()) };
         let SandboxGuard { namespaces: entrance, first, keeper } = rooms.acquire(job)?;
@@ -395,7 +388,7 @@ impl ProcessRunner {
         self.rooms.iter_mut().for_each(|rooms| rooms.release(job));
     }
 
-    /// Starts a command in a slot; holds it back if there is no room and something runs whose end may make some.
+    /// Starts a command in a slot. On a shortage, holds it back if a running command's end may help.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
         let Ready { job, command, expected, slot, alone, twin } = ready;
         let bounds = command.limits.as_deref();
@@ -419,7 +412,7 @@ impl ProcessRunner {
             true => self.starter.start_alone(&command),
             false => (self.machine.start)(&mut self.starter, &command),
         };
-        // Their numbers may soon be others'.
+        // The descriptors may be reused.
         self.starter.enter(Vec::new());
         self.starter.shut_in(None);
         if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
@@ -447,7 +440,7 @@ impl ProcessRunner {
         Ok(())
     }
 
-    /// Something may have ended since.
+    /// Retries held commands: something may have ended.
     fn start_held(&mut self) -> io::Result<()> {
         for _ in 0..self.held.len() {
             let Some(held) = self.held.pop_front() else { break };
@@ -465,7 +458,7 @@ impl ProcessRunner {
         }
     }
 
-    /// Slots that are missing when no command has one are lost.
+    /// Restores lost tokens when no command has a slot.
     fn settle(&mut self) {
         let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_empty();
         if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
@@ -473,7 +466,7 @@ impl ProcessRunner {
         }
     }
 
-    /// Slots in hand that were not used are for others, while we wait.
+    /// Gives unused slots back while waiting.
     fn release_unused(&mut self) {
         self.purse.iter_mut().for_each(SlotGuard::let_go);
         let unused = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
@@ -493,7 +486,7 @@ impl Runner for ProcessRunner {
         match &mut self.purse {
             Some(purse) if room > 0 => usize::from(purse.hold()),
             Some(purse) => {
-                // One that comes free is of no use now, and would wake us again and again.
+                // A free slot is of no use now, and would cause wakeup after wakeup.
                 purse.hungry = false;
                 0
             }
@@ -548,7 +541,7 @@ impl Runner for ProcessRunner {
             if let Some(woken) = self.attend() {
                 return Ok(woken);
             }
-            // Not before the watcher's turn: whoever rings all the time keeps nobody from being ended.
+            // After the watcher, so that frequent requests cannot delay the termination of a job.
             if seen == Seen::Bell && self.finished.is_empty() {
                 return Ok(Wakeup::ControlRequest);
             }
@@ -585,9 +578,9 @@ impl Runner for ProcessRunner {
             self.release(held.slot);
         }
         if let Some(signal) = self.interrupted_by {
-            // Not to one on the console: it is in our own process group, and the terminal has told it.
+            // A console command is in Tanto's process group: the terminal has already signaled it.
             self.running.iter().for_each(|task| task.child.signal_group(signal));
-            // One that is stopped hears it only then.
+            // A stopped process would not receive it.
             self.running.iter().for_each(|task| task.child.signal_group(SIGCONT));
         }
         let mut running = std::mem::take(&mut self.running);
@@ -596,7 +589,7 @@ impl Runner for ProcessRunner {
         for mut task in running {
             jobs.push(task.job);
             if task.fork.is_none() {
-                // An error means that there is no such child any more.
+                // An error means that the process is gone.
                 let _ = task.child.wait();
             }
             task.restore_terminal();
@@ -620,7 +613,7 @@ impl Drop for ProcessRunner {
 }
 
 impl Task {
-    /// What tells that there is something to do: its output, and after that its end.
+    /// Watches the output, and after that the exit.
     fn watch(&mut self, exit_fd: fn(&mut Child) -> io::Result<RawFd>) -> Watch {
         if let Some(output) = self.child.output() {
             return Watch::new(output);
@@ -631,25 +624,25 @@ impl Task {
         exit_fd(&mut self.child).map_or(Watch::none(), |fd| Watch::new(&fd))
     }
 
-    /// How much it may print, if it has printed more.
+    /// Returns the output limit if it is exceeded.
     fn floods(&self) -> Option<u64> {
         self.limits.output_bytes.filter(|&most| self.output.total() > most)
     }
 
-    /// Could its first process have ended, and nobody know, because others hold its output?
+    /// Returns whether the first process may have exited unnoticed, while others hold the output.
     fn may_be_left(&self) -> bool {
         let could_be = self.limits.linger_ms.is_some() && self.fork.is_none();
         could_be && self.left.is_none() && self.child.output().is_some()
     }
 
-    /// In how much time it is over whoever holds its output.
+    /// Returns the time until the task ends even though others hold its output.
     fn over_in(&self) -> Option<Duration> {
         let linger = Duration::from_millis(self.limits.linger_ms?.max(0).unsigned_abs());
         self.child.output()?;
         Some(linger.saturating_sub(self.left?.elapsed()))
     }
 
-    /// It is over: what a pipe holds may still be its own, and what comes then is not.
+    /// Reads what is in the pipe, which may still be the task's own output, and closes it.
     fn take_last(&mut self, is_some: bool, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<()> {
         let length = if is_some { self.child.read_output(buffer)? } else { 0 };
         self.output.push(&buffer[..length], overflow);
@@ -657,15 +650,14 @@ impl Task {
         Ok(())
     }
 
-    /// Whoever was ended in the middle of a question may have left the terminal without echo.
+    /// A command that was killed at a password prompt may leave the terminal without echo.
     fn restore_terminal(&self) {
         if let Some(settings) = &self.terminal {
             settings.restore();
         }
     }
 
-    /// Takes what it wrote. A command is over when nobody can write to its output any more and it has exited, in
-    /// whichever order.
+    /// Reads output. The task ends when its output is closed and its first process has exited, in either order.
     fn advance(&mut self, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<Step> {
         if self.child.output().is_some() {
             let length = self.child.read_output(buffer)?;
@@ -689,7 +681,7 @@ fn usage(ended: &ExitReport) -> Usage {
     }
 }
 
-/// What a control group has counted goes before what was waited for: it has whole trees.
+/// Prefers the counts of a control group, which cover the whole process tree.
 fn whole(usage: Usage, used: CgroupUsage) -> Usage {
     Usage {
         user_us: used.user_us.max(usage.user_us),

@@ -1,5 +1,4 @@
-//! Jobs of several commands, one after the other, each of which begins as soon as the last has ended: nothing comes
-//! between them. Does not know what the commands are for.
+//! Jobs of several commands in sequence. The next command starts in the slot of the previous one.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,34 +9,34 @@ use crate::job::Cost;
 use crate::job::report::{JobSample, ProcessInfo, TerminationReason};
 use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
-/// Says what comes after a command of a job: the next one, or nothing, and then the completion is the job's. It may
-/// change that, and is told of all completions, those of the last commands too.
+/// Provides the commands of jobs.
 pub trait StepSource {
-    /// A command of a job has ended.
+    /// Returns the next command of the job; `None` if `completion`, which it may change, is that of the job. Called for
+    /// every completion.
     fn next_command(&mut self, completion: &mut Completion) -> Option<Command>;
 
-    /// So much was seen of the processes of a job's command: what that means for the whole job.
+    /// Converts a sample of one command into one of the whole job.
     fn on_sample(&mut self, job: JobId, load: JobSample) -> JobSample;
 
-    /// May a job begin while others run?
+    /// Returns whether a job may start while others run.
     fn may_start_job(&self) -> bool;
 }
 
-/// Runs the commands of jobs on another runner.
+/// Runs jobs of several commands on another runner.
 pub struct MultiStepRunner<'a, S> {
     runner: &'a mut dyn Runner,
     stages: S,
-    /// What is expected of the jobs that run.
+    /// Expected costs of running jobs.
     expected: HashMap<JobId, Cost>,
 }
 
 impl<'a, S: StepSource> MultiStepRunner<'a, S> {
-    /// What `start` is given is the first command of a job; `stages` says what follows.
+    /// `start` gets the first command of a job; `stages` provides the others.
     pub fn new(runner: &'a mut dyn Runner, stages: S) -> Self {
         MultiStepRunner { runner, stages, expected: HashMap::new() }
     }
 
-    /// Begins what comes next for the job; its completion if nothing does.
+    /// Starts the next command of a job, or returns the job's completion.
     fn go_on(&mut self, mut completion: Completion) -> Option<Completion> {
         let job = completion.job;
         while let Some(command) = self.stages.next_command(&mut completion) {
@@ -51,7 +50,7 @@ impl<'a, S: StepSource> MultiStepRunner<'a, S> {
     }
 }
 
-/// The machine did not start a command, which is as if it had failed.
+/// Reports a command that could not be started as a failure.
 fn refused(job: JobId, error: &io::Error) -> Completion {
     let output = [b"cannot start a command: ", &tanto_sys::error::text(error)[..], b"\n"].concat();
     Completion {
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
     use crate::runner::fake::{Effect, FakeRunner};
 
-    /// Three commands each; after a failure there is only `clean`, and the failure stays.
+    /// Three commands each; after a failure only `clean`, and the job fails.
     #[derive(Default)]
     struct Three {
         holds: bool,

@@ -1,9 +1,8 @@
-//! Runs a command in a sandbox that is mounted: nobody else's processes, no network, and nothing to be written but what
-//! is its own. Does not know what the command is for.
+//! Runs a command in a mounted sandbox: in PID, mount, IPC, UTS and network namespaces of its own.
 //!
-//! Three processes stand between who wants the command and the command. The outer one stays in the machine and hands
-//! the exit code on. The first process within sees to what loses its parents, and when the command has ended it tells who is
-//! left; with its end the kernel ends them. Each ends with the one that made it.
+//! Three processes precede the command. The outer one stays in the host's namespaces, and passes the exit code on. The
+//! first process inside is the init process: it reaps orphans and, when the command has ended, reports the remaining
+//! processes, which the kernel kills with it. Each of them ends with its parent.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -22,51 +21,51 @@ use tanto_sys::process::procs;
 
 use super::{Place, Report, close, mount, text, unmount};
 
-/// How a command enters.
+/// How a command enters a sandbox.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The sandbox is mounted anew before.
+    /// Mounts the sandbox anew before.
     pub fresh: bool,
-    /// A line for the shell that is run outside when it is mounted, with the sandbox's root as `$1`.
+    /// Shell line that runs outside after mounting, with the sandbox's root as `$1`.
     pub hook: Option<String>,
-    /// The command may use the machine's network.
+    /// Keeps the host's network.
     pub network: bool,
-    /// When it has succeeded, it is told how much was written in the sandbox.
+    /// Reports the size of all changes if the command succeeds.
     pub measures: bool,
 }
 
-/// What a command is said to have exited with that never began.
+/// Exit code of a command that could not be started.
 pub(super) const NOT_BEGUN: i32 = 126;
 const SHELL: &str = "/bin/sh";
-/// Of a process's command line, so much is told.
+/// Maximum length of a reported command line.
 const MOST_SHOWN: usize = 200;
 
-/// Runs a line of the shell in the sandbox. The exit code is the command's, 128 and more if a signal ended it.
+/// Runs a shell line in the sandbox. Returns its exit code; 128 + N if signal N killed it.
 pub fn enter(place: &Place, entry: &Entry, line: &str) -> i32 {
     outer(place, entry, line).unwrap_or_else(|error| fault(place, &error))
 }
 
-/// A command cannot begin, and that is the machine's fault. Says what it is said to have exited with.
+/// Reports that a command could not start for a reason of the machine, and returns its exit code.
 pub fn fault(place: &Place, error: &io::Error) -> i32 {
     let fault = String::from_utf8_lossy(&error::text(error)).into_owned();
     eprintln!("tanto: the sandbox: {fault}");
-    // Where nothing can be written, the message above is all there is.
+    // If the report cannot be written, the message above has to do.
     let _ = fs::write(place.report_path(), text::reported(&Report { fault: Some(fault), ..Report::default() }));
     NOT_BEGUN
 }
 
-/// The sandbox is mounted, for those who enter later. The exit code is as if a command had been run.
+/// Mounts the sandbox for later commands. Returns an exit code.
 pub fn begin(place: &Place, entry: &Entry) -> i32 {
     let begun = lifecycle::exit_with_parent().and_then(|()| make(place, entry));
     begun.map_or_else(|error| fault(place, &error), |()| pass(place))
 }
 
-/// There was nothing to run: as if a command had been.
+/// Reports success without running a command.
 pub fn pass(place: &Place) -> i32 {
     File::create(place.report_path()).map_or_else(|error| fault(place, &error), |_| 0)
 }
 
-/// The sandbox is not needed any more.
+/// Unmounts the sandbox. Returns an exit code.
 pub fn leave(place: &Place) -> i32 {
     match unmount(place) {
         Ok(()) => 0,
@@ -83,7 +82,7 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
     if entry.fresh {
         make(place, entry)?;
     }
-    // As it is called now nobody will find it any more.
+    // Opened before its path becomes unreachable.
     let scratch = entry.measures.then(|| File::open(place.scratch())).transpose()?;
     let mut own = vec![Namespace::Mounts, Namespace::Processes, Namespace::Ipc, Namespace::Names];
     own.extend((!entry.network).then_some(Namespace::Network));
@@ -112,7 +111,7 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
     }
 }
 
-/// Mounts the sandbox and runs the user's hook. The hook may write in the root even if the plan is read-only for commands.
+/// Mounts the sandbox and runs the user's hook, which may write even to a read-only root.
 pub(super) fn make(place: &Place, entry: &Entry) -> io::Result<()> {
     let plan = place.read_plan()?;
     mount(place, &plan)?;
@@ -120,24 +119,23 @@ pub(super) fn make(place: &Place, entry: &Entry) -> io::Result<()> {
     close(place, &plan)
 }
 
-/// How much lies in a directory.
 fn written_kib(dir: &File) -> io::Result<u64> {
     lifecycle::change_dir(dir)?;
     let here = Path::new(".");
     Ok(page_cache::tmpfs_used_kib(here).unwrap_or_else(|| dir_tree::disk_usage_kib(here)))
 }
 
-/// Runs `client_prepare_chroot` outside of the sandbox. It may mount more there.
+/// Runs `client_prepare_chroot` outside the sandbox. It may mount more there.
 fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
     let Some(line) = &entry.hook else { return Ok(()) };
     let mut shell = Command::new(SHELL);
     shell.args(["-c", line, "client_prepare_chroot"]).arg(place.root());
-    // Our own output may be for somebody who waits for one word.
+    // Standard output may be a protocol.
     let status = shell.stdout(io::stderr().as_fd().try_clone_to_owned()?).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("client_prepare_chroot: {status}"))) }
 }
 
-/// The first process within, which others may outlive only for a moment.
+/// The init process of the sandbox.
 fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
     lifecycle::exit_with_parent()?;
     mounts::make_all_private()?;
@@ -165,14 +163,14 @@ fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<
     })
 }
 
-/// Nothing but the sandbox is seen from now on, and of processes none but those within.
+/// Changes the root to the sandbox, with a /proc of its own processes.
 pub(super) fn come_in(place: &Place) -> io::Result<()> {
-    // While the machine's own can be seen: the kernel shows nobody more than could be seen before.
+    // Before the host's /proc disappears: the kernel requires a visible one.
     mounts::mount_virtual(VirtualFs::Proc, &place.root().join("proc"), "")?;
     mounts::pivot_root(&place.root())
 }
 
-/// Who is here besides us, and has not ended.
+/// Returns the command lines of all other living processes.
 fn left() -> io::Result<Vec<String>> {
     let own = std::process::id();
     let others = procs::all()?.into_iter().filter(|look| look.process.pid() != own && !look.is_gone());
@@ -183,7 +181,7 @@ fn left() -> io::Result<Vec<String>> {
     Ok(others.map(shown).collect())
 }
 
-/// What cannot be told is not worth failing for.
+/// A missing report is not worth failing for.
 fn tell(mut report: &File, what: &Report) {
     let _ = report.write_all(text::reported(what).as_bytes());
 }

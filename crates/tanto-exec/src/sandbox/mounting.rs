@@ -1,4 +1,4 @@
-//! A plan becomes mounts. Does not know who will see them.
+//! Mounts sandbox plans.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -10,14 +10,14 @@ use tanto_sys::fs::mounts::{self, VirtualFs};
 
 use super::{Mount, Place, Plan, What};
 
-/// What the sandbox's own `/` may hold besides what is mounted below it: directories, links.
+/// Options of the root file system, which holds only mount points and links.
 const ROOT: &str = "size=16m,mode=755";
-/// What hides something may hold the directories that are to be seen in its place.
+/// Options of a mount that hides a path, which may hold mount points.
 const HIDDEN: &str = "size=1m,mode=755";
-/// Messages and shared memory that programs keep as files.
+/// Options of /dev/shm and /dev/mqueue.
 const SHARED: &str = "mode=1777";
 
-/// Mounts everything in the plan, in place of earlier mounts. Everything stays writable as mounted until `close`.
+/// Mounts a plan in place of earlier mounts. Everything is writable until `close`.
 pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
     unmount(place)?;
     for dir in [place.root(), place.scratch()] {
@@ -33,7 +33,7 @@ pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
     fs::create_dir_all(place.root().join("proc"))
 }
 
-/// Makes a mounted sandbox read-only if its plan asks for that, except the mounts that are its own or shared with it.
+/// Makes a mounted sandbox read-only if its plan says so, except private and shared mounts.
 pub fn close(place: &Place, plan: &Plan) -> io::Result<()> {
     if !plan.read_only {
         return Ok(());
@@ -43,18 +43,17 @@ pub fn close(place: &Place, plan: &Plan) -> io::Result<()> {
     plan.mounts.iter().filter(is_open).try_for_each(|mount| mounts::set_writable(&place.root(), &mount.at))
 }
 
-/// Nothing is mounted any more, and what was written is gone.
+/// Unmounts everything, and removes all changes.
 pub fn unmount(place: &Place) -> io::Result<()> {
     for dir in [place.root(), place.scratch()] {
-        // An error says that nothing is mounted there.
+        // An error means that nothing is mounted there.
         while mounts::unmount(&dir).is_ok() {}
     }
     dir_tree::remove(&place.scratch())
 }
 
-/// Lays directories, the first uppermost, over those that are seen as one at each of these places of a sandbox that is
-/// mounted, and under what was written there. False, and nothing is done, if something else is seen at one of them, or
-/// something is mounted within.
+/// Adds directories, the first uppermost, on top of the lower layers of these overlays in a mounted sandbox, below its
+/// changes. Returns false without any effect if a path is no overlay, or something is mounted inside.
 pub fn cover(place: &Place, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
     let plan = place.read_plan()?;
     let mut covered = Vec::new();
@@ -74,7 +73,7 @@ pub fn cover(place: &Place, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
 struct Mounting<'a> {
     place: &'a Place,
     plan: &'a Plan,
-    /// For what is written here.
+    /// Directory for changes to this mount.
     scratch: PathBuf,
     mount: &'a Mount,
 }
@@ -114,14 +113,14 @@ impl Mounting<'_> {
         }
     }
 
-    /// Where the mount is seen from outside.
+    /// Returns the mount point on the host.
     fn at(&self) -> PathBuf {
         self.place.root().join(self.mount.at.strip_prefix("/").unwrap_or(&self.mount.at))
     }
 
     fn own(&self, mode: u32) -> io::Result<()> {
         DirBuilder::new().create(&self.scratch)?;
-        // What the mask would take away is wanted.
+        // Explicitly, because of the umask.
         fs::set_permissions(&self.scratch, fs::Permissions::from_mode(mode))
     }
 
@@ -147,7 +146,7 @@ impl Mounting<'_> {
         let What::Over(lowers) = &self.mount.what else { return Ok(()) };
         let at = self.at();
         mounts::unmount(&at)?;
-        // It belongs to what was mounted.
+        // It belonged to the old overlay.
         dir_tree::remove(&self.scratch.join("work"))?;
         self.overlay(&[layers, lowers].concat(), &self.scratch.join("upper"), &at)
     }
@@ -157,7 +156,7 @@ fn make_parent(at: &Path) -> io::Result<()> {
     at.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// A directory is mounted on a directory, anything else on a file.
+/// Creates a mount point: a directory for a directory, else a file.
 fn make_point(from: &Path, at: &Path) -> io::Result<()> {
     if fs::metadata(from)?.is_dir() {
         return fs::create_dir_all(at);

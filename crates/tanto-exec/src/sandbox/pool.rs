@@ -1,9 +1,7 @@
-//! Sandboxes in which one command after the other runs, and that stay as they are meanwhile. Does not know what the
-//! commands are for.
+//! Sandboxes that stay mounted for a sequence of commands.
 //!
-//! A room is made by a process of our own, which mounts what its plan says and then keeps it: what is mounted is seen by
-//! nobody else, and goes with it. Commands have their numbers below a process that does nothing; with its end, all of them
-//! end.
+//! A keeper process of Tanto itself mounts the plan in a mount namespace of its own, so that the mounts disappear with
+//! it. Commands run below an init process; when it ends, the kernel kills them.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,18 +16,18 @@ use tanto_sys::process::namespaces::{self, Namespace, NamespaceEntry};
 use super::{Entry, Place, entering};
 use crate::job::JobId;
 
-/// A sandbox that is open.
+/// An open sandbox.
 #[derive(Debug)]
 pub struct WarmSandbox {
     entrance: NamespaceEntry,
-    /// Whoever loses his parents in there is its child.
+    /// Init process, the parent of orphans inside.
     first: u32,
     keeper: Child,
     place: Place,
 }
 
 impl WarmSandbox {
-    /// `command` keeps it: our own program, in which `keep` is called. The place goes with the room.
+    /// `command` runs Tanto itself, which has to call `keep`. `place` is removed with the sandbox.
     pub fn open(mut command: Command, place: Place) -> io::Result<WarmSandbox> {
         let log = place.dir().join("log");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
@@ -41,7 +39,7 @@ impl WarmSandbox {
         let Ok(first) = said.trim_end().parse() else {
             let ended = keeper.wait()?.to_string();
             let why = fs::read(&log).map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
-            // What it had mounted went with it.
+            // Its mounts have disappeared with it.
             let _ = dir_tree::remove(place.dir());
             return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
         };
@@ -54,38 +52,36 @@ impl Drop for WarmSandbox {
         // It may have ended already.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
-        // What is left is removed before the next sandbox is made.
+        // The rest is removed before the next sandbox is made.
         let _ = dir_tree::remove(self.place.dir());
     }
 }
 
-/// What somebody who comes into a room has to know.
+/// A sandbox in use.
 #[derive(Debug)]
 pub struct SandboxGuard<'a> {
-    /// How to come in.
     pub namespaces: &'a NamespaceEntry,
-    /// Whoever loses his parents in there is this process's child.
+    /// Init process, the parent of orphans inside.
     pub first: u32,
-    /// Our child that keeps the room.
+    /// Child of Tanto that keeps the sandbox open.
     pub keeper: u32,
 }
 
-/// Makes a room.
+/// Opens the sandbox of this number.
 type Make = Box<dyn FnMut(usize) -> io::Result<WarmSandbox>>;
 
-/// As many rooms as are needed at a time, each made when it is needed for the first time.
+/// As many sandboxes as are needed at a time, each opened on first use.
 pub struct SandboxPool {
     make: Make,
     rooms: Vec<(WarmSandbox, Option<JobId>)>,
 }
 
 impl SandboxPool {
-    /// None yet; `make` makes the one with this number.
     pub fn new(make: impl FnMut(usize) -> io::Result<WarmSandbox> + 'static) -> SandboxPool {
         SandboxPool { make: Box::new(make), rooms: Vec::new() }
     }
 
-    /// A room for this job alone.
+    /// Returns a free sandbox for this job.
     pub fn acquire(&mut self, job: JobId) -> io::Result<SandboxGuard<'_>> {
         let free = self.rooms.iter().position(|(_, used)| used.is_none());
         let at = free.unwrap_or(self.rooms.len());
@@ -97,14 +93,14 @@ impl SandboxPool {
         Ok(SandboxGuard { namespaces: &room.entrance, first: room.first, keeper: room.keeper.id() })
     }
 
-    /// The job has ended, with all that it had started.
+    /// Releases the sandbox of a job that has ended with all of its processes.
     pub fn release(&mut self, job: JobId) {
         self.rooms.iter_mut().filter(|(_, used)| *used == Some(job)).for_each(|(_, used)| *used = None);
     }
 }
 
-/// Mounts what the plan of a place says, and keeps it until this process ends. Says on standard output which process is the
-/// first one within, once all is ready. The exit code says that it could not.
+/// Mounts the plan of a sandbox and keeps it open until this process ends. Prints the process ID of the init process
+/// when ready. Returns an exit code.
 pub fn keep(place: &Place, entry: &Entry) -> i32 {
     match kept(place, entry) {
         Ok(()) => 0,
@@ -120,7 +116,7 @@ fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
     namespaces::unshare(&[Namespace::Mounts])?;
     mounts::make_all_private()?;
     entering::make(place, entry)?;
-    // Not before the hook: its shell would be process 1 of the new namespace, which ends with it.
+    // After the hook, whose shell would become process 1 of the new namespace and end it.
     namespaces::unshare(&[Namespace::Processes, Namespace::Ipc, Namespace::Names, Namespace::Network])?;
     lifecycle::obey_termination_signals(false);
     let (mut ready, mut is_ready) = io::pipe()?;
@@ -134,7 +130,7 @@ fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
         std::process::exit(entering::NOT_BEGUN);
     };
     drop(is_ready);
-    // Without a word it has said why.
+    // On failure, it has printed why.
     if ready.read(&mut [0])? == 1 {
         println!("{first}");
     }
@@ -144,7 +140,7 @@ fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
     }
 }
 
-/// The first process within.
+/// Main function of the init process.
 fn begin(place: &Place) -> io::Result<()> {
     lifecycle::exit_with_parent()?;
     entering::come_in(place)?;

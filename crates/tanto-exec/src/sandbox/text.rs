@@ -1,4 +1,4 @@
-//! Plans and reports as lines of text. Does not know who reads them.
+//! Text format of plans and reports.
 
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,7 +14,7 @@ const SIGNAL: &str = "signal";
 const LEFT: &str = "left";
 const WRITTEN: &str = "written";
 
-/// A line for each thing: its name, where, and what else there is, with tabs between.
+/// Writes one line per entry: name, path and details, separated by tabs.
 pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     if let Some(bytes) = plan.memory {
@@ -61,7 +61,7 @@ fn line(text: &mut Vec<u8>, name: &[u8], words: &[&Path]) -> io::Result<()> {
     Ok(())
 }
 
-/// The plan that was written; none if it is damaged.
+/// Reads a plan; `None` if it is damaged.
 pub(super) fn read(text: &[u8]) -> Option<Plan> {
     let mut plan = Plan::default();
     for line in text.split_inclusive(|&byte| byte == b'\n') {
@@ -102,10 +102,9 @@ fn number(paths: &[PathBuf]) -> Option<u64> {
     paths.first()?.to_str()?.parse().ok()
 }
 
-/// A report as lines.
 pub(super) fn reported(report: &Report) -> String {
     let mut text = String::new();
-    // A process may call itself what it likes.
+    // Command lines may contain any bytes.
     let mut line = |name: &str, value: &str| text += &format!("{name} {}\n", value.replace(char::is_control, " "));
     report.fault.iter().for_each(|fault| line(FAULT, fault));
     report.signal.iter().for_each(|signal| line(SIGNAL, &signal.to_string()));

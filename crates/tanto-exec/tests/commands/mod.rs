@@ -1,11 +1,10 @@
-//! A front for tests of the loop: each job is a command without a line. Does not know what becomes of it.
+//! A frontend for tests of the loop: each job is a command without a line.
 
 use tanto_exec::event::View;
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::{Command, Completion, JobId, JobInfo};
 use tanto_exec::schedule::Schedule;
 
-/// Each job has a command.
 pub struct Commands;
 
 impl Frontend for Commands {

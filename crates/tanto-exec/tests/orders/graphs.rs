@@ -1,29 +1,27 @@
-//! Random graphs as builds have them: what each command takes, and what it waits for. Does not know who orders them.
+//! Random graphs that resemble builds.
 
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_testing::Random;
 
-/// A build.
 #[derive(Default)]
 pub struct Build {
     pub jobs: Vec<Job>,
-    /// The depths of its pools, beside the one without a limit.
+    /// Depths of the limited pools.
     pub pools: Vec<u32>,
 }
 
-/// A command.
 #[derive(Clone, Default)]
 pub struct Job {
     pub wall_ms: u32,
-    /// 0 for the pool without a limit.
+    /// 0: unlimited pool.
     pub pool: u32,
     pub needs: Vec<usize>,
 }
 
 impl Build {
-    /// A build of this seed, of one of several kinds.
+    /// Returns a random build of one of several kinds.
     pub fn of(random: &mut Random) -> Build {
         let mut build = Build::default();
         match random.below(5) {
@@ -39,7 +37,7 @@ impl Build {
         build
     }
 
-    /// The jobs as a schedule that has not begun, and them in the order in which they were added.
+    /// Returns a schedule that has not begun, and its jobs in order.
     pub fn schedule(&self) -> (Schedule, Vec<JobId>) {
         let mut schedule = Schedule::new();
         let pools: Vec<PoolId> = self.pools.iter().map(|&depth| schedule.add_pool(depth)).collect();
@@ -54,7 +52,7 @@ impl Build {
         (schedule, self.sorted())
     }
 
-    /// Each job after all that it waits for.
+    /// Returns all jobs, each after its dependencies.
     fn sorted(&self) -> Vec<JobId> {
         let mut users = vec![Vec::new(); self.jobs.len()];
         let mut missing: Vec<usize> = self.jobs.iter().map(|job| job.needs.len()).collect();
@@ -79,7 +77,7 @@ impl Build {
         self.jobs.len() - 1
     }
 
-    /// Layers of about the same width; each job needs some of the layer before.
+    /// Layers of similar width; each job depends on some of the previous layer.
     fn layers(&mut self, random: &mut Random) {
         let (width, density) = (4 + random.below(60), 1 + random.below(4));
         let mut last: Vec<usize> = Vec::new();
@@ -98,7 +96,7 @@ impl Build {
         }
     }
 
-    /// Many compiles, archives of them, programs of those, tests; perhaps a pool for links.
+    /// Compiles, archives, programs and tests; sometimes a pool for links.
     fn tree_of_libraries(&mut self, random: &mut Random) {
         let pool = if random.chance(40) {
             self.pools.push(1 + random.below(4) as u32);
@@ -128,7 +126,7 @@ impl Build {
         }
     }
 
-    /// Each job needs some of all before it.
+    /// Each job depends on some of all earlier ones.
     fn anything(&mut self, random: &mut Random) {
         let (count, most) = (10 + random.below(400), 1 + random.below(4));
         let near = if random.chance(50) { count } else { 20 };
@@ -140,7 +138,7 @@ impl Build {
         }
     }
 
-    /// A generator that is built first, all that it generates, and what does not need it.
+    /// A generator, generated files, and independent jobs.
     fn generated(&mut self, random: &mut Random) {
         let tool: Vec<usize> = (0..2 + random.below(20)).map(|_| self.add(compile(random), vec![])).collect();
         let tool = self.add(1000, tool);
@@ -155,7 +153,7 @@ impl Build {
         self.add(2000, all);
     }
 
-    /// Long chains of quick steps beside all else.
+    /// Long chains of quick steps beside other jobs.
     fn chains(&mut self, random: &mut Random) {
         for _ in 0..1 + random.below(6) {
             let mut last = self.add(1 + random.below(100) as u32, vec![]);
@@ -166,7 +164,7 @@ impl Build {
     }
 }
 
-/// Most are short and some are long, as compiles are.
+/// Mostly short and some long durations, as of compiles.
 fn compile(random: &mut Random) -> u32 {
     let base = 50 + random.below(1000) as u32;
     match random.below(20) {

@@ -1,4 +1,4 @@
-//! How good the order is: random and recorded builds against a clock that jumps from one end to the next.
+//! Quality of orders on random and recorded builds, simulated with a virtual clock.
 
 mod graphs;
 mod recorded;
@@ -11,7 +11,7 @@ use tanto_testing::{Random, seeds};
 
 use crate::graphs::Build;
 
-/// The build in this order; `None` is the one that Tanto would take.
+/// Returns a schedule of this order; `None`: the one that Tanto would choose.
 fn ordered(build: &Build, order: Option<Order>, slots: usize) -> Schedule {
     let (mut schedule, chain) = build.schedule();
     let order = order.unwrap_or_else(|| simulate::best_order(&schedule, &chain, slots));
@@ -23,13 +23,13 @@ fn play(build: &Build, order: Option<Order>, slots: usize) -> SimulatedBuild {
     simulate::run(&mut ordered(build, order, slots), slots)
 }
 
-/// The build of a seed, with 2 to 64 slots.
+/// Returns a random build with 2 to 64 slots.
 fn random_build(seed: u64) -> (Build, usize) {
     let mut random = Random::new(seed);
     (Build::of(&mut random), 2 + random.below(63))
 }
 
-/// The same jobs; each takes half to twice the time that it is expected to take.
+/// Returns the same jobs with half to twice their expected durations.
 fn surprise(schedule: &mut Schedule, build: &Build, random: &mut Random) {
     for (at, job) in build.jobs.iter().enumerate() {
         let wall_ms = (u64::from(job.wall_ms) * (50 + random.below(150) as u64) / 100) as u32;
@@ -37,13 +37,13 @@ fn surprise(schedule: &mut Schedule, build: &Build, random: &mut Random) {
     }
 }
 
-/// What two orders came to over many builds.
+/// Comparison of two orders over many builds.
 #[derive(Default)]
 struct Comparison {
     builds: u32,
     ours: f64,
     theirs: f64,
-    /// Builds that took longer in our order, and by which factor at most.
+    /// Number of builds that took longer in our order, and the largest factor.
     worse: u32,
     most: f64,
 }

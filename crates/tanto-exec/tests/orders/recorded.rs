@@ -1,5 +1,4 @@
-//! Builds that really happened: packages, what they need, and what they took. Where the data is not there, there is no
-//! test of it. Does not know who orders them.
+//! Recorded bulk builds: packages, dependencies and durations. Skipped if the data is missing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,14 +6,14 @@ use std::process::Command;
 
 use crate::graphs::{Build, Job};
 
-/// Where the data is, if it is on this machine: beside the checkout, or where `TANTO_DATA` says.
+/// Returns the data directory: beside the checkout, or `TANTO_DATA`.
 pub fn folder() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("TANTO_DATA").map_or(beside, PathBuf::from);
     folder.join("depgraph.zst").is_file().then_some(folder)
 }
 
-/// All packages of a tree, with a duration for each.
+/// Returns all packages of a tree.
 pub fn whole_tree(folder: &Path) -> Build {
     let durations = unpacked(&folder.join("durations-full.tsv.zst"));
     let durations = durations.lines().filter_map(|line| line.split_once('\t'));
@@ -22,7 +21,7 @@ pub fn whole_tree(folder: &Path) -> Build {
     build(&unpacked(&folder.join("depgraph.zst")), &durations)
 }
 
-/// The packages of one bulk build, with what each took in it, if it was built under that name.
+/// Returns the packages of one bulk build.
 pub fn bulk_build(folder: &Path, name: &str) -> Build {
     let history = unpacked(&folder.join(format!("history-{name}.zst")));
     let rows = history.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
@@ -35,12 +34,12 @@ pub fn bulk_build(folder: &Path, name: &str) -> Build {
     build(&graph, &durations)
 }
 
-/// A package's name without its version.
+/// Returns a package name without its version.
 fn base(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(base, _)| base)
 }
 
-/// From lines `needed -> user`.
+/// Parses lines `needed -> user`.
 fn build(graph: &str, durations: &HashMap<&str, f64>) -> Build {
     let edges: Vec<(&str, &str)> = graph.lines().filter_map(|line| line.split_once(" -> ")).collect();
     let mut numbers: HashMap<&str, usize> = HashMap::new();

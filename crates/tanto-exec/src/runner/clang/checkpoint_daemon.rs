@@ -1,5 +1,4 @@
-//! Who keeps checkpoints: a process in the background, one for each build directory. Does not know which commands there
-//! may be one for.
+//! The checkpoint daemon: a background process that keeps checkpoints, one per build directory.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,45 +20,43 @@ use super::frames::{STOP, Said, Without};
 use super::identity::Stamp;
 use super::zygote::words;
 
-/// Where it leaves the address at which it listens, in its directory.
+/// File with the address of its socket, in its directory.
 const ADDRESS: &str = "address";
-/// A longer address is none of ours.
+/// Longer addresses are invalid.
 const LONGEST_ADDRESS: u64 = 100;
-/// Where it leaves its number, in its directory.
+/// File with its process ID, in its directory.
 const NUMBER: &str = "pid";
-/// How often one that is about to listen is looked for.
+/// Poll interval for a daemon that is starting.
 const MOMENT: Duration = Duration::from_millis(20);
-/// Who does not answer by then is left alone.
+/// Timeout of all replies.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// It ends when no build has used it for so long, in seconds.
+/// Seconds without a build after which it exits.
 const IDLE: &[u8] = b"1800";
 
-/// One that runs, and what it held when we came.
+/// A running daemon, and its state when it was found.
 pub(super) struct Keeper {
     pub(super) link: Link,
     pub(super) pid: u32,
     pub(super) held: Held,
 }
 
-/// What it keeps.
+/// State of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Its process.
     pub pid: u32,
-    /// So many checkpoints at most.
+    /// Maximum number of checkpoints.
     pub most: u32,
-    /// So many are yet to be made.
+    /// Number of checkpoints still to be made.
     pub wanted: u32,
-    /// The memory that they have together.
+    /// Memory of all checkpoints.
     pub memory_kib: u64,
-    /// Of these files.
+    /// Source files with a checkpoint.
     pub files: Vec<Vec<u8>>,
-    /// And of these there is none.
     pub without: Vec<Without>,
 }
 
 impl Keeper {
-    /// Speaks to the one of this directory. An error: there is none, or none of ours.
+    /// Connects to the daemon of this directory. Fails if there is none, or it belongs to another user.
     pub(super) fn find(place: &Path) -> io::Result<Keeper> {
         let mut address = Vec::new();
         File::open(place.join(ADDRESS))?.take(LONGEST_ADDRESS).read_to_end(&mut address)?;
@@ -76,7 +73,7 @@ impl Keeper {
         Ok(Keeper { link, pid: who.pid, held })
     }
 
-    /// Is it this program, as it is now?
+    /// Returns whether the daemon runs this program in its current version.
     pub(super) fn is(&self, program: &Path) -> bool {
         let own = Stamp::of(Path::new(&format!("/proc/{}/exe", self.pid)));
         own.is_some() && own == Stamp::of(program)
@@ -86,7 +83,7 @@ impl Keeper {
         self.link.socket().send(&STOP, &[])
     }
 
-    /// Starts one, and gives the other end of a socket of its own, into which can be said at once what it is to hear.
+    /// Starts a daemon, and returns a socket to which requests can be written at once.
     pub(super) fn start(program: &Path, place: &Path) -> io::Result<SeqpacketSocket> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
         let place = place.canonicalize()?;
@@ -100,24 +97,24 @@ impl Keeper {
         let mut launcher = Launcher::new(Environment::inherit_with(&[]));
         launcher.set_inherited_descriptors([its.as_raw_fd(), -1]);
         let mut child = launcher.spawn_piped(Program::Argv(&words(&line)))?;
-        // What we have started only begins another.
+        // The started process only forks the daemon.
         child.close_output();
         child.wait()?;
         Ok(socket)
     }
 }
 
-/// What is kept for this directory; none if nobody keeps anything.
+/// Returns the state of this directory's daemon; `None` if there is none.
 pub fn held(place: &Path) -> Option<Held> {
     awaited(place).map(|keeper| keeper.held)
 }
 
-/// Ends whoever keeps checkpoints for this directory. False: there is nobody.
+/// Stops the daemon of this directory. Returns false if there is none.
 pub fn stop(place: &Path) -> bool {
     awaited(place).is_some_and(|keeper| keeper.stop().is_ok())
 }
 
-/// Who keeps checkpoints for this directory. One that a build has just started listens a moment later.
+/// Connects to the daemon of this directory. One that was just started listens a moment later.
 fn awaited(place: &Path) -> Option<Keeper> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -137,15 +134,15 @@ fn listens_not(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// The process that has left its number in this directory.
+/// Returns the process ID in the daemon's directory.
 fn number(place: &Path) -> Option<u32> {
     fs::read_to_string(place.join(NUMBER)).ok()?.trim_end().parse().ok()
 }
 
-/// Is this process one that keeps checkpoints? The number that it has left in its directory says so.
+/// Returns whether this process is a checkpoint daemon, according to its command line and the file with its process ID.
 pub fn is_checkpoint_daemon(pid: u32) -> bool {
     let Some(line) = tanto_sys::process::procs::command_line(pid) else { return false };
-    // Behind the directory, which may have blanks in its name, are two numbers.
+    // The directory may contain blanks; two numbers follow it.
     let word = b" --keep ";
     let from = line.windows(word.len()).position(|part| part == word).map(|at| at + word.len());
     let Some(place) = from.and_then(|from| line[from..].rsplitn(3, |&byte| byte == b' ').nth(2)) else { return false };

@@ -1,5 +1,4 @@
-//! Compiles that go on from where an earlier one of the same file has paused. Does not know who makes them pause, nor
-//! whether what they would read is still the same.
+//! Compiles that continue from a checkpoint of an earlier compile of the same file.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,35 +10,33 @@ use tanto_sys::ipc::poll::Watch;
 use super::checkpoint_daemon::Keeper;
 use super::frames::{self, Run, Said};
 
-/// What the user wants of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// A directory of its own for who keeps them; made when there is something to keep.
+    /// Directory of the daemon; created when needed.
     pub place: PathBuf,
-    /// So many at most.
+    /// Maximum number of checkpoints.
     pub most: u32,
-    /// Somebody who keeps them may be started.
+    /// A daemon may be started.
     pub may_start: bool,
-    /// Of so many commands that go on from one, one is also run as a process, and what both make compared; 0: none.
+    /// Compares one in this many commands from checkpoints with a process; 0: none.
     pub doubted: u32,
 }
 
-/// Who keeps them.
 enum State {
-    /// Nothing has asked for it.
+    /// Not needed so far.
     Unknown,
     Found(Box<Keeper>),
-    /// There is nobody, or nobody any more.
+    /// There is none, or none any more.
     Nobody,
 }
 
-/// Our side of them.
+/// Tanto's side of the checkpoints.
 pub(super) struct Checkpoints {
     wanted: Wanted,
     state: State,
-    /// Frames of what was compiled last, the last one first. It may be kept.
+    /// Frames of recent compiles, the last one first.
     recent: VecDeque<Vec<u8>>,
-    /// How many commands have gone on from one.
+    /// Commands that continued from a checkpoint.
     used: u32,
 }
 
@@ -48,14 +45,14 @@ impl Checkpoints {
         Checkpoints { wanted, state: State::Unknown, recent: VecDeque::new(), used: 0 }
     }
 
-    /// A command is about to run.
+    /// Records a command that is about to run.
     pub(super) fn note(&mut self, run: &Run<'_>) {
         let Some(frame) = is_compile(run).then(|| frames::encode_keep(run, self.wanted.most)).flatten() else { return };
         self.recent.push_front(frame);
         self.recent.truncate(self.wanted.most.try_into().unwrap_or(usize::MAX));
     }
 
-    /// Has the command go on from its checkpoint, if it has one: its process.
+    /// Continues the command from its checkpoint, if there is one. Returns its process.
     pub(super) fn run(&mut self, program: &Path, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> Option<u32> {
         if matches!(self.state, State::Unknown) {
             self.state = find(program, &self.wanted.place);
@@ -74,7 +71,7 @@ impl Checkpoints {
         }
     }
 
-    /// Is the last that has gone on from one to be run twice?
+    /// Returns whether the last command from a checkpoint is to be compared with a process.
     pub(super) fn doubts(&self) -> bool {
         self.wanted.doubted != 0 && self.used.is_multiple_of(self.wanted.doubted)
     }
@@ -105,8 +102,8 @@ impl Checkpoints {
         }
     }
 
-    /// Says what is to be kept, with these descriptors; to somebody new, if there is nobody and that may be. Does not wait
-    /// for any of it.
+    /// Requests checkpoints of recent compiles, from a new daemon if there is none and one may be started. Does not
+    /// wait.
     pub(super) fn rest(&mut self, program: &Path, with: &[BorrowedFd<'_>]) {
         let recent = std::mem::take(&mut self.recent);
         if recent.is_empty() {
@@ -124,7 +121,7 @@ impl Checkpoints {
             }
             State::Unknown | State::Nobody => return,
         };
-        // What is said last is made first. What there is no room to say is not kept.
+        // The last request is served first. Requests that do not fit into the socket are dropped.
         for frame in recent.iter().rev() {
             if socket.send(frame, with).is_err() {
                 return;
@@ -133,12 +130,12 @@ impl Checkpoints {
     }
 }
 
-/// One that runs another worker than ours is sent away.
+/// Stops a daemon that runs another version of the worker.
 fn find(program: &Path, place: &Path) -> State {
     match Keeper::find(place) {
         Ok(keeper) if keeper.is(program) => State::Found(Box::new(keeper)),
         Ok(stranger) => {
-            // If it is gone already, so much the better.
+            // It may be gone already.
             let _ = stranger.stop();
             State::Nobody
         }
@@ -146,7 +143,7 @@ fn find(program: &Path, place: &Path) -> State {
     }
 }
 
-/// Is it one that makes an object, which is named? Of others there are no checkpoints.
+/// Returns whether the command compiles to a named object. Others have no checkpoints.
 fn is_compile(run: &Run<'_>) -> bool {
     let has = |wanted: &[u8]| run.words.iter().filter(|word| *word == wanted).count() == 1;
     has(b"-c") && has(b"-o")

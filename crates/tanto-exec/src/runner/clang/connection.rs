@@ -1,4 +1,4 @@
-//! The socket to somebody who runs commands: the worker, or who keeps checkpoints. Does not know which of the two.
+//! The socket to the clang worker or the checkpoint daemon.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,24 +10,23 @@ use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 
 use super::frames::{self, MOST_BYTES, PROTOCOL, Said};
 
-/// Our end of it.
 pub(super) struct Link {
     socket: SeqpacketSocket,
-    /// The first line of the other's `clang --version`.
+    /// First line of the peer's `clang --version`.
     pub(super) clang: Vec<u8>,
-    /// The beginning of its `ld.lld --version`.
+    /// Beginning of the peer's `ld.lld --version`.
     pub(super) lld: Vec<u8>,
-    /// The GNU build-ids of what the other stands for.
+    /// GNU build-ids of the programs and libraries that the peer replaces.
     pub(super) builds: Vec<Vec<u8>>,
-    /// Who says nothing for so long never will.
+    /// Timeout of replies.
     patience: Duration,
-    /// Said of other commands while we waited for a word on one.
+    /// Messages about other commands that arrived while waiting for a reply.
     unheard: VecDeque<Said>,
     room: Vec<u8>,
 }
 
 impl Link {
-    /// Waits until the other has said what it stands for.
+    /// Waits for the peer's greeting.
     pub(super) fn greeted(socket: SeqpacketSocket, patience: Duration) -> io::Result<Link> {
         let (unheard, room) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
         let (clang, lld, builds) = (Vec::new(), Vec::new(), Vec::new());
@@ -39,24 +38,23 @@ impl Link {
         Ok(link)
     }
 
-    /// The socket itself.
     pub(super) fn socket(&self) -> &SeqpacketSocket {
         &self.socket
     }
 
-    /// Nobody holds our end of the socket any more.
+    /// Closes this end of the socket.
     pub(super) fn close(&mut self) {
         if let Ok((gone, _)) = SeqpacketSocket::pair() {
             self.socket = gone;
         }
     }
 
-    /// Ready when there is something to hear, or nobody to say it.
+    /// Readable on messages, and when the peer is gone.
     pub(super) fn watch(&self) -> Watch {
         Watch::new(&self.socket)
     }
 
-    /// Hands over a command, and waits until it has a process: returns that one's number, or why the other declines.
+    /// Sends a command and waits until it is started: returns its process ID, or why the peer declines.
     pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Result<u32, Vec<u8>>> {
         self.socket.send(frame, with)?;
         let until = Instant::now() + self.patience;
@@ -69,7 +67,7 @@ impl Link {
         }
     }
 
-    /// The next thing that was said, if there is one. An error: the other is gone.
+    /// Returns the next message, if there is one. An error means that the peer is gone.
     pub(super) fn said(&mut self) -> io::Result<Option<Said>> {
         match self.unheard.pop_front() {
             None => self.receive(),
@@ -77,12 +75,12 @@ impl Link {
         }
     }
 
-    /// Waits a while for something that `said` can tell.
+    /// Waits for a message, up to the timeout.
     pub(super) fn wait(&self) -> io::Result<()> {
         self.socket.wait(Some(self.patience))
     }
 
-    /// Waits for the next thing that is said, however much there is to hear of before.
+    /// Waits for the next message, and does not look at queued ones.
     pub(super) fn next(&mut self) -> io::Result<Said> {
         self.hear(Instant::now() + self.patience)
     }

@@ -1,33 +1,32 @@
-//! What we say to the compile worker and it to us, as bytes (`clang-worker/PROTOCOL.md`). Does not know how they travel.
+//! Messages to and from the clang worker, encoded as in `clang-worker/PROTOCOL.md`.
 
 use tanto_sys::process::Argv;
 
-/// Both sides refuse what goes beyond these; `clang-worker/src/frames.h` has the same numbers.
+/// Limits of both sides; `clang-worker/src/frames.h` has the same numbers.
 pub(super) const PROTOCOL: u32 = 2;
-/// The longest frame, in bytes.
+/// Longest frame in bytes.
 pub(super) const MOST_BYTES: usize = 128 << 10;
-/// The most words of a command, and variables of its environment.
+/// Maximum number of arguments, and of environment variables.
 const MOST_TEXTS: usize = 16 << 10;
-/// The most checkpoints that whoever keeps them tells of, and files of which there is none.
+/// Maximum number of reported checkpoints, and of files without one.
 const MOST_FILES: usize = 64;
 const MOST_WITHOUT: usize = 32;
-/// The most programs and libraries that a worker stands for.
+/// Maximum number of programs and libraries that a worker replaces.
 const MOST_BUILDS: usize = 64;
 
-/// A command for the worker.
+/// A request to run a command.
 pub(super) struct Run<'a> {
     pub(super) id: u64,
     pub(super) umask: u32,
-    /// The file that the command would run.
+    /// Program that the command would run.
     pub(super) clang: &'a [u8],
-    /// The lld that may link; empty: none.
+    /// The lld for linking; empty: none.
     pub(super) lld: &'a [u8],
     pub(super) words: &'a Argv,
     /// `NAME=value` each.
     pub(super) environment: &'a [&'a [u8]],
 }
 
-/// What a command's process has used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Used {
     pub(super) user_us: u64,
@@ -37,42 +36,61 @@ pub(super) struct Used {
     pub(super) written_bytes: u64,
 }
 
-/// What the worker says.
+/// A message of the worker or the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Said {
-    /// It is ready, and stands for these, whose GNU build-ids are `builds`, in hexadecimal digits.
-    Hello { version: u32, clang: Vec<u8>, lld: Vec<u8>, builds: Vec<Vec<u8>> },
-    /// The command has this process.
-    Started { id: u64, pid: u32 },
-    /// The command is done.
-    Ended { id: u64, code: u32, used: Used },
-    /// The command has to be run as a process of its own, for this reason.
-    Declined { id: u64, why: Vec<u8> },
+    /// It is ready. `builds`: GNU build-ids of the programs and libraries that it replaces, in hexadecimal digits.
+    Hello {
+        version: u32,
+        clang: Vec<u8>,
+        lld: Vec<u8>,
+        builds: Vec<Vec<u8>>,
+    },
+    Started {
+        id: u64,
+        pid: u32,
+    },
+    Ended {
+        id: u64,
+        code: u32,
+        used: Used,
+    },
+    /// The command has to run as a process, for this reason.
+    Declined {
+        id: u64,
+        why: Vec<u8>,
+    },
     /// The command's process is gone.
-    Gone { id: u64 },
-    /// It keeps compiles of these files, of so many at most, has so many yet to make, and holds so much memory; and of
-    /// these it keeps none.
-    Holding { most: u32, wanted: u32, memory_kib: u64, files: Vec<Vec<u8>>, without: Vec<Without> },
+    Gone {
+        id: u64,
+    },
+    /// State of the checkpoint daemon.
+    Holding {
+        most: u32,
+        wanted: u32,
+        memory_kib: u64,
+        files: Vec<Vec<u8>>,
+        without: Vec<Without>,
+    },
 }
 
-/// A file of which there is no checkpoint.
+/// A file without a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Without {
-    /// Its name.
     pub file: Vec<u8>,
-    /// A line for the user.
+    /// One line for the user.
     pub why: Vec<u8>,
 }
 
-/// That whoever keeps checkpoints is to end.
+/// Request to stop the checkpoint daemon.
 pub(super) const STOP: [u8; 5] = [1, 0, 0, 0, 9];
 
-/// The bytes of a command; none if it goes beyond a limit.
+/// Encodes a command; `None` if it exceeds a limit.
 pub(super) fn encode(run: &Run<'_>) -> Option<Vec<u8>> {
     framed(1, run, &[])
 }
 
-/// The bytes of a wish: a compile is to be kept as far as to the end of its includes, one of so many at most.
+/// Encodes a request for a checkpoint; the daemon keeps at most `most`.
 pub(super) fn encode_keep(run: &Run<'_>, most: u32) -> Option<Vec<u8>> {
     framed(6, run, &most.to_le_bytes())
 }
@@ -104,12 +122,12 @@ fn framed(kind: u8, run: &Run<'_>, more: &[u8]) -> Option<Vec<u8>> {
     (bytes.len() <= MOST_BYTES).then_some(bytes)
 }
 
-/// A length. One that does not fit makes a frame too long anyway.
+/// A length that does not fit makes the frame too long anyway.
 fn number(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// What these bytes say; none if it is nothing that a worker says.
+/// Decodes a message; `None` if it is malformed.
 pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
     let mut from = Reader(bytes);
     let length = usize::try_from(from.small()?).ok()?;
@@ -139,7 +157,6 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
     from.0.is_empty().then_some(said)
 }
 
-/// What has not been read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

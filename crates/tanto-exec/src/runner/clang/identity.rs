@@ -1,4 +1,4 @@
-//! Which program a command names, and whether the worker stands for it. Does not know how the worker is spoken to.
+//! Identifies the program that a command names, and whether the worker replaces it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,23 +14,22 @@ use crate::elf;
 use super::connection::Link;
 use super::zygote::words;
 
-/// A file as it was when it was looked at: device, inode, size, and the times of its content and of itself in
-/// nanoseconds.
+/// Identifies the version of a file: device, inode, size, mtime and ctime in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp(pub(super) [i128; 5]);
 
-/// A program that was looked at.
+/// An identified program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
-    /// The file, without links.
+    /// Path without symbolic links.
     pub(super) program: PathBuf,
-    /// The worker stands for it.
+    /// The worker replaces it.
     pub(super) ours: bool,
-    /// The lld beside it that the worker stands for too.
+    /// The lld beside it, if the worker replaces that too.
     pub(super) lld: Option<PathBuf>,
-    /// All files that this was found out from.
+    /// All files that the result depends on.
     pub(super) files: Vec<(PathBuf, Stamp)>,
-    /// Those of them that the worker stands for, and their build-ids. Files of two images can have the same stamp.
+    /// Build-ids of the files that the worker replaces. Files of two images can have the same stamp.
     pub(super) builds: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -49,24 +48,25 @@ impl Stamp {
 }
 
 impl Identity {
-    /// Is every file still what it was?
+    /// Returns whether no file has changed.
     pub(super) fn holds(&self) -> bool {
         self.files.iter().all(|(path, stamp)| Stamp::of(path) == Some(*stamp))
     }
 
-    /// Does every file have the build-id that it had?
+    /// Returns whether all files still have the same build-id.
     pub(super) fn is_same_build(&self) -> bool {
         self.builds.iter().all(|(path, build)| elf::build_id(path).as_ref() == Some(build))
     }
 }
 
-/// The file that a command of this name runs, without links; none if there is doubt, or it cannot be a clang.
+/// Returns the file that a command of this name would run, without symbolic links; `None` in doubt, or if it cannot be
+/// a clang.
 pub(super) fn find(name: &[u8], path: &[u8]) -> Option<PathBuf> {
     let found = if name.contains(&b'/') {
         PathBuf::from(OsStr::from_bytes(name))
     } else {
         let dirs = path.split(|&byte| byte == b':');
-        // A directory that is not named is the one that we are in.
+        // An empty entry of PATH is the current directory.
         let files = dirs.map(|dir| Path::new(OsStr::from_bytes(if dir.is_empty() { b"." } else { dir })));
         files.map(|dir| dir.join(OsStr::from_bytes(name))).find(|file| file.exists())?
     };
@@ -75,7 +75,7 @@ pub(super) fn find(name: &[u8], path: &[u8]) -> Option<PathBuf> {
     (is_clang && is_program(&program)).then_some(program)
 }
 
-/// What can be run, and is no script that runs something else.
+/// Returns whether the file is executable and no script.
 fn is_program(path: &Path) -> bool {
     const MODES: u32 = 0o111;
     const ODD_MODES: u32 = 0o6000;
@@ -85,7 +85,7 @@ fn is_program(path: &Path) -> bool {
     is_elf && mode & MODES != 0 && mode & ODD_MODES == 0
 }
 
-/// The variable that makes clang do what the worker does not, if there is one.
+/// Returns a variable that makes clang do something that the worker does not, if there is one.
 pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
     let odd = environment.iter().find(|(name, value)| match *name {
         b"CLANG_SPAWN_CC1" => *value != b"0" && !value.is_empty(),
@@ -96,14 +96,14 @@ pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
     odd.map(|(name, _)| name)
 }
 
-/// Finds out whether this program is the clang that the worker stands for, by running it. The version is not enough: a
-/// distribution's patches leave it as it is.
+/// Runs this program to find out whether the worker replaces it. The version is not enough: distributions patch without
+/// changing it.
 pub(super) fn ask(program: &Path, link: &Link) -> Option<Identity> {
     let dir = program.parent()?;
     let told = output(program)?;
     let mut lines = told.split(|&byte| byte == b'\n');
     let same_version = lines.next() == Some(&link.clang[..]);
-    // What hands everything on to a clang elsewhere says the same, but not this.
+    // A wrapper prints the same version, but not this.
     let installed = lines.find_map(|line| line.strip_prefix(b"InstalledDir: "));
     let mut files = vec![program.to_path_buf()];
     files.extend(libraries(program)?);
@@ -119,8 +119,8 @@ pub(super) fn ask(program: &Path, link: &Link) -> Option<Identity> {
     Some(Identity { program: program.to_path_buf(), ours, lld, files, builds })
 }
 
-/// Are the first of these files, a program, and LLVM's libraries among the others of the build that the worker was linked
-/// with? Adds what was read to `builds`.
+/// Returns whether the first of these files, a program, and the LLVM libraries among the others are from the build that
+/// the worker was linked with. Adds their build-ids to `builds`.
 fn are_linked(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, Vec<u8>)>) -> bool {
     let is_llvms = |path: &Path| {
         let name = path.file_name().unwrap_or_default().as_bytes();
@@ -134,19 +134,18 @@ fn are_linked(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, 
     are_known
 }
 
-/// The lld in this directory, if it is of this version. Under another name than `ld.lld` it would be another linker.
+/// Returns the lld of this version in this directory. Other names than `ld.lld` select other linkers.
 fn lld_beside(dir: &Path, version: &[u8]) -> Option<PathBuf> {
     let name = dir.join("ld.lld");
     let program = name.canonicalize().ok().filter(|program| is_program(program))?;
     begins(&output(&name)?, version).then_some(program)
 }
 
-/// Does the text begin with these words?
 fn begins(text: &[u8], with: &[u8]) -> bool {
     text.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b' ' | b'\n')))
 }
 
-/// Returns the first line that a worker prints of the clang that it stands for; `None` if it cannot be run.
+/// Returns the first line of the version of the clang that a worker replaces; `None` if the worker cannot be run.
 pub fn stands_for(worker: &Path) -> Option<Vec<u8>> {
     let line = output(worker)?.split(|&byte| byte == b'\n').next()?.to_vec();
     (!line.is_empty()).then_some(line)
@@ -156,7 +155,7 @@ fn output(program: &Path) -> Option<Vec<u8>> {
     run(program, &[])
 }
 
-/// The libraries that the program loads, as the loader says; none of a program that needs no loader.
+/// Returns the libraries that the program loads, according to the loader.
 fn libraries(program: &Path) -> Option<Vec<PathBuf>> {
     let traced = run(program, &[(OsString::from("LD_TRACE_LOADED_OBJECTS"), OsString::from("1"))])?;
     let path = |line: &[u8]| {
@@ -168,7 +167,7 @@ fn libraries(program: &Path) -> Option<Vec<PathBuf>> {
     Some(traced.split(|&byte| byte == b'\n').filter_map(path).collect())
 }
 
-/// What the program prints of its version, in our environment and this.
+/// Returns the output of `--version`, with these additional variables.
 fn run(program: &Path, extra: &[(OsString, OsString)]) -> Option<Vec<u8>> {
     const MOST: usize = 64 << 10;
     let mut launcher = Launcher::new(Environment::inherit_with(extra));

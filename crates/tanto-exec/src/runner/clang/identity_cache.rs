@@ -1,6 +1,6 @@
-//! A file that remembers which programs the worker stands for. Does not know how that is found out.
+//! Caches which programs the worker replaces, in a file.
 //!
-//! Whatever is wrong with the file, it only means that programs are asked again.
+//! If the file is damaged, programs are asked again.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -12,20 +12,19 @@ use std::path::{Path, PathBuf};
 
 use super::identity::{Identity, Stamp};
 
-/// The first line; the number changes with the format.
+/// First line, with the version of the format.
 const HEAD: &str = "tanto's compile worker 2";
-/// A longer file is none of ours.
+/// Longer files are invalid.
 const LARGEST: u64 = 64 << 10;
-/// So many programs are remembered, those asked last.
+/// Number of cached programs, the most recent ones.
 const MOST: usize = 8;
 
-/// The programs that are remembered, in surroundings like these: with this worker, and these words on where libraries
-/// are.
+/// Reads the programs that were cached in the same surroundings: this worker and this library path.
 pub(super) fn read(file: &Path, surroundings: &str) -> Vec<Identity> {
     whole(file).ok().and_then(|text| parse(&text, surroundings)).unwrap_or_default()
 }
 
-/// The clangs that builds with this file have met, those met last at the end; and whether each of them ran in the worker.
+/// Returns the clangs in the cache, the most recent last, and whether each of them ran in the worker.
 pub fn programs(file: &Path) -> Vec<(PathBuf, bool)> {
     let text = whole(file).unwrap_or_default();
     let surroundings = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());
@@ -39,7 +38,7 @@ fn whole(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes the file anew. What cannot be written is not remembered.
+/// Replaces the file. Errors only lose the cache.
 pub(super) fn write(file: &Path, surroundings: &str, known: &[Identity]) -> io::Result<()> {
     let mut text = format!("{HEAD}\n{surroundings}\n").into_bytes();
     for identity in &known[known.len().saturating_sub(MOST)..] {
@@ -73,7 +72,7 @@ fn put(text: &mut Vec<u8>, words: &str, path: &Path) {
 }
 
 fn parse(text: &[u8], surroundings: &str) -> Option<Vec<Identity>> {
-    // What ends in the middle of a line is torn.
+    // An incomplete last line is torn.
     let mut lines = text.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
     if lines.next()? != HEAD.as_bytes() || lines.next()? != surroundings.as_bytes() {
         return None;

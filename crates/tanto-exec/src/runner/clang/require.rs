@@ -2,8 +2,8 @@
 
 use super::response;
 
-/// Returns whether this line calls a compiler with `-c`, given directly or in a response file. Links do not count: most
-/// use another linker.
+/// Returns whether this line calls a compiler with `-c`, directly or in a response file. Links do not count, because
+/// most use another linker.
 pub(super) fn compiles(line: &[u8]) -> bool {
     let is_between = |byte: &u8| byte.is_ascii_whitespace() || b";&|()'\"`".contains(byte);
     let mut words = line.split(is_between);

@@ -6,12 +6,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes that are read of one file. Only links have longer ones, with thousands of objects.
+/// Maximum size of one file. Only links, with thousands of objects, have longer ones.
 const MOST_BYTES: u64 = 1 << 20;
-/// Files that are read for one command: response files can name others, and themselves.
+/// Maximum number of files of one command: response files can name others, and themselves.
 const MOST_FILES: usize = 16;
 
-/// Returns whether this response file, or one that it names, has the word. A file that cannot be read has no words.
+/// Returns whether this response file, or one that it names, has the word. Unreadable files have no words.
 pub(super) fn contains(path: &[u8], wanted: &[u8]) -> bool {
     let mut files = vec![path.to_vec()];
     let mut next = 0;
@@ -26,7 +26,7 @@ pub(super) fn contains(path: &[u8], wanted: &[u8]) -> bool {
     false
 }
 
-/// The beginning of a regular file; opening a named pipe would block.
+/// Reads the beginning of a regular file; opening a named pipe would block.
 fn read(path: &[u8]) -> Option<Vec<u8>> {
     let path = Path::new(OsStr::from_bytes(path));
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;

@@ -1,4 +1,4 @@
-//! A worker that is not there, or not wanted.
+//! A missing or unwanted worker.
 
 use super::*;
 use tanto_testing::Scratch;
@@ -9,7 +9,7 @@ fn worker(program: &str, required: bool) -> Worker {
     Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
-/// A program that is called like a clang.
+/// A program that is called clang.
 fn clang(dir: &Scratch) -> Argv {
     std::fs::copy("/bin/true", dir.at("clang")).unwrap();
     zygote::words(&[&dir.bytes("clang"), b"-c", b"x.c"])
@@ -29,7 +29,7 @@ fn only_what_is_called_like_a_compiler_is_looked_at() {
 fn without_a_worker_commands_are_processes() {
     let dir = Scratch::new("no-worker");
     let environment = Environment::inherit_with(&[]);
-    // One is not there; one ends at once and has said nothing; one says what is no frame.
+    // One is missing, one exits at once, one sends garbage.
     for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
         let mut worker = worker(program, false);
         assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_err());

@@ -1,4 +1,4 @@
-//! The worker's process, of which each command gets a fork. Does not know which commands may have one.
+//! The worker's main process, which forks for each command.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,20 +10,19 @@ use tanto_sys::process::{Argv, Child, Environment, Launcher, Program};
 
 use super::connection::Link;
 
-/// One that runs and has said what it stands for.
 pub(super) struct Zygote {
     process: Child,
     pub(super) link: Link,
 }
 
-/// One that says nothing for so long never will, on whatever machine; then its commands run without it.
+/// Timeout of its greeting.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to end, before it is killed.
+/// Time to exit before it is killed.
 const LAST_MOMENT: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
 
 impl Zygote {
-    /// Starts this program, and waits until it is ready.
+    /// Starts the program, and waits until it is ready.
     pub(super) fn start(program: &Path) -> io::Result<Zygote> {
         let (socket, its) = SeqpacketSocket::pair()?;
         let mut process = {
@@ -49,14 +48,14 @@ impl Zygote {
 }
 
 impl Drop for Zygote {
-    /// It ends, and its forks with it, when nobody holds our end of the socket. One that no longer hears is killed.
+    /// It exits with its forks when this end of the socket is closed. A hung one is killed.
     fn drop(&mut self) {
         self.link.close();
         see_off(&mut self.process);
     }
 }
 
-/// Waits until it has ended, which nobody speaks to any more.
+/// Waits until it has exited.
 fn see_off(process: &mut Child) {
     process.close_output();
     let until = Instant::now() + LAST_MOMENT;
@@ -70,7 +69,6 @@ fn see_off(process: &mut Child) {
     }
 }
 
-/// Words for a command of our own.
 pub(super) fn words(texts: &[&[u8]]) -> Argv {
     let mut words = Argv::default();
     for text in texts {

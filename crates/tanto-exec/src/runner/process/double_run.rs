@@ -1,4 +1,4 @@
-//! Commands that run twice, to see whether both times come to the same. Does not know where they run.
+//! Compares two runs of a command: from a checkpoint, and as a process.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,16 +11,15 @@ use super::output::{Output, Overflow};
 use super::shell_split;
 use crate::job::{Command, Exit};
 
-/// What a command has come to when it ran for the first time.
+/// Result of the first run.
 pub(super) struct Twin {
     exit: Exit,
     printed: Vec<u8>,
-    /// What it has made; nothing where there is none.
+    /// Output files; `None` for missing ones.
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
 impl Twin {
-    /// The command has just run.
     pub(super) fn of(command: &Command, exit: Exit, output: &Output) -> Twin {
         let mut words = Argv::default();
         let files = match shell_split::split(&command.line, &mut words) {
@@ -31,7 +30,7 @@ impl Twin {
         Twin { exit, printed: output.so_far(), files }
     }
 
-    /// It has run again. How it is to have ended: as it did, unless there is a difference, of which the output then tells.
+    /// Compares the second run. Returns its exit or, if the runs differ, a failure that is explained in the output.
     pub(super) fn compare(&self, exit: Exit, output: &mut Output, overflow: Option<&Overflow>) -> Exit {
         let mut wrong = Vec::new();
         if self.exit != exit {
@@ -51,7 +50,7 @@ impl Twin {
     }
 }
 
-/// The object of a compile, and its depfile, as far as its words tell them.
+/// Returns the object and depfile of a compile, as far as they are in its arguments.
 fn made_by(words: &[&[u8]]) -> Vec<PathBuf> {
     let path = |word: &[u8]| PathBuf::from(OsStr::from_bytes(word));
     let after = |wanted: &[u8]| words.windows(2).find(|two| two[0] == wanted).map(|two| path(two[1]));

@@ -1,4 +1,4 @@
-//! How a command becomes a process: directly, or through the shell. Does not know jobs.
+//! Starts commands, with or without a shell.
 
 use std::fs::File;
 use std::io;
@@ -12,43 +12,40 @@ use super::shell_split;
 use crate::job::{Command, Exit};
 use crate::runner::clang::{self, Fork, Worker};
 
-/// Starts commands as `/bin/sh -c` would run them.
+/// Starts commands with the same effect as `/bin/sh -c`.
 pub(super) struct Starter {
     launcher: Launcher,
-    /// Commands may go without the shell.
+    /// The environment allows commands without a shell.
     direct: bool,
     words: Argv,
     entrances: Vec<File>,
-    /// Commands live in namespaces of their own, where the worker is not.
+    /// Commands run in other namespaces, where the clang worker is not.
     is_shut_in: bool,
-    /// Runs what it can of the commands that go without the shell.
     worker: Option<Worker>,
-    /// Does the shell say so, and exit, when a signal has ended its command? Else the signal ends it too.
+    /// Whether `/bin/sh` reports a signal that killed its command and exits, instead of dying of it.
     outlives: Option<bool>,
 }
 
-/// Where a command finds its job tokens: two numbers of descriptors, with a comma between them. Empty if it has none.
+/// Variable with the descriptors of the command's job tokens: `READ,WRITE`, or empty.
 const TOKENS: &str = "TANTO_TOKENS";
-/// Cargo has a variable of its own for them, which no other program heeds.
+/// Cargo reads its jobserver from a variable of its own.
 const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
-/// In the place of descriptors to hand on.
+/// No descriptors.
 const NOTHING: [RawFd; 2] = [-1, -1];
 
-/// How the compile worker, or who keeps its checkpoints, knows a command.
+/// Identifies a job of the clang worker or the checkpoint daemon.
 pub(super) struct Mark {
     pub(super) id: u64,
-    /// It goes on from a checkpoint.
+    /// It continues from a checkpoint.
     pub(super) is_kept: bool,
-    /// What it makes is to be compared with what a process makes.
+    /// Its result is compared with that of a process.
     pub(super) is_doubted: bool,
 }
 
-/// A command that was started.
 pub(super) struct Started {
     pub(super) child: Child,
-    /// Without the shell.
+    /// Without a shell.
     pub(super) direct: bool,
-    /// In the compile worker.
     pub(super) fork: Option<Mark>,
 }
 
@@ -61,34 +58,33 @@ impl Starter {
         Starter { launcher, direct, words, entrances, is_shut_in: false, worker, outlives: None }
     }
 
-    /// The compile worker, if there is one.
     pub(super) fn worker(&mut self) -> Option<&mut Worker> {
         self.worker.as_mut()
     }
 
-    /// From now on commands find this in their environment.
+    /// Sets an environment variable for further commands.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.launcher.set(name, value);
     }
 
-    /// From now on commands enter these control groups, whose files stay open until another call.
+    /// Makes further commands join these control groups. The files stay open until the next call.
     pub(super) fn enter(&mut self, entrances: Vec<File>) {
         self.launcher.set_cgroups(&entrances);
         self.entrances = entrances;
     }
 
-    /// From now on commands live in these namespaces, which have to stay open until another call.
+    /// Makes further commands enter these namespaces, which must stay open until the next call.
     pub(super) fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
         self.launcher.set_namespaces(entrance);
         self.is_shut_in = entrance.is_some();
     }
 
-    /// From now on commands keep these descriptors of ours.
+    /// Makes further commands inherit these descriptors.
     pub(super) fn hand_on(&mut self, descriptors: [RawFd; 2]) {
         self.launcher.set_inherited_descriptors(descriptors);
     }
 
-    /// The next command finds job tokens behind these descriptors, or none.
+    /// Passes the descriptors of job tokens to the next command.
     pub(super) fn share(&mut self, descriptors: Option<[RawFd; 2]>) {
         let auth = descriptors.map(|[reader, writer]| format!("{reader},{writer}")).unwrap_or_default();
         let flags =
@@ -98,8 +94,8 @@ impl Starter {
         self.launcher.set_inherited_descriptors(descriptors.unwrap_or(NOTHING));
     }
 
-    /// Starts a command. What cannot be run without the shell is the shell's: it may know better, and else its words
-    /// tell why. So is a command on the console, where the shell too hears what is typed.
+    /// Starts a command. Uses the shell if a direct start fails, which gives the same diagnostics as ninja, and for
+    /// console commands, whose shell has to receive the terminal's signals.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in) {
@@ -118,7 +114,7 @@ impl Starter {
         self.start_shell(command)
     }
 
-    /// Starts a command as a process of its own, whatever the compile worker could do.
+    /// Starts a command as a process, not in the clang worker.
     pub(super) fn start_alone(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             return self.start_program(command);
@@ -126,7 +122,7 @@ impl Starter {
         self.start_shell(command)
     }
 
-    /// Starts the words, or else the shell.
+    /// Starts the program or, if that fails, the shell.
     fn start_program(&mut self, command: &Command) -> io::Result<Started> {
         match self.launcher.spawn_piped(Program::Argv(&self.words)) {
             Ok(child) => Ok(Started { child, direct: true, fork: None }),
@@ -141,7 +137,7 @@ impl Starter {
         Ok(Started { child: started?, direct: false, fork: None })
     }
 
-    /// How a shell would have ended whose command a signal has ended, after adding to the output what it says of it.
+    /// Returns the exit of a shell whose command was killed by a signal, and appends the shell's message.
     pub(super) fn death(&mut self, signal: i32, dumped: bool, output: &mut Vec<u8>) -> Exit {
         if !*self.outlives.get_or_insert_with(|| outlives_its_command(&mut self.launcher)) {
             return super::exit(ExitStatus::Killed { signal, dumped });
@@ -154,7 +150,7 @@ impl Starter {
     }
 }
 
-/// dash does; bash becomes its command, if it has but one.
+/// True for dash; bash replaces itself with its only command.
 fn outlives_its_command(launcher: &mut Launcher) -> bool {
     const KILLED: ExitStatus = ExitStatus::Code(128 + 9);
     let probe = launcher.spawn_piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));

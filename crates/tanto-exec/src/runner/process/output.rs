@@ -1,4 +1,4 @@
-//! What a command printed: in memory, and past a limit in a file without a name.
+//! Output of a command: in memory or, beyond a limit, in an unnamed file.
 
 use std::fs::File;
 use std::io;
@@ -12,58 +12,55 @@ use crate::job;
 use crate::spilled::Spilled;
 use crate::writer::{Stream, Writer};
 
-/// So much of a command's output is held in memory, in bytes. Higher costs memory for every command that prints as much;
-/// lower writes more output to a disk before it is shown.
+/// Bytes in memory. More costs memory for every command that prints as much; less writes more output to a disk.
 const MOST_IN_MEMORY: usize = 16 << 20;
-/// Of more than that, so much of its beginning and of its end stays in memory, in bytes.
+/// Bytes of the beginning and of the end of larger output that stay in memory.
 const ENDS: usize = 256 << 10;
 
-/// Where output goes that is too large for memory.
+/// Destination of output that is too large for memory.
 pub(super) struct Overflow {
-    /// The files are on this directory's file system.
     pub(super) dir: PathBuf,
-    /// Writes them.
     pub(super) writer: Rc<Writer>,
 }
 
-/// What one command has printed so far.
+/// Output of a running command.
 pub(super) struct Output {
-    /// All of it or, once there is `rest`, its beginning.
+    /// All output or, with `rest`, its beginning.
     bytes: Vec<u8>,
     rest: Option<Rest>,
-    /// So many bytes are held in memory.
+    /// Limit of `bytes`.
     most: usize,
-    /// How much it was altogether.
+    /// Bytes printed so far.
     total: u64,
 }
 
-/// A file with output, being written.
+/// A file being written.
 struct Spill {
     stream: Stream,
-    /// The same file, from the thread that has opened it.
+    /// The same file, opened by the writer's thread.
     file: Arc<OnceLock<File>>,
 }
 
-/// What goes on where memory ends.
+/// Output beyond the limit.
 struct Rest {
-    /// The file with all of it, or why there is none; nothing where none is wanted.
+    /// The file with all output, or why there is none; `None` if not wanted.
     file: Option<io::Result<Spill>>,
-    /// So many bytes are kept of its beginning, and of its end.
+    /// Size of the beginning and of the end.
     ends: usize,
-    /// Of what came after the beginning, at least the last `ends` bytes, at most twice as many.
+    /// The last `ends` bytes at least, and twice as many at most.
     end: Vec<u8>,
-    /// Bytes that are in neither beginning nor end.
+    /// Bytes neither in the beginning nor in the end.
     left_out: u64,
 }
 
 impl Output {
-    /// Nothing yet. Of more than so many bytes, if that is said, the middle is left out.
+    /// `most`: output limit; beyond it, the middle is left out.
     pub(super) fn new(most: Option<u64>) -> Output {
         let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST_IN_MEMORY);
         Output { bytes: Vec::new(), rest: None, most: most.min(MOST_IN_MEMORY), total: 0 }
     }
 
-    /// Takes what the command printed next.
+    /// Appends output.
     pub(super) fn push(&mut self, bytes: &[u8], overflow: Option<&Overflow>) {
         self.total += bytes.len() as u64;
         if let Some(rest) = &mut self.rest {
@@ -75,12 +72,11 @@ impl Output {
         }
     }
 
-    /// How many bytes were printed.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// What was printed until now: all of it, or its beginning and end with a line between that says how much is missing.
+    /// Returns all output so far, or its beginning and end with a line between that tells how much is missing.
     pub(super) fn so_far(&self) -> Vec<u8> {
         let mut shown = self.bytes.clone();
         if let Some(rest) = &self.rest {
@@ -90,14 +86,13 @@ impl Output {
         shown
     }
 
-    /// The end of what was printed until now, at most `most` bytes.
+    /// Returns at most `most` bytes from the end of the output so far.
     pub(super) fn last(&self, most: usize) -> &[u8] {
         let end = self.rest.as_ref().map_or(&self.bytes, |rest| &rest.end);
         &end[end.len().saturating_sub(most)..]
     }
 
-    /// What there is: all of it or its beginning and end, with a line between that says how much is missing, and how much
-    /// of it that is. Waits until the file is written.
+    /// Returns all output or its beginning and end, and which it is. Waits until the file is written.
     pub(super) fn into_kept(self) -> (Vec<u8>, job::Capture) {
         let Some(rest) = self.rest else { return (self.bytes, job::Capture::Complete) };
         let from = rest.end.len().saturating_sub(rest.ends);
@@ -115,7 +110,7 @@ impl Output {
 }
 
 impl Rest {
-    /// Takes all that was printed, and leaves its beginning.
+    /// Spills the output, and leaves its beginning in `bytes`.
     fn begin(bytes: &mut Vec<u8>, ends: usize, overflow: Option<&Overflow>) -> Rest {
         let end = bytes.split_off(ends);
         let mut rest = Rest { file: overflow.map(Spill::begin), ends, end: Vec::new(), left_out: 0 };
@@ -155,7 +150,7 @@ impl Spill {
         Ok(Spill { stream: overflow.writer.begin(open)?, file })
     }
 
-    /// Waits until all is written. Half of it would be taken for the whole.
+    /// Waits until the file is complete.
     fn end(self) -> io::Result<Spilled> {
         self.stream.end(Vec::new())?;
         let file = self.file.get().ok_or(io::ErrorKind::NotFound)?;

@@ -1,29 +1,25 @@
-//! Which command lines need no shell, and the words of those: exactly the words that a shell would make of them. Does
-//! not know how a command is run.
+//! Splits command lines that need no shell into exactly the words that a shell would make of them.
 //!
-//! What a shell gives a meaning to is left to the shell: this knows blanks, quotes and backslashes. So are bytes that
-//! are not ASCII, which mean one thing or another by the locale and by the shell; and control characters, some of which
-//! shells use inside.
+//! Handles blanks, quotes and backslashes; everything else with a meaning is left to the shell. So are non-ASCII bytes,
+//! whose meaning depends on the locale and the shell, and control characters, some of which shells use internally.
 
 use tanto_sys::process::{Argv, Environment};
 
-/// From so many bytes on a line is too long for `/bin/sh -c`. It stays so, lest a tree that Tanto builds is none that
-/// ninja can build.
+/// Lines of this length are too long for `/bin/sh -c`. They have to fail as in ninja.
 const TOO_LONG: usize = 128 << 10;
 
-/// Makes words of a line. False where that is the shell's business; then they may be anything.
+/// Splits a line; returns false if it needs a shell, with unspecified `words`.
 pub fn split(line: &[u8], words: &mut Argv) -> bool {
     words.clear();
     let is_plain = line.len() < TOO_LONG && line.iter().all(|&b| b == b'\t' || matches!(b, b' '..=b'~'));
-    // What begins so the shell would take for its own options.
+    // The shell would parse these as its own options.
     let is_option = matches!(line.first(), Some(b'-' | b'+'));
     let split = is_plain && !is_option && Splitter { rest: line, words }.split().is_some();
     split && words.iter().next().is_some_and(names_program)
 }
 
-/// The variable for which every command in this environment has a shell, if there is one. Some make a shell do more than
-/// run the words, and some shells drop those whose names are none that a shell can use, among them the functions that
-/// bash exports.
+/// Returns a variable that forces all commands through a shell, if there is one: some change the shell's behavior, and
+/// some shells drop variables with invalid names, such as bash's exported functions.
 pub fn wants_the_shell(environment: &Environment) -> Option<&[u8]> {
     let path = environment.get(b"PATH");
     let odd = environment.iter().find(|(name, value)| match *name {
@@ -41,13 +37,13 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    /// None: what follows is the shell's.
+    /// `None`: needs a shell.
     fn split(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_ascii_start();
             match self.rest.first() {
                 None => return Some(()),
-                // A comment.
+                // Starts a comment.
                 Some(b'#') => return None,
                 Some(_) => self.word()?,
             }
@@ -108,20 +104,20 @@ impl Splitter<'_> {
     }
 }
 
-/// Does the byte stand for itself in every shell, wherever it comes in a word?
+/// Returns whether the byte has no special meaning in any shell, anywhere in a word.
 fn is_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-+=:,./@%^#".contains(&byte)
 }
 
-/// Is a command of this name a program, and nothing that a shell does itself? Some shells take a number after `%` for
-/// one of their jobs; and what has a `=` may be an assignment.
+/// Returns whether the name is that of a program, not of a builtin. Some shells take `%N` for a job, and a word with
+/// `=` may be an assignment.
 fn names_program(name: &[u8]) -> bool {
     let is_odd = name.is_empty() || name[0] == b'%' || name.contains(&b'=');
     !is_odd && (name.contains(&b'/') || OF_SHELLS.binary_search(&name).is_err())
 }
 
-/// Builtins and reserved words: those of POSIX, dash, bash, busybox's ash, ksh, mksh and zsh. Those of signs alone
-/// (`:`, `.`, `[`) are here where the splitter lets them through.
+/// Builtins and reserved words of POSIX, dash, bash, busybox ash, ksh, mksh and zsh. Names of punctuation are listed
+/// only if the splitter accepts them.
 #[rustfmt::skip]
 const OF_SHELLS: [&[u8]; 130] = [
     b".", b":", b"alias", b"autoload", b"bg", b"bind", b"bindkey", b"break", b"builtin", b"bye", b"caller", b"case",

@@ -1,4 +1,4 @@
-//! The slots of a jobserver that a runner is about to use. Does not know commands.
+//! The runner's view of its jobserver: one slot in advance for the next command.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -9,23 +9,22 @@ use tanto_sys::ipc::poll::Watch;
 use crate::job::JobId;
 use crate::jobserver::{Jobserver, Slot};
 
-/// Where slots come from, and one that is to be used.
 pub(super) struct SlotGuard {
     pub(super) share: Jobserver,
-    /// For the next command to be started.
+    /// For the next command.
     pub(super) in_hand: Option<Slot>,
-    /// That of a command that has ended, until it is known whether another one of its job follows. Were it free meanwhile,
-    /// somebody might take it who keeps it for long.
+    /// Slot of a finished command, kept until it is known whether another command of the same job follows. Otherwise,
+    /// another job could take it for long.
     kept: Option<(JobId, Slot)>,
-    /// The last time that somebody asked there was none.
+    /// The last attempt to acquire a slot failed.
     pub(super) hungry: bool,
-    /// How urgent what would be started next is.
+    /// Priority of the command that would start next.
     pub(super) next: i64,
-    /// How urgent the jobs are that have begun and not yet ended.
+    /// Priorities of running jobs.
     urgencies: HashMap<JobId, i64>,
 }
 
-/// So often it is looked who needs tokens, where they are dealt out.
+/// Interval of token reallocation.
 const DEAL_EVERY: Duration = Duration::from_millis(20);
 
 impl SlotGuard {
@@ -33,7 +32,7 @@ impl SlotGuard {
         SlotGuard { share, in_hand: None, kept: None, hungry: false, next: 0, urgencies: HashMap::new() }
     }
 
-    /// Makes sure that there is a slot for the next command; says whether it could.
+    /// Makes sure that there is a slot for the next command; returns whether there is.
     pub(super) fn hold(&mut self) -> bool {
         self.let_go();
         if self.in_hand.is_none() {
@@ -43,8 +42,7 @@ impl SlotGuard {
         !self.hungry
     }
 
-    /// The slot for a command. Of one that follows another of its job nobody has asked whether there is one: there is
-    /// that of the other.
+    /// Takes the slot for a command. A further command of the same job gets the slot of the previous one.
     pub(super) fn take(&mut self, job: JobId) -> Option<Slot> {
         if let Some((_, slot)) = self.kept.take_if(|(of, _)| *of == job) {
             return Some(slot);
@@ -55,7 +53,7 @@ impl SlotGuard {
         self.in_hand.take()
     }
 
-    /// A command of a job has ended, and had this slot.
+    /// Takes the slot of a finished command back.
     pub(super) fn ended(&mut self, job: JobId, slot: Slot) {
         self.let_go();
         match self.share.is_dealt() {
@@ -64,7 +62,7 @@ impl SlotGuard {
         }
     }
 
-    /// No command has followed the one that ended.
+    /// Gives up the kept slot: no further command of its job followed.
     pub(super) fn let_go(&mut self) {
         if let Some((job, slot)) = self.kept.take() {
             self.urgencies.remove(&job);
@@ -72,23 +70,22 @@ impl SlotGuard {
         }
     }
 
-    /// What the command is to inherit, where each has a pipe of its own.
+    /// Returns the descriptors that the command inherits.
     pub(super) fn join(&mut self, job: JobId) -> Option<[RawFd; 2]> {
         let urgency = self.urgencies.get(&job).copied().unwrap_or(self.next);
         self.share.join(job, urgency)
     }
 
-    /// Deals out tokens where that is to be done. May a command be started now that could not before?
+    /// Reallocates tokens. Returns whether a slot became available.
     pub(super) fn deal(&mut self) -> bool {
         self.share.deal(self.hungry.then_some(self.next))
     }
 
-    /// How long it may be until the next time.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.share.is_busy().then_some(DEAL_EVERY)
     }
 
-    /// Adds what becomes readable when there may be a slot, or tokens to deal out.
+    /// Adds the descriptors that become readable when there may be a slot or tokens to reallocate.
     pub(super) fn watch(&self, watches: &mut Vec<Watch>) {
         match &self.share {
             Jobserver::Broker(bank) => watches.extend(bank.awaited().map(Watch::new)),

@@ -25,7 +25,7 @@ fn start_console(runner: &mut ProcessRunner, job: u32, line: &str) {
     runner.start(JobId(job), &Command { line: line.into(), console: true, limits: None }, Cost::default()).unwrap();
 }
 
-/// The next job to end: which, how, what it printed.
+/// Returns job, exit and output of the next completion.
 fn next(runner: &mut ProcessRunner) -> (u32, Exit, String) {
     match runner.wait(None).unwrap() {
         Wakeup::Completed(it) => (it.job.0, it.exit, String::from_utf8(it.output).unwrap()),
@@ -37,12 +37,12 @@ fn ok(job: u32, output: &str) -> (u32, Exit, String) {
     (job, Exit::Code(0), output.to_owned())
 }
 
-/// Lets the job go on that reads this named pipe.
+/// Ends the wait of `hold`.
 fn release(fifo: &Path) {
     fs::write(fifo, "go\n").unwrap();
 }
 
-/// A line that waits for `release`.
+/// A command line that waits for `release`.
 fn hold(fifo: &Path) -> String {
     format!("read x < '{}'", fifo.display())
 }
@@ -155,7 +155,7 @@ fn abort_tells_of_ended_jobs_that_nobody_heard_of() {
     let dir = Scratch::new("abort-ended");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
-    // Both are held by one writer, and so seen to end in one look or in two.
+    // The same writer holds both pipes, so that both ends are seen in one look or in two.
     start(&mut runner, 0, &hold(&fifo));
     release(&fifo);
     start(&mut runner, 1, "true");
@@ -211,7 +211,7 @@ fn load_limits_what_runs() {
     runner.interrupted_by = Some(9);
 }
 
-/// A runner that shares these slots with the test.
+/// A runner that shares its slots with the test.
 fn sharing(fifo: &Path, tokens: &[u8]) -> (ProcessRunner, TokenPipe) {
     let pool = TokenPipe::open(fifo).unwrap();
     tokens.iter().for_each(|&token| pool.put(token).unwrap());
@@ -346,7 +346,7 @@ fn a_refused_start_keeps_the_slot_in_hand() {
     assert_eq!(drain(&pool), b"");
 }
 
-/// Starts no process while there are as many as this runner may have.
+/// A runner that can start at most this many processes.
 fn short_of_processes(most: usize) -> ProcessRunner {
     let mut runner = runner();
     runner.machine.start = match most {
@@ -378,7 +378,7 @@ fn some_descriptors_are_left() {
 fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
     let dir = Scratch::new("room");
     let fifo = named_pipe(&dir, "fifo");
-    // At its start, and when the first wait begins.
+    // At the start, and at the beginning of the first wait.
     REFUSALS.set(2);
     let mut runner = short_of_processes(1);
     start(&mut runner, 0, "echo a");
@@ -426,7 +426,7 @@ fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
     let limits = ResourceLimits { hang_ms: Some(3_600_000), ..ResourceLimits::NONE };
     let watch = WatchOptions { limits, leftovers: Leftovers::Ignore, cgroups: CgroupUse::All };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
-    // The first process forks at once; nobody waits for the busy one.
+    // The first process forks at once, and nothing waits for the busy child.
     start(&mut runner, 5, "cat /proc/self/cgroup; (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo busy) &");
     let Wakeup::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
     let output = String::from_utf8_lossy(&it.output);
@@ -483,7 +483,7 @@ fn a_flood_is_ended_and_both_its_ends_are_kept() {
     assert_eq!((ended.exit, ended.report.unwrap().termination.unwrap().reason), (Exit::Code(why.exit_code()), why));
     assert!(ended.output.starts_with(b"begins\ny\n") && ended.output.len() < (1 << 20) + 100);
     assert!(String::from_utf8_lossy(&ended.output).contains(" bytes are left out ...]"));
-    // It is the limit of this command, and no other's.
+    // The limit of this command only.
     start(&mut runner, 4, "yes | head -c 2m");
     let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
     assert_eq!((ended.exit, ended.output.len()), (Exit::Code(0), 2 << 20));
@@ -504,7 +504,7 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
         let is_sleep = |seen: &ProcessInfo| seen.command.starts_with(b"sleep") || seen.command.starts_with(b"/bin/sh");
         assert!(!report.leftovers.is_empty() && report.leftovers.iter().all(is_sleep), "{report:?}");
     }
-    // Who ends in time is nobody's trouble.
+    // Processes that exit soon are not reported.
     let bounds =
         Some(Box::new(JobLimits { resources: ResourceLimits { linger_ms: Some(600_000), ..limits }, scratch: None }));
     let line = b"(sleep 0.01; echo late) & echo said".to_vec();
@@ -524,11 +524,11 @@ fn a_bell_wakes_who_waits_for_jobs() {
     std::io::Write::write_all(&mut rope, b"!").unwrap();
     assert_eq!(runner.wait(None).unwrap(), Wakeup::ControlRequest);
     release(&fifo);
-    // Whoever rings all the time keeps nobody from ending.
+    // Constant requests do not keep commands from ending.
     while runner.wait(None).unwrap() == Wakeup::ControlRequest {}
 }
 
-/// Prints `yes` if its tokens are there, else `no`.
+/// Prints whether the token pipe exists.
 const HAS_TOKENS: &str = "test -p \"/proc/self/fd/${TANTO_TOKENS%,*}\" && echo yes || echo no";
 
 #[test]
@@ -542,7 +542,7 @@ fn commands_have_tokens_of_their_own() {
     assert_eq!(shared.capacity(), 1);
     start(&mut shared, 1, &format!("{HAS_TOKENS}; echo $CARGO_MAKEFLAGS | cut -c -19"));
     assert_eq!(next(&mut shared), ok(1, "yes\n-j --jobserver-fds=\n"));
-    // The next of the same job has a slot too, though nobody has asked whether there is one.
+    // The next command of the same job gets its slot without `capacity`.
     start(&mut shared, 1, HAS_TOKENS);
     assert_eq!((shared.capacity(), next(&mut shared)), (1, ok(1, "yes\n")));
     let mut alone = dealt(3, 1);
@@ -582,7 +582,7 @@ fn what_a_command_has_taken_no_other_begins_with() {
     assert_eq!(runner.capacity(), 1);
     let take = "dd bs=1 count=1 of=/dev/null 2>/dev/null <\"/proc/self/fd/${TANTO_TOKENS%,*}\"";
     start(&mut runner, 1, &format!("{take}; echo >'{}'; {}", taken.display(), hold(&end)));
-    // Tokens are dealt out while somebody waits.
+    // Tokens are reallocated during waits.
     assert_eq!(runner.wait(Some(Duration::from_millis(100))).unwrap(), Wakeup::TimedOut);
     fs::read(&taken).unwrap();
     assert_eq!(runner.capacity(), 0, "both slots are in use");

@@ -1,4 +1,4 @@
-//! Commands that run in the compile worker: how they end, and when they have to run again. Does not know which may.
+//! Commands in the clang worker: how they end, and when they have to run again as processes.
 
 use std::io;
 
@@ -12,28 +12,25 @@ use crate::job::report::TerminationReason;
 use crate::job::{Command, Exit, Usage};
 use crate::runner::clang::News;
 
-/// What there is to know of a command that runs there.
+/// State of a command in the clang worker.
 pub(super) struct Forked {
-    /// What it is there.
     mark: Mark,
-    /// To run it again.
+    /// For another run.
     command: Command,
     expected: Cost,
-    /// A control group counts it, which has to be empty before it is done.
+    /// It has a control group, which has to be empty before it is done.
     is_counted: bool,
-    /// How it ended, if it said so.
     ended: Option<ExitReport>,
-    /// It wants to be run as a process of its own, for this reason.
+    /// Reason why it has to run as a process.
     declined: Option<Vec<u8>>,
-    /// Its process is no more.
+    /// Its process is gone.
     gone: bool,
 }
 
-/// What becomes of one.
 enum Verdict {
     Done(ExitReport),
     Again,
-    /// It is done, and has to be done again to see whether that comes to the same.
+    /// Done, but has to run again as a process for comparison.
     Twice(ExitReport),
 }
 
@@ -42,7 +39,7 @@ impl Forked {
         Forked { mark, command, expected, is_counted, ended: None, declined: None, gone: false }
     }
 
-    /// It goes on from a checkpoint.
+    /// Whether it continues from a checkpoint.
     pub(super) fn is_kept(&self) -> bool {
         self.mark.is_kept
     }
@@ -55,7 +52,7 @@ impl Forked {
         }
     }
 
-    /// What is to become of it, if that is known; for one whose output has ended.
+    /// Returns the decision for a command whose output has ended, if there is one yet.
     fn verdict(&self, worker_is_gone: bool) -> Option<Verdict> {
         let gone = self.gone || worker_is_gone;
         match self.ended {
@@ -68,7 +65,7 @@ impl Forked {
 }
 
 impl ProcessRunner {
-    /// Takes what the worker has told, and goes on with the commands that it has told of.
+    /// Handles messages of the clang worker.
     pub(super) fn hear(&mut self) -> io::Result<()> {
         let Some(worker) = self.starter.worker() else { return Ok(()) };
         while let Some((id, news)) = worker.news() {
@@ -99,13 +96,13 @@ impl ProcessRunner {
         Ok(())
     }
 
-    /// Runs a command as a process of its own. What it has printed in the worker does not count.
+    /// Runs a command again as a process, and drops its output so far.
     fn run_again(&mut self, mut task: Task, twin: Option<Twin>) -> io::Result<()> {
         task.output = Output::new(task.limits.output_bytes);
         let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(task.job));
         let fork = match task.fork.take() {
             Some(fork) if why.is_none() => fork,
-            // The monitor has ended it.
+            // It was terminated by the monitor.
             _ => {
                 self.tell(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 return Ok(());
@@ -130,7 +127,7 @@ impl ProcessRunner {
         })
     }
 
-    /// An error, if the command may not become a process.
+    /// Returns an error if the command must not run as a process.
     fn insist(&mut self, fork: &Forked) -> io::Result<()> {
         match (self.starter.worker(), &fork.declined) {
             (Some(worker), Some(why)) if !fork.is_kept() => worker.insist(&fork.command.line, why),
@@ -138,7 +135,7 @@ impl ProcessRunner {
         }
     }
 
-    /// The worker is no leftover of any job.
+    /// Excludes the clang worker from all jobs.
     pub(super) fn spare_worker(&mut self) {
         let pid = self.starter.worker().and_then(|worker| worker.pid());
         if let (Some(watcher), Some(pid)) = (&mut self.watcher, pid) {
@@ -146,7 +143,7 @@ impl ProcessRunner {
         }
     }
 
-    /// Waits until the worker's processes for these commands are gone.
+    /// Waits until the processes of these commands are gone.
     pub(super) fn bury(&mut self, tasks: &[Task]) {
         let forks = tasks.iter().filter_map(|task| task.fork.as_ref());
         let ids = forks.filter(|fork| !fork.gone).map(|fork| (fork.mark.id, fork.mark.is_kept)).collect();

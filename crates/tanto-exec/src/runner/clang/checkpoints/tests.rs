@@ -1,4 +1,4 @@
-//! Nobody who keeps checkpoints, and what is never kept.
+//! A missing daemon, and commands without checkpoints.
 
 use super::super::zygote::words;
 use super::*;

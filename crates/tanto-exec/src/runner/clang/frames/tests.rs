@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tanto_testing::{Material, Random};
 
-/// The frames that the worker's own tests read and write.
+/// Frames that the tests of the worker read and write, too.
 fn golden() -> BTreeMap<String, Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clang-worker/golden/frames.txt");
     let text = std::fs::read_to_string(path).expect("the golden frames are there");
@@ -38,7 +38,7 @@ fn declined(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What is held, with so many empty names, and of so many files none.
+/// A state with these numbers of empty file names.
 fn holding(files: usize, without: usize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     bytes.push(8);

@@ -46,7 +46,7 @@ fn what_was_changed_does_not_hold() {
     let files = vec![(path.clone(), Stamp::of(&path).unwrap())];
     let identity = Identity { program: path.clone(), ours: true, lld: None, files, builds: Vec::new() };
     assert!(identity.holds());
-    // The same size and, told so, the same time; but what the kernel says of the file itself has changed.
+    // Same size and mtime, but another ctime.
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, "\x7fELG").unwrap();

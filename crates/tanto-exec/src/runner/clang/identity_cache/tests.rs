@@ -1,4 +1,4 @@
-//! The file that remembers for which clang the worker stands, whole and torn.
+//! Whole and torn cache files.
 
 use super::*;
 use tanto_testing::Scratch;
@@ -42,7 +42,7 @@ fn a_torn_file_holds_nothing_wrong() {
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
-        // It may end before one of the files of the last: that one then is asked for less, but it is there.
+        // If it is cut before one of the files of the last program, that file is not checked.
         let read = read(&file, "here");
         assert!(read.iter().zip(&known).all(|(one, other)| one.program == other.program && one.ours == other.ours));
     }
