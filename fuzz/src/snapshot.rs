@@ -4,13 +4,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use tanto_ninja::bindings::Escape;
 use tanto_ninja::disk::{RealDisk, VirtualDisk};
 use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::flat::{BLOCK, sum};
+use tanto_ninja::flat::BLOCK;
+use tanto_ninja::graph::Escape;
 use tanto_ninja::graph::{Arena, Graph};
+use tanto_ninja::hash::rapid;
 use tanto_ninja::load::{LoadOptions, load};
-use tanto_ninja::log::{BuildLog, DepsLog, Entry};
+use tanto_ninja::logs::{BuildLog, DepsLog, Entry};
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::Snapshot;
 use tanto_sys::fs::state_dir::StateDirs;
@@ -117,9 +118,9 @@ fn forge(bytes: &mut [u8], sound: &[u8]) {
     let start = usize::from_ne_bytes(*sound[foot..].first_chunk().expect("eight bytes"));
     assert!(start <= BLOCK);
     bytes[foot..].copy_from_slice(&sound[foot..]);
-    let block = sum(&bytes[..start]).to_ne_bytes();
+    let block = rapid(&bytes[..start]).to_ne_bytes();
     bytes[foot - 8..foot].copy_from_slice(&block);
-    let table = sum(&bytes[start..foot + 8]).to_ne_bytes();
+    let table = rapid(&bytes[start..foot + 8]).to_ne_bytes();
     bytes[foot + 8..foot + 16].copy_from_slice(&table);
 }
 

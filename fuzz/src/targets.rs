@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::{packages, snapshot};
 
-use tanto_ninja::bindings::Escape;
 use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::disk::{Disk, Mtime};
+use tanto_ninja::graph::Escape;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{LoadOptions, load};
-use tanto_ninja::log::{BuildLog, DepsLog, Entry};
+use tanto_ninja::logs::{BuildLog, DepsLog, Entry};
 use tanto_record::session::Session;
 use tanto_record::views::report::timings::Timings;
 use tanto_record::views::{html, report::rebuilds, trace};

@@ -3,7 +3,8 @@
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::graph::{Graph, ScopeId};
+use crate::graph::Graph;
+use crate::ids::ScopeId;
 
 /// What the manifest's `builddir` says; empty, which is the current directory, where it sets none.
 pub fn of<'t>(graph: &Graph<'t>) -> &'t [u8] {

@@ -4,10 +4,12 @@
 use crate::canon::canonical;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Graph, Map, NodeId, Text};
-use crate::load::expand::append_value;
-use crate::load::lexer::{Lexer, Raw, Token};
+use crate::graph::Graph;
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
 use crate::load::{self, version};
+use crate::syntax::expansion::append_value;
+use crate::syntax::lexer::{Lexer, Raw, Token};
 
 /// What a dyndep file says of one edge.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +73,7 @@ fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
 }
 
 /// What a dyndep file says, by edge, and an error that counts only if there is no other. New paths become nodes.
-fn parse<'t>(graph: &mut Graph<'t>, path: Text<'t>, text: Text<'t>) -> Result<(Map<EdgeId, Update>, Option<Error>)> {
+fn parse<'t>(graph: &mut Graph<'t>, path: &'t [u8], text: &'t [u8]) -> Result<(Map<EdgeId, Update>, Option<Error>)> {
     let mut parser = Parser { graph, lexer: Lexer::new(path, text), updates: Map::default(), lost: None };
     parser.run()?;
     Ok((parser.updates, parser.lost))
@@ -119,7 +121,7 @@ impl<'t> Parser<'_, 't> {
         Ok(())
     }
 
-    fn assignment(&mut self) -> Result<(Text<'t>, Vec<u8>)> {
+    fn assignment(&mut self) -> Result<(&'t [u8], Vec<u8>)> {
         let name = self.lexer.name().ok_or_else(|| self.lexer.error(&[b"expected variable name"]))?;
         self.lexer.expect(Token::Equals)?;
         let raw = self.lexer.value()?;

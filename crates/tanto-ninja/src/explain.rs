@@ -2,7 +2,9 @@
 //! noted becomes words only when somebody reads them. Does not know how it is shown.
 
 use crate::disk::Mtime;
-use crate::graph::{Graph, Map, NodeId};
+use crate::graph::Graph;
+use crate::hash::Map;
+use crate::ids::NodeId;
 
 /// So many reasons for one node are enough for a record of the build. Fewer, and the one that tells most may be lost;
 /// more, and a program that is linked from thousands of new files has a reason for each.

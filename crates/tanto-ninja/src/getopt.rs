@@ -3,7 +3,7 @@
 
 pub mod given;
 
-use crate::spell;
+use crate::suggest;
 
 /// A flag that a command line may have.
 pub trait Flag: Sized + 'static {
@@ -177,7 +177,7 @@ fn find_long<F: Flag>(known: &'static [F], name: &[u8], text: &[u8]) -> Result<&
     match (first_two.next(), first_two.next()) {
         (Some((flag, _)), None) => Ok(flag),
         (None, _) => {
-            let near = spell::closest(name, named().map(|(_, long)| long.as_bytes()));
+            let near = suggest::closest(name, named().map(|(_, long)| long.as_bytes()));
             let meant = named().map(|(_, long)| long).find(|long| near == Some(long.as_bytes()));
             Err(Bad { meant, ..Bad::of(&[b"unrecognized option '--", text, b"'"]) })
         }

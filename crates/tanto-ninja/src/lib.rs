@@ -2,29 +2,28 @@
 //!
 //! It does not know how a command is run.
 
-pub mod bindings;
 pub mod builddir;
 pub mod canon;
 pub mod depfile;
-pub(crate) mod digest;
 pub mod disk;
 pub mod dyndep;
 pub mod error;
 pub mod explain;
 pub mod flat;
-pub mod front;
+pub mod frontend;
 pub mod getopt;
-pub mod glob;
 pub mod graph;
+pub mod hash;
+pub mod ids;
 pub mod load;
-pub mod log;
+pub mod logs;
 pub mod msvc;
 pub mod paths;
 pub mod plan;
-pub mod replay;
 pub mod scan;
 pub mod snapshot;
 pub mod sources;
-pub mod spell;
+pub mod suggest;
+pub mod syntax;
 pub mod targets;
 pub mod tools;

@@ -19,7 +19,7 @@ pub use intern::{Interner, Writer};
 pub use relaid::Relaid;
 pub use table::{Parts, PathTable};
 
-use crate::log::hash::rapid;
+use crate::hash::rapid;
 
 /// The head of a path's text: its number and length.
 fn head(id: u32, length: u32) -> u64 {

@@ -1,7 +1,8 @@
 //! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
 //! what dyndep files add while the build runs. Does not know how jobs are run.
 
-pub(crate) mod estimates;
+mod estimates;
+pub mod full_plan;
 mod urgency;
 
 use std::cell::OnceCell;
@@ -15,7 +16,8 @@ use tanto_exec::simulate::best_order;
 
 use crate::dyndep::Update;
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, Map, NodeId};
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
 use crate::scan::Scan;
 
 use self::estimates::Estimates;

@@ -18,8 +18,10 @@ use crate::disk::{Disk, Mtime};
 use crate::dyndep;
 use crate::error::{Error, Result};
 use crate::explain::{Explanations, Newest, Why};
-use crate::graph::{EdgeId, Graph, Map, NodeId};
-use crate::log::{BuildLog, DepsLog};
+use crate::graph::Graph;
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::{BuildLog, DepsLog};
 
 use self::measure::{Facts, NO_INPUT, Reason};
 use self::state::{Edges, Files, Mark};

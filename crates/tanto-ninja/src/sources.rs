@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::bindings::Escape;
 use crate::canon::canonical;
 use crate::depfile;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::graph::{EdgeId, Graph, NodeId, Set};
-use crate::log::DepsLog;
+use crate::graph::Escape;
+use crate::graph::Graph;
+use crate::hash::Set;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::DepsLog;
 
 /// Returns the files that these nodes depend on and that no command makes, each once: by the manifests, and by what
 /// compilers said that they have read. They need not exist.

@@ -1,13 +1,16 @@
 //! Finds the nodes that arguments name: paths, `source^`, directories, globs; without arguments the `default` statements'
 //! or the graph's roots.
 
+mod glob;
 mod patterns;
 
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::{Edge, EdgeId, Graph, Known, NodeId, Set};
-use crate::log::DepsLog;
-use crate::spell;
+use crate::graph::{Edge, Graph, Known};
+use crate::hash::Set;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::DepsLog;
+use crate::suggest;
 
 /// Where a name is looked for besides the graph.
 #[derive(Clone, Copy, Default)]
@@ -137,7 +140,7 @@ fn unknown(graph: &Graph<'_>, path: &[u8], others: &[&[u8]]) -> Error {
     let meant = match path {
         b"clean" => b", did you mean 'ninja -t clean'?".to_vec(),
         b"help" => b", did you mean 'ninja -h'?".to_vec(),
-        _ => spell::did_you_mean(path, paths()),
+        _ => suggest::did_you_mean(path, paths()),
     };
     Error::of(&[b"unknown target '", path, b"'", &meant])
 }

@@ -7,7 +7,7 @@ use tanto_sys::fs::file::{path, too_large};
 use tanto_sys::fs::file_stamp::{self, FileStamp, FsClock};
 use tanto_sys::memory::map::{MIN_MAPPED_SIZE, Map};
 
-use crate::digest;
+use crate::hash;
 
 /// A manifest's text.
 pub struct Source {
@@ -52,7 +52,7 @@ impl Source {
                 && let Ok(map) = Map::new(&file, version.size)
             {
                 // Before anybody reads it: what changes in between is not what the digest is of.
-                let state = State { version, digest: is_racy(version, began, &file).then(|| digest::of(&map)) };
+                let state = State { version, digest: is_racy(version, began, &file).then(|| hash::text_digest(&map)) };
                 return Ok(Source { text: Text::Mapped(map, file), state: Some(state) });
             }
             let mut text = Vec::with_capacity(version.size as usize + 1);
@@ -65,7 +65,7 @@ impl Source {
                 return Ok(Source::in_memory(text));
             }
             if text.len() as u64 == version.size && FileStamp::of(&file)? == version {
-                let state = State { version, digest: is_racy(version, began, &file).then(|| digest::of(&text)) };
+                let state = State { version, digest: is_racy(version, began, &file).then(|| hash::text_digest(&text)) };
                 return Ok(Source { text: Text::Read(text), state: Some(state) });
             }
         }

@@ -3,8 +3,8 @@
 use tanto_testing::each_variant;
 
 use super::*;
-use crate::bindings::Escape;
 use crate::graph::Arena;
+use crate::graph::Escape;
 use crate::load::LoadOptions;
 use crate::load::tests::Files;
 

@@ -7,7 +7,7 @@ use std::thread;
 use tanto_sys::memory::map::Map;
 use tanto_sys::memory::prefetch;
 
-use crate::log::hash::rapid;
+use crate::hash::rapid;
 
 /// Bytes with a sum of their own. Smaller, the sums of a large file are many; larger, whoever touches a few bytes has
 /// to read more. The kernel brings in this much around a page that is touched.
@@ -15,11 +15,6 @@ pub const BLOCK: usize = 64 << 10;
 
 /// To check fewer blocks than this is not worth a second thread: they take about as long as to start one.
 const WORTH_A_THREAD: usize = 16;
-
-/// The sum of a block. It finds accidents, not forgeries.
-pub fn sum(block: &[u8]) -> u64 {
-    rapid(block)
-}
 
 /// What must be true of numbers in a file, besides the sums: a file may be forged, and whoever uses them as places in
 /// other rows must not fall off.
@@ -177,7 +172,7 @@ impl Blocks {
         }
         let start = self.covered.start + number * BLOCK;
         let block = &self.map[start..self.covered.end.min(start + BLOCK)];
-        let good = sum(block) == self.sums[number];
+        let good = rapid(block) == self.sums[number];
         let good = good && self.limits.iter().all(|limit| limit.holds(start, block)) && !self.map.is_torn();
         if good {
             self.checked[number].store(true, Ordering::Relaxed);

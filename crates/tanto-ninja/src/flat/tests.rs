@@ -1,5 +1,6 @@
 //! Rows of our own and of files, sound and damaged.
 
+use crate::hash::rapid;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread;
@@ -23,7 +24,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn sums(content: &[u8]) -> Vec<u64> {
-    content[64..].chunks(BLOCK).map(sum).collect()
+    content[64..].chunks(BLOCK).map(rapid).collect()
 }
 
 /// What was written, with the sums of what should have been.

@@ -1,74 +1,22 @@
 //! What the manifests say, in flat arrays: made by a load, or mapped from a snapshot; never changed. Does not know how
 //! it was made, nor what joined the graph later.
 
+use crate::ids::EdgeId;
+use crate::ids::NodeId;
+use crate::ids::PoolId;
+use crate::ids::RuleId;
+use crate::ids::ScopeId;
+use crate::syntax::statements::Span;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Edge;
+use super::bindings::Cache;
 use super::env::{self, Env};
 use super::hashes::Hashes;
-use super::late::{Manifests, Span};
-use crate::bindings::Cache;
+use super::late::Manifests;
 use crate::flat::{Blocks, Slab};
 use crate::paths::{Interner, PathTable};
-use crate::snapshot::KeptLogs;
-
-macro_rules! ids {
-    ($($(#[$about:meta])* $name:ident)*) => {$(
-        tanto_sys::pod! {
-            $(#[$about])*
-            #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-            pub struct $name(pub u32);
-        }
-
-        impl $name {
-            /// As an index into arrays.
-            #[inline]
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    )*};
-}
-
-ids! {
-    /// A file, by its canonical path.
-    NodeId
-    /// A build statement.
-    EdgeId
-    /// A rule. `RuleId::PHONY` is the builtin one.
-    RuleId
-    /// A pool. `PoolId::DEFAULT` is unlimited, `PoolId::CONSOLE` the builtin one of depth 1.
-    PoolId
-    /// A file's scope of variables and rules. Scope 0 is the top one.
-    ScopeId
-}
-
-impl NodeId {
-    /// No node.
-    pub(crate) const NONE: NodeId = NodeId(u32::MAX);
-}
-
-impl EdgeId {
-    /// No edge.
-    pub(crate) const NONE: EdgeId = EdgeId(u32::MAX);
-}
-
-impl RuleId {
-    /// The builtin rule `phony`.
-    pub const PHONY: RuleId = RuleId(0);
-}
-
-impl PoolId {
-    /// The pool without a name, for every edge that names none.
-    pub const DEFAULT: PoolId = PoolId(0);
-    /// The builtin pool `console`.
-    pub const CONSOLE: PoolId = PoolId(1);
-}
-
-impl ScopeId {
-    /// The scope of the manifest named by `-f`.
-    pub const TOP: ScopeId = ScopeId(0);
-}
 
 tanto_sys::pod! {
     /// The paths of an edge and what else the dirty check asks of it.
@@ -184,8 +132,19 @@ pub(crate) struct Base {
     /// So many bytes of manifests were read to tell that it is a picture of them, and need not be read again if it is
     /// written again.
     pub(crate) settled: u64,
-    /// What that has of the logs.
-    pub(crate) logs: KeptLogs,
+    /// The indexes of the logs in that snapshot.
+    pub(crate) logs: LogSections,
+}
+
+/// Where a snapshot holds the indexes of the logs.
+#[derive(Default)]
+pub(crate) struct LogSections {
+    /// The words that describe the build log and its index; `None` without one.
+    pub(crate) build: Option<[u64; 8]>,
+    /// The words that describe the deps log and its index; `None` without one.
+    pub(crate) deps: Option<[u64; 7]>,
+    /// The byte ranges of the arrays, in the order of the snapshot's sections.
+    pub(crate) ranges: [Range<usize>; 6],
 }
 
 /// What is said each time the manifests are loaded.
@@ -216,7 +175,7 @@ impl Default for Base {
             notices: Vec::new(),
             blocks: None,
             settled: 0,
-            logs: KeptLogs::default(),
+            logs: LogSections::default(),
         }
     }
 }

@@ -3,19 +3,19 @@
 //! A `subninja` has its own scope, whose parent is the includer's. A place in the manifests is told by how many edges
 //! stand before it: what a name meant for an edge can be asked at any time later, by any thread.
 
+use crate::syntax::statements::RuleBody;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
 
-use super::Text;
-use super::base::{PoolId, RuleId, ScopeId};
 use super::index::{self, Index};
-use super::late::Span;
 use super::texts::{self, Texts};
-use crate::bindings::is_reserved;
 use crate::flat::{Blocks, Slab};
-use crate::log::hash::rapid as hash;
+use crate::hash::rapid as hash;
+use crate::ids::{PoolId, RuleId, ScopeId};
+use crate::syntax::statements::Span;
+use crate::syntax::statements::is_reserved;
 
 /// The place behind everything.
 pub(crate) const AT_THE_END: u32 = u32::MAX;
@@ -148,7 +148,7 @@ impl Env {
         self.sets_reserved
     }
 
-    fn own(&self, text: Own) -> Text<'_> {
+    fn own(&self, text: Own) -> &[u8] {
         self.names.slice(text.at as usize..text.at as usize + text.len as usize)
     }
 
@@ -164,7 +164,7 @@ impl Env {
     }
 
     /// The value of a variable at a place, in a scope or, where it has none, in those around it.
-    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
+    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<&[u8]> {
         let mut next = Some(scope);
         while let Some(scope) = next {
             if let Some(value) = self.variable_in(scope, name, place) {
@@ -188,7 +188,7 @@ impl Env {
     }
 
     /// As `variable`, in this scope alone.
-    pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<Text<'_>> {
+    pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<&[u8]> {
         let values = self.values_in(scope, name)?;
         let value = values[..values.partition_point(|value| value.place <= place)].last()?;
         Some(self.text.get(value.at, value.len as usize))
@@ -243,12 +243,12 @@ impl Env {
         self.rules.get(id.index())
     }
 
-    pub(crate) fn rule_name(&self, id: RuleId) -> Text<'_> {
+    pub(crate) fn rule_name(&self, id: RuleId) -> &[u8] {
         self.own(self.rules.get(id.index()).name)
     }
 
     /// The names that stand for rules at a place.
-    pub(crate) fn rule_names(&self, scope: ScopeId, place: u32) -> impl Iterator<Item = Text<'_>> {
+    pub(crate) fn rule_names(&self, scope: ScopeId, place: u32) -> impl Iterator<Item = &[u8]> {
         let scopes: Vec<u32> = std::iter::successors(Some(scope), |scope| self.parent(*scope)).map(|it| it.0).collect();
         let is_it = move |rule: &&Rule| rule.place <= place && scopes.contains(&rule.scope);
         self.rules.all().iter().filter(is_it).map(|rule| self.own(rule.name))
@@ -265,7 +265,7 @@ impl Env {
     }
 
     /// The names that pools have at a place.
-    pub(crate) fn pool_names(&self, place: u32) -> impl Iterator<Item = Text<'_>> {
+    pub(crate) fn pool_names(&self, place: u32) -> impl Iterator<Item = &[u8]> {
         self.pools.all().iter().skip(1).filter(move |pool| pool.place <= place).map(|pool| self.own(pool.name))
     }
 }
@@ -454,13 +454,4 @@ impl Builder {
         }
         sorted
     }
-}
-
-/// What a rule consists of besides its name; see `Rule`.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct RuleBody {
-    pub(crate) span: Span,
-    pub(crate) sets: u16,
-    pub(crate) full: u16,
-    pub(crate) variable: u16,
 }

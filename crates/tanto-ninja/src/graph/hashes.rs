@@ -1,12 +1,12 @@
 //! The hashes of commands: those that a snapshot knows, and those that this run has found out. Does not know what a
 //! command is, nor how it is hashed.
 
+use crate::ids::EdgeId;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tanto_sys::memory::SharedWords;
 
-use super::EdgeId;
 use crate::flat::Slab;
 
 /// A snapshot is written anew when a run has found out so many hashes that it lacks: one of so many edges. Smaller, a

@@ -3,6 +3,7 @@
 
 mod open;
 
+use crate::syntax::statements::Span;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -13,23 +14,10 @@ use tanto_sys::error::is_resource_exhausted;
 use tanto_sys::fs::file_stamp::FileStamp;
 
 use self::open::Open;
-use crate::digest;
 use crate::disk::State;
 use crate::error::{Error, Result};
 use crate::flat::Slab;
-
-tanto_sys::pod! {
-    /// A part of a manifest.
-    #[derive(Default, Debug, PartialEq, Eq)]
-    pub(crate) struct Span {
-        /// The manifest's number.
-        pub(crate) file: u32,
-        /// In bytes from its beginning.
-        pub(crate) at: u32,
-        /// In bytes.
-        pub(crate) len: u32,
-    }
-}
+use crate::hash;
 
 /// A manifest that was read.
 pub(crate) struct Manifest {
@@ -121,15 +109,15 @@ impl Manifest {
     /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.
     fn append(&self, file: &File, wanted: &Range<usize>, text: &mut Vec<u8>) -> Option<()> {
         let size = usize::try_from(self.state?.version.size).ok()?;
-        let blocks = wanted.start / digest::BLOCK..wanted.end.div_ceil(digest::BLOCK);
+        let blocks = wanted.start / hash::TEXT_BLOCK..wanted.end.div_ceil(hash::TEXT_BLOCK);
         if wanted.end > size || blocks.end > self.sums.len() {
             return None;
         }
-        let whole = blocks.start * digest::BLOCK..(blocks.end * digest::BLOCK).min(size);
+        let whole = blocks.start * hash::TEXT_BLOCK..(blocks.end * hash::TEXT_BLOCK).min(size);
         let start = text.len();
         text.resize(start + whole.len(), 0);
         file.read_exact_at(&mut text[start..], whole.start as u64).ok()?;
-        if !digest::of_blocks(&text[start..]).eq(self.sums.slice(blocks).iter().copied()) {
+        if !hash::block_sums(&text[start..]).eq(self.sums.slice(blocks).iter().copied()) {
             return None;
         }
         let skipped = wanted.start - whole.start;
@@ -152,14 +140,14 @@ mod tests {
     fn manifests(dir: &Scratch, text: &[u8]) -> Manifests {
         dir.write("m", text);
         let state = Some(State { version: FileStamp::at(&dir.bytes("m")).unwrap(), digest: None });
-        let sums: Vec<u64> = digest::of_blocks(text).collect();
+        let sums: Vec<u64> = hash::block_sums(text).collect();
         Manifests::new(vec![Manifest { path: dir.bytes("m"), state, sums: sums.into(), text: Text::OnDisk }])
     }
 
     #[test]
     fn text_is_read_where_it_lies() {
         let dir = Scratch::new("late");
-        let text: Vec<u8> = (0..3 * digest::BLOCK + 100).map(|at| (at % 251) as u8).collect();
+        let text: Vec<u8> = (0..3 * hash::TEXT_BLOCK + 100).map(|at| (at % 251) as u8).collect();
         let manifests = manifests(&dir, &text);
         for (at, len) in [(0, 1), (0, 0), (4095, 2), (4096, 4096), (0, text.len()), (12_000, 388), (12_387, 1)] {
             let span = Span { file: 0, at: at as u32, len: len as u32 };
@@ -177,7 +165,7 @@ mod tests {
     #[test]
     fn a_block_that_is_another_one_is_noticed_though_the_file_says_nothing() {
         let dir = Scratch::new("late-changed");
-        let text = vec![b'x'; 3 * digest::BLOCK];
+        let text = vec![b'x'; 3 * hash::TEXT_BLOCK];
         let mut other = text.clone();
         other[5000] = b'y';
         let mut manifests = manifests(&dir, &text);

@@ -7,18 +7,14 @@ use std::sync::Arc;
 
 use tanto_sys::bytes::checksum::{self, Checksum};
 
-use super::edge::{self, Raws};
-use super::lexer::{Lexer, Raw, Token};
-use super::statement;
-use crate::bindings::reserved_bit;
-use crate::digest;
 use crate::error::Result;
-use crate::graph::NodeId;
 use crate::graph::base::{EdgeShape, HAS_BINDINGS};
-use crate::graph::env::RuleBody;
-use crate::graph::late::Span;
-use crate::load::expand::{Piece, Pieces};
+use crate::hash;
+use crate::ids::NodeId;
 use crate::paths::{Interner, Writer};
+use crate::syntax::expansion::{Piece, Pieces};
+use crate::syntax::lexer::{Lexer, Raw, Token};
+use crate::syntax::statements::{self, BuildLine, BuildPaths, RuleBody, reserved_bit};
 
 /// A part of a file, or of what a chunk has kept, in bytes from the beginning.
 pub(super) type Part = Range<u32>;
@@ -155,7 +151,7 @@ struct Reader<'t, 'd, 'i> {
     writer: &'d mut Writer<'i>,
     chunk: &'d mut Chunk,
     kept: &'d mut Vec<u8>,
-    raws: Raws<'t>,
+    raws: BuildPaths<'t>,
     /// The names of the edge's own variables.
     own: Vec<&'t [u8]>,
     /// The name of the last rule that was named.
@@ -178,7 +174,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
             writer,
             chunk,
             kept,
-            raws: Raws::default(),
+            raws: BuildPaths::default(),
             own: Vec::new(),
             last_rule: 0..0,
             batch: Vec::with_capacity(BATCH),
@@ -232,14 +228,14 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
 
     fn variable(&mut self, at: u32) -> Result<()> {
         self.lexer.unread();
-        let (name, value) = statement::assignment(&mut self.lexer)?;
+        let (name, value) = statements::assignment(&mut self.lexer)?;
         let what = What::Variable { name: self.keep(name), value: self.keep(value.text), plain: value.plain };
         self.event(what, at);
         Ok(())
     }
 
     fn rule(&mut self, at: u32) -> Result<()> {
-        let (name, mut body) = statement::rule(&mut self.lexer)?;
+        let (name, mut body) = statements::rule(&mut self.lexer)?;
         body.span.file = self.file;
         let what = What::Rule { name: self.keep_rule(name), body };
         self.event(what, at);
@@ -254,7 +250,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     }
 
     fn pool(&mut self, at: u32) -> Result<()> {
-        statement::pool(&mut self.lexer)?;
+        statements::pool(&mut self.lexer)?;
         self.event(What::Other, at);
         Ok(())
     }
@@ -267,9 +263,9 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     }
 
     fn build(&mut self, at: u32) -> Result<()> {
-        let line = edge::line(&mut self.lexer, &mut self.raws, |_, _| Ok(()))?;
+        let line = statements::build_line(&mut self.lexer, &mut self.raws, |_, _| Ok(()))?;
         let rule = self.keep_rule(line.rule);
-        let mut shape = line.shape(&self.raws);
+        let mut shape = shape(&line, &self.raws);
         let bindings = self.bindings(&mut shape)?;
         shape.first = (self.chunk.ids.len() + self.batch.len()) as u32;
         let edge = RawEdge { at, rule, bindings, shape };
@@ -290,7 +286,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         let begin = self.lexer.at() as u32;
         let mut end = begin;
         self.own.clear();
-        while let Some((name, _)) = statement::binding(&mut self.lexer)? {
+        while let Some((name, _)) = statements::binding(&mut self.lexer)? {
             self.own.push(name);
             shape.own |= reserved_bit(name).unwrap_or(0);
             shape.flags |= HAS_BINDINGS;
@@ -329,18 +325,26 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     }
 }
 
-/// The part of a rule's digest that its lines tell.
-pub(super) fn span(part: Range<usize>) -> Span {
-    Span { file: 0, at: part.start as u32, len: (part.end - part.start) as u32 }
+/// Returns the path counts of a `build` statement.
+pub(super) fn shape(line: &BuildLine<'_>, raws: &BuildPaths<'_>) -> EdgeShape {
+    EdgeShape {
+        outs: raws.outs.len() as u32,
+        explicit_outs: line.explicit_outs as u32,
+        ins: raws.ins.len() as u32,
+        explicit_ins: line.explicit_ins as u32,
+        order_only: line.order_only_ins as u32,
+        validations: raws.validations.len() as u32,
+        ..EdgeShape::default()
+    }
 }
 
 /// Adds the sums of the blocks that begin in a part of a text; says where the part's first NUL is.
 fn sum(text: &[u8], part: Range<usize>, sums: &mut Vec<u64>) -> Option<usize> {
     let find = |range: Range<usize>| Some(range.start + memchr::memchr(0, &text[range])?);
-    let first = part.start.next_multiple_of(digest::BLOCK).min(part.end);
+    let first = part.start.next_multiple_of(hash::TEXT_BLOCK).min(part.end);
     let mut nul = find(part.start..first);
-    for start in (first..part.end).step_by(digest::BLOCK) {
-        let end = start + digest::BLOCK;
+    for start in (first..part.end).step_by(hash::TEXT_BLOCK) {
+        let end = start + hash::TEXT_BLOCK;
         let Checksum { sum, has_nul } = checksum::of(&text[start..end.min(text.len())]);
         sums.push(sum);
         if has_nul && nul.is_none() {

@@ -10,7 +10,7 @@ use std::thread::{self, Scope};
 use super::chunk::{Chunk, Desk, What, parts};
 use super::{LONGEST_MANIFEST, LoadOptions};
 use crate::disk::{Disk, Source};
-use crate::graph::Map;
+use crate::hash::Map;
 use crate::paths::Interner;
 
 /// A manifest that was read.

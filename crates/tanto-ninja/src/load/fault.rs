@@ -1,16 +1,16 @@
 //! What is wrong with an edge, worded and pointed at as ninja does. Looks at one edge alone, after all has been read.
 
 use super::chunk::RawEdge;
-use super::edge::{self, Raws};
-use super::expand::append_value;
-use super::lexer::{Lexer, Raw, did_you_mean};
+use super::chunk::shape;
 use super::link::Linker;
 use super::order::{Segment, Text, unknown_rule};
-use super::statement;
-use crate::bindings::Block;
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::{EdgeId, NodeId, RuleId};
+use crate::graph::bindings::Block;
+use crate::ids::{EdgeId, NodeId, RuleId};
+use crate::syntax::expansion::append_value;
+use crate::syntax::lexer::{Lexer, Raw, did_you_mean};
+use crate::syntax::statements::{self, BuildPaths};
 
 /// An edge that is looked at again.
 pub(super) struct Suspect<'s> {
@@ -36,15 +36,15 @@ impl Suspect<'_> {
     }
 
     fn look<'t>(&self, lexer: &mut Lexer<'t>) -> Result<()> {
-        let mut raws = Raws::default();
-        let line = edge::line(lexer, &mut raws, |lexer, name| self.rule(lexer, name).map(|_| ()))?;
+        let mut raws = BuildPaths::default();
+        let line = statements::build_line(lexer, &mut raws, |lexer, name| self.rule(lexer, name).map(|_| ()))?;
         let rule = self.rule(lexer, line.rule)?;
-        while statement::binding(lexer)?.is_some() {}
+        while statements::binding(lexer)?.is_some() {}
         self.pool(lexer, &raws, rule)?;
         let outs = self.outs(lexer, &raws)?;
         let ins = self.nodes(lexer, &raws.ins)?;
         self.nodes(lexer, &raws.validations)?;
-        let shape = line.shape(&raws);
+        let shape = shape(&line, &raws);
         let explicit = [&ins[..shape.explicit_ins as usize], &outs[..shape.explicit_outs as usize]];
         self.dyndep(lexer, &raws, rule, &ins, explicit)
     }
@@ -54,7 +54,7 @@ impl Suspect<'_> {
         env.rule_for(scope, name, self.id).ok_or_else(|| unknown_rule(lexer, name, env.rule_names(scope, self.id)))
     }
 
-    fn pool(&self, lexer: &Lexer<'_>, raws: &Raws<'_>, rule: RuleId) -> Result<()> {
+    fn pool(&self, lexer: &Lexer<'_>, raws: &BuildPaths<'_>, rule: RuleId) -> Result<()> {
         let name = self.linker.pool_name(self.segment, (self.id, self.raw), rule);
         let name = name.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
         let env = self.linker.env;
@@ -65,7 +65,7 @@ impl Suspect<'_> {
         Err(did_you_mean(error, &name, env.pool_names(self.id)))
     }
 
-    fn outs<'t>(&self, lexer: &Lexer<'t>, raws: &Raws<'t>) -> Result<Vec<NodeId>> {
+    fn outs<'t>(&self, lexer: &Lexer<'t>, raws: &BuildPaths<'t>) -> Result<Vec<NodeId>> {
         let mut outs = Vec::new();
         for &raw in &raws.outs {
             let node = self.node(lexer, raw)?;
@@ -109,7 +109,7 @@ impl Suspect<'_> {
     fn dyndep(
         &self,
         lexer: &Lexer<'_>,
-        raws: &Raws<'_>,
+        raws: &BuildPaths<'_>,
         rule: RuleId,
         ins: &[NodeId],
         explicit: [&[NodeId]; 2],
@@ -125,7 +125,7 @@ impl Suspect<'_> {
 }
 
 /// An error of the statement as a whole.
-fn about(lexer: &Lexer<'_>, raws: &Raws<'_>, message: &[&[u8]]) -> Error {
+fn about(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
     match raws.outs.first() {
         Some(out) => lexer.error_about(out.text, message),
         None => lexer.error(message),

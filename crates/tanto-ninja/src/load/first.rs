@@ -5,7 +5,7 @@ use super::link::{Linked, Linker};
 use super::order::{Segment, Target};
 use crate::error::Error;
 use crate::graph::base::Notice;
-use crate::graph::{EdgeId, NodeId};
+use crate::ids::{EdgeId, NodeId};
 
 /// An error, and how far a reader got who goes from statement to statement.
 pub(super) struct Wrong {

@@ -5,14 +5,14 @@ use tanto_sys::threads::map_parallel;
 
 use super::chunk::{Chunk, LatePath, Part};
 use super::crew::File;
-use super::expand::{Piece, Pieces, append_value};
 use super::order::Segment;
-use crate::bindings::Block;
 use crate::canon::canonicalize_into;
 use crate::error::Result;
-use crate::graph::NodeId;
+use crate::graph::bindings::Block;
 use crate::graph::env::Env;
+use crate::ids::NodeId;
 use crate::paths::Interner;
+use crate::syntax::expansion::{Piece, Pieces, append_value};
 
 /// The late paths of a segment.
 #[derive(Default)]

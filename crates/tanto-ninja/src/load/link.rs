@@ -10,14 +10,17 @@ use super::chunk::{Chunk, RawEdge};
 use super::crew::File;
 use super::late::{self, Late};
 use super::order::Segment;
-use crate::bindings::{Block, Escape, Restat, Values, reserved_bit};
 use crate::canon::canonical;
 use crate::error::Result;
+use crate::graph::Escape;
 use crate::graph::base::{EdgeShape, EdgeText, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
+use crate::graph::bindings::{Block, Restat, Values};
 use crate::graph::env::Env;
-use crate::graph::late::Span;
-use crate::graph::{EdgeId, NodeId, PoolId, RuleId, Set};
+use crate::hash::Set;
+use crate::ids::{EdgeId, NodeId, PoolId, RuleId};
 use crate::paths::PathTable;
+use crate::syntax::statements::Span;
+use crate::syntax::statements::reserved_bit;
 
 /// All edges.
 #[derive(Default)]
@@ -41,7 +44,7 @@ pub(super) struct Linker<'l> {
     pub(super) paths: &'l PathTable,
     pub(super) phony_cycle_is_error: bool,
     /// There are no dyndep files yet.
-    pub(super) no_scopes: Set<crate::graph::ScopeId>,
+    pub(super) no_scopes: Set<crate::ids::ScopeId>,
 }
 
 /// A segment, and room for its edges.

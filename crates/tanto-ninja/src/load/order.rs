@@ -1,19 +1,22 @@
 //! The second pass: the statements of all manifests, but for `build`, in the order in which they count. It gives
 //! variables their values, follows includes, and numbers the edges. Does not look at edges.
 
+use crate::syntax::statements;
+use crate::syntax::statements::BuildPaths;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::chunk::{Chunk, Event, Part, What};
 use super::crew::{Crew, File};
-use super::expand::append_value;
-use super::lexer::{Lexer, Token, did_you_mean};
-use super::{DEEPEST_INCLUDE, MOST_INCLUDES, edge, statement, version};
+use super::{DEEPEST_INCLUDE, MOST_INCLUDES, version};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::ScopeId;
 use crate::graph::base::Notice;
-use crate::graph::env::{self, RuleBody};
+use crate::graph::env;
+use crate::ids::ScopeId;
+use crate::syntax::expansion::append_value;
+use crate::syntax::lexer::{Lexer, Token, did_you_mean};
+use crate::syntax::statements::RuleBody;
 
 /// Edges of one part of one file that stand in a row, with nothing included between them.
 pub(super) struct Segment {
@@ -214,7 +217,7 @@ impl Walk<'_, '_> {
         }
         let (mut lexer, _) = text.statement(event.at);
         lexer.unread();
-        statement::assignment(&mut lexer)?;
+        statements::assignment(&mut lexer)?;
         let mut value = Vec::new();
         self.append(scope, &lexer, raw, &mut value)?;
         if name == b"ninja_required_version" {
@@ -244,11 +247,11 @@ impl Walk<'_, '_> {
 
     /// Reads a rule again that something is wrong with.
     fn checked_rule(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
-        let name = statement::heading(lexer, b"rule name")?;
+        let name = statements::heading(lexer, b"rule name")?;
         if self.out.env.has_rule(scope, name) {
             return Err(lexer.error(&[b"duplicate rule '", name, b"'"]));
         }
-        statement::rule_body(lexer, name).map(|_| ())
+        statements::rule_body(lexer, name).map(|_| ())
     }
 
     fn other(&mut self, frame: &Frame, text: &Text<'_>, at: u32, place: u32) -> Result<()> {
@@ -261,12 +264,12 @@ impl Walk<'_, '_> {
 
     /// `pool name`, and its depth on an indented line
     fn pool(&mut self, scope: ScopeId, lexer: &mut Lexer<'_>, place: u32) -> Result<()> {
-        let name = statement::heading(lexer, b"pool name")?;
+        let name = statements::heading(lexer, b"pool name")?;
         if self.out.env.has_pool(name) {
             return Err(lexer.error(&[b"duplicate pool '", name, b"'"]));
         }
         let mut depth = None;
-        while let Some((key, raw)) = statement::binding(lexer)? {
+        while let Some((key, raw)) = statements::binding(lexer)? {
             if key != b"depth" {
                 return Err(lexer.error(&[b"unexpected variable '", key, b"'"]));
             }
@@ -360,7 +363,7 @@ impl Walk<'_, '_> {
             Token::Build => self.broken_build(frame.scope, &mut lexer),
             Token::Ident => {
                 lexer.unread();
-                statement::assignment(&mut lexer).map(|_| ())
+                statements::assignment(&mut lexer).map(|_| ())
             }
             Token::Rule => self.checked_rule(frame.scope, &mut lexer),
             Token::Pool => self.pool(frame.scope, &mut lexer, place),
@@ -373,11 +376,13 @@ impl Walk<'_, '_> {
     }
 
     fn broken_build(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
-        edge::line(lexer, &mut edge::Raws::default(), |lexer, name| match self.out.env.knows_rule(scope, name) {
-            true => Ok(()),
-            false => Err(unknown_rule(lexer, name, self.out.env.rule_names(scope))),
+        statements::build_line(lexer, &mut BuildPaths::default(), |lexer, name| {
+            match self.out.env.knows_rule(scope, name) {
+                true => Ok(()),
+                false => Err(unknown_rule(lexer, name, self.out.env.rule_names(scope))),
+            }
         })?;
-        while statement::binding(lexer)?.is_some() {}
+        while statements::binding(lexer)?.is_some() {}
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! What `default` statements name: it must be a node by then. Does not know what is built.
 
 use super::first::{First, Wrong};
-use super::lexer::{Lexer, did_you_mean};
 use super::order::Target;
 use crate::error::Error;
-use crate::graph::NodeId;
+use crate::ids::NodeId;
+use crate::syntax::lexer::{Lexer, did_you_mean};
 
 impl First<'_> {
     /// The nodes of all targets, or the error of the first that is none.

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::*;
-use crate::bindings::Escape;
 use crate::disk::Mtime;
-use crate::graph::EdgeId;
-use crate::graph::{PoolId, ScopeId};
+use crate::graph::Escape;
+use crate::ids::EdgeId;
+use crate::ids::{PoolId, ScopeId};
 use tanto_testing::each_variant;
 
 /// Files in memory, for reading.
@@ -78,7 +78,7 @@ fn command(graph: &Graph<'_>, edge: u32) -> String {
     String::from_utf8(graph.binding(EdgeId(edge), b"command", Escape::Shell).unwrap()).unwrap()
 }
 
-fn paths(graph: &Graph<'_>, nodes: &[crate::graph::NodeId]) -> Vec<String> {
+fn paths(graph: &Graph<'_>, nodes: &[crate::ids::NodeId]) -> Vec<String> {
     nodes.iter().map(|&node| String::from_utf8_lossy(graph.path(node)).into_owned()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The paths of a table, and others whose numbers come behind those. Does not know whose they are.
 
 use super::table::PathTable;
-use crate::graph::NodeId;
+use crate::ids::NodeId;
 
 /// Paths by number.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use super::slots::Slots;
 use super::steps::{self, Steps};
 use super::table::PathTable;
 use super::{Tags, halves, head, pair, words_for};
-use crate::graph::NodeId;
+use crate::ids::NodeId;
 
 /// Paths that are looked for in one turn. After it, another thread may let the index grow.
 const TURN: usize = 256;

@@ -6,7 +6,7 @@ use super::pieces::Pieces;
 use super::steps::{self, Steps};
 use super::{Tags, halves, words_for};
 use crate::flat::Slab;
-use crate::graph::NodeId;
+use crate::ids::NodeId;
 
 /// Paths and their numbers. Made from a damaged file it answers nonsense, but it answers; ask the file's
 /// [`Blocks`](crate::flat::Blocks) before anything is done with it.

@@ -3,7 +3,8 @@
 
 use tanto_exec::job::{Cost, CostLookup};
 
-use crate::graph::{EdgeId, Map, RuleId};
+use crate::hash::Map;
+use crate::ids::{EdgeId, RuleId};
 use crate::scan::Scan;
 
 /// So many edges of the graph are asked, at most, for what is typical of a rule.

@@ -5,8 +5,9 @@
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
-use crate::graph::{EdgeId, Known, NodeId};
-use crate::log::{BuildLog, DepsLog};
+use crate::graph::Known;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::{BuildLog, DepsLog};
 
 use super::Scan;
 use super::cone::{Cone, More};

@@ -1,7 +1,9 @@
 //! What walks from some targets will come to, as far as manifests and deps log can tell, and in which order it can be
 //! judged. Does not look at files.
 
-use crate::graph::{EdgeId, Known, Map, NodeId};
+use crate::graph::Known;
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
 
 use super::bits::Bits;
 use super::state::{Edges, Files};

@@ -3,11 +3,12 @@
 
 use tanto_sys::threads::ThreadLimit;
 
-use crate::bindings::Escape;
 use crate::canon::{canonical, canonicalize_into};
 use crate::depfile::{self, Depfile};
 use crate::disk::Disk;
-use crate::graph::{EdgeId, Graph, Known, NodeId};
+use crate::graph::Escape;
+use crate::graph::{Graph, Known};
+use crate::ids::{EdgeId, NodeId};
 
 use super::slices::answers;
 use super::state::Edges;

@@ -4,12 +4,12 @@
 use tanto_sys::error::text as os_text;
 
 use super::Scan;
-use crate::bindings::Escape;
 use crate::canon::{canonical, canonicalize_into};
 use crate::depfile;
 use crate::error::{Error, Result};
 use crate::explain::Why;
-use crate::graph::{EdgeId, NodeId};
+use crate::graph::Escape;
+use crate::ids::{EdgeId, NodeId};
 
 impl Scan<'_, '_> {
     /// Adds what a depfile or the deps log says the edge reads. False if that is not known: the edge must run.

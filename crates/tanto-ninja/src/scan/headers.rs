@@ -7,8 +7,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use tanto_sys::threads::ThreadLimit;
 
 use crate::error::Result;
-use crate::graph::{EdgeId, Known, NodeId};
-use crate::log::{Deps, DepsLog};
+use crate::graph::Known;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::{Deps, DepsLog};
 
 use super::cone::Cone;
 use super::slices::answers;

@@ -1,11 +1,12 @@
 //! What makes an output dirty though none of its inputs is: the file, what the log says of it, and the newest input.
 //! Does not know where these come from, and changes nothing: several threads may measure at once.
 
-use crate::bindings::Commands;
 use crate::disk::Mtime;
 use crate::error::Result;
-use crate::graph::{EdgeId, Known, NodeId};
-use crate::log::BuildLog;
+use crate::graph::Commands;
+use crate::graph::Known;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::BuildLog;
 
 use super::state::Files;
 

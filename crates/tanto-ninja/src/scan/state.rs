@@ -2,7 +2,7 @@
 //! where a walk comes, and nowhere else. Does not know what the walk makes of it.
 
 use crate::disk::Mtime;
-use crate::graph::{EdgeId, NodeId};
+use crate::ids::{EdgeId, NodeId};
 
 /// The walk will see the file as it is noted here, but has not come to it.
 const AHEAD: u8 = 1;

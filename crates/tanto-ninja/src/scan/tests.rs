@@ -9,7 +9,7 @@ use crate::disk::VirtualDisk;
 use crate::explain::{Explanations, Wanted};
 use crate::graph::Arena;
 use crate::load::{self, LoadOptions};
-use crate::log::{BuildLog, DepsLog, Entry};
+use crate::logs::{BuildLog, DepsLog, Entry};
 
 const MANIFEST: &str = "\
 rule cc

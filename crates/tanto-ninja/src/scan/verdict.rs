@@ -7,8 +7,9 @@ use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::Result;
-use crate::graph::{EdgeId, Known, NodeId};
-use crate::log::Deps;
+use crate::graph::Known;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::Deps;
 
 use super::bits::Bits;
 use super::cone::Cone;

@@ -5,9 +5,9 @@ use std::io;
 use tanto_sys::fs::file_stamp::FileStamp;
 
 use super::code::Writer;
-use crate::digest;
+use crate::hash;
+use crate::hash::rapid;
 use crate::load::LoadOptions;
-use crate::log::hash::rapid;
 
 /// Equal for equal circumstances. The order of the machine's bytes is told by all numbers in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ impl Key {
         key.text(env!("TANTO_SOURCES").as_bytes());
         key.number(usize::BITS.into());
         // Another processor sums text in another way.
-        key.number(digest::of_block(&[1; 200]));
+        key.number(hash::block_sum(&[1; 200]));
         key.number(here.device);
         key.number(here.inode);
         key.text(manifest);

@@ -2,74 +2,41 @@
 //! it means.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use crate::flat::{Blocks, Slab};
-use crate::graph::{Graph, NodeId};
-use crate::log::{BuildLog, BuildParts, DepsLog, DepsParts, SeenBuild, SeenDeps};
+use bytemuck::Pod;
 
-use super::table::{Facts, Ranges, Section};
+use crate::flat::Slab;
+use crate::graph::Graph;
+use crate::ids::NodeId;
+use crate::logs::{BuildLog, BuildParts, DepsLog, DepsParts, SeenBuild, SeenDeps};
 
-/// What lies in a snapshot, to be handed out when somebody asks.
-#[derive(Default)]
-pub(crate) struct KeptLogs(Option<Kept>);
-
-struct Kept {
-    blocks: Arc<Blocks>,
-    facts: Facts,
-    last: Range<usize>,
-    side: Range<usize>,
-    made: Range<usize>,
-    nodes: Range<usize>,
-    ids: Range<usize>,
-    deps: Range<usize>,
-}
-
-impl KeptLogs {
-    pub(super) fn new(blocks: &Arc<Blocks>, facts: Facts, ranges: &Ranges) -> KeptLogs {
-        let range = |section: Section| ranges[section as usize].clone();
-        KeptLogs(Some(Kept {
-            blocks: Arc::clone(blocks),
-            facts,
-            last: range(Section::LogLast),
-            side: range(Section::LogSide),
-            made: range(Section::LogMade),
-            nodes: range(Section::DepsNodes),
-            ids: range(Section::DepsIds),
-            deps: range(Section::DepsRecords),
-        }))
-    }
-
-    fn build(&self) -> Option<BuildParts> {
-        let Kept { blocks, facts, last, side, made, .. } = self.0.as_ref()?;
-        Some(BuildParts {
-            facts: facts.build?,
-            last: Slab::mapped(blocks, last.clone()),
-            side: Slab::mapped(blocks, side.clone()),
-            made: Slab::mapped(blocks, made.clone()),
-        })
-    }
-
-    fn deps(&self) -> Option<DepsParts> {
-        let Kept { blocks, facts, nodes, ids, deps, .. } = self.0.as_ref()?;
-        Some(DepsParts {
-            facts: facts.deps?,
-            nodes: Slab::mapped(blocks, nodes.clone()),
-            ids: Slab::mapped(blocks, ids.clone()),
-            deps: Slab::mapped(blocks, deps.clone()),
-        })
-    }
-}
+use super::table::LogFacts;
 
 impl Graph<'_> {
-    /// What the graph's snapshot holds of the build log; see [`BuildLog::resume`].
+    /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].
     pub fn build_parts(&self) -> Option<BuildParts> {
-        self.base.logs.build()
+        let [last, side, made, ..] = &self.base.logs.ranges;
+        Some(BuildParts {
+            facts: self.base.logs.build?,
+            last: self.row(last)?,
+            side: self.row(side)?,
+            made: self.row(made)?,
+        })
     }
 
-    /// What the graph's snapshot holds of the deps log; see [`DepsLog::resume`].
+    /// The index of the deps log in the graph's snapshot; see [`DepsLog::resume`].
     pub fn deps_parts(&self) -> Option<DepsParts> {
-        self.base.logs.deps()
+        let [.., nodes, ids, deps] = &self.base.logs.ranges;
+        Some(DepsParts {
+            facts: self.base.logs.deps?,
+            nodes: self.row(nodes)?,
+            ids: self.row(ids)?,
+            deps: self.row(deps)?,
+        })
+    }
+
+    fn row<T: Pod>(&self, range: &Range<usize>) -> Option<Slab<T>> {
+        self.base.blocks.as_ref().map(|blocks| Slab::mapped(blocks, range.clone()))
     }
 }
 
@@ -95,29 +62,32 @@ impl<'t> SeenLogs<'t> {
     }
 
     /// The parts, where nodes have these numbers: so many, of which the first `named` are named by manifests.
-    pub(super) fn parts(&self, numbers: &[NodeId], named: usize, count: usize, threads: usize) -> Parts {
+    pub(super) fn parts(&self, numbers: &[NodeId], named: usize, count: usize, threads: usize) -> LogParts {
         let build = self.build.as_ref().and_then(|log| log.parts(numbers, named, threads));
         let deps = self.deps.as_ref().and_then(|log| log.parts(numbers, count));
-        Parts { build, deps }
+        LogParts { build, deps }
     }
 }
 
 /// What is to be written of the logs.
-pub(super) struct Parts {
+pub(super) struct LogParts {
     pub(super) build: Option<BuildParts>,
     pub(super) deps: Option<DepsParts>,
 }
 
-impl Parts {
+impl LogParts {
     /// How many rows.
     pub(super) const ROWS: usize = 6;
 
-    pub(super) fn facts(&self) -> Facts {
-        Facts { build: self.build.as_ref().map(|parts| parts.facts), deps: self.deps.as_ref().map(|parts| parts.facts) }
+    pub(super) fn facts(&self) -> LogFacts {
+        LogFacts {
+            build: self.build.as_ref().map(|parts| parts.facts),
+            deps: self.deps.as_ref().map(|parts| parts.facts),
+        }
     }
 
     /// The bytes of the rows, in the order of their sections.
-    pub(super) fn rows(&self) -> [&[u8]; Parts::ROWS] {
+    pub(super) fn rows(&self) -> [&[u8]; LogParts::ROWS] {
         let (build, deps) = (self.build.as_ref(), self.deps.as_ref());
         [
             build.map_or(&[], |parts| bytemuck::cast_slice(parts.last.all())),

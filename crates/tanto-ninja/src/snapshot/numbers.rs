@@ -2,8 +2,8 @@
 
 use super::logs::SeenLogs;
 use super::order::by_path;
-use crate::graph::NodeId;
 use crate::graph::base::Base;
+use crate::ids::NodeId;
 use crate::paths::AllPaths;
 
 /// The numbers.

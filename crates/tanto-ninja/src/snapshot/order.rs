@@ -5,7 +5,7 @@ use std::ops::Range;
 use tanto_sys::memory::prefetch;
 use tanto_sys::threads::map_parallel;
 
-use crate::graph::NodeId;
+use crate::ids::NodeId;
 use crate::paths::AllPaths;
 
 /// Bytes of a path that are compared at a time.

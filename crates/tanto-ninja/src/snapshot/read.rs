@@ -10,17 +10,16 @@ use tanto_sys::memory::map::Map;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
 use super::key::Key;
-use super::logs::KeptLogs;
 use super::table::{Ranges, Record, SECTIONS, Section, Table};
 use super::texts;
-use crate::bindings::Cache;
-use crate::digest;
 use crate::disk::is_racy;
 use crate::flat::{Blocks, Limit, Slab};
-use crate::graph::base::Base;
+use crate::graph::base::{Base, LogSections};
+use crate::graph::bindings::Cache;
 use crate::graph::env::Env;
 use crate::graph::hashes::Hashes;
 use crate::graph::late::{Manifest, Manifests, Text};
+use crate::hash;
 use crate::paths::PathTable;
 
 /// So many manifests are worth another thread. Fewer, and its start costs more than it saves; more, and trees of
@@ -58,7 +57,7 @@ impl Record {
         let file = File::open(path(&self.path)).ok()?;
         let map = Map::new(&file, self.state.version.size).ok()?;
         // Asked again after the reading: the text may have changed meanwhile.
-        if digest::of(&map) != digest || map.is_torn() || !self.is_there() {
+        if hash::text_digest(&map) != digest || map.is_torn() || !self.is_there() {
             return None;
         }
         if is_racy(self.state.version, began, &file) {
@@ -100,7 +99,19 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         rule_blocks: Cache::default(),
         hashes: Hashes::kept(Slab::mapped(&blocks, range(Section::Hashes)), hash_kind),
         notices,
-        logs: KeptLogs::new(&blocks, facts, &ranges),
+        logs: LogSections {
+            build: facts.build,
+            deps: facts.deps,
+            ranges: [
+                Section::LogLast,
+                Section::LogSide,
+                Section::LogMade,
+                Section::DepsNodes,
+                Section::DepsIds,
+                Section::DepsRecords,
+            ]
+            .map(range),
+        },
         blocks: Some(Arc::clone(&blocks)),
         settled: 0,
     };

@@ -8,9 +8,9 @@ use tanto_sys::fs::file_stamp::FileStamp;
 use super::code::{Reader, Writer};
 use super::key::Key;
 use crate::disk::State;
-use crate::flat::sum;
 use crate::graph::base::Notice;
 use crate::graph::env::Env;
+use crate::hash::rapid;
 
 /// Rows of the graph besides those of its scopes.
 pub(super) const ROWS: usize = 18;
@@ -57,7 +57,7 @@ pub(super) struct Record {
 
 /// The numbers among the logs' parts; None for a log that there was not.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Facts {
+pub(super) struct LogFacts {
     pub(super) build: Option<[u64; 8]>,
     pub(super) deps: Option<[u64; 7]>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Table {
     pub(super) sets_reserved: bool,
     /// How commands were hashed.
     pub(super) hash_kind: u32,
-    pub(super) facts: Facts,
+    pub(super) facts: LogFacts,
     pub(super) ranges: Ranges,
     /// Those of the blocks of all sections.
     pub(super) sums: Vec<u64>,
@@ -101,7 +101,7 @@ impl Table {
         }
         out.numbers(&self.sums);
         out.number(start as u64);
-        out.number(sum(&out.0));
+        out.number(rapid(&out.0));
         out.number(MAGIC);
         out.0
     }
@@ -112,7 +112,7 @@ impl Table {
         let mut foot = Reader(foot);
         let start = usize::try_from(foot.number()?).ok()?;
         let table = file.get(start..head.len() + size_of::<u64>())?;
-        if foot.number()? != sum(table) || foot.number()? != MAGIC || head.len() < start {
+        if foot.number()? != rapid(table) || foot.number()? != MAGIC || head.len() < start {
             return None;
         }
         let mut table = Reader(&file[start..head.len()]);
@@ -122,7 +122,7 @@ impl Table {
             notices: table.list(decode_notice)?,
             sets_reserved: table.number()? != 0,
             hash_kind: u32::try_from(table.number()?).ok()?,
-            facts: Facts { build: table.numbers()?.try_into().ok(), deps: table.numbers()?.try_into().ok() },
+            facts: LogFacts { build: table.numbers()?.try_into().ok(), deps: table.numbers()?.try_into().ok() },
             ranges: ranges(&mut table)?,
             sums: table.numbers()?,
         };

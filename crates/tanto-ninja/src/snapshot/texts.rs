@@ -2,13 +2,13 @@
 //! means, nor how it is read later.
 
 use super::table::Record;
-use crate::digest;
 use crate::flat::Slab;
 use crate::graph::late::Manifests;
+use crate::hash;
 
 /// How many blocks a manifest has.
 pub(super) fn blocks(record: &Record) -> usize {
-    (record.state.version.size as usize).div_ceil(digest::BLOCK)
+    (record.state.version.size as usize).div_ceil(hash::TEXT_BLOCK)
 }
 
 /// The sums of all blocks of all manifests, one behind the other.

@@ -13,12 +13,13 @@ use tanto_sys::fs::file::max_file_size;
 use tanto_sys::threads::map_parallel;
 
 use super::key::Key;
-use super::logs::{Parts, SeenLogs};
+use super::logs::{LogParts, SeenLogs};
 use super::numbers::Numbers;
 use super::table::{ALIGNMENT, ROWS, Ranges, Record, SECTIONS, Table};
-use crate::flat::{BLOCK, sum};
+use crate::flat::BLOCK;
 use crate::graph::base::{Base, EdgeShape};
-use crate::graph::{EdgeId, NodeId};
+use crate::hash::rapid;
+use crate::ids::{EdgeId, NodeId};
 use crate::paths::{AllPaths, Relaid};
 
 /// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
@@ -142,10 +143,10 @@ fn sections<'c>(
     base: &'c Base,
     paths: &'c Relaid<'_>,
     rows: &'c Rows,
-    parts: &'c Parts,
+    parts: &'c LogParts,
     texts: &'c [u64],
 ) -> [Content<'c>; SECTIONS] {
-    let own: [Content<'c>; ROWS - Parts::ROWS - 1] = [
+    let own: [Content<'c>; ROWS - LogParts::ROWS - 1] = [
         Content::Text(paths),
         Content::Bytes(cast_slice(paths.spans())),
         Content::Bytes(cast_slice(paths.index())),
@@ -209,7 +210,7 @@ fn write_sections(
             file.write_all_at(bytes, piece.start as u64)
         };
         failed.fetch_or(written.is_err(), Ordering::Relaxed);
-        written.map(|()| bytes.chunks(BLOCK).map(sum).collect())
+        written.map(|()| bytes.chunks(BLOCK).map(rapid).collect())
     });
     sums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|sums| sums.concat())
 }

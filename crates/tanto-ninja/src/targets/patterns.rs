@@ -3,9 +3,11 @@
 use super::{in_builddir, unknown};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::glob::Glob;
-use crate::graph::{Graph, NodeId, Set};
-use crate::spell;
+use crate::graph::Graph;
+use crate::hash::Set;
+use crate::ids::NodeId;
+use crate::suggest;
+use crate::targets::glob::Glob;
 
 /// Which outputs an argument names.
 enum Pattern {
@@ -92,7 +94,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 fn nothing_below(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
-    let meant = spell::closest(path, directories(graph));
+    let meant = suggest::closest(path, directories(graph));
     let meant = meant.map_or_else(Vec::new, |dir| [b", did you mean '", dir, b"/'?"].concat());
     Error::of(&[b"unknown target '", arg, b"': nothing is made below it", &meant])
 }
@@ -101,7 +103,7 @@ fn no_match(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
     let deeper = [b"**/", path].concat();
     let meant = match Glob::new(&deeper).filter(|glob| all(graph).any(|node| glob.matches(graph.path(node)))) {
         Some(_) => [b", did you mean '", &deeper[..], b"'?"].concat(),
-        None => spell::did_you_mean(path, by_suffix(graph).iter().map(Vec::as_slice)),
+        None => suggest::did_you_mean(path, by_suffix(graph).iter().map(Vec::as_slice)),
     };
     Error::of(&[b"unknown target '", arg, b"': no output matches", &meant])
 }

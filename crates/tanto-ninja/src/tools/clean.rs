@@ -8,13 +8,14 @@ use super::dyndeps::Dyndeps;
 use super::flags::{Flags, letter};
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
-use crate::bindings::Escape;
 use crate::builddir;
 use crate::canon::canonical;
+use crate::graph::Escape;
 use tanto_sys::error::text as text_of;
 
 use crate::error::Error;
-use crate::graph::{EdgeId, Graph, NodeId, RuleId};
+use crate::graph::Graph;
+use crate::ids::{EdgeId, NodeId, RuleId};
 
 const FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b'g'), letter(b'r')],

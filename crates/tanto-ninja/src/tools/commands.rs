@@ -3,7 +3,7 @@
 use super::flags::{Flags, letter};
 use super::walk::Edges;
 use super::{Context, Outcome};
-use crate::bindings::Escape;
+use crate::graph::Escape;
 
 const FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b's')],

@@ -5,9 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 use super::flags::{Flags, Given, letter};
 use super::walk::Edges;
 use super::{Context, Outcome, Stop, json};
-use crate::bindings::Escape;
 use crate::error::Error;
-use crate::graph::{EdgeId, Graph, NodeId};
+use crate::graph::Escape;
+use crate::graph::Graph;
+use crate::ids::{EdgeId, NodeId};
 
 const FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b'x')],

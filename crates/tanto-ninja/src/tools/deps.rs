@@ -1,9 +1,9 @@
 //! `-t deps`: what the deps log says.
 
 use super::{Context, Outcome, Stop};
-use crate::bindings::Escape;
 use crate::error::Error;
-use crate::graph::NodeId;
+use crate::graph::Escape;
+use crate::ids::NodeId;
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let nodes = if args.is_empty() { live(context)? } else { context.targets(args)? };

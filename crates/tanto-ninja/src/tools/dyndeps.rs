@@ -3,7 +3,9 @@
 use super::Context;
 use crate::dyndep;
 use crate::error::Result;
-use crate::graph::{EdgeId, Graph, Map, NodeId};
+use crate::graph::Graph;
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
 
 /// Who waits for which dyndep file.
 pub(super) struct Dyndeps {

@@ -3,7 +3,8 @@
 use super::dyndeps::Dyndeps;
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
-use crate::graph::{Edge, EdgeId, NodeId};
+use crate::graph::Edge;
+use crate::ids::{EdgeId, NodeId};
 
 const HEAD: &str = "\
 digraph ninja {

@@ -3,8 +3,9 @@
 use super::flags::{Flags, both};
 use super::walk::Walk;
 use super::{Context, Outcome};
-use crate::bindings::shell_quote_into;
-use crate::graph::{Graph, NodeId};
+use crate::graph::Graph;
+use crate::graph::shell_quote_into;
+use crate::ids::NodeId;
 
 const FLAGS: Flags = Flags {
     known: &[both(b'h', "help"), both(b'E', "no-shell-escape"), both(b'0', "print0"), both(b'd', "dependency-order")],

@@ -3,7 +3,7 @@
 use super::flags::{Flags, both, name};
 use super::{Context, Outcome, Stop};
 use crate::builddir;
-use crate::log::{BuildLog, DepsLog};
+use crate::logs::{BuildLog, DepsLog};
 
 /// The version of a new build log. These tools make none.
 const NEW_VERSION: u32 = 7;

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::walk::Walk;
 use super::{Context, Outcome, Stop};
-use crate::graph::{EdgeId, Graph, Map, NodeId, RuleId};
+use crate::graph::Graph;
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId, RuleId};
 use crate::sources;
 
 /// The exit code that says that something was found.

@@ -2,7 +2,8 @@
 
 use super::dyndeps::Dyndeps;
 use super::{Context, Outcome, Stop};
-use crate::graph::{EdgeId, Graph, NodeId, Use};
+use crate::graph::{Graph, Use};
+use crate::ids::{EdgeId, NodeId};
 use crate::targets::itself;
 
 /// What dyndep files added to the users of nodes.

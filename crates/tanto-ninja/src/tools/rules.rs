@@ -2,7 +2,7 @@
 
 use super::flags::{Flags, letter};
 use super::{Context, Outcome};
-use crate::load;
+use crate::syntax::expansion::unparse;
 
 const FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b'd')],
@@ -22,7 +22,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
         if parsed.has("d")
             && let Some(raw) = context.graph.rule_text(id, b"description")?
         {
-            line.extend_from_slice(&[b": ", load::unparse(&raw).as_slice()].concat());
+            line.extend_from_slice(&[b": ", unparse(&raw).as_slice()].concat());
         }
         line.push(b'\n');
         context.out.write_all(&line)?;

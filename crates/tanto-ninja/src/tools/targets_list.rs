@@ -3,8 +3,8 @@
 use super::walk::inputs;
 use super::{Context, Outcome, Stop};
 use crate::error::Error;
-use crate::graph::NodeId;
-use crate::{spell, targets};
+use crate::ids::NodeId;
+use crate::{suggest, targets};
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     let value = args.get(1).map_or(b"".as_slice(), |arg| arg);
@@ -20,7 +20,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 fn unknown(mode: &[u8]) -> Error {
     let modes: [&[u8]; 3] = [b"rule", b"depth", b"all"];
-    Error::of(&[b"unknown target tool mode '", mode, b"'", &spell::did_you_mean(mode, modes)])
+    Error::of(&[b"unknown target tool mode '", mode, b"'", &suggest::did_you_mean(mode, modes)])
 }
 
 /// As C's `atoi`: what follows the digits does not matter, and no digits are 0.

@@ -8,7 +8,7 @@ use super::{Context, Ended, Options, TOOLS, find, list};
 use crate::disk::VirtualDisk;
 use crate::graph::Arena;
 use crate::load;
-use crate::log::{BuildLog, DepsLog, Entry};
+use crate::logs::{BuildLog, DepsLog, Entry};
 
 /// What a run left.
 struct Ran {

@@ -1,7 +1,8 @@
 //! The ways through the graph from a target to everything it needs, without recursion: graphs are deeper than
 //! stacks. Does not know what is done at each stop.
 
-use crate::graph::{EdgeId, Graph, NodeId};
+use crate::graph::Graph;
+use crate::ids::{EdgeId, NodeId};
 
 /// Which nodes were visited.
 pub(super) struct Walk {

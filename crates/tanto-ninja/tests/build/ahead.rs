@@ -6,9 +6,10 @@ use std::io;
 
 use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, VirtualDisk};
 use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::graph::{Arena, NodeId};
+use tanto_ninja::graph::Arena;
+use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{self, LoadOptions};
-use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;

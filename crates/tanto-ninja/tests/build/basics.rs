@@ -1,7 +1,7 @@
 //! Order, failure, phony, interrupts: what needs neither restat nor discovered inputs.
 
 use tanto_exec::run::BuildOutcome;
-use tanto_ninja::front::Options;
+use tanto_ninja::frontend::Options;
 
 use crate::world::World;
 

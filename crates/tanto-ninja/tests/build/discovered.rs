@@ -1,6 +1,6 @@
 //! Depfiles and the deps log: inputs that the compiler found.
 
-use tanto_ninja::front::Options;
+use tanto_ninja::frontend::Options;
 
 use crate::world::World;
 

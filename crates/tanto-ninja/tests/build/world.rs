@@ -9,10 +9,11 @@ use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_ninja::disk::VirtualDisk;
 use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::front::{Builder, Options};
-use tanto_ninja::graph::{Graph, NodeId};
+use tanto_ninja::frontend::{Builder, Options};
+use tanto_ninja::graph::Graph;
+use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{self, LoadOptions};
-use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 
 /// Rules for most cases. A command is a line of words (see `effect`).

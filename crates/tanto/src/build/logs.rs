@@ -5,7 +5,7 @@ use tanto_ninja::builddir;
 use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
-use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::targets::{Hints, collect_targets, need_commands};
 
 use super::{Invocation, Step, other_ninja};

@@ -29,7 +29,8 @@ use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
 use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::front::{self, Builder};
+use tanto_ninja::frontend;
+use tanto_ninja::frontend::Builder;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
 use tanto_record::history::History;
@@ -242,8 +243,8 @@ impl Invocation<'_> {
         }
     }
 
-    fn front_options(&self) -> front::Options {
-        front::Options {
+    fn front_options(&self) -> frontend::Options {
+        frontend::Options {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind};
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::log::{BuildLog, DepsLog};
+use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::views::ninja::Verbosity;
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tanto_ninja::disk::RealDisk;
-use tanto_ninja::front::Builder;
-use tanto_ninja::graph::NodeId;
+use tanto_ninja::frontend::Builder;
+use tanto_ninja::ids::NodeId;
 use tanto_ninja::targets::{Hints, collect_targets};
 use tanto_ninja::{builddir, load, sources};
 use tanto_record::views::ninja::Verbosity;

@@ -1,7 +1,7 @@
 //! What `-d`, `-w` and `-t` take: their words, their lists, and what an unknown word meant. Does not know what a
 //! mode changes or how a tool answers.
 
-use tanto_ninja::spell;
+use tanto_ninja::suggest;
 use tanto_ninja::tools::{self, Tool};
 
 use crate::flags::stop::Halt;
@@ -92,6 +92,6 @@ pub fn tool(name: &[u8]) -> Result<&'static Tool, Halt> {
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`
 pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
-    let meant = spell::did_you_mean(word, known.into_iter().map(str::as_bytes));
+    let meant = suggest::did_you_mean(word, known.into_iter().map(str::as_bytes));
     [b"unknown ", kind.as_bytes(), b" '", word, b"'", &meant].concat()
 }

@@ -1,7 +1,7 @@
 //! The config files: lines of `key = value`, `#` before a comment. Does not know which files there are, nor what a
 //! value means.
 
-use tanto_ninja::spell;
+use tanto_ninja::suggest;
 
 use crate::flags::table::{self, FLAGS, Flag};
 use crate::settings::layer::{ConfigFile, Layer, Origin};
@@ -55,7 +55,7 @@ fn take(layer: &mut Layer, line: &[u8], origin: Origin) -> Result<(), Wrong> {
 fn known(key: &[u8]) -> Result<&'static Flag, Vec<u8>> {
     table::by_key(key).ok_or_else(|| {
         let keys = FLAGS.iter().filter_map(Flag::key).map(str::as_bytes);
-        [b"unknown key '", key, b"'", spell::did_you_mean(key, keys).as_slice()].concat()
+        [b"unknown key '", key, b"'", suggest::did_you_mean(key, keys).as_slice()].concat()
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tanto_sys::fs::file::path;
 
-use crate::graph::Map;
+use crate::hash::Map;
 
 /// So many are open at a time. Fewer, and manifests that are read by turns are opened again and again; more, and few
 /// descriptors are left for commands: often there are 1,024 of them.

@@ -13,9 +13,10 @@ use std::time::{Duration, SystemTime};
 use tanto_sys::memory::map::MIN_MAPPED_SIZE;
 use tanto_testing::{Random, Scratch};
 
-use crate::bindings::Escape;
 use crate::disk::{Disk, Mtime, RealDisk, Source};
-use crate::graph::{Arena, EdgeId, Graph};
+use crate::graph::Escape;
+use crate::graph::{Arena, Graph};
+use crate::ids::EdgeId;
 use crate::load::{Grain, LoadOptions, TRIES, load};
 
 /// So long, in bytes, is the text of an edge.

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::bindings::{Escape, RESERVED};
 use crate::error::Result;
-use crate::graph::{Edge, EdgeId, Graph, NodeId, RuleId, ScopeId};
+use crate::graph::Escape;
+use crate::graph::{Edge, Graph};
+use crate::ids::{EdgeId, NodeId, RuleId, ScopeId};
+use crate::syntax::statements::RESERVED;
 
 /// Variables that manifests of tests set, or should not.
 const NAMES: [&[u8]; 14] = [

@@ -4,8 +4,9 @@ use tanto_testing::Random;
 
 use super::logs::Dir;
 use super::{base, picture, random};
-use crate::flat::{BLOCK, sum};
+use crate::flat::BLOCK;
 use crate::graph::{Arena, Graph};
+use crate::hash::rapid;
 use crate::snapshot::table::{SECTIONS, Table};
 
 #[test]
@@ -53,7 +54,7 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     let (mut table, end) = Table::decode(sound).unwrap();
     let mut file = sound[..end].to_vec();
     change(&mut table, &mut file);
-    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK).map(sum).collect();
+    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK).map(rapid).collect();
     file.extend(table.encode(end));
     file
 }

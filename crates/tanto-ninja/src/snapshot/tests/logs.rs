@@ -8,8 +8,9 @@ use tanto_testing::{Random, Scratch};
 
 use super::same::all_of;
 use super::{base, picture_with, random};
-use crate::graph::{Arena, Graph, NodeId};
-use crate::log::{BuildLog, DepsLog, Entry};
+use crate::graph::{Arena, Graph};
+use crate::ids::NodeId;
+use crate::logs::{BuildLog, DepsLog, Entry};
 use crate::snapshot::logs::SeenLogs;
 
 const EDGES: usize = 30;

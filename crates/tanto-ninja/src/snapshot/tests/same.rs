@@ -1,7 +1,9 @@
 //! Are two graphs the same? Their nodes may have other numbers.
 
-use crate::bindings::{Escape, RESERVED};
-use crate::graph::{EdgeId, Graph, NodeId, RuleId};
+use crate::graph::Escape;
+use crate::graph::Graph;
+use crate::ids::{EdgeId, NodeId, RuleId};
+use crate::syntax::statements::RESERVED;
 
 /// Names that fixtures give to variables, besides those that rules may have.
 const NAMES: [&[u8]; 9] = [b"in", b"out", b"in_newline", b"x", b"y", b"z", b"d", b"builddir", b"none"];

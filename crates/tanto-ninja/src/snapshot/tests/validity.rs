@@ -10,12 +10,12 @@ use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
 use super::same::assert_same;
-use crate::bindings::Escape;
-use crate::digest;
 use crate::disk::RealDisk;
+use crate::graph::Escape;
 use crate::graph::base::Base;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph};
+use crate::hash;
 use crate::load::{LoadOptions, load};
 use crate::snapshot::{Saving, Snapshot, is_full};
 
@@ -114,7 +114,7 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
         state.digest = state.digest.map(&change);
         let text = fs::read(tanto_sys::fs::file::path(&manifest.path)).unwrap();
         let sums = manifest.sums.all().to_vec();
-        assert!(sums.iter().copied().eq(digest::of_blocks(&text)));
+        assert!(sums.iter().copied().eq(hash::block_sums(&text)));
         Manifest { path: manifest.path.clone(), state: Some(state), sums: sums.into(), text: Text::OnDisk }
     });
     let base = Base { manifests: Manifests::new(manifests.collect()), ..Base::default() };
@@ -159,7 +159,7 @@ fn what_is_no_longer_racy_is_not_compared_again() {
 #[test]
 fn late_text_is_what_was_loaded() {
     let tree = Tree::new();
-    let long = "x".repeat(3 * digest::BLOCK);
+    let long = "x".repeat(3 * hash::TEXT_BLOCK);
     tree.0.write("inner", format!("build d: c e\n  y = {long}\nbuild f: c g\n  y = 2\n"));
     tree.save();
     let arena = Arena::new();
@@ -176,7 +176,8 @@ fn late_text_is_what_was_loaded() {
 #[test]
 fn late_text_that_was_changed_without_a_trace_is_noticed() {
     let tree = Tree::new();
-    let text = |value| format!("build d: c e\n  y = {value}\nbuild f: c g\n  z = {}\n", "x".repeat(2 * digest::BLOCK));
+    let text =
+        |value| format!("build d: c e\n  y = {value}\nbuild f: c g\n  z = {}\n", "x".repeat(2 * hash::TEXT_BLOCK));
     tree.0.write("inner", text("right"));
     tree.save();
     let arena = Arena::new();

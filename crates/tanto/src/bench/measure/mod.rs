@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tanto_exec::job::Exit;
-use tanto_ninja::bindings::shell_quote_into;
+use tanto_ninja::graph::shell_quote_into;
 
 use conditions::Conditions;
 

@@ -1,0 +1,204 @@
+//! What a variable means for an edge: `$in`, `$out`, its own bindings, its rule's, its scopes'. Does not know what
+//! the values are for.
+
+mod block;
+mod commands;
+mod values;
+
+use crate::syntax::statements::reserved_bit;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::graph::Known;
+use crate::graph::base::HAS_BINDINGS;
+use crate::graph::env::AT_THE_END;
+use crate::ids::{EdgeId, RuleId, ScopeId};
+use crate::syntax::statements::Span;
+
+pub(crate) use self::block::{Block, Cache};
+pub use self::commands::Commands;
+pub(crate) use self::values::{Restat, Values};
+
+/// How `$in` and `$out` are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Escape {
+    /// Quoted for the shell where needed: for commands and everything that is not a file name.
+    Shell,
+    /// As they are: for `depfile`, `dyndep` and `rspfile`.
+    None,
+}
+
+/// Bytes that mean nothing to a shell.
+const SAFE: [bool; 256] = {
+    let mut safe = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        safe[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'.' | b'/');
+        byte += 1;
+    }
+    safe
+};
+
+/// Appends `text` as one word of a shell's command line, quoted only where needed.
+pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
+    // Without a branch for each byte: nearly all of them are safe.
+    if text.iter().fold(true, |safe, &b| safe & SAFE[b as usize]) {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'\'');
+    for (number, part) in text.split(|&b| b == b'\'').enumerate() {
+        if number > 0 {
+            out.extend_from_slice(b"'\\''");
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b'\'');
+}
+
+impl<'t> Known<'t> {
+    /// The value of a variable for an edge; empty where nothing sets it. An error is a cycle among the rule's
+    /// variables, or a manifest that has changed.
+    pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
+        if self.plainly_set(edge, name) == Some(false) {
+            return Ok(Vec::new());
+        }
+        self.checked(self.values(edge)?.value(name, escape, AT_THE_END)?)
+    }
+
+    /// Is the variable set to something? (`restat`, `generator`; a dyndep file's `restat` counts.)
+    pub fn flag(&self, edge: EdgeId, name: &[u8]) -> Result<bool> {
+        match self.plainly_set(edge, name) {
+            Some(set) => Ok(set),
+            None => Ok(!self.binding(edge, name, Escape::Shell)?.is_empty()),
+        }
+    }
+
+    /// The command, for the log's hash: with `;rspfile=` and the response file's content where there is one.
+    pub fn command_for_hash(&self, edge: EdgeId) -> Result<Vec<u8>> {
+        let mut command = Vec::new();
+        self.append_for_hash(edge, &self.values(edge)?, &mut command)?;
+        self.checked(command)
+    }
+
+    /// Text that was made from the graph, which may lie in a file that is damaged, or is being changed right now.
+    fn checked(&self, text: Vec<u8>) -> Result<Vec<u8>> {
+        self.check()?;
+        Ok(text)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
+    }
+
+    /// A hash of the command of some kind, which `make` makes of the command if it is not known.
+    pub(crate) fn command_hash(&self, edge: EdgeId, kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
+        if let Some(hash) = self.known_command_hash(edge, kind) {
+            return Ok(hash);
+        }
+        let hash = make(&self.command_for_hash(edge)?);
+        self.note_command_hash(edge, kind, hash);
+        Ok(hash)
+    }
+
+    /// As `command_hash`, for whoever has the command's text at hand.
+    pub(crate) fn hash_of(&self, edge: EdgeId, line: &[u8], kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
+        if self.plainly_set(edge, b"rspfile_content") != Some(false) {
+            return self.command_hash(edge, kind, make);
+        }
+        let known = self.known_command_hash(edge, kind);
+        let hash = known.unwrap_or_else(|| make(line));
+        if known.is_none() {
+            self.note_command_hash(edge, kind, hash);
+        }
+        Ok(hash)
+    }
+
+    /// The hash of this kind of the edge's command, if it is known.
+    pub(crate) fn known_command_hash(&self, edge: EdgeId, kind: u32) -> Option<u64> {
+        // A command may name `restat`, of which a dyndep file says what it is in this run alone.
+        if self.has_dyndep_restats() { None } else { self.base.hashes.get(edge, kind) }
+    }
+
+    /// The edge's command was found to have this hash.
+    pub(crate) fn note_command_hash(&self, edge: EdgeId, kind: u32, hash: u64) {
+        if !self.has_dyndep_restats() {
+            self.base.hashes.put(edge, kind, hash, self.edge_count());
+        }
+    }
+
+    fn append_for_hash(&self, edge: EdgeId, values: &Values<'_>, command: &mut Vec<u8>) -> Result<()> {
+        values.append(b"command", Escape::Shell, AT_THE_END, command)?;
+        if self.plainly_set(edge, b"rspfile_content") != Some(false) {
+            let content = values.value(b"rspfile_content", Escape::Shell, AT_THE_END)?;
+            if !content.is_empty() {
+                command.extend_from_slice(b";rspfile=");
+                command.extend_from_slice(&content);
+            }
+        }
+        Ok(())
+    }
+
+    /// The unevaluated value that a rule gives to a variable.
+    pub fn rule_text(&self, rule: RuleId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let block = self.rule_block(rule)?;
+        Ok(block.get(name).map(<[u8]>::to_vec))
+    }
+
+    /// Whether a variable that a rule may have is set to something, if that can be told without its text.
+    fn plainly_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
+        let bit = reserved_bit(name)?;
+        let shape = self.base.edges.get(edge.index());
+        if shape.own & bit != 0 || self.may_set(name) || self.restat_edges.contains(&edge) {
+            return None;
+        }
+        let rule = self.base.env.rule(RuleId(shape.rule));
+        if rule.sets & bit == 0 {
+            return Some(false);
+        }
+        (rule.variable & bit == 0).then_some(rule.full & bit != 0)
+    }
+
+    /// May a scope set it? Spares the look-ups of what every edge is asked for and hardly any file sets.
+    fn may_set(&self, name: &[u8]) -> bool {
+        self.base.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
+    }
+
+    fn rule_block(&self, rule: RuleId) -> Result<Arc<Block>> {
+        self.base.rule_blocks.get(rule, || self.base.manifests.read(self.base.env.rule(rule).span))
+    }
+
+    fn values(&self, edge: EdgeId) -> Result<Values<'_>> {
+        let own = match self.own_text(edge) {
+            None => None,
+            Some(span) => Some(Block::new(self.base.manifests.read(span)?.into_owned())),
+        };
+        let rule = RuleId(self.base.edges.get(edge.index()).rule);
+        Ok(self.values_of(edge, own, self.rule_block(rule)?))
+    }
+
+    /// Where the edge's own bindings stand, if it has some.
+    fn own_text(&self, edge: EdgeId) -> Option<Span> {
+        let shape = self.base.edges.get(edge.index());
+        (shape.flags & HAS_BINDINGS != 0).then(|| self.base.texts.get(edge.index()).span)
+    }
+
+    fn values_of(&self, edge: EdgeId, own: Option<Block>, rule_block: Arc<Block>) -> Values<'_> {
+        let base = self.base;
+        let it = self.edge(edge);
+        let restat = Restat { edge: self.restat_edges.contains(&edge), scopes: &self.restat_scopes };
+        Values {
+            env: &base.env,
+            paths: self,
+            restat,
+            rule: it.rule,
+            rule_block,
+            scope: ScopeId(base.texts.get(edge.index()).scope),
+            place: edge.0,
+            own,
+            ins: it.explicit(),
+            outs: &it.outs[..it.explicit_outs as usize],
+        }
+    }
+}

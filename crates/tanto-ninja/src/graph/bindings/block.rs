@@ -1,0 +1,80 @@
+//! The indented lines below a `build` or `rule` statement, as text. Does not know what the variables in it mean.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::error::Result;
+use crate::hash::Map;
+use crate::ids::RuleId;
+use crate::syntax::expansion::append_value;
+use crate::syntax::lexer::Lexer;
+use crate::syntax::statements::binding;
+
+/// Names and unevaluated values, whose escapes are known to be good.
+pub(crate) struct Block {
+    text: Vec<u8>,
+    bindings: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Block {
+    /// The bindings of a text that was read without an error before.
+    pub(crate) fn new(text: Vec<u8>) -> Self {
+        let mut bindings = Vec::new();
+        let mut lexer = Lexer::new(b"", &text);
+        // It was read without an error before.
+        while let Ok(Some((name, raw))) = binding(&mut lexer) {
+            let place = |part: &[u8]| {
+                let start = part.as_ptr() as usize - text.as_ptr() as usize;
+                start..start + part.len()
+            };
+            bindings.push((place(name), place(raw.text)));
+        }
+        Block { text, bindings }
+    }
+
+    /// Its text, for use again.
+    pub(super) fn into_text(self) -> Vec<u8> {
+        self.text
+    }
+
+    /// The unevaluated value of a variable; a later binding of the same name wins.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        let found = self.bindings.iter().rev().find(|(own, _)| self.text[own.clone()] == *name);
+        found.map(|(_, raw)| &self.text[raw.clone()])
+    }
+
+    /// Names and values, in their order. The values see the file's variables, not each other.
+    pub(crate) fn evaluated<'v>(&self, look_up: impl Fn(&[u8]) -> Option<&'v [u8]>) -> Result<Vec<(&[u8], Vec<u8>)>> {
+        let one = |(name, raw): &(Range<usize>, Range<usize>)| {
+            let mut value = Vec::new();
+            append_value(&self.text[raw.clone()], &mut value, &look_up)?;
+            Ok((&self.text[name.clone()], value))
+        };
+        self.bindings.iter().map(one).collect()
+    }
+}
+
+/// The bindings of rules that were asked for last. Most trees have few rules for many edges.
+#[derive(Default)]
+pub(crate) struct Cache(RwLock<Map<RuleId, Arc<Block>>>);
+
+/// Smaller, trees with more rules read them again and again; larger, trees with a rule for each edge keep more text
+/// that is of no more use.
+pub(super) const MOST_CACHED: usize = 128;
+
+impl Cache {
+    /// The rule's bindings; `read` gets their text.
+    pub(crate) fn get<'t>(&self, rule: RuleId, read: impl FnOnce() -> Result<Cow<'t, [u8]>>) -> Result<Arc<Block>> {
+        if let Some(block) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&rule) {
+            return Ok(Arc::clone(block));
+        }
+        let block = Arc::new(Block::new(read()?.into_owned()));
+        let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if blocks.len() >= MOST_CACHED {
+            blocks.clear();
+        }
+        blocks.insert(rule, Arc::clone(&block));
+        Ok(block)
+    }
+}

@@ -1,0 +1,123 @@
+//! The commands of many edges, one after the other, by one thread: what was read for one is there for the next. Does
+//! not know what they are for.
+
+use std::sync::Arc;
+
+use super::Block;
+use super::block::MOST_CACHED;
+use crate::error::Result;
+use crate::graph::Known;
+use crate::hash::Map;
+use crate::ids::{EdgeId, RuleId};
+
+/// One who asks for many commands. What it has said counts if the manifests `are_unchanged` afterwards.
+pub struct Commands<'g, 't> {
+    graph: &'g Known<'t>,
+    rules: Map<RuleId, Arc<Block>>,
+    /// Manifests that were read.
+    files: Vec<u32>,
+    /// Room for an edge's bindings, and for its command.
+    own: Vec<u8>,
+    command: Vec<u8>,
+}
+
+impl<'g, 't> Commands<'g, 't> {
+    /// Of this graph's edges.
+    pub fn new(graph: &'g Known<'t>) -> Self {
+        Commands { graph, rules: Map::default(), files: Vec::new(), own: Vec::new(), command: Vec::new() }
+    }
+
+    /// As `Known::command_for_hash`.
+    pub fn for_hash(&mut self, edge: EdgeId) -> Result<&[u8]> {
+        let graph = self.graph;
+        let rule_block = self.rule(RuleId(graph.base.edges.get(edge.index()).rule))?;
+        let own = match graph.own_text(edge) {
+            None => None,
+            Some(span) => {
+                self.will_read(span.file);
+                self.own.clear();
+                graph.base.manifests.read_into(span, &mut self.own)?;
+                Some(Block::new(std::mem::take(&mut self.own)))
+            }
+        };
+        let values = graph.values_of(edge, own, rule_block);
+        self.command.clear();
+        graph.append_for_hash(edge, &values, &mut self.command)?;
+        self.own = values.own.map_or_else(Vec::new, Block::into_text);
+        graph.check()?;
+        Ok(&self.command)
+    }
+
+    /// Are the manifests that were read still those that were loaded?
+    pub fn are_unchanged(&self) -> bool {
+        self.files.iter().all(|&file| self.graph.base.manifests.is_unchanged(file))
+    }
+
+    fn rule(&mut self, rule: RuleId) -> Result<Arc<Block>> {
+        if let Some(block) = self.rules.get(&rule) {
+            return Ok(Arc::clone(block));
+        }
+        let span = self.graph.base.env.rule(rule).span;
+        self.will_read(span.file);
+        let mut text = Vec::new();
+        self.graph.base.manifests.read_into(span, &mut text)?;
+        let block = Arc::new(Block::new(text));
+        if self.rules.len() >= MOST_CACHED {
+            self.rules.clear();
+        }
+        self.rules.insert(rule, Arc::clone(&block));
+        Ok(block)
+    }
+
+    fn will_read(&mut self, file: u32) {
+        if self.files.last() != Some(&file) && !self.files.contains(&file) {
+            self.files.push(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use tanto_testing::Scratch;
+
+    use super::*;
+    use crate::disk::RealDisk;
+    use crate::graph::Arena;
+    use crate::load::{LoadOptions, load};
+
+    /// More text than a load keeps, with more rules than are kept.
+    fn manifest() -> String {
+        let mut text =
+            "rule one\n  command = one $in > $out $flags\n  rspfile = $out.rsp\n  rspfile_content = $in_newline\n"
+                .to_owned();
+        for number in 0..400 {
+            let filler = "x".repeat(4000);
+            let _ = writeln!(text, "rule r{number}\n  command = r{number} $in $flags\nbuild a{number}: r{number} i");
+            let _ =
+                writeln!(text, "build b{number}: one i\n  flags = {number}{filler}\nbuild c{number}: one i a'{number}");
+        }
+        text
+    }
+
+    #[test]
+    fn many_commands_are_those_of_each() {
+        let dir = Scratch::new("many-commands");
+        dir.write("build.ninja", manifest());
+        let arena = Arena::new();
+        let options = LoadOptions::default();
+        let graph = load(&arena, &RealDisk, &dir.bytes("build.ninja"), options, &mut |_| {}).unwrap();
+        let mut commands = Commands::new(&graph);
+        for edge in graph.edge_ids() {
+            assert_eq!(commands.for_hash(edge).unwrap(), graph.command_for_hash(edge).unwrap());
+        }
+        assert!(commands.are_unchanged());
+        dir.write("build.ninja", manifest() + "#");
+        assert!(!commands.are_unchanged());
+        let mut late = Commands::new(&graph);
+        assert!(late.are_unchanged());
+        late.for_hash(EdgeId(0)).unwrap();
+        assert!(!late.are_unchanged());
+    }
+}

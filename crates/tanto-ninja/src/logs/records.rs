@@ -1,0 +1,367 @@
+//! The bytes of `.ninja_deps` and which of its records count: for each output of a `deps` edge the files its command
+//! read. Does not touch the disk.
+//!
+//! Reading ends at the first record that is not sound: too long, cut off, with an id that no path before it has, a path
+//! that has an id already, none of its own, or no name that a file can have. Records stay bytes until someone asks for
+//! one; where they begin is known by id.
+
+use tanto_sys::threads::map_parallel;
+
+use crate::disk::Mtime;
+use crate::flat::Slab;
+use crate::graph::{Graph, Known};
+use crate::ids::NodeId;
+
+use super::chain::{self, Item, Piece};
+use super::image::{Content, Image};
+use super::pieces::Shares;
+use super::record::{
+    DEPS_HEAD, HEADER, LONGEST_RECORD, Record, Verdict, guess, highest_id, judge_header, read, word, write_deps,
+    write_path,
+};
+use super::row::Row;
+use super::seal::Seal;
+use super::seen::SeenDeps;
+
+pub(super) const NO_ID: u32 = u32::MAX;
+
+/// What is known of one output.
+#[derive(Clone, Copy)]
+pub struct Deps<'a> {
+    /// The output's mtime when this was recorded. A newer output voids it.
+    pub mtime: Mtime,
+    /// The output's.
+    id: u32,
+    ids: &'a [u8],
+    nodes: &'a [NodeId],
+}
+
+impl<'a> Deps<'a> {
+    /// The files that the command read, in the order in which it named them.
+    pub fn ins(self) -> impl ExactSizeIterator<Item = NodeId> + Clone + 'a {
+        self.numbers().map(move |number| self.nodes[number as usize])
+    }
+
+    /// Their numbers in the log, of which each is an index into `DepsLog::nodes`.
+    pub fn numbers(self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
+        // All ids were known a moment ago. If someone writes into the file right now, the output stands for what they
+        // may be: it is a file like any other.
+        let known = move |id: u32| if (id as usize) < self.nodes.len() { id } else { self.id };
+        self.ids.chunks_exact(4).map(move |id| known(word(id)))
+    }
+}
+
+/// What was found in a file, to be kept.
+pub(super) struct Index {
+    pub(super) total: usize,
+    pub(super) unique: usize,
+    pub(super) nodes: Slab<NodeId>,
+    pub(super) ids: Slab<u32>,
+    pub(super) deps: Slab<u64>,
+}
+
+/// A picture of the file, as far as it is sound, with indexes.
+#[derive(Default)]
+pub(super) struct Records {
+    bytes: Image,
+    /// By id.
+    nodes: Row<NodeId>,
+    /// By node; `NO_ID` or past the end for none.
+    ids: Row<u32>,
+    /// By id, or past the end: where the output's record begins; 0 for none.
+    deps: Row<u64>,
+    /// How many deps records were read.
+    total: usize,
+    /// For how many outputs.
+    unique: usize,
+    /// How many of the bytes are known from what was kept.
+    kept: usize,
+}
+
+impl Records {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Records::default();
+    }
+
+    /// Goes on from an index of the first `length` bytes of a file. None if it does not fit the graph.
+    pub(super) fn resume(
+        bytes: Image,
+        length: usize,
+        index: Index,
+        graph: &mut Graph<'_>,
+        shares: Shares,
+    ) -> Option<(Self, Verdict)> {
+        let Index { total, unique, nodes, ids, deps } = index;
+        let count = graph.node_count();
+        if nodes.all().len() != nodes.len() || nodes.all().iter().any(|node| node.index() >= count) {
+            return None;
+        }
+        let (nodes, ids, deps) = (nodes.into(), ids.into(), deps.into());
+        let mut records = Records { bytes, nodes, ids, deps, total, unique, kept: length };
+        let verdict = records.read_on(length, graph, shares);
+        Some((records, verdict))
+    }
+
+    /// What is known now.
+    pub(super) fn seen(&self, seal: Seal) -> SeenDeps {
+        let (nodes, deps) = (self.nodes.all().to_vec(), self.deps.to_vec());
+        SeenDeps { seal, total: self.total, unique: self.unique, nodes, deps }
+    }
+
+    /// Reads more bytes; keeps those that are sound. New paths become nodes.
+    pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
+        let at = self.bytes.len();
+        if at == 0 {
+            let verdict = judge_header(&content);
+            if verdict != Verdict::Sound {
+                return verdict;
+            }
+        }
+        self.bytes.add(content);
+        self.read_on(at.max(HEADER.len()), graph, shares)
+    }
+
+    /// Reads the bytes from `at` on, where a record begins.
+    fn read_on(&mut self, at: usize, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
+        let bytes = std::mem::take(&mut self.bytes);
+        let end = at + self.read_records(bytes.rest(at), at, graph, shares);
+        self.bytes = bytes;
+        let verdict = if end == self.bytes.len() { Verdict::Sound } else { Verdict::Torn };
+        self.bytes.truncate(end);
+        verdict
+    }
+
+    /// Reads records that are `base` bytes behind the file's start; how many bytes are sound.
+    fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, shares: Shares) -> usize {
+        let mut ahead = read_ahead(bytes, graph, shares).into_iter();
+        let mut end = 0;
+        for limit in limits(bytes, shares.piece) {
+            // A guess counts if the records before it lead there.
+            let guessed = ahead.next().flatten().filter(|piece| piece.start == end);
+            let piece = guessed.unwrap_or_else(|| chain::read(bytes, end, limit, graph));
+            end = self.take_in(&piece, bytes, base, graph);
+            if end < limit {
+                break;
+            }
+        }
+        end
+    }
+
+    /// Takes in what was found in a piece; where the first record begins that is not sound, or the next piece's first.
+    fn take_in(&mut self, piece: &Piece, bytes: &[u8], base: usize, graph: &mut Graph<'_>) -> usize {
+        let mut nodes = piece.nodes.iter().copied();
+        for item in &piece.items {
+            let (at, is_sound) = match *item {
+                Item::Path { at, id } => {
+                    let node = nodes.next().flatten();
+                    (at, self.take_path(bytes, piece.start + at as usize, id, node, graph))
+                }
+                Item::Deps { at, output, highest } => {
+                    (at, self.take_deps(base + piece.start + at as usize, output, highest))
+                }
+            };
+            if !is_sound {
+                return piece.start + at as usize;
+            }
+        }
+        piece.end
+    }
+
+    fn take_path(&mut self, bytes: &[u8], at: usize, id: u32, node: Option<NodeId>, graph: &mut Graph<'_>) -> bool {
+        if id as usize != self.nodes.len() {
+            return false;
+        }
+        let Some(node) = node.or_else(|| intern_at(bytes, at, graph)) else { return false };
+        let is_new = self.id(node) == NO_ID;
+        if is_new {
+            self.name(node);
+        }
+        is_new
+    }
+
+    fn take_deps(&mut self, at: usize, output: u32, highest: u32) -> bool {
+        let is_known = (highest as usize) < self.nodes.len();
+        if is_known {
+            self.total += 1;
+            self.set_deps(output, at);
+        }
+        is_known
+    }
+
+    fn set_deps(&mut self, id: u32, at: usize) {
+        let id = id as usize;
+        if id >= self.deps.len() {
+            self.deps.own().resize(self.nodes.len(), 0);
+        }
+        self.unique += usize::from(self.deps.get(id) == Some(0));
+        self.deps.set(id, at as u64);
+    }
+
+    fn id(&self, node: NodeId) -> u32 {
+        let id = self.ids.get(node.index()).unwrap_or(NO_ID);
+        // What was kept may be damaged.
+        if self.nodes.get(id as usize) == Some(node) { id } else { NO_ID }
+    }
+
+    /// Gives the node the next id.
+    fn name(&mut self, node: NodeId) {
+        if node.index() >= self.ids.len() {
+            self.ids.own().resize(node.index() + 1, NO_ID);
+        }
+        self.ids.set(node.index(), self.nodes.len() as u32);
+        self.nodes.own().push(node);
+    }
+
+    /// What is known of an output. Nothing if its record is none any more, because someone wrote into the file.
+    pub(super) fn get(&self, output: NodeId) -> Option<Deps<'_>> {
+        let id = self.id(output);
+        let (at, nodes) = (self.deps.get(id as usize)?, self.nodes.all());
+        if at == 0 {
+            return None;
+        }
+        match read(self.bytes.rest(at as usize), 0)? {
+            (Record::Deps { output: its_id, mtime, ins }, _)
+                if its_id == id && (highest_id(id, ins) as usize) < nodes.len() =>
+            {
+                Some(Deps { mtime, id, ids: ins, nodes })
+            }
+            _ => None,
+        }
+    }
+
+    /// All nodes that have an id, in the order of the file.
+    pub(super) fn nodes(&self) -> &[NodeId] {
+        self.nodes.all()
+    }
+
+    /// Draws up what has to be appended for the file to say this of `output`. The nodes get their ids now: `commit`
+    /// or `roll_back` must follow. An error is a record beyond the limit; then nothing has changed.
+    pub(super) fn draft(
+        &mut self,
+        graph: &Known<'_>,
+        output: NodeId,
+        mtime: Mtime,
+        ins: &[NodeId],
+    ) -> Result<Draft, TooLong> {
+        let mut draft = Draft { bytes: Vec::new(), named: self.nodes.len(), deps: None };
+        if self.bytes.len() == 0 {
+            draft.bytes.extend_from_slice(HEADER);
+        }
+        let limit = |length: usize| if length > LONGEST_RECORD { Err(TooLong) } else { Ok(()) };
+        limit(DEPS_HEAD + 4 * ins.len())?;
+        for &node in [output].iter().chain(ins) {
+            limit(graph.path(node).len().next_multiple_of(4) + 4)?;
+        }
+        for &node in [output].iter().chain(ins) {
+            if self.id(node) == NO_ID {
+                write_path(&mut draft.bytes, graph.path(node), self.nodes.len() as u32);
+                self.name(node);
+            }
+        }
+        let unchanged = |deps: Deps<'_>| deps.mtime == mtime && deps.ins().eq(ins.iter().copied());
+        if !self.get(output).is_some_and(unchanged) {
+            draft.deps = Some((self.id(output), self.bytes.len() + draft.bytes.len()));
+            let ids = ins.iter().map(|&node| self.id(node));
+            write_deps(&mut draft.bytes, self.id(output), mtime, ids);
+        }
+        Ok(draft)
+    }
+
+    /// The header alone, where there is nothing.
+    pub(super) fn draft_header(&self) -> Draft {
+        let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
+        Draft { bytes, named: self.nodes.len(), deps: None }
+    }
+
+    /// The draft is in the file now.
+    pub(super) fn commit(&mut self, draft: Draft) {
+        self.bytes.push(&draft.bytes);
+        if let Some((id, at)) = draft.deps {
+            self.total += 1;
+            self.set_deps(id, at);
+        }
+    }
+
+    /// The draft did not get into the file.
+    pub(super) fn roll_back(&mut self, draft: &Draft) {
+        for node in self.nodes.own().split_off(draft.named) {
+            self.ids.set(node.index(), NO_ID);
+        }
+    }
+
+    /// New records, with those outputs alone that `is_live` keeps.
+    pub(super) fn rewritten(&self, graph: &Known<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
+        let mut new = Records::default();
+        new.commit(new.draft_header());
+        for &output in self.nodes() {
+            if let Some(deps) = self.get(output)
+                && is_live(output)
+            {
+                let ins: Vec<NodeId> = deps.ins().collect();
+                let draft = new.draft(graph, output, deps.mtime, &ins);
+                new.commit(draft.expect("a record that was read is within the limits"));
+            }
+        }
+        new
+    }
+
+    /// Is it mostly records that later ones made void?
+    pub(super) fn is_overgrown(&self) -> bool {
+        self.total > 1000 && self.total > self.unique * 3
+    }
+
+    /// How many bytes the file has, as far as we know it.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many bytes are not known from what was kept.
+    pub(super) fn unkept(&self) -> usize {
+        self.len().saturating_sub(self.kept)
+    }
+
+    /// The file's bytes, as far as we know them.
+    pub(super) fn bytes(&self) -> &Image {
+        &self.bytes
+    }
+}
+
+/// Where the pieces end.
+fn limits(bytes: &[u8], piece: usize) -> impl Iterator<Item = usize> {
+    let length = bytes.len();
+    (0..length.div_ceil(piece)).map(move |number| length.min((number + 1) * piece))
+}
+
+/// Reads all pieces at once, each from where its first record seems to begin. Nothing where one thread does it all.
+fn read_ahead(bytes: &[u8], graph: &Known<'_>, shares: Shares) -> Vec<Option<Piece>> {
+    if shares.crew == 1 {
+        return Vec::new();
+    }
+    let limits: Vec<usize> = limits(bytes, shares.piece).collect();
+    map_parallel(shares.crew, (0..limits.len()).collect(), |piece| {
+        let start = if piece == 0 { 0 } else { guess(bytes, limits[piece - 1]..limits[piece])? };
+        Some(chain::read(bytes, start, limits[piece], graph))
+    })
+}
+
+/// The node of a path that had none when its piece was read.
+fn intern_at(bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<NodeId> {
+    match read(bytes, at)? {
+        (Record::Path { path, .. }, _) => Some(graph.intern(path)),
+        (Record::Deps { .. }, _) => None,
+    }
+}
+
+/// A record is beyond ninja's limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TooLong;
+
+/// Records that are to be appended.
+pub(super) struct Draft {
+    pub(super) bytes: Vec<u8>,
+    /// How many nodes had ids before.
+    named: usize,
+    /// The output's id, and where in the file its record will begin.
+    deps: Option<(u32, usize)>,
+}

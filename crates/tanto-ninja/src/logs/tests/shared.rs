@@ -1,0 +1,181 @@
+//! Logs that several threads read, in pieces of any size: all find what one finds.
+
+use crate::disk::Mtime;
+use crate::graph::Graph;
+use crate::ids::NodeId;
+use crate::logs::Entry;
+use crate::logs::entries::Entries;
+use crate::logs::image::Content;
+use crate::logs::line;
+use crate::logs::line::Header;
+use crate::logs::pieces::Shares;
+use crate::logs::record::{HEADER, Verdict, write_deps, write_path};
+use crate::logs::records::Records;
+
+use super::{Seeded, graph_with};
+
+/// Ways to read a log that have to come to the same; others for another seed.
+fn ways(seed: u64) -> impl Iterator<Item = Shares> {
+    (1..=8).map(move |crew| Shares { piece: [16, 64, 200, 1000][(seed as usize + crew / 2) % 4], crew })
+}
+
+/// Outputs that a log may name; the first of them are nodes.
+fn output(random: &mut Seeded) -> String {
+    match random.below(30) {
+        0 => "x".repeat(random.below(500)),
+        1 => String::new(),
+        _ => format!("out/{}.o", random.below(40)),
+    }
+}
+
+fn some_nodes() -> Graph<'static> {
+    let outputs: Vec<String> = (0..20).map(|number| format!("out/{number}.o")).collect();
+    graph_with(&outputs.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Lines, of which some are odd, with a few bytes changed, and perhaps cut anywhere.
+fn random_lines(random: &mut Seeded) -> Vec<u8> {
+    let mut text = line::header(5 + random.below(3) as u32);
+    for _ in 0..random.below(200) {
+        let entry = Entry {
+            command_hash: random.below(1 << 30) as u64,
+            start_ms: random.below(1000) as i32,
+            end_ms: random.below(100_000) as i32,
+            mtime: random.below(1 << 30) as Mtime,
+        };
+        match random.below(20) {
+            0 => text.extend_from_slice(&b"\n\t1\t2\t3\tout/3.o\n\t\t\t\t\n"[random.below(10)..]),
+            _ => line::write(&mut text, output(random).as_bytes(), &entry),
+        }
+    }
+    spoil(&mut text, random, |random| b"\n\t0x\0"[random.below(5)]);
+    text
+}
+
+/// Changes bytes here and there, or cuts the end off; often nothing.
+fn spoil(bytes: &mut Vec<u8>, random: &mut Seeded, byte: impl Fn(&mut Seeded) -> u8) {
+    for _ in 0..[0, 0, 1, 5][random.below(4)] {
+        let at = random.below(bytes.len());
+        bytes[at] = byte(random);
+    }
+    if random.below(3) == 0 {
+        bytes.truncate(random.below(bytes.len() + 1));
+    }
+}
+
+/// All that entries can say.
+fn said(entries: &Entries, graph: &mut Graph<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
+    let all: Vec<_> = entries.iter(graph).map(|(output, entry)| (output.to_vec(), entry)).collect();
+    let nodes: Vec<NodeId> = all.iter().map(|(output, _)| graph.intern(output)).collect();
+    let found: Vec<_> = nodes.iter().map(|&node| entries.get(graph, node)).collect();
+    assert!(all.iter().zip(&found).all(|((_, entry), found)| Some(entry) == found.as_ref()));
+    (all, entries.version(), entries.len(), entries.is_overgrown())
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same_lines() {
+    for seed in 0..100 {
+        let mut random = Seeded(seed);
+        let (text, more) = (random_lines(&mut random), random_lines(&mut random));
+        let read = |shares| {
+            let mut graph = some_nodes();
+            let mut entries = Entries::new(7, graph.node_count());
+            let header = entries.read(Content::Read(text.clone()), &graph, shares);
+            let first = said(&entries, &mut graph);
+            if header == Header::Known {
+                entries.read(Content::Read(more.clone()), &graph, shares);
+            }
+            (header, first, said(&entries, &mut graph))
+        };
+        let expected = read(Shares::ONE);
+        for shares in ways(seed) {
+            assert_eq!(read(shares), expected, "seed {seed}, {shares:?}");
+        }
+    }
+}
+
+/// Where fields begin.
+struct Fields(Vec<usize>);
+
+/// Records as they should be; paths come shortly before they are needed, as they do in a log.
+fn random_records(random: &mut Seeded) -> (Vec<u8>, Fields) {
+    let (mut bytes, mut fields, mut ids) = (HEADER.to_vec(), Fields(vec![0, 12]), 0);
+    for _ in 0..random.below(150) {
+        let at = bytes.len();
+        if ids == 0 || random.below(3) == 0 {
+            let path = match random.below(3) {
+                0 => format!("out/{ids}.o"),
+                1 => format!("{}{ids}.h", "include/".repeat(random.below(8))),
+                _ => ids.to_string(),
+            };
+            write_path(&mut bytes, path.as_bytes(), ids);
+            // Length, text, padding, complement.
+            fields.0.extend([at, at + 4, bytes.len() - 5, bytes.len() - 4]);
+            ids += 1;
+        } else {
+            let mut id = || random.below(ids as usize) as u32;
+            let ins: Vec<u32> = (0..id() % 40).map(|_| id()).collect();
+            write_deps(&mut bytes, id(), Mtime::from(id()) << 31, ins.into_iter());
+            // Length, output, mtime, inputs.
+            fields.0.extend([at, at + 4, at + 8, at + 12, bytes.len() - 4]);
+        }
+    }
+    (bytes, fields)
+}
+
+/// Puts something else into a field, or cuts the log in it.
+fn spoil_field(bytes: &mut Vec<u8>, fields: &Fields, random: &mut Seeded) {
+    let at = fields.0[random.below(fields.0.len())];
+    if at + 4 > bytes.len() {
+        return;
+    }
+    match random.below(8) {
+        0 => bytes.truncate(at + random.below(4)),
+        1 => bytes[at + random.below(4)] ^= 1 << random.below(8),
+        2 => bytes[at..at + 4].fill(0),
+        3 => bytes[at..at + 4].fill(0xff),
+        4 => bytes[at..at + 4].copy_from_slice(&(random.below(200) as u32).to_le_bytes()),
+        5 => bytes[at..at + 4].copy_from_slice(&(!(random.below(50) as u32)).to_le_bytes()),
+        6 => drop(bytes.drain(at..at + random.below(5))),
+        _ => drop(bytes.splice(at..at, [0; 4].into_iter().take(random.below(5)))),
+    }
+}
+
+/// All that records can say.
+fn known(records: &Records, graph: &Graph<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
+    let deps = |node| records.get(node).map(|deps| (deps.mtime, deps.ins().collect::<Vec<_>>()));
+    let all: Vec<_> = records.nodes().iter().map(|&node| (node, graph.path(node).to_vec(), deps(node))).collect();
+    (all, records.len(), records.is_overgrown(), graph.node_count())
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same_records() {
+    let (mut sound, mut torn) = (0, 0);
+    for seed in 0..200 {
+        let mut random = Seeded(seed);
+        let (mut bytes, fields) = random_records(&mut random);
+        for _ in 0..random.below(3) {
+            spoil_field(&mut bytes, &fields, &mut random);
+        }
+        let cut = random.below(bytes.len() + 1);
+        let read = |shares| {
+            let mut graph = some_nodes();
+            let mut records = Records::default();
+            let whole = records.read(Content::Read(bytes.clone()), &mut graph, shares);
+            let first = known(&records, &graph);
+            // The same in two parts.
+            records.clear();
+            let verdict = records.read(Content::Read(bytes[..cut].to_vec()), &mut graph, shares);
+            if matches!(verdict, Verdict::Sound | Verdict::Torn) {
+                records.read(Content::Read(bytes[records.len()..].to_vec()), &mut graph, shares);
+            }
+            (whole, first, known(&records, &graph))
+        };
+        let expected = read(Shares::ONE);
+        *(if expected.0 == Verdict::Sound { &mut sound } else { &mut torn }) += 1;
+        for shares in ways(seed) {
+            assert_eq!(read(shares), expected, "seed {seed}, {shares:?}");
+        }
+    }
+    assert!(sound > 20 && torn > 20, "{sound} sound, {torn} torn");
+}

@@ -1,0 +1,110 @@
+//! All commands that targets need, as jobs that nobody runs: as if nothing had been built. Does not know what is dirty,
+//! nor who asks.
+
+use tanto_exec::job::CostLookup;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+
+use crate::error::{Error, Result};
+use crate::hash::Map;
+use crate::ids::{EdgeId, NodeId};
+use crate::plan::estimates::Estimates;
+use crate::scan::Scan;
+
+/// A whole build, as it would be begun.
+pub struct Replay {
+    /// Its jobs. It has no order yet.
+    pub schedule: Schedule,
+    /// The jobs, each after all that it waits for.
+    pub chain: Vec<JobId>,
+    /// How many of them are commands.
+    pub commands: usize,
+    /// How many of those were measured when they last ran; what the others take is what is typical.
+    pub measured: usize,
+}
+
+/// An edge whose inputs are being visited.
+struct Frame {
+    edge: EdgeId,
+    ins: Vec<NodeId>,
+    next: usize,
+}
+
+impl Replay {
+    /// The build of these targets, on what `scan` knows of the logs; no file is looked at. What dyndep files would say
+    /// is not known.
+    pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<Replay> {
+        let edges = edges_below(scan, targets)?;
+        let is_command = |edge: EdgeId| !scan.graph.edge(edge).is_phony();
+        let estimates = Estimates::new(scan, &edges, past);
+        let mut pools: Map<u32, PoolId> = Map::default();
+        let mut jobs: Map<EdgeId, JobId> = Map::default();
+        let mut schedule = Schedule::new();
+        for &edge in &edges {
+            let it = scan.graph.edge(edge);
+            let kind = if it.is_phony() { Kind::Phony } else { Kind::Command };
+            let pool = *pools.entry(it.pool.0).or_insert_with(|| match scan.graph.pool_depth(it.pool) {
+                0 => PoolId::UNLIMITED,
+                depth => schedule.add_pool(depth),
+            });
+            let job = schedule.add(JobSpec { pool, order: edge.0, kind, wanted: true });
+            schedule.set_cost(job, estimates.of(scan, edge));
+            for maker in inputs(scan, edge).into_iter().filter_map(|input| scan.graph.in_edge(input)) {
+                schedule.add_dependency(job, jobs[&maker], 0);
+            }
+            jobs.insert(edge, job);
+        }
+        let commands = edges.iter().filter(|&&edge| is_command(edge)).count();
+        let is_measured = |edge: &&EdgeId| is_command(**edge) && estimates.measured(scan, **edge).wall_ms > 0;
+        let measured = edges.iter().filter(is_measured).count();
+        let chain = edges.iter().map(|edge| jobs[edge]).collect();
+        Ok(Replay { schedule, chain, commands, measured })
+    }
+}
+
+/// The edges that make the targets and all that these need, each after those that make its inputs.
+fn edges_below(scan: &Scan<'_, '_>, targets: &[NodeId]) -> Result<Vec<EdgeId>> {
+    let mut edges = Vec::new();
+    // Whether the edge is complete; one that is not stands on the stack.
+    let mut seen: Map<EdgeId, bool> = Map::default();
+    let mut stack: Vec<Frame> = Vec::new();
+    let mut targets = targets.to_vec();
+    targets.reverse();
+    loop {
+        let node = match stack.last_mut() {
+            Some(frame) => match frame.ins.get(frame.next) {
+                Some(&input) => {
+                    frame.next += 1;
+                    input
+                }
+                None => {
+                    seen.insert(frame.edge, true);
+                    edges.push(frame.edge);
+                    targets.extend(scan.graph.edge(frame.edge).validations);
+                    stack.pop();
+                    continue;
+                }
+            },
+            None => match targets.pop() {
+                Some(target) => target,
+                None => return Ok(edges),
+            },
+        };
+        let Some(edge) = scan.graph.in_edge(node) else { continue };
+        match seen.get(&edge) {
+            Some(true) => {}
+            Some(false) => return Err(Error::of(&[b"dependency cycle at '", scan.graph.path(node), b"'"])),
+            None => {
+                seen.insert(edge, false);
+                stack.push(Frame { edge, ins: inputs(scan, edge), next: 0 });
+            }
+        }
+    }
+}
+
+/// What the manifest names, and what was discovered when the edge last ran.
+fn inputs(scan: &Scan<'_, '_>, edge: EdgeId) -> Vec<NodeId> {
+    let it = scan.graph.edge(edge);
+    let discovered = it.outs.iter().find_map(|&out| scan.deps_log.deps(out));
+    it.ins.iter().copied().chain(discovered.iter().flat_map(|deps| deps.ins())).collect()
+}

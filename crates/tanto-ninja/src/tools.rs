@@ -1,0 +1,281 @@
+//! Ninja's `-t` tools: the table of them, and what they share. Does not know how the program was started, nor how a
+//! build is run.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use tanto_sys::threads::ThreadLimit;
+
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::ids::{EdgeId, NodeId};
+use crate::logs::{BuildLog, DepsLog};
+use crate::suggest;
+use crate::targets::{self, Hints};
+
+mod browse;
+mod browse_page;
+mod clean;
+mod clean_dead;
+mod commands;
+mod compdb;
+mod deps;
+mod dyndeps;
+mod flags;
+mod graph;
+mod inputs;
+mod json;
+mod logs;
+mod missing_deps;
+mod query;
+mod rules;
+mod targets_list;
+#[cfg(test)]
+mod tests;
+mod urtle;
+mod walk;
+
+use When::{AfterFlags, AfterLoad, AfterLogs};
+
+/// What must be loaded before a tool runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Nothing: the graph is empty.
+    AfterFlags,
+    /// The manifest.
+    AfterLoad,
+    /// The manifest and both logs; `Options::builddir` is set.
+    AfterLogs,
+}
+
+/// One of the tools.
+pub struct Tool {
+    /// What `-t` calls it.
+    pub name: &'static str,
+    /// What `-t list` says of it; `None` hides it.
+    pub description: Option<&'static str>,
+    /// What it needs.
+    pub when: When,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+}
+
+impl PartialEq for Tool {
+    /// No two tools have one name.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Tool {}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.name)
+    }
+}
+
+/// What the command line says that tools care about.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// What stands before each message: the name that the program goes by; empty for ninja's.
+    pub program: &'static str,
+    /// `-n`: say what would be done.
+    pub dry_run: bool,
+    /// `-v`.
+    pub verbose: bool,
+    /// The argument that named the tool (`clean`, or `-tclean`): usage errors begin with it.
+    pub called: Vec<u8>,
+    /// The manifest's `builddir`; empty where it sets none, or the tool does not run after the logs.
+    pub builddir: Vec<u8>,
+    /// `-f`.
+    pub manifest: Vec<u8>,
+    /// Who may read a log.
+    pub threads: ThreadLimit,
+}
+
+/// What a tool works on.
+pub struct Context<'c, 't> {
+    /// The manifest's graph. Tools load dyndep files into it.
+    pub graph: &'c mut Graph<'t>,
+    /// What was built. Empty unless the tool runs after the logs.
+    pub build_log: &'c BuildLog,
+    /// What compilers read. Empty unless the tool runs after the logs.
+    pub deps_log: &'c DepsLog,
+    /// The files.
+    pub disk: &'c mut dyn Disk,
+    /// The command line.
+    pub options: &'c Options,
+    /// Standard output, buffered.
+    pub out: &'c mut dyn Write,
+    /// Standard error.
+    pub err: &'c mut dyn Write,
+    /// Waits until nobody else is building in a build directory (empty: the current one). True if that took a wait:
+    /// what was loaded may have changed. A tool asks before it writes anything there.
+    pub take_turn: &'c mut dyn FnMut(&[u8]) -> bool,
+}
+
+/// How a run of a tool ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// It had to wait for its turn, and has neither written nor printed anything: it is to be run again on what is
+    /// there now.
+    Again,
+}
+
+/// Why a tool ended early.
+enum Stop {
+    /// See `Ended::Again`.
+    Again,
+    /// `ninja: error: ...` or `ninja: fatal: ...`
+    Error(Error),
+    /// The tool's usage goes to standard output.
+    Usage(&'static str),
+    /// Standard output or error failed.
+    Io(io::Error),
+}
+
+/// The exit code.
+type Outcome = std::result::Result<i32, Stop>;
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Error(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Stop::Io(error)
+    }
+}
+
+/// All tools, in the order of `-t list`.
+pub const TOOLS: &[Tool] = &[
+    tool("browse", "browse dependency graph in a web browser", AfterLoad, browse::run),
+    tool("clean", "clean built files", AfterLoad, clean::run),
+    tool("commands", "list all commands required to rebuild given targets", AfterLoad, commands::run),
+    tool("inputs", "list all inputs required to rebuild given targets", AfterLoad, inputs::run),
+    tool("multi-inputs", "print one or more sets of inputs required to build targets", AfterLoad, inputs::run_multi),
+    tool("deps", "show dependencies stored in the deps log", AfterLogs, deps::run),
+    tool("missingdeps", "check deps log dependencies on generated files", AfterLogs, missing_deps::run),
+    tool("graph", "output graphviz dot file for targets", AfterLoad, graph::run),
+    tool("query", "show inputs/outputs for a path", AfterLogs, query::run),
+    tool("targets", "list targets by their rule or depth in the DAG", AfterLoad, targets_list::run),
+    tool("compdb", "dump JSON compilation database to stdout", AfterLoad, compdb::run),
+    tool(
+        "compdb-targets",
+        "dump JSON compilation database for a given list of targets to stdout",
+        AfterLoad,
+        compdb::run_for_targets,
+    ),
+    tool("recompact", "recompacts ninja-internal data structures", AfterLoad, logs::run_recompact),
+    tool("restat", "restats all outputs in the build log", AfterFlags, logs::run_restat),
+    tool("rules", "list all rules", AfterLoad, rules::run),
+    tool("cleandead", "clean built files that are no longer produced by the manifest", AfterLogs, clean_dead::run),
+    Tool { name: "urtle", description: None, when: AfterFlags, run: urtle::run },
+];
+
+const fn tool(
+    name: &'static str,
+    description: &'static str,
+    when: When,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+) -> Tool {
+    Tool { name, description: Some(description), when, run }
+}
+
+/// The tool of this name.
+pub fn find(name: &[u8]) -> Result<&'static Tool> {
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.name.as_bytes() == name) {
+        return Ok(tool);
+    }
+    let meant = suggest::did_you_mean(name, TOOLS.iter().map(|tool| tool.name.as_bytes()));
+    Err(Error::fatal(&[b"unknown tool '", name, b"'", &meant]))
+}
+
+/// What `-t list` prints.
+pub fn list() -> String {
+    let line = |tool: &Tool| tool.description.map(|text| format!("{:>11}  {text}\n", tool.name));
+    let lines: String = TOOLS.iter().filter_map(line).collect();
+    format!("ninja subtools:\n{lines}")
+}
+
+impl Tool {
+    /// It writes nothing, neither logs nor anything else.
+    pub fn only_answers(&self) -> bool {
+        !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
+    }
+
+    /// It answers as long as somebody asks.
+    pub fn serves(&self) -> bool {
+        self.name == "browse"
+    }
+
+    /// Runs the tool; its messages are written. An error is standard output's or standard error's (a closed pipe, a
+    /// full disk).
+    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<Ended> {
+        let ended = match (self.run)(context, args) {
+            Ok(code) => Ended::Code(code),
+            Err(stop) => context.report(stop)?,
+        };
+        context.out.flush()?;
+        Ok(ended)
+    }
+}
+
+impl<'t> Context<'_, 't> {
+    fn report(&mut self, stop: Stop) -> io::Result<Ended> {
+        match stop {
+            Stop::Again => return Ok(Ended::Again),
+            Stop::Error(Error { text, fatal: false }) => self.say(b"error", &text)?,
+            Stop::Error(Error { text, fatal: true }) => self.say(b"fatal", &text)?,
+            Stop::Usage(text) => self.out.write_all(text.as_bytes())?,
+            Stop::Io(error) => return Err(error),
+        }
+        Ok(Ended::Code(1))
+    }
+
+    /// To be called before the first byte is written below `builddir`, and before anything is printed.
+    fn about_to_write(&mut self, builddir: &[u8]) -> std::result::Result<(), Stop> {
+        if (self.take_turn)(builddir) { Err(Stop::Again) } else { Ok(()) }
+    }
+
+    /// A line on standard error, behind everything printed so far.
+    fn say(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
+        self.out.flush()?;
+        let program = if self.options.program.is_empty() { "ninja" } else { self.options.program };
+        self.err.write_all(&[program.as_bytes(), b": ", level, b": ", text, b"\n"].concat())
+    }
+
+    fn error(&mut self, text: &[u8]) -> io::Result<()> {
+        self.say(b"error", text)
+    }
+
+    fn warn(&mut self, text: &[u8]) -> io::Result<()> {
+        self.say(b"warning", text)
+    }
+
+    fn warn_if(&mut self, text: Option<Vec<u8>>) -> io::Result<()> {
+        text.map_or(Ok(()), |text| self.warn(&text))
+    }
+
+    fn hints(&self) -> Hints<'_> {
+        Hints { builddir: &self.options.builddir, deps_log: Some(self.deps_log), ..Hints::default() }
+    }
+
+    fn target(&self, arg: &[u8]) -> Result<NodeId> {
+        targets::collect_target(self.graph, self.hints(), arg)
+    }
+
+    fn targets(&self, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
+        targets::collect_targets(self.graph, self.hints(), args)
+    }
+
+    /// The name of an edge's rule.
+    fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
+        self.graph.rule_name(self.graph.edge(edge).rule)
+    }
+}
