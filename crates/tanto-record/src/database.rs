@@ -1,5 +1,4 @@
-//! The bulk builder's database: one SQLite file that only its coordinator writes. Rows are plain; what a state or an
-//! outcome means is for who writes them. Does not know what a package is built for.
+//! The bulk builder's database: an SQLite file written only by the coordinator.
 
 pub mod journal;
 mod read;
@@ -18,22 +17,19 @@ pub use rows::{
     AttemptRow, Change, CostRow, DigestRow, EstimateRow, FileRow, PackageRow, RunRow, ScanRow, StageRow, Stamp,
 };
 
-/// An open database.
 #[derive(Debug)]
 pub struct Database {
     db: Connection,
 }
 
-/// Why the database is of no use.
 #[derive(Debug)]
 pub enum DatabaseError {
-    /// It was written by another Tanto, in this version of the format.
+    /// Written by another version of Tanto, in this version of the format.
     Version(i64),
-    /// The disk is full: nothing was changed.
+    /// The disk is full; nothing was changed.
     Full,
-    /// The file does not hold what was written: what SQLite finds.
+    /// Corrupt, according to SQLite.
     Damaged(String),
-    /// What SQLite says.
     Other(rusqlite::Error),
 }
 
@@ -50,7 +46,7 @@ impl From<rusqlite::Error> for DatabaseError {
     }
 }
 
-/// Is there something in a column that its table does not allow?
+/// Returns whether a column contains a value that its table does not allow.
 fn is_foreign(error: &rusqlite::Error) -> bool {
     use rusqlite::Error;
     matches!(
@@ -78,14 +74,13 @@ impl std::fmt::Display for DatabaseError {
     }
 }
 
-/// A result of the database.
 pub type Result<T> = std::result::Result<T, DatabaseError>;
 
-/// What stands in memory before it is on the disk survives a kill, but not a loss of power; what was committed before
-/// that stays whole.
+/// Commits survive a crash of the process, but the last ones may be lost in a power failure. The database stays
+/// consistent.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
 
-/// A file beside the database that belongs to it.
+/// Returns the path of a file next to the database.
 fn sibling(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -93,7 +88,7 @@ fn sibling(path: &Path, ending: &str) -> PathBuf {
 }
 
 impl Database {
-    /// Opens the database to read it, while somebody else may be writing.
+    /// Opens the database for reading, while another process may write.
     pub fn look(path: &Path) -> Result<Database> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let db = Connection::open_with_flags(path, flags)?;
@@ -101,9 +96,8 @@ impl Database {
         Ok(Database { db })
     }
 
-    /// Opens the database for writing. Makes it, for its owner alone, if it is not there, and brings an older one up
-    /// to date. Whoever calls holds the lock that makes it the only writer. If the last writer did not close it, it is
-    /// checked: one that was killed, or a machine that lost its power, may have left it damaged.
+    /// Opens the database for writing; creates or migrates it if necessary. The caller holds the lock that makes it the
+    /// only writer. Checks the integrity if the last writer did not close it.
     pub fn open(path: &Path) -> Result<Database> {
         if let Err(error) = tanto_sys::fs::private_files::create(path)
             && error.kind() != std::io::ErrorKind::AlreadyExists
@@ -114,7 +108,7 @@ impl Database {
             )));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        // Whoever closes the database takes this away.
+        // Closing the database removes this file.
         let was_left = fs::metadata(sibling(path, "-wal")).is_ok_and(|data| data.len() > 0);
         let mut db = Connection::open_with_flags(path, flags)?;
         if was_left {

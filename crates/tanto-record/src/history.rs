@@ -1,8 +1,8 @@
-//! What jobs of a tree cost when they last ran: one flat file, `history` in the state of its directory, mapped to be asked
-//! and rewritten by rename. Does not know who asks.
+//! Costs of jobs in earlier builds: the file `history` in the state directory, which is mapped for reading and replaced
+//! by renaming.
 //!
-//! A row is found by a hash of the job's first output. Nothing but the order of commands depends on it: a file that is
-//! damaged is as good as none.
+//! A row is found by a hash of the job's first output. Only the order of commands depends on it, so a damaged file is
+//! ignored.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,34 +16,33 @@ use tanto_sys::fs::{file, private_files};
 use tanto_sys::memory::map::Map;
 use tanto_sys::pod;
 
-/// The first bytes of the file: what it is, and its version.
+/// Identifies the file and its version.
 const MAGIC: [u8; 16] = *b"tanto history 1\n";
 
-/// So many jobs are remembered, 24 MiB; those that were seen last. Fewer, and the largest trees forget their own.
+/// Limit of rows, 24 MiB; the most recent ones are kept. With fewer, the largest trees would lose rows.
 const MOST: usize = 1 << 20;
 
-/// A cost that is off by no more than this part of the old one is not written: a build of few commands in a large tree
-/// need not write a large file.
+/// A cost is not updated if it changes by less than this fraction: a small build in a large tree should not write a
+/// large file.
 const ALIKE: u32 = 8;
 
-/// Nor is one that is off by no more, in milliseconds: so much comes and goes by itself.
+/// Nor if it changes by less than this, in milliseconds: noise.
 const CLOSE_MS: u32 = 20;
 
-/// But that a job still runs is noted so often.
+/// But the time of the last run is updated this often, in seconds.
 const WORTH_NOTING: u32 = 7 * 24 * 60 * 60;
 
-/// What killed builds left is removed after that time.
+/// Age at which files of killed builds are removed.
 const LEFT: Duration = Duration::from_secs(60 * 60);
 
 pod! {
-    /// What stands before the rows.
     struct Header {
         magic: [u8; 16],
         count: u64,
-        /// Of the rows' bytes.
+        /// Checksum of the rows.
         sum: u64,
     }
-    /// One job.
+    /// A job.
     #[derive(PartialEq, Eq, Debug)]
     struct Row {
         /// Hash of its first output.
@@ -51,25 +50,25 @@ pod! {
         wall_ms: u32,
         cpu_ms: u32,
         memory_kib: u32,
-        /// When it last ran, in seconds since 1970.
+        /// Time of its last run, in seconds since 1970.
         seen: u32,
     }
 }
 
-/// What is known of a tree's jobs.
+/// The known costs of jobs.
 #[derive(Debug, Default)]
 pub struct History {
-    /// The sound files, one for each place of state.
+    /// The valid files, one for each state directory.
     maps: Vec<Map>,
 }
 
 impl History {
-    /// The history of builds in the directory to which `state` belongs; empty if there is none that is sound.
+    /// Opens the history of a build directory; empty if there is no valid one.
     pub fn open(state: &StateDirs) -> History {
         History { maps: state.verified_dirs().filter_map(|top| open(&path(top))).collect() }
     }
 
-    /// What the job whose first output is `output` took when it last ran.
+    /// Returns the cost of the last run of the job with this first output.
     pub fn cost(&self, output: &[u8]) -> Option<Cost> {
         let output = hash(output);
         let found = self.maps.iter().filter_map(|map| find(rows(map), output));
@@ -107,14 +106,14 @@ fn open(path: &Path) -> Option<Map> {
     is_sound.then_some(map)
 }
 
-/// FNV-1a, with its bits mixed at the end. Part of the format.
+/// FNV-1a with a final mix. Part of the format.
 fn hash(output: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = output.iter().fold(0xcbf2_9ce4_8422_2325, mix);
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Tells rows from other bytes, a word at a time.
+/// The checksum of the rows.
 fn sum(rows: &[u8]) -> u64 {
     let (words, rest) = rows.as_chunks::<8>();
     let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -122,27 +121,27 @@ fn sum(rows: &[u8]) -> u64 {
     rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-/// What a build has learned.
+/// Costs measured by a build.
 #[derive(Debug, Default)]
 pub struct NewCosts {
     rows: Vec<Row>,
 }
 
 impl NewCosts {
-    /// The job that makes `output` first of all has run, and succeeded.
+    /// Adds the cost of a job that succeeded.
     pub fn note(&mut self, output: &[u8], cost: Cost) {
         let Cost { wall_ms, cpu_ms, memory_kib } = cost;
         self.rows.push(Row { output: hash(output), wall_ms, cpu_ms, memory_kib, seen: 0 });
     }
 
-    /// Adds it to the history of builds in the directory to which `state` belongs, if that lacks much of it.
+    /// Merges the costs into the history, unless all changes are small.
     pub fn keep(mut self, state: &StateDirs, now: SystemTime) -> io::Result<()> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let seen = u32::try_from(seconds).unwrap_or(u32::MAX);
         self.rows.iter_mut().for_each(|row| row.seen = seen);
         let top = state.make()?;
         let path = path(top);
-        // Of two with the same output the last counts, as the sort keeps their order.
+        // The last one of each output counts: the sort is stable.
         self.rows.sort_by_key(|row| row.output);
         self.rows.reverse();
         self.rows.dedup_by_key(|row| row.output);
@@ -167,7 +166,7 @@ fn is_known(rows: &[Row], new: &Row) -> bool {
         && new.seen.saturating_sub(old.seen) < WORTH_NOTING
 }
 
-/// All rows of both, each output once; both are sorted.
+/// Merges two sorted lists; new rows replace old ones.
 fn merge(old: &[Row], new: &[Row]) -> Vec<Row> {
     let mut rows = Vec::with_capacity(old.len() + new.len());
     let mut old = old.iter().peekable();
@@ -191,7 +190,7 @@ fn drop_oldest(rows: &mut Vec<Row>) {
     times.sort_unstable();
     let oldest = times[rows.len() - MOST];
     rows.retain(|row| row.seen >= oldest);
-    // Many may have been seen at the same time.
+    // Many can have the same time.
     rows.truncate(MOST);
 }
 
@@ -219,7 +218,7 @@ fn write(mut file: File, rows: &[Row]) -> io::Result<()> {
     file.write_all(rows)
 }
 
-/// Removes files of builds that were killed while they wrote one.
+/// Removes temporary files of builds that were killed.
 fn remove_left(top: &Path) {
     for entry in fs::read_dir(top).into_iter().flatten().flatten() {
         let name = entry.file_name();

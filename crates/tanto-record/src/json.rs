@@ -1,16 +1,16 @@
-//! JSON, written field by field, and text that is bytes. Does not know what is written.
+//! Writes JSON field by field, with strings of bytes.
 //!
-//! JSON's strings are Unicode, and paths, commands and output are bytes. A byte that is no part of valid UTF-8 becomes a
-//! character of a private-use area, `RAW` and the byte's value; who reads it turns that back. Such a character in the
-//! text itself goes the same way, byte by byte, so that nothing is ambiguous.
+//! JSON strings are Unicode; paths, commands and output are bytes. A byte that is not part of valid UTF-8 is written as
+//! a private-use character, `RAW` plus the byte. Such a character in the text is escaped the same way, byte by byte, so
+//! the encoding is reversible.
 
-/// What is added to a byte that is not Unicode.
+/// Offset of characters that stand for bytes.
 const RAW: u32 = 0x10_f700;
 
-/// The first byte of `RAW`'s characters in UTF-8; text without it has none of them.
+/// The first byte of such characters in UTF-8.
 const RAW_LEAD: u8 = 0xf4;
 
-/// Bytes that a JSON string holds as they are.
+/// Bytes that need no escape in a JSON string.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -21,20 +21,19 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Writes one object; `end` closes it.
+/// Writes an object; `end` closes it.
 pub struct Object<'o> {
     out: &'o mut Vec<u8>,
     empty: bool,
 }
 
 impl<'o> Object<'o> {
-    /// Begins one.
     pub fn new(out: &'o mut Vec<u8>) -> Object<'o> {
         out.push(b'{');
         Object { out, empty: true }
     }
 
-    /// A field whose value the caller writes.
+    /// Adds a key; the caller writes the value.
     pub fn field(&mut self, key: &str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
@@ -45,45 +44,41 @@ impl<'o> Object<'o> {
         self.out
     }
 
-    /// A field of text.
     pub fn text(&mut self, key: &str, text: &[u8]) {
         string(self.field(key), text);
     }
 
-    /// A field with a number.
     pub fn number(&mut self, key: &str, number: impl Into<i128>) {
         integer(self.field(key), number.into());
     }
 
-    /// A field with a list of texts.
     pub fn texts(&mut self, key: &str, texts: &[Vec<u8>]) {
         list(self.field(key), texts, |out, text| string(out, text));
     }
 
-    /// A field with a list of numbers.
     pub fn numbers(&mut self, key: &str, numbers: impl IntoIterator<Item: Into<i128>>) {
         list(self.field(key), numbers, |out, number| integer(out, number.into()));
     }
 
-    /// A field that is true; one that is false is left out.
+    /// Adds `true`, or nothing for false.
     pub fn mark(&mut self, key: &str, is: bool) {
         if is {
             self.field(key).extend_from_slice(b"true");
         }
     }
 
-    /// Closes it.
+    /// Closes the object.
     pub fn end(self) {
         self.out.push(b'}');
     }
 
-    /// Closes it, and ends the line.
+    /// Closes the object and the line.
     pub fn end_line(self) {
         self.out.extend_from_slice(b"}\n");
     }
 }
 
-/// Writes a list, an element at a time.
+/// Writes a list.
 pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut one: impl FnMut(&mut Vec<u8>, T)) {
     out.push(b'[');
     for (at, item) in items.into_iter().enumerate() {
@@ -95,11 +90,11 @@ pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut one: i
     out.push(b']');
 }
 
-/// Writes a whole number.
+/// Writes an integer.
 pub fn integer(out: &mut Vec<u8>, number: i128) {
     let mut digits = [0; 40];
     let mut at = digits.len();
-    // No number of ours needs more than 64 bits, with which dividing is much faster.
+    // Fast path: dividing 64-bit numbers is much faster.
     let mut rest = u64::try_from(number.unsigned_abs()).unwrap_or(u64::MAX);
     loop {
         at -= 1;
@@ -116,7 +111,7 @@ pub fn integer(out: &mut Vec<u8>, number: i128) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Writes text as a string.
+/// Writes a string.
 pub fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(text) {
@@ -131,7 +126,7 @@ pub fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Text that is UTF-8.
+/// Writes valid UTF-8.
 fn unicode(out: &mut Vec<u8>, text: &[u8]) {
     let mut from = 0;
     while let Some(length) = text[from..].iter().position(|&byte| !PLAIN[byte as usize]) {
@@ -141,7 +136,7 @@ fn unicode(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&text[from..]);
 }
 
-/// Writes the character with which `text` begins in another way than as it is; says how long it was.
+/// Writes the first character of `text` with an escape; returns its length.
 fn odd(out: &mut Vec<u8>, text: &[u8]) -> usize {
     match text[0] {
         b'"' => out.extend_from_slice(b"\\\""),
@@ -163,12 +158,12 @@ fn odd(out: &mut Vec<u8>, text: &[u8]) -> usize {
     1
 }
 
-/// A byte that is not Unicode: 0x80 or more.
+/// Writes a byte that is not UTF-8: 0x80 or more.
 fn raw(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[RAW_LEAD, 0x8f, 0x9c | byte >> 6, 0x80 | byte & 0x3f]);
 }
 
-/// The bytes that a string was made from.
+/// Decodes a string into bytes.
 pub(crate) fn bytes(string: &str) -> Vec<u8> {
     if !string.as_bytes().contains(&RAW_LEAD) {
         return string.as_bytes().to_vec();

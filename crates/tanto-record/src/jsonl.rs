@@ -1,8 +1,6 @@
-//! Events as lines of JSON: the one schema of session files and of `--format jsonl`, to and fro. Does not know where
-//! lines go, or come from.
+//! Events as lines of JSON: the format of session files and of `--format jsonl`.
 //!
-//! `docs/formats.md` describes the schema. Who reads skips the fields and events that it does not know, so that a newer
-//! Tanto may write more of them.
+//! `docs/formats.md` describes it. Readers skip unknown fields and events, so a newer version may add some.
 
 mod decode;
 mod encode;
@@ -21,37 +19,30 @@ pub use self::stream::Stream;
 /// Version of the format. Version 1 had other names for some events, fields and reasons; it is still read.
 pub const FORMAT: u32 = 2;
 
-/// A stream's first line: whose record it is.
+/// The first line of a stream.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Tanto's version.
     pub version: Vec<u8>,
-    /// The time from which events count, in milliseconds since 1970.
+    /// Offset of the times of events, in milliseconds since 1970.
     pub began_unix_ms: i64,
-    /// Where it ran.
     pub dir: Vec<u8>,
-    /// What was asked for, in words.
     pub targets: Vec<Vec<u8>>,
-    /// The plan was to bring the manifest itself up to date.
+    /// The plan is to update the manifest itself.
     pub manifest: bool,
-    /// At most so many commands ran at a time; 0 for no limit.
+    /// Limit of parallel commands; 0 for none.
     pub parallelism: u32,
-    /// Processors that could be used.
     pub processors: u32,
 }
 
-/// A line that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// The first one.
     Head(Head),
-    /// An event.
     Event(Kept),
-    /// One that a newer Tanto wrote.
+    /// Written by a newer version.
     Unknown,
 }
 
-/// An event as a line keeps it. See `Event` for what the fields mean.
+/// An event as it is recorded; see `Event` for the fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     Planned { job: JobId, expected_ms: Option<i64> },
@@ -71,36 +62,28 @@ pub enum Kept {
     Notice { level: Level, text: Vec<u8> },
 }
 
-/// A part of a session's output file: what a command printed or, if it is shorter than that, both halves of what the
-/// limit leaves of it.
+/// A part of a session's output file: the output of a command, or both of its ends.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Where it begins, in bytes.
+    /// Offset in bytes.
     pub at: u64,
-    /// How long it is, in bytes.
     pub length: u64,
 }
 
-/// A command that ended. What it was is told by the line that said that it was started.
+/// The end of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
-    /// Which job.
     pub job: JobId,
-    /// When it was started.
     pub start_ms: i64,
-    /// When it ended.
     pub end_ms: i64,
-    /// How it ended.
     pub exit: Exit,
-    /// What it printed, without the middle if that was left out.
+    /// The output, truncated in the middle.
     pub output: Vec<u8>,
-    /// So many bytes of its output were left out.
+    /// Bytes of the output that were left out.
     pub left_out: u64,
-    /// Where the session's output file has more of it.
+    /// The place of longer output in the session's output file.
     pub place: Option<Place>,
-    /// What it used.
     pub usage: Usage,
-    /// What ran it.
     pub executed_by: ExecutedBy,
 }
 

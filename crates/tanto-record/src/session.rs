@@ -1,7 +1,6 @@
-//! The records of builds: a file for each, in `sessions/` of each place where state of the build's directory lies. Does not
-//! know what a build is.
+//! Sessions, the records of builds: a file per build in `sessions/` of a state directory.
 //!
-//! A name is the time at which the build began, in UTC, and the process that did it: names sort by time.
+//! The name is the start time in UTC and the process id, so names sort by time.
 
 mod read;
 pub mod recorder;
@@ -20,44 +19,38 @@ use crate::jsonl::Place;
 
 pub use self::read::{LeftBehind, Pause, Session, SessionError, SessionJob};
 
-/// Older sessions go. Sooner, and who comes back from a holiday cannot see what was slow before it; later, and nobody
-/// knows any more what the build was about.
+/// Older sessions are removed: long enough to compare after a holiday.
 const OLDEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// All sessions with their output take no more room, in bytes; the oldest ones go. A build of 20,000 commands takes about
-/// 15 MB.
+/// Limit of all sessions with their output, in bytes; the oldest are removed. A build of 20,000 commands takes about 15
+/// MB.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// There are no more of them: whoever builds every minute would otherwise wait for a large directory to be looked
-/// through.
+/// Limit of files: listing a larger directory would delay builds.
 const MOST_FILES: usize = 500;
 
-/// The end of a session's name.
 const ENDING: &str = ".jsonl";
 
-/// The directory of sessions.
 const SESSIONS: &str = "sessions";
 
-/// The end of the name of the file with what its commands printed, if that was much.
+/// Extension of the file with long output of commands.
 const OUTPUT_ENDING: &str = ".output";
 
-/// The sessions of one directory.
+/// The sessions of a build directory.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     state: StateDirs,
 }
 
-/// One that is there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SessionEntry {
-    /// Its name, without the ending.
+    /// Without extension.
     pub name: String,
-    /// How long its files are, in bytes.
+    /// Length of its files in bytes.
     pub length: u64,
 }
 
 impl Sessions {
-    /// The sessions of builds in the directory to which `state` belongs.
     pub fn of(state: &StateDirs) -> Sessions {
         Sessions { state: state.clone() }
     }
@@ -66,31 +59,31 @@ impl Sessions {
         self.state.verified_dirs().map(|top| top.join(SESSIONS))
     }
 
-    /// Where one of them lies.
+    /// Returns the path of a session.
     pub fn path(&self, name: &str) -> PathBuf {
         let mut paths = self.dirs().map(|dir| path(&dir, name));
         let first = paths.next().unwrap_or_default();
         if first.exists() { first } else { paths.find(|path| path.exists()).unwrap_or(first) }
     }
 
-    /// Where the long output of its commands lies, if there was some.
+    /// Returns the path of the file with long output, which may not exist.
     pub fn output_path(&self, name: &str) -> PathBuf {
         self.path(name).with_extension(&OUTPUT_ENDING[1..])
     }
 
-    /// Reads a part of a session's long output, as much as there is of it.
+    /// Reads a part of the long output, or less if the file ends early.
     pub fn read_output(&self, name: &str, place: Place) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Ok(mut file) = private_files::open(&self.output_path(name))
             && file.seek(SeekFrom::Start(place.at)).is_ok()
         {
-            // An error leaves what was read before it.
+            // On an error, returns the bytes before it.
             let _ = file.take(place.length.min(MOST_BYTES)).read_to_end(&mut bytes);
         }
         bytes
     }
 
-    /// Could the session of this name tell of a command that makes `output`? Faster than to read it.
+    /// Returns whether the session may contain a command with this output. Faster than reading it.
     pub fn may_name(&self, name: &str, output: &[u8]) -> bool {
         let mut text = Vec::new();
         string(&mut text, output);
@@ -101,15 +94,15 @@ impl Sessions {
         read.map_or(true, |bytes| memchr::memmem::find(&bytes, &text).is_some())
     }
 
-    /// All that are there, the oldest first.
+    /// Returns all sessions, the oldest first.
     pub fn list(&self) -> Vec<SessionEntry> {
         let mut entries: Vec<SessionEntry> = self.dirs().flat_map(|dir| list(&dir)).collect();
         entries.sort();
         entries
     }
 
-    /// The name of the one that a user means: a number, of which 1 is the last one's, or a name or its beginning. The
-    /// error is for the user.
+    /// Resolves a user's name for a session: a number (1 is the last session), a name, or a prefix of one. The error is
+    /// a message.
     pub fn find(&self, meant: &[u8]) -> Result<String, Vec<u8>> {
         let names: Vec<String> = self.list().into_iter().map(|entry| entry.name).collect();
         if names.is_empty() {
@@ -130,7 +123,7 @@ impl Sessions {
         }
     }
 
-    /// Makes the file of a session that begins now, and removes those that are too many.
+    /// Creates the file of a session that begins now, and removes old ones.
     pub fn create(&self, now: SystemTime) -> io::Result<SessionFile> {
         let top = self.state.make()?;
         let dir = top.join(SESSIONS);
@@ -140,7 +133,7 @@ impl Sessions {
         }
         tidy(&dir, now);
         let pid = std::process::id();
-        // A process may begin two in one millisecond, but not many.
+        // A process can begin several sessions in a millisecond, but not many.
         let times = (0..10).map(|more| now + Duration::from_millis(more));
         let tried = times.map(|time| {
             let path = path(&dir, &name(time, pid));
@@ -163,7 +156,7 @@ fn output_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{OUTPUT_ENDING}"))
 }
 
-/// The sessions in one directory, in no order.
+/// Returns the sessions in a directory, unsorted.
 fn list(dir: &Path) -> Vec<SessionEntry> {
     let entry = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(ENDING)?.to_owned();
@@ -174,7 +167,7 @@ fn list(dir: &Path) -> Vec<SessionEntry> {
     fs::read_dir(dir).into_iter().flatten().flatten().filter_map(entry).collect()
 }
 
-/// Removes sessions that are too old, or too many with one more. That one cannot be removed is no reason not to build.
+/// Removes sessions beyond the limits, leaving room for one more. Ignores errors.
 fn tidy(dir: &Path, now: SystemTime) {
     let oldest = name(now.checked_sub(OLDEST).unwrap_or(UNIX_EPOCH), 0);
     let mut entries = list(dir);
@@ -189,20 +182,19 @@ fn tidy(dir: &Path, now: SystemTime) {
     }
 }
 
-/// A session's file, being written.
+/// The file of a session that is being written.
 pub struct SessionFile {
     path: PathBuf,
     file: LimitedFile,
 }
 
 impl SessionFile {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Makes the file for long output of the commands of the session in `path`.
+/// Creates the file for long output next to the session in `path`.
 pub fn create_output(path: &Path) -> io::Result<LimitedFile> {
     private_files::create(&path.with_extension(&OUTPUT_ENDING[1..])).map(LimitedFile::new)
 }
@@ -233,8 +225,8 @@ fn is_name(name: &str) -> bool {
     parts.len() == 4 && parts.iter().all(|part| is_number(part)) && lengths()
 }
 
-/// The year, month and day of a day that is so many after the first of 1970. Counts from a first of March, so that the
-/// day that some years lack is the last one; 400 years have 146,097 days.
+/// Converts days since 1970 to year, month and day. Years begin in March here, so that the leap day is the last one;
+/// 400 years have 146,097 days.
 pub fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

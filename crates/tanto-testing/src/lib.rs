@@ -1,4 +1,4 @@
-//! What the tests of several crates share. Does not know what is tested, and is in no program.
+//! Helpers shared by the tests of several crates.
 
 mod manifests;
 mod mutate;

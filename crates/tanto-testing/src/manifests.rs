@@ -1,11 +1,11 @@
-//! Random manifests: sound ones, odd ones and broken ones. Does not know what they mean, nor what is made of them.
+//! Random manifests: valid, unusual and broken ones.
 
 mod statements;
 mod words;
 
 use crate::Random;
 
-/// Manifests by name, made by chance. The first is to be loaded; it may include the others, or what is not there.
+/// Generates manifests by name. The first one is to be loaded; it may include others, or missing ones.
 pub fn manifests(random: &mut Random) -> Vec<(String, Vec<u8>)> {
     let taste = Taste::of(random);
     let count = 1 + random.below(if taste.is_long { 2 } else { 6 });
@@ -23,17 +23,17 @@ fn name_of(file: usize) -> String {
     if file == 0 { "build.ninja".to_owned() } else { format!("f{file}.ninja") }
 }
 
-/// What the manifests of one seed are like. Chances are in percent, but for one.
+/// Properties of the manifests of a seed. Chances are in percent, unless noted.
 struct Taste {
-    /// Something wrong is said, each time that it could be: so many times in a thousand.
+    /// Chance of an error at each opportunity, in thousandths.
     wrong: usize,
-    /// Lines end with a carriage return too.
+    /// Lines also end with a carriage return.
     returns: usize,
-    /// Words are parted by more than a space: also by the end of a line.
+    /// Words are separated by more than a space, or by continued lines.
     blanks: usize,
     /// A line is followed by a comment.
     comments: usize,
-    /// A path or a value has a variable in it.
+    /// A path or a value contains a variable.
     variables: usize,
     /// Many statements of few kinds.
     is_long: bool,
@@ -47,22 +47,22 @@ impl Taste {
         let (wrong, returns, blanks, comments) = (some(16), some(100), some(30), some(40));
         let variables = random.below(60);
         let (is_long, is_damaged) = (random.chance(3), random.chance(25));
-        // Otherwise hardly any long one would be sound.
+        // Otherwise hardly any long manifest would be valid.
         let wrong = if is_long { wrong / 8 } else { wrong };
         Taste { wrong, returns, blanks, comments, variables, is_long, is_damaged }
     }
 }
 
-/// Writes one file after the other.
+/// Writes the files one after the other.
 struct Author<'r> {
     random: &'r mut Random,
     taste: Taste,
-    /// How many files there will be.
+    /// Number of files.
     count: usize,
     text: String,
     /// The number of the last output.
     last: usize,
-    /// Outputs of the file, as far as it has been written.
+    /// Outputs of the current file so far.
     targets: Vec<String>,
 }
 

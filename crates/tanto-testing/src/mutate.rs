@@ -1,24 +1,23 @@
-//! Texts, and words of their language, to inputs that are more or less like them. Does not know the languages.
+//! Mutates valid inputs.
 
 use crate::Random;
 
-/// Inputs do not grow beyond this.
+/// Maximum length of inputs.
 const LONGEST: usize = 4096;
-/// Numbers at which sizes and offsets go wrong.
+/// Numbers that break sizes and offsets.
 const EDGES: [u32; 10] = [0, 1, 3, 4, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, 0x8000_000c, 0xffff_ffff];
 
-/// What inputs are made of.
 pub struct Material<'a> {
-    /// Whole inputs, at least one, most of them sound.
+    /// Whole inputs, at least one, mostly valid.
     pub seeds: Vec<Vec<u8>>,
     /// Words of the language, at least one.
     pub tokens: &'a [&'a [u8]],
-    /// This many bytes at the front, without which nothing else is read, are most often left alone.
+    /// Length of the header, which is seldom changed: behind a broken one, nothing is read.
     pub head: usize,
 }
 
 impl Material<'_> {
-    /// An input: a seed with some changes, most often few.
+    /// Returns a seed with some changes, mostly few.
     pub fn input(&self, random: &mut Random) -> Vec<u8> {
         let mut input = random.pick(&self.seeds).clone();
         for _ in 0..=random.number().trailing_zeros().min(8) {
@@ -29,7 +28,7 @@ impl Material<'_> {
     }
 
     fn change(&self, input: &mut Vec<u8>, random: &mut Random) {
-        // A broken head hides all that follows it.
+        // A broken header hides everything after it.
         let head = if random.below(16) == 0 { 0 } else { self.head.min(input.len()) };
         let at = head + random.below(input.len() - head + 1);
         let longest = if random.below(4) == 0 { LONGEST } else { 16 };
@@ -55,8 +54,8 @@ impl Material<'_> {
     }
 }
 
-/// Gives `test` the texts, and `rounds` variants of them, the same in every run. `letters` are those that mean
-/// something in their language.
+/// Calls `test` with the texts and `rounds` variants of them, the same in every run. `letters` are those with a meaning
+/// in the language.
 pub fn each_variant(texts: &[&str], letters: &[u8], rounds: u64, mut test: impl FnMut(&[u8])) {
     let seeds = texts.iter().map(|&text| text.into()).collect();
     let tokens: Vec<&[u8]> = letters.chunks(1).collect();
@@ -71,7 +70,7 @@ fn insert(input: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     input.splice(at..at, bytes.iter().copied());
 }
 
-/// One byte, or four at a place where a number may stand.
+/// Overwrites one byte, or four at a place where a number may be.
 fn overwrite(input: &mut [u8], at: usize, random: &mut Random) {
     if random.below(2) == 0 {
         if let Some(byte) = input.get_mut(at) {

@@ -1,5 +1,4 @@
-//! The thread that writes to the database, so that nobody who starts jobs waits for a disk. Does not know what the
-//! changes mean.
+//! Writes to the database on its own thread, so that scheduling never waits for a disk.
 
 use std::io;
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use std::time::Duration;
 
 use super::{Change, Database, DatabaseError, Result};
 
-/// So many batches may wait; then more gathers with who has it.
+/// Limit of batches in the channel; further changes wait with the sender.
 const MOST_WAITING: usize = 256;
-/// So many changes are written together, if so many wait.
+/// Limit of changes per transaction.
 const MOST_TOGETHER: usize = 10_000;
-/// How often a full disk is tried again.
+/// Interval between attempts to write to a full disk.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// How often that is done when the build has ended. Then the changes are lost.
+/// Attempts after the end of the build, before the changes are lost.
 const LAST_TRIES: u32 = 50;
 
-/// Takes the changes of one run.
+/// Collects the changes of a run.
 #[derive(Debug)]
 pub struct Journal {
     sender: SyncSender<Vec<Change>>,
@@ -28,7 +27,7 @@ pub struct Journal {
     signs: Arc<Signs>,
 }
 
-/// What both sides know of each other.
+/// Flags shared by both threads.
 #[derive(Debug, Default)]
 struct Signs {
     disk_is_full: AtomicBool,
@@ -36,7 +35,7 @@ struct Signs {
 }
 
 impl Journal {
-    /// Begins to write to the database, in this run.
+    /// Starts the thread.
     pub fn start(store: Database, run: i64) -> io::Result<Journal> {
         let (sender, receiver) = mpsc::sync_channel(MOST_WAITING);
         let signs = Arc::new(Signs::default());
@@ -45,13 +44,13 @@ impl Journal {
         Ok(Journal { sender, thread, pending: Vec::new(), signs })
     }
 
-    /// Something has changed; it goes out with the next `flush`.
+    /// Records a change, which is sent by the next `flush`.
     pub fn note(&mut self, change: Change) {
         self.pending.push(change);
     }
 
-    /// Hands over what was noted: all of it will be there, or none. Waits for nothing: if too much waits, it goes out with
-    /// the next flush. Whether the thread goes on: if not, `end` says why.
+    /// Sends the recorded changes as one batch, to be written in one transaction. Never blocks: if the channel is full,
+    /// the next flush sends them. Returns false if the thread has ended; `end` returns its error.
     pub fn flush(&mut self) -> bool {
         if self.pending.is_empty() {
             return true;
@@ -66,15 +65,15 @@ impl Journal {
         }
     }
 
-    /// The disk is full. Nothing that was noted is lost, but nothing more should be begun.
+    /// Returns whether the disk is full. Nothing is lost, but no new job should start.
     pub fn disk_is_full(&self) -> bool {
         self.signs.disk_is_full.load(Ordering::Relaxed)
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub fn end(self) -> Result<Database> {
         self.signs.is_over.store(true, Ordering::Relaxed);
-        // The thread has ended if that fails, and says why below.
+        // Fails if the thread has ended; its error is returned below.
         let _ = self.sender.send(self.pending);
         drop(self.sender);
         self.thread.join().unwrap_or_else(|_| Err(DatabaseError::Other(rusqlite::Error::InvalidQuery)))
@@ -101,7 +100,7 @@ impl Keeper {
         Ok(self.store)
     }
 
-    /// Until there is room.
+    /// Retries while the disk is full.
     fn write(&mut self, changes: &[Change]) -> Result<()> {
         let mut tries = 0;
         loop {

@@ -1,4 +1,4 @@
-//! What the database is asked. Does not know who asks.
+//! Queries.
 
 use rusqlite::{OptionalExtension, Row, params};
 use tanto_sys::cgroup::StallTimes;
@@ -22,18 +22,18 @@ const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan 
 const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
 
 impl Database {
-    /// The last run, and when it ended; no end if it was killed, or goes on.
+    /// Returns the last run with its end, which is missing if the run was killed or continues.
     pub fn last_run(&self) -> Result<Option<(i64, Option<i64>)>> {
         let asked = "SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1";
         Ok(self.db.query_row(asked, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    /// All runs, the last one at the end.
+    /// Returns all runs, the oldest first.
     pub fn runs(&self) -> Result<Vec<RunRow>> {
         self.all(RUNS, [], |row| Ok(RunRow { run: row.get(0)?, began_ms: row.get(1)?, ended_ms: row.get(2)? }))
     }
 
-    /// The packages of a run, by number.
+    /// Returns the packages of a run, by number.
     pub fn packages(&self, run: i64) -> Result<Vec<PackageRow>> {
         self.all(PACKAGES, params![run], |row| {
             Ok(PackageRow {
@@ -47,19 +47,19 @@ impl Database {
         })
     }
 
-    /// Which package of a run needs which.
+    /// Returns the dependencies between packages of a run.
     pub fn edges(&self, run: i64) -> Result<Vec<(u32, u32)>> {
         self.all(EDGES, params![run], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Why packages of a run had to be built, by package.
+    /// Returns the reasons for building packages of a run.
     pub fn due(&self, run: i64) -> Result<Vec<(u32, String)>> {
         self.all("SELECT package, why FROM due WHERE run = ? ORDER BY package", params![run], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
     }
 
-    /// The attempts of a run, by job.
+    /// Returns the attempts of a run, by job.
     pub fn attempts(&self, run: i64) -> Result<Vec<AttemptRow>> {
         self.all(ATTEMPTS, params![run], |row| {
             Ok(AttemptRow {
@@ -74,7 +74,7 @@ impl Database {
         })
     }
 
-    /// The stages of a run, by job and time.
+    /// Returns the stages of a run, by job and time.
     pub fn stages(&self, run: i64) -> Result<Vec<StageRow>> {
         self.all(STAGES, params![run], |row| {
             Ok(StageRow {
@@ -94,7 +94,7 @@ impl Database {
         })
     }
 
-    /// What packages took when they were last built, by name.
+    /// Returns the costs of the last build of each package, by name.
     pub fn costs(&self) -> Result<Vec<CostRow>> {
         self.all(COSTS, [], |row| {
             Ok(CostRow {
@@ -109,33 +109,33 @@ impl Database {
         })
     }
 
-    /// The files of packages, as they were when these were built, by name.
+    /// Returns the files of each package at its last build, by name.
     pub fn files(&self) -> Result<Vec<FileRow>> {
         self.all(FILES, [], |row| {
             Ok(FileRow { name: row.get(0)?, path: row.get(1)?, bytes: count(row, 2)?, digest: row.get(3)? })
         })
     }
 
-    /// What packages of a run were expected to take, by number.
+    /// Returns the estimates for packages of a run, by number.
     pub fn expected(&self, run: i64) -> Result<Vec<EstimateRow>> {
         self.all(EXPECTED, params![run], |row| {
             Ok(EstimateRow { package: row.get(0)?, wall_ms: count(row, 1)?, basis: row.get(2)? })
         })
     }
 
-    /// Packages that are what they were before: when their files were written, and since when they are so; nanoseconds
-    /// since 1970.
+    /// Returns packages that were rebuilt without a change: name, time of the rebuild, and time of the last change, in
+    /// nanoseconds since 1970.
     pub fn contents(&self) -> Result<Vec<(String, i64, i64)>> {
         let asked = "SELECT name, written_ns, since_ns FROM content ORDER BY name";
         self.all(asked, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
-    /// The settings that packages were last built with, by name.
+    /// Returns the options of the last build of each package, by name.
     pub fn options(&self) -> Result<Vec<(String, String)>> {
         self.all("SELECT name, options FROM options ORDER BY name", [], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// What scans said, by directory.
+    /// Returns the results of scans, by directory.
     pub fn scanned(&self) -> Result<Vec<ScanRow>> {
         self.all(SCANNED, [], |row| {
             Ok(ScanRow {
@@ -148,7 +148,7 @@ impl Database {
         })
     }
 
-    /// What files held when they were read.
+    /// Returns the digests of files.
     pub fn digests(&self) -> Result<Vec<DigestRow>> {
         self.all(DIGESTS, [], |row| {
             let number = |at| row.get(at).map(i64::cast_unsigned);
@@ -170,13 +170,13 @@ impl Database {
     }
 }
 
-/// Two columns, both of which are NULL where nothing is known.
+/// Reads two columns, both NULL if unknown.
 fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<StallTimes>> {
     let is_known = row.get::<_, Option<i64>>(at)?.is_some();
     is_known.then(|| Ok(StallTimes { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
 }
 
-/// SQLite's integers are signed. Counts are not.
+/// SQLite's integers are signed.
 fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
 }

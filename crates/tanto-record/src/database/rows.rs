@@ -1,87 +1,75 @@
-//! The rows of the database. Does not know how they are written.
+//! Rows of the database, and changes of a run.
 
 use tanto_sys::cgroup::StallTimes;
 
-/// What changes in a run.
+/// A change of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
-    /// The run has a package, or has another one in the place of that with this number.
+    /// Adds or replaces a package.
     Package(PackageRow),
-    /// A package needs another.
+    /// Adds a dependency between packages.
     Edge {
-        /// Which.
         package: u32,
-        /// The other.
+        /// The dependency.
         needs: u32,
     },
-    /// A package needs none of those any more that it needed.
-    Edgeless {
-        /// Which.
-        package: u32,
-    },
-    /// A package's state is another.
+    /// Removes all dependencies of a package.
+    Edgeless { package: u32 },
+    /// Sets the state of a package.
     State {
-        /// Which.
         package: u32,
-        /// The state.
         state: &'static str,
-        /// Why, in words; empty where that is clear.
+        /// For people; empty if obvious.
         why: String,
     },
     /// A package has to be built.
     Due {
-        /// Which.
         package: u32,
-        /// Why, in words.
+        /// For people.
         why: String,
     },
-    /// An attempt began, or ended if it has an end.
+    /// An attempt began or, with an end, ended.
     Attempt(AttemptRow),
     /// A stage of an attempt ended.
     Stage(StageRow),
-    /// A package has this file.
+    /// A package contains this file.
     File(FileRow),
-    /// A package was built again, and is what it was before.
+    /// A rebuilt package has the same content as before.
     Content {
         /// PKGNAME.
         name: String,
-        /// When its file was written, in nanoseconds since 1970.
+        /// Time at which its file was written, in nanoseconds since 1970.
         written_ns: i64,
-        /// Since when it has been what it is.
+        /// Time of the last change of its content, in nanoseconds since 1970.
         since_ns: i64,
     },
-    /// The settings of a package that is done.
+    /// The options of a finished package.
     Options {
         /// PKGNAME.
         name: String,
-        /// All of them.
         options: String,
-        /// It was built with them now; otherwise what is known already stands.
+        /// It was built with them now; otherwise a known value is kept.
         is_new: bool,
     },
-    /// A package was built, and took so much.
+    /// Resources used by building a package.
     Cost(CostRow),
-    /// A package is to be built, and will take so much.
+    /// Estimate for a package that will be built.
     Expected(EstimateRow),
     /// A directory was scanned.
     Scanned(ScanRow),
     /// A file was read.
     Digested(DigestRow),
-    /// The run is over. Milliseconds since 1970.
-    Ended {
-        /// When.
-        at_ms: i64,
-    },
+    /// The end of the run, in milliseconds since 1970.
+    Ended { at_ms: i64 },
 }
 
 /// A bulk build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunRow {
-    /// Its number.
     pub run: i64,
     /// Milliseconds since 1970.
     pub began_ms: i64,
-    /// None if it was killed, or goes on.
+    /// `None` if it was killed or continues.
     pub ended_ms: Option<i64>,
 }
 
@@ -90,63 +78,57 @@ pub struct RunRow {
 pub struct PackageRow {
     /// Its number in the run.
     pub package: u32,
-    /// The job that makes it.
+    /// The job that builds it.
     pub job: u32,
     /// PKGNAME.
     pub name: String,
     /// PKGPATH.
     pub location: String,
-    /// Where it stands.
     pub state: String,
-    /// Why, in words.
+    /// The reason for the state, for people.
     pub why: String,
 }
 
-/// An attempt to make a job's packages.
+/// An attempt to build a job's packages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttemptRow {
-    /// Which job.
     pub job: u32,
-    /// 1 for the first.
+    /// Counts from 1.
     pub attempt: u32,
-    /// Who made it.
+    /// The client that ran it.
     pub client: String,
     /// Milliseconds since 1970.
     pub began_ms: i64,
-    /// None while it lasts.
+    /// `None` while it is running.
     pub ended_ms: Option<i64>,
-    /// How it ended; empty while it lasts.
+    /// Empty while it is running.
     pub outcome: String,
-    /// Why, in words.
+    /// The reason for the outcome, for people.
     pub why: String,
 }
 
-/// A stage of an attempt, which has ended.
+/// A stage of an attempt that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StageRow {
-    /// Which job.
     pub job: u32,
-    /// Which attempt.
     pub attempt: u32,
-    /// The stage's name.
     pub stage: String,
     /// Milliseconds since 1970.
     pub began_ms: i64,
-    /// Wall time, in milliseconds.
     pub wall_ms: u64,
-    /// Processor time of all its processes, in milliseconds.
+    /// Processor time of all its processes.
     pub cpu_ms: u64,
-    /// Peak of memory, in KiB.
+    /// Peak memory.
     pub peak_kib: u64,
-    /// Read from disks, in bytes.
+    /// Bytes read from disks.
     pub read_bytes: u64,
-    /// Written to files, in bytes.
+    /// Bytes written to files.
     pub written_bytes: u64,
-    /// How long its processes waited, if that is known.
+    /// Stall times of its processes, if known.
     pub waits: Option<StallTimes>,
-    /// The exit code; 128 and more for signals.
+    /// Exit code; 128 plus the number of a signal.
     pub exit: i32,
-    /// The file with what it printed; empty if that is gone.
+    /// Its log file; empty if that was removed.
     pub log: String,
 }
 
@@ -155,83 +137,70 @@ pub struct StageRow {
 pub struct FileRow {
     /// PKGNAME.
     pub name: String,
-    /// Where it is.
     pub path: String,
-    /// How long it is.
     pub bytes: u64,
-    /// What stands for its content.
+    /// Digest of its content.
     pub digest: Vec<u8>,
 }
 
-/// What a package took when it was last built.
+/// Resources used by the last build of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CostRow {
     /// PKGNAME.
     pub name: String,
     /// PKGPATH.
     pub location: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the build, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Wall time, in milliseconds.
     pub wall_ms: u64,
-    /// Processor time, in milliseconds.
     pub cpu_ms: u64,
-    /// Peak of memory, in KiB.
+    /// Peak memory.
     pub peak_kib: u64,
-    /// Disk space while it was built, in KiB.
+    /// Peak disk usage.
     pub disk_kib: u64,
 }
 
-/// What a package was expected to take, before it was built.
+/// An estimate for a package, made before it was built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EstimateRow {
-    /// Which.
     pub package: u32,
-    /// Wall time, in milliseconds.
     pub wall_ms: u64,
-    /// On what that rests, in a word.
+    /// The basis of the estimate, in a word.
     pub basis: String,
 }
 
-/// What a directory's scan said.
+/// The result of scanning a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanRow {
     /// PKGPATH.
     pub location: String,
-    /// What stands for all that it depends on.
+    /// Digest of everything the result depends on.
     pub key: Vec<u8>,
-    /// Its records.
     pub records: Vec<u8>,
-    /// What it printed, if it failed.
+    /// The output, if the scan failed.
     pub failed: Option<String>,
-    /// How long it took, in milliseconds.
     pub wall_ms: u64,
 }
 
-/// What a file held.
+/// The digest of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DigestRow {
-    /// Where it is.
     pub path: Vec<u8>,
-    /// How it was then.
     pub stamp: Stamp,
-    /// What stands for its content.
     pub digest: Vec<u8>,
-    /// It asks for another package's options.
+    /// The file queries another package's options.
     pub asks: bool,
 }
 
-/// What tells a file that was changed from one that was not, without reading it.
+/// Metadata that changes with the content of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
-    /// The file system's number.
     pub device: u64,
-    /// Its own number there.
     pub inode: u64,
-    /// How long it is.
+    /// Length.
     pub bytes: u64,
-    /// When its content changed, in nanoseconds since 1970.
+    /// Last modification, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When anything of it changed, in nanoseconds since 1970.
+    /// Last change of content or metadata, in nanoseconds since 1970.
     pub ctime_ns: i64,
 }

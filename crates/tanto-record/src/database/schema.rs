@@ -1,11 +1,11 @@
-//! The tables, and how an older database comes to have them. Does not know what is in them.
+//! Tables and migrations.
 
 use rusqlite::Connection;
 
 use super::{DatabaseError, Result};
 
-/// Each brings a database from the version of its place in this list to the next; 0 is an empty file. What was once
-/// released is never changed again.
+/// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
+/// change.
 pub(super) const MIGRATIONS: [&str; 7] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
@@ -92,19 +92,19 @@ pub(super) const MIGRATIONS: [&str; 7] = [
 ",
 ];
 
-/// Is it in this version of the format? An older one is brought up to date by who writes next.
+/// Fails unless the database has the current version. The next writer migrates older ones.
 pub(super) fn check(db: &Connection) -> Result<()> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version == MIGRATIONS.len() as i64 { Ok(()) } else { Err(DatabaseError::Version(version)) }
 }
 
-/// Looks whether the file is whole, as far as that can be told without comparing indices with their tables.
+/// Checks the integrity, except that indices match their tables.
 pub(super) fn quick_check(db: &Connection) -> Result<()> {
     let found: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(DatabaseError::Damaged(found)) }
 }
 
-/// Takes the steps that are missing, all or none.
+/// Runs the missing migrations in one transaction.
 pub(super) fn bring_up_to_date(db: &mut Connection) -> Result<()> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let missing = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version..));

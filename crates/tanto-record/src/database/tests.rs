@@ -1,4 +1,4 @@
-//! What is written is read again, and a database that is not what it should be is refused.
+//! Tests: rows are read as they were written, and damaged databases are refused.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -191,7 +191,7 @@ fn a_full_disk_is_told_and_changes_nothing() {
     assert_eq!(store.packages(run).unwrap().len(), many.len());
 }
 
-/// A database as a kill leaves it, with something in its journal, and with these bytes in its middle.
+/// A database with a non-empty write-ahead log, as after a kill, with these bytes in the middle.
 fn killed(place: &Scratch, damage: &[u8]) -> std::path::PathBuf {
     let mut store = Database::open(&place.at("db")).unwrap();
     let run = store.begin_run(0).unwrap();

@@ -1,4 +1,4 @@
-//! Changes of a run, written down. Does not know when, or why.
+//! Writes changes.
 
 use rusqlite::{Transaction, params};
 
@@ -30,19 +30,19 @@ const DIGESTED: &str = "INSERT OR REPLACE INTO digest (path, device, inode, byte
 const ENDED: &str = "UPDATE run SET ended_ms = ? WHERE run = ?";
 
 impl Database {
-    /// Begins a run; its number.
+    /// Begins a run and returns its number.
     pub fn begin_run(&mut self, began_ms: i64) -> Result<i64> {
         self.db.execute("INSERT INTO run (began_ms) VALUES (?)", [began_ms])?;
         Ok(self.db.last_insert_rowid())
     }
 
-    /// What was scanned does not stand any more; what it took is still known.
+    /// Invalidates the results of scans, but keeps their durations.
     pub fn forget_scans(&mut self) -> Result<()> {
         self.db.execute("UPDATE scan SET key = x''", [])?;
         Ok(())
     }
 
-    /// Writes these changes of a run, all or none.
+    /// Writes changes of a run in one transaction.
     pub fn apply(&mut self, run: i64, changes: &[Change]) -> Result<()> {
         let writing = self.db.transaction()?;
         changes.iter().try_for_each(|change| write(&writing, run, change))?;

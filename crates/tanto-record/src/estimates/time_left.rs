@@ -1,37 +1,36 @@
-//! How much of a build is done and how long it will go on: from what its commands took last time and take now, and from
-//! the longest chain of those that are left. Does not know which command waits for which.
+//! Estimates how much of a build is done and the time left, from earlier and current durations of its commands and the
+//! longest chain of remaining ones.
 
 use std::collections::BinaryHeap;
 
 use tanto_exec::job::JobId;
 
-/// So much of known work has to be done before it says how this build's speed differs from the last one's, in
-/// milliseconds.
+/// Time that both sides of the speed ratio get added, so that it starts at 1 and changes slowly, in milliseconds.
 const INERTIA_MS: f64 = 3000.0;
-/// One that takes longer than expected is taken to have this part of its time before it, always.
+/// A command that exceeds its estimate is assumed to need this fraction of it longer.
 const REST: f64 = 0.1;
-/// Speeds further apart than this say nothing: the one came from a compiler cache, the other did not.
+/// Limit of the speed ratio. Greater ones mean that one of the builds used a compiler cache.
 const MOST_SCALE: f64 = 20.0;
 
-/// What is known of the work of a build. Times are in milliseconds.
+/// The work of a build. Times are in milliseconds.
 #[derive(Default)]
 pub struct Work {
-    /// By job: how long it took last time, and whether it is still to be started.
+    /// By job.
     jobs: Vec<Job>,
-    /// By job: how long the longest chain took that waits for it, as far as that was said.
+    /// By job: duration of the longest chain that depends on it, if known.
     downstream_ms: Vec<u64>,
-    /// The chains that begin with what is still to be started, the longest first; what is not any more is dropped when met.
+    /// Chains that begin with a waiting job, the longest first. Others are dropped when they reach the top.
     longest: BinaryHeap<(i64, JobId)>,
-    /// Commands that have not ended, by whether they have run before.
+    /// Unfinished commands with and without an estimate.
     known_left: i64,
     unknown_left: i64,
     known_left_ms: f64,
     finished: i64,
     spent_ms: f64,
-    /// Of those that ended and have run before: what they took, now and then.
+    /// Time now and then of finished commands with an estimate.
     known_spent_ms: f64,
     known_then_ms: f64,
-    /// So many left the plan because of a failure.
+    /// Commands that left the plan because of a failure.
     pub missed: usize,
 }
 
@@ -44,20 +43,19 @@ struct Job {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stands {
-    /// In the plan, and it has not ended.
+    /// In the plan and unfinished.
     #[default]
     Planned,
-    /// Not in the plan any more.
+    /// Removed from the plan.
     Left,
     Ended,
 }
 
-/// What can be said of the end.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Outlook {
-    /// The part of all work that is done, from 0 to 1.
+    /// The fraction of all work that is done, from 0 to 1.
     pub done: f64,
-    /// How long it will go on; `None` where nothing can be said.
+    /// `None` if unknown.
     pub left_ms: Option<i64>,
 }
 
@@ -78,18 +76,18 @@ impl Work {
         self.longest.push((expected_ms.unwrap_or(0).saturating_add(self.behind(job)), job));
     }
 
-    /// It has ended, and was not planned again since.
+    /// Returns whether it has ended and was not planned again.
     pub fn has_ended(&self, job: JobId) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Ended)
     }
 
-    /// It was never started, because something failed.
+    /// A job was skipped because of a failure.
     pub fn skipped(&mut self, job: JobId) {
         let has_left = self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Left);
         self.missed += usize::from(has_left);
     }
 
-    /// The build begins; by job, what waits for it takes so long, one after the other.
+    /// The build begins. `downstream_ms` is, by job, the duration of the longest chain that depends on it.
     pub fn began(&mut self, downstream_ms: &[u64]) {
         self.downstream_ms = downstream_ms.to_vec();
         let waiting = (0..).map(JobId).zip(&self.jobs).filter(|(_, it)| it.waits);
@@ -122,7 +120,7 @@ impl Work {
         }
     }
 
-    /// How long the job took last time, if known.
+    /// Returns the estimate for a job.
     pub fn expected(&self, job: JobId) -> Option<i64> {
         self.jobs.get(job.0 as usize).and_then(|it| it.expected_ms)
     }
@@ -142,8 +140,8 @@ impl Work {
         expected
     }
 
-    /// The outlook `passed_ms` after the beginning, while those that run have run for so long; at most `parallelism`
-    /// run at a time.
+    /// Estimates the time left `passed_ms` after the beginning; `running` are the running jobs with their run time, of
+    /// at most `parallelism` at a time.
     pub fn outlook(
         &mut self,
         passed_ms: i64,
@@ -166,11 +164,11 @@ impl Work {
                 (longest_ms, is_late) = (rest_ms + downstream_ms, for_ms > whole_ms + downstream_ms);
             }
         }
-        // What has left the plan is still in the chains.
+        // The chains still contain jobs that left the plan.
         longest_ms = longest_ms.min(left_ms);
         let all_ms = spent_ms + left_ms;
         let shared_ms = left_ms / self.at_a_time(spent_ms, passed_ms, parallelism);
-        // When the one for which all wait should have ended, nobody knows when it will.
+        // If the job that everything waits for is late, its end is unknown.
         let is_known = !is_late || shared_ms > longest_ms;
         Outlook {
             done: if all_ms > 0.0 { (spent_ms / all_ms).clamp(0.0, 1.0) } else { 0.0 },
@@ -178,7 +176,7 @@ impl Work {
         }
     }
 
-    /// What the longest chain takes that begins with one that is still to be started.
+    /// Returns the longest chain that begins with a waiting job.
     fn longest_waiting(&mut self) -> f64 {
         while let Some(&(ms, job)) = self.longest.peek() {
             if self.jobs[job.0 as usize].waits {
@@ -189,22 +187,23 @@ impl Work {
         0.0
     }
 
-    /// How long a command takes of which nothing is known; `None` while that cannot be said.
+    /// Returns the estimate for commands without one; `None` while there are too few samples.
     fn usual_ms(&self) -> Option<f64> {
         let known = self.known_left_ms * self.scale() + self.spent_ms;
         let count = self.known_left + self.finished;
-        // A few say something of many only if they are of the same kind: then a build is at its beginning.
+        // At the beginning, a few samples represent the others only if most commands have estimates.
         let is_telling = self.unknown_left == 0 || self.finished >= 3 || self.known_left > self.unknown_left;
         (count > 0 && is_telling).then(|| known / count as f64)
     }
 
-    /// How much longer commands take than last time.
+    /// Returns the ratio of current to earlier durations.
     fn scale(&self) -> f64 {
         let scale = (self.known_spent_ms + INERTIA_MS) / (self.known_then_ms + INERTIA_MS);
         scale.clamp(1.0 / MOST_SCALE, MOST_SCALE)
     }
 
-    /// How many commands ran at a time. It is the work in them that counts: some wait for each other, or for a disk.
+    /// Returns the effective number of parallel commands, by the work done so far: some wait for each other or for a
+    /// disk.
     fn at_a_time(&self, spent_ms: f64, passed_ms: i64, parallelism: usize) -> f64 {
         let commands = (self.known_left + self.unknown_left).max(1) as f64;
         let most = commands.min(parallelism as f64).max(1.0);
@@ -223,7 +222,7 @@ mod tests {
         work
     }
 
-    /// The outlook while these jobs have run for so long.
+    /// The estimate while these jobs have run for so long.
     fn look(work: &mut Work, passed_ms: i64, running: &[(u32, i64)], parallelism: usize) -> (f64, Option<i64>) {
         running.iter().for_each(|it| work.started(JobId(it.0)));
         let outlook = work.outlook(passed_ms, running.iter().map(|it| (JobId(it.0), it.1)), parallelism);
@@ -267,7 +266,7 @@ mod tests {
         assert_eq!(look(&mut it, 500, &[(0, 500), (2, 500)], 64).1, Some(20_500));
         finished(&mut it, 0, 1000);
         assert_eq!(look(&mut it, 1000, &[(2, 1000)], 64).1, Some(20_000), "the next one of the chain still waits");
-        // One after the other it takes longer than any chain.
+        // Sequentially, it takes longer than any chain.
         assert!(look(&mut it, 1000, &[(2, 1000)], 1).1 > Some(30_000));
         it.unplanned(JobId(1));
         assert!(look(&mut it, 1000, &[(2, 1000)], 64).1 < Some(20_000));
@@ -285,7 +284,7 @@ mod tests {
     fn what_is_late_is_never_quite_done() {
         let mut it = work(&[Some(1000)]);
         assert_eq!(look(&mut it, 9900, &[(0, 9900)], 1), (0.99, None));
-        // Others are in time, and more.
+        // Others are on time, with more work.
         let mut it = work(&[Some(1000), Some(20_000)]);
         assert_eq!(look(&mut it, 2000, &[(0, 2000), (1, 2000)], 2).1, Some(18_000));
     }

@@ -1,4 +1,4 @@
-//! Tests of the history: what is noted is known, and what is damaged is not.
+//! Tests: costs are read as they were written, and damaged files are ignored.
 
 use super::*;
 use tanto_sys::fs::state_dir::StateLocation;
@@ -50,7 +50,7 @@ fn it_agrees_with_a_table() {
     let history = History::open(&StateDirs::in_tree(&dir));
     for output in 0..200 {
         let (known, expected) = (history.cost(output.to_string().as_bytes()), table.get(&output).copied());
-        // Too small a change is not written.
+        // A small change is not written.
         let off = known.zip(expected).map_or(0, |(known, expected)| known.wall_ms.abs_diff(expected.wall_ms));
         assert!(known.is_some() == expected.is_some() && off <= (1 << 20) / ALIKE, "{known:?} {expected:?}");
     }

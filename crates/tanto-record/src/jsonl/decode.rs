@@ -1,4 +1,4 @@
-//! Lines of events, read. Does not know who wrote them: nothing in them is trusted.
+//! Parses lines of events. Nothing in them is trusted.
 
 use serde_json::{Map, Value};
 use tanto_exec::event::Level;
@@ -10,17 +10,15 @@ use tanto_sys::cgroup::StallTimes;
 use super::{FORMAT, Finished, Head, Kept, Line, Place};
 use crate::json;
 
-/// What is wrong with a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong(pub String);
 
-/// Times beyond this, in milliseconds, are no times of a build: thirty years. What is computed from sound ones has
-/// room to spare.
+/// Longest time that is accepted, in milliseconds: thirty years. Sums of valid times do not overflow.
 const LONGEST_MS: i64 = 1 << 40;
 
 type Fields = Map<String, Value>;
 
-/// Reads one line, without its end. What is unknown is skipped; what is known has to be sound.
+/// Parses a line without its end. Skips unknown fields and events; known ones must be valid.
 pub fn line(text: &[u8]) -> Result<Line, Wrong> {
     let fields = match serde_json::from_slice(text) {
         Ok(Value::Object(fields)) => fields,
@@ -152,7 +150,7 @@ fn load(fields: &Fields) -> Result<JobSample, Wrong> {
     })
 }
 
-/// None for one that a newer Tanto has.
+/// `None` for a reason of a newer version.
 fn why(fields: &Fields) -> Result<Option<TerminationReason>, Wrong> {
     let after_ms = || time(fields, "after_ms");
     Ok(match text(fields, renamed(fields, "reason", "why"))?.as_slice() {
@@ -173,13 +171,13 @@ fn why(fields: &Fields) -> Result<Option<TerminationReason>, Wrong> {
     })
 }
 
-/// In the order of their names.
+/// Sorted by name.
 fn counts(fields: &Fields) -> Result<Vec<(Vec<u8>, u64)>, Wrong> {
     let Some(Value::Object(states)) = fields.get("counts") else { return Err(wrong("counts", "a number by state")) };
     states.keys().map(|state| Ok((json::bytes(state), count(states, state)?))).collect()
 }
 
-/// None for one that a newer Tanto has.
+/// `None` for a reason of a newer version.
 fn hold(fields: &Fields) -> Result<Option<Option<ThrottleReason>>, Wrong> {
     Ok(match text(fields, renamed(fields, "reason", "why"))?.as_slice() {
         b"" => Some(None),
@@ -223,7 +221,7 @@ fn exit(fields: &Fields) -> Result<Exit, Wrong> {
     })
 }
 
-/// None for one that a newer Tanto has.
+/// `None` for a level of a newer version.
 fn level(fields: &Fields) -> Result<Option<Level>, Wrong> {
     Ok(match text(fields, "level")?.as_slice() {
         b"info" => Some(Level::Info),
@@ -234,7 +232,7 @@ fn level(fields: &Fields) -> Result<Option<Level>, Wrong> {
     })
 }
 
-/// The name of a field in this line, which is the old one in format 1.
+/// Returns the name of a field, which is the old one in format 1.
 fn renamed<'n>(fields: &Fields, new: &'n str, old: &'n str) -> &'n str {
     if fields.contains_key(old) { old } else { new }
 }
@@ -243,7 +241,7 @@ fn wrong(key: &str, what: &str) -> Wrong {
     Wrong(format!("\"{key}\" is not {what}"))
 }
 
-/// Text; a field that is not there is empty.
+/// A missing field is empty.
 fn text(fields: &Fields, key: &str) -> Result<Vec<u8>, Wrong> {
     match fields.get(key) {
         None => Ok(Vec::new()),
@@ -282,7 +280,7 @@ fn number(fields: &Fields, key: &str, least: i64, most: i64) -> Result<i64, Wron
     number.ok_or_else(|| wrong(key, &format!("a number from {least} to {most}")))
 }
 
-/// A number that is 0 where the field is not there.
+/// A missing field is 0.
 fn count(fields: &Fields, key: &str) -> Result<u64, Wrong> {
     match fields.get(key) {
         None => Ok(0),
@@ -302,7 +300,7 @@ fn time(fields: &Fields, key: &str) -> Result<i64, Wrong> {
     number(fields, key, -LONGEST_MS, LONGEST_MS)
 }
 
-/// Lengths of time; no field is an empty list.
+/// A missing field is an empty list.
 fn times(fields: &Fields, key: &str) -> Result<Vec<u64>, Wrong> {
     let one = |item: &Value| item.as_u64().filter(|&ms| ms <= LONGEST_MS.unsigned_abs());
     items(fields, key)?.iter().map(|item| one(item).ok_or_else(|| wrong(key, "a list of times"))).collect()

@@ -1,4 +1,4 @@
-//! Lines of events, written. Does not know who reads them.
+//! Formats events as lines.
 
 use tanto_exec::event::{Event, Level};
 use tanto_exec::job::report::{ProcessInfo, Termination, TerminationReason};
@@ -8,21 +8,19 @@ use tanto_exec::schedule::ThrottleReason;
 use super::{FORMAT, Head, Place};
 use crate::json::{Object, list};
 
-/// Turns events into lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
-    /// Of longer output the middle is left out, in bytes.
+    /// Longer output is truncated, in bytes.
     pub most_output: usize,
-    /// Lines tell what happened, and neither what of nor why: outputs, commands, descriptions and reasons are left out,
-    /// and what commands printed.
+    /// Leaves out outputs, commands, descriptions, reasons and printed output.
     pub brief: bool,
 }
 
 impl Encoder {
-    /// Nothing is left out but the middle of very long output: a line has to fit into a reader's memory.
+    /// Truncates only very long output: a line must fit into a reader's memory.
     pub const WHOLE: Encoder = Encoder { most_output: 16 << 20, brief: false };
 
-    /// Adds the first line of a stream.
+    /// Appends the first line of a stream.
     pub fn head(self, out: &mut Vec<u8>, head: &Head) {
         let mut object = begin(out, "tanto");
         object.number("format", FORMAT);
@@ -36,7 +34,7 @@ impl Encoder {
         object.end_line();
     }
 
-    /// Adds an event's line. That time went by is no line.
+    /// Appends the line of an event. A tick has none.
     pub fn event(self, out: &mut Vec<u8>, event: &Event<'_>) {
         match *event {
             Event::Planned { job, expected_ms } => planned(out, "planned", job, expected_ms),
@@ -133,7 +131,7 @@ impl Encoder {
         });
     }
 
-    /// What is empty is left out.
+    /// Empty fields are left out.
     fn info(self, object: &mut Object<'_>, info: &JobInfo) {
         let text = |object: &mut Object<'_>, key, text: &[u8]| match text {
             b"" => {}
@@ -155,10 +153,10 @@ impl Encoder {
         }
     }
 
-    /// Adds the end of a command of whose output `place` has more than the line.
+    /// Appends the end of a command whose long output is at `place`.
     pub fn finished(self, out: &mut Vec<u8>, event: &Event<'_>, place: Place) {
         self.event(out, event);
-        // The line's own end comes off and goes on behind the two fields.
+        // Reopens the line to append two fields.
         out.truncate(out.len() - b"}\n".len());
         out.extend_from_slice(format!(",\"output_at\":{},\"output_length\":{}}}\n", place.at, place.length).as_bytes());
     }
@@ -217,7 +215,7 @@ fn held(out: &mut Vec<u8>, why: Option<ThrottleReason>, at_ms: i64) {
     object.end_line();
 }
 
-/// States in which there is nothing are left out.
+/// States without jobs are left out.
 fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
     let mut object = begin(out, "state_counts");
     object.number("at_ms", at_ms);
@@ -229,7 +227,6 @@ fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
     object.end_line();
 }
 
-/// Why nothing more is started.
 pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
     match why {
         ThrottleReason::MemoryPressure => object.text("reason", b"memory_pressure"),
@@ -245,7 +242,6 @@ pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
     }
 }
 
-/// Why a command was ended, and how.
 pub(crate) fn stop(object: &mut Object<'_>, termination: &Termination) {
     let mut tell = |why: &str, number: Option<(&str, i128)>| {
         object.text("reason", why.as_bytes());
@@ -278,7 +274,7 @@ fn how(object: &mut Object<'_>, exit: Exit) {
     }
 }
 
-/// What is 0 or false is left out.
+/// Fields that are 0 or false are left out.
 fn used(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) {
     let fields = [
         ("user_us", usage.user_us),
@@ -298,7 +294,6 @@ fn used(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) {
     object.mark("checkpoint", executed_by == ExecutedBy::Checkpoint);
 }
 
-/// What a level is called in a line.
 fn level_name(level: Level) -> &'static str {
     match level {
         Level::Info => "info",

@@ -1,4 +1,4 @@
-//! The view that tells another program of a build while it runs: events as lines. Does not know who reads them.
+//! Writes events as JSON lines while a build runs (`--format jsonl`).
 
 use std::io::Write;
 
@@ -6,23 +6,23 @@ use tanto_exec::event::{Event, View};
 
 use super::{Encoder, Head};
 
-/// Writes events to `out`. What cannot be written is lost: a reader that has gone must not end a build.
+/// Writes events to `out`. Ignores errors: a closed reader must not end a build.
 pub struct Stream {
     out: Box<dyn Write>,
-    /// Written with the next `flush`.
+    /// Written by the next `flush`.
     lines: Vec<u8>,
-    /// Of a build that has not begun: they follow its first line.
+    /// Events before the first line of the build.
     plan: Vec<u8>,
     is_building: bool,
 }
 
 impl Stream {
-    /// A view on `out`, which should hold nothing back.
+    /// `out` should be unbuffered.
     pub fn new(out: Box<dyn Write>) -> Stream {
         Stream { out, lines: Vec::new(), plan: Vec::new(), is_building: false }
     }
 
-    /// Commands are about to run: those that are planned.
+    /// Begins the stream of a build.
     pub fn begin(&mut self, head: &Head) {
         Encoder::WHOLE.head(&mut self.lines, head);
         self.lines.append(&mut self.plan);

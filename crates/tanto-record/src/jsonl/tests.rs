@@ -1,4 +1,4 @@
-//! Tests of the schema: what is written is read again, and what is wrong is said.
+//! Tests: events are read as they were written, and invalid lines are refused.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A session, read: what happened to each job. Does not know what is shown of it. Nothing in the file is trusted.
+//! Reads sessions. Nothing in the file is trusted.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -12,102 +12,92 @@ use tanto_sys::fs::private_files;
 
 use crate::jsonl::{self, Finished, Head, Kept, Line};
 
-/// A longer session is not read, in bytes; none of ours is.
+/// Longest session that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
-/// A longer line neither. The longest of ours tells of a program that is linked from all files of a tree.
+/// Longest line, in bytes. The longest ones are of programs that link all files of a tree.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// What one session tells.
+/// The contents of a session.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// Whose it is.
     pub head: Head,
-    /// Jobs that were started, and groups that were complete, in the order in which that happened.
+    /// Jobs that were started, and groups that were complete, in order.
     pub jobs: Vec<SessionJob>,
-    /// Commands that were to run and did not, and what they were expected to take, in milliseconds: what they need had
-    /// failed, or the build ended before their turn came.
+    /// Commands that did not run, with their estimates in milliseconds: a dependency failed, or the build ended before.
     pub plan: HashMap<JobId, Option<i64>>,
-    /// Commands that were not started because one that they waited for failed.
+    /// Commands that were skipped because a dependency failed.
     pub skipped: usize,
-    /// What was said beside: how loud, and the text.
     pub notices: Vec<(Level, Vec<u8>)>,
-    /// When nothing more was started, in the order of time.
+    /// Times of throttling, in order.
     pub pauses: Vec<Pause>,
-    /// When the build began and ended, in milliseconds since the program started. One that has no end was killed, or is
-    /// still under way.
+    /// Start and end of the build, in milliseconds since the program started. A build without end was killed or is
+    /// still running.
     pub started_ms: i64,
     /// See `started_ms`.
     pub finished_ms: Option<i64>,
-    /// When something was last heard of it.
+    /// Time of the last event.
     pub last_ms: i64,
-    /// By number: where in `jobs` it is.
+    /// Index into `jobs`.
     places: HashMap<JobId, usize>,
 }
 
-/// One job of a session.
+/// A job of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionJob {
-    /// Its number.
     pub id: JobId,
-    /// What it was. A group has no command.
+    /// A group has no command.
     pub info: JobInfo,
     /// It had nothing to run.
     pub is_group: bool,
-    /// When it was started, or complete.
+    /// Time of its start or, for a group, of its completion.
     pub start_ms: i64,
-    /// How it ended; none for a group, and for one that was still running when the build ended.
+    /// `None` for a group, and for a command that was running when the build ended.
     pub end: Option<Finished>,
-    /// What it was expected to take, in milliseconds.
+    /// Estimate, in milliseconds.
     pub expected_ms: Option<i64>,
-    /// It was ended because it hung or took too much.
+    /// Set if the monitor terminated it.
     pub stopped: Option<Termination>,
-    /// Processes that outlived it, if any did.
+    /// Processes that outlived it.
     pub left: Option<LeftBehind>,
 }
 
 /// Processes that outlived their command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftBehind {
-    /// Which.
     pub processes: Vec<ProcessInfo>,
-    /// They were killed.
     pub killed: bool,
 }
 
-/// A time in which nothing more was started, though there were slots and commands.
+/// A time in which throttling kept commands from starting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// Why.
     pub why: ThrottleReason,
-    /// When it began.
     pub start_ms: i64,
-    /// When it was over; none if that was not said before the end of the build.
+    /// `None` if it lasted until the end of the build.
     pub end_ms: Option<i64>,
 }
 
 impl SessionJob {
-    /// How long it ran, in milliseconds; 0 for what did not end.
+    /// Returns the duration in milliseconds; 0 without an end.
     pub fn wall_ms(&self) -> i64 {
         self.end.as_ref().map_or(0, |end| (end.end_ms - self.start_ms).max(0))
     }
 
-    /// Processor time, in milliseconds.
+    /// Returns the processor time in milliseconds.
     pub fn cpu_ms(&self) -> i64 {
         let us = self.end.as_ref().map_or(0, |end| end.usage.user_us.saturating_add(end.usage.system_us));
         i64::try_from(us / 1000).unwrap_or(i64::MAX)
     }
 
-    /// What ran it, as far as it is known.
     pub fn executed_by(&self) -> ExecutedBy {
         self.end.as_ref().map(|end| end.executed_by).unwrap_or_default()
     }
 
-    /// Did it end, and badly?
     pub fn has_failed(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.exit != Exit::Code(0))
     }
 
-    /// What to call it: its description or command, or the first output of a group.
+    /// Returns the description, or the command, or the first output of a group.
     pub fn title(&self) -> &[u8] {
         let info = &self.info;
         let first = info.outputs.first().map_or(&b""[..], Vec::as_slice);
@@ -115,12 +105,11 @@ impl SessionJob {
     }
 }
 
-/// Why a session cannot be read, for the user.
+/// A message that explains why a session cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionError(pub Vec<u8>);
 
 impl Session {
-    /// Reads a session's file.
     pub fn read(path: &Path) -> Result<Session, SessionError> {
         use std::os::unix::ffi::OsStrExt;
         let bad = |why: &[u8]| SessionError([path.as_os_str().as_bytes(), b": ", why].concat());
@@ -132,7 +121,7 @@ impl Session {
         Session::of(BufReader::with_capacity(1 << 16, file.take(LONGEST))).map_err(|SessionError(why)| bad(&why))
     }
 
-    /// Reads lines. The last one counts only if it has its end: whoever was about to write it was killed.
+    /// Parses lines. Ignores an incomplete last line: its writer was killed.
     pub fn of(mut lines: impl BufRead) -> Result<Session, SessionError> {
         let mut session = Session::default();
         let mut line = Vec::new();
@@ -151,22 +140,22 @@ impl Session {
         if session.head.version.is_empty() { Err(SessionError(b"no session".into())) } else { Ok(session) }
     }
 
-    /// The job with this number, if it was started.
+    /// Returns the job with this id, if it was started.
     pub fn job(&self, id: JobId) -> Option<&SessionJob> {
         self.places.get(&id).map(|&place| &self.jobs[place])
     }
 
-    /// Where a job is in `jobs`.
+    /// Returns the index of a job in `jobs`.
     pub fn place(&self, id: JobId) -> Option<usize> {
         self.places.get(&id).copied()
     }
 
-    /// Commands that were started.
+    /// Returns the commands that were started.
     pub fn commands(&self) -> impl Iterator<Item = &SessionJob> {
         self.jobs.iter().filter(|job| !job.is_group)
     }
 
-    /// When the build ended or, if that is not known, when something was last heard of it.
+    /// Returns the end of the build or, if unknown, the time of the last event.
     pub fn end_ms(&self) -> i64 {
         self.finished_ms.unwrap_or(self.last_ms).max(self.started_ms)
     }
@@ -223,7 +212,7 @@ impl Session {
         Ok(&mut self.jobs[*place])
     }
 
-    /// One reason ends where the next one begins.
+    /// A new reason ends the previous pause.
     fn hold(&mut self, why: Option<ThrottleReason>, at_ms: i64) {
         self.last_ms = self.last_ms.max(at_ms);
         if let Some(last) = self.pauses.last_mut().filter(|last| last.end_ms.is_none()) {

@@ -1,5 +1,4 @@
-//! The view that keeps a build: its events in a session, and what its jobs cost in the history. Does not know what a job
-//! is for.
+//! Records a build: its events in a session and the costs of its jobs in the history.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,45 +16,44 @@ use crate::history::NewCosts;
 use crate::jsonl::{Encoder, Head, Place};
 use crate::session::{self, Sessions};
 
-/// Of longer output of one command, a session's lines have both ends only, in bytes; a file beside them has more.
+/// Longer output is truncated in the session's lines, in bytes; a separate file has more.
 const MOST_OUTPUT: usize = 64 << 10;
 
-/// So long is that file, in bytes. Higher, and few sessions are kept of a tree whose commands print much.
+/// Limit of that file, in bytes, so that output does not displace other sessions.
 const MOST_LONG_OUTPUT: u64 = 64 << 20;
 
-/// The writer gets long output in pieces of so many bytes, so that it is not all in memory.
+/// Size of pieces of long output passed to the writer, so that it is not in memory as a whole.
 const PIECE: usize = 1 << 20;
 
-/// A session that has grown so long, in bytes, no longer keeps commands, output and reasons.
+/// From this length on, in bytes, a session has no more commands, output and reasons.
 const LONG: u64 = 64 << 20;
 
-/// So long, and it keeps nothing more at all.
+/// From this length on, nothing more is recorded.
 const TOO_LONG: u64 = 192 << 20;
 
-/// Keeps what it is told of, if it is to.
+/// The recorder; does nothing unless recording is wanted.
 pub struct Recorder {
     wanted: bool,
     encoder: Encoder,
-    /// What has not been handed to the writer. Before the build begins, nothing is.
+    /// Lines that were not passed to the writer yet. Before the build begins, none are.
     lines: Vec<u8>,
     length: u64,
     writer: Rc<Writer>,
     /// The session's file.
     file: Option<Stream>,
-    /// The file beside it with long output, and how much of it is written.
+    /// The file with long output, and its length.
     output: Option<Stream>,
     output_length: u64,
-    /// There is no thread to write it: nothing of this build is kept.
+    /// The writer's thread could not be started: nothing is recorded.
     is_lost: bool,
     learned: NewCosts,
-    /// To which the session and the history belong, from `begin` on.
+    /// The state directories of the session and the history, set by `begin`.
     state: Option<StateDirs>,
-    /// The last session's file, from the writer.
+    /// The path of the session's file, set by the writer.
     path: Arc<OnceLock<PathBuf>>,
 }
 
 impl Recorder {
-    /// Keeps nothing unless it is `wanted`; what it keeps, `writer` writes.
     pub fn new(wanted: bool, writer: Rc<Writer>) -> Recorder {
         Recorder {
             wanted,
@@ -73,13 +71,12 @@ impl Recorder {
         }
     }
 
-    /// Is anything kept?
+    /// Returns whether anything is recorded.
     pub fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// Commands are about to run in the directory to which `state` belongs: from now on events are written, those first that
-    /// came before.
+    /// Begins a session. Events received before are written first.
     pub fn begin(&mut self, state: &StateDirs, head: &Head) {
         if !self.wanted {
             return;
@@ -91,12 +88,12 @@ impl Recorder {
         self.encoder.head(&mut self.lines, head);
         self.lines.extend_from_slice(&before);
         let sessions = Sessions::of(state);
-        // Where no thread can be started, the build has worse to say of that.
+        // If no thread can be started, the build reports that.
         self.path = Arc::default();
         let path = Arc::clone(&self.path);
         let open = move || {
             let file = sessions.create(SystemTime::now())?;
-            // Nobody else sets it.
+            // Set only here.
             let _ = path.set(file.path().into());
             Ok(file)
         };
@@ -104,12 +101,12 @@ impl Recorder {
         self.is_lost = self.file.is_none();
     }
 
-    /// The session of the build that ended last, as `end` has left it; none if there could be none.
+    /// Returns the path of the last session, once `end` was called.
     pub fn session(&self) -> Option<&Path> {
         self.path.get().map(PathBuf::as_path)
     }
 
-    /// No command runs any more: waits until all is on its way to the disk. The error says why not all could be kept.
+    /// Waits until everything was passed to the kernel. Fails if something could not be recorded.
     pub fn end(&mut self) -> io::Result<()> {
         self.hand_over();
         if std::mem::take(&mut self.is_lost) {
@@ -150,7 +147,7 @@ impl Recorder {
         }
     }
 
-    /// Writes long output into the file for it, or both ends of what is longer than the room there.
+    /// Writes long output to its file, truncated to the space left.
     fn keep_output(&mut self, event: &Event<'_>) -> Option<Place> {
         let Event::Finished { output, .. } = *event else { return None };
         let room = MOST_LONG_OUTPUT - self.output_length;
@@ -341,7 +338,7 @@ mod tests {
         recorder.end().unwrap();
         let (sessions, session) = (Sessions::of(&StateDirs::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();
-        // The second one is cut to the room that is left, and was written behind the first.
+        // The second one is truncated and follows the first.
         let read = |_: Place| sessions.read_output(&name, Place { at: text(b'a').len() as u64, length: u64::MAX });
         let whole = output::printed(&session.jobs[0], &|place| sessions.read_output(&name, place), true);
         assert!(whole == [&text(b'a')[..], b"\n"].concat());

@@ -1,4 +1,4 @@
-//! Tests of where sessions lie: names, and which of them go.
+//! Tests of names and limits of sessions.
 
 use super::*;
 use tanto_sys::fs::state_dir::StateLocation;

@@ -1,12 +1,11 @@
-//! ANSI escape sequences in output. Does not know who printed them, or where they go.
+//! ANSI escape sequences.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 const ESC: u8 = 0x1b;
 
-/// `text` without its control sequences, for where nothing interprets them. An escape character that begins no
-/// such sequence goes alone; a sequence that never ends takes the rest with it.
+/// Removes control sequences. A lone escape character is removed, too; an unterminated sequence extends to the end.
 pub(crate) fn strip(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&ESC) {
         return Cow::Borrowed(text);
@@ -16,7 +15,7 @@ pub(crate) fn strip(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// As `strip`, piece by piece.
+/// Like `strip`, piece by piece.
 pub(crate) fn strip_to(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| byte == ESC) {
@@ -26,7 +25,7 @@ pub(crate) fn strip_to(text: &[u8], mut take: impl FnMut(&[u8])) {
     take(rest);
 }
 
-/// What follows the sequence whose escape character is just before `rest`.
+/// Returns the text after the sequence whose escape character precedes `rest`.
 fn after_sequence(rest: &[u8]) -> &[u8] {
     let Some(body) = rest.strip_prefix(b"[") else { return rest };
     match body.iter().position(u8::is_ascii_alphabetic) {
@@ -35,14 +34,13 @@ fn after_sequence(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// The places of the colour sequences (`ESC [ digits m`) of a text, in order.
+/// Ranges of the colour sequences (`ESC [ digits m`) of a text.
 pub(crate) struct Colors<'a> {
     text: &'a [u8],
     from: usize,
 }
 
-/// Finds the colour sequences of `text`. Like ninja, it takes any other sequence for three visible bytes, which
-/// keeps the widths of both the same.
+/// Finds colour sequences. Like ninja, counts any other sequence as three visible bytes, so that widths agree.
 pub(crate) fn colors(text: &[u8]) -> Colors<'_> {
     Colors { text, from: 0 }
 }

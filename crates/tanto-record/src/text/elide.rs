@@ -1,11 +1,11 @@
-//! Cutting a line's middle out so that it fits a width. Does not know where the line is shown.
+//! Shortens lines in the middle, as ninja does.
 
 use std::borrow::Cow;
 
 use crate::text::ansi;
 
-/// `text`, or where it is wider than `width` bytes its two ends around an ellipsis. Colour sequences have no width
-/// and are never lost, so that what follows the ellipsis keeps its colour.
+/// Returns `text`, or its two ends around an ellipsis if it is wider than `width` bytes. Colour sequences have no width
+/// and are kept.
 pub(crate) fn middle(text: &[u8], width: usize) -> Cow<'_, [u8]> {
     if text.len() <= width {
         return Cow::Borrowed(text);
@@ -29,7 +29,7 @@ pub(crate) fn middle(text: &[u8], width: usize) -> Cow<'_, [u8]> {
     Cow::Owned(short)
 }
 
-/// The offset just behind the first `count` visible bytes.
+/// Returns the offset after the first `count` visible bytes.
 fn after_visible(text: &[u8], count: usize) -> usize {
     if count == 0 {
         return 0;
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Every byte with the number of visible bytes before it, and whether it is visible itself.
+    /// Every byte with the number of visible bytes before it, and whether it is visible.
     fn classified(tokens: &[&'static [u8]]) -> Vec<(u8, usize, bool)> {
         let mut bytes = Vec::new();
         let mut before = 0;

@@ -1,14 +1,12 @@
-//! The timings of a build as one page, which needs nothing from elsewhere. Does not know what they are: a program in the
-//! page draws them.
+//! The timings of a build as a self-contained page, drawn by a script in it.
 
 use super::report::timings::Timings;
 
 const FRAME: &str = include_str!("html/frame.html");
-/// How pages of reports look.
+/// The style sheet of report pages.
 pub const STYLE: &str = include_str!("html/style.css");
 const PROGRAM: &str = include_str!("html/program.js");
 
-/// The whole page.
 pub fn html(timings: &Timings<'_>) -> Vec<u8> {
     let data = timings.json();
     let mut page = Vec::with_capacity(data.len() + FRAME.len() + STYLE.len() + PROGRAM.len());
@@ -27,7 +25,7 @@ pub fn html(timings: &Timings<'_>) -> Vec<u8> {
     page
 }
 
-/// JSON in which nothing looks like a tag: a path could otherwise end the element that holds it.
+/// Appends JSON without `<`: a path could otherwise close the script element.
 fn inert(page: &mut Vec<u8>, json: &[u8]) {
     for part in json.split_inclusive(|&byte| byte == b'<') {
         match part.strip_suffix(b"<") {

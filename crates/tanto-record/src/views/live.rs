@@ -1,5 +1,5 @@
-//! What `tanto build` shows on a terminal: a few rows at the bottom that are written over and over, and above them what
-//! is to stay: failures, what commands print, messages. Does not know how commands run, or why.
+//! The live view of `tanto build` on a terminal: a region of rows at the bottom that is redrawn, and above it failures,
+//! output of commands and messages.
 
 mod follow;
 mod pace;
@@ -30,58 +30,53 @@ use page::{Job, Known, Sheet, Whole};
 use region::Region;
 use summary::Failures;
 
-/// Frames are at least so far apart, in milliseconds; what goes above them waits for the next one, so that the terminal
-/// is written to no more often. A build that is shorter shows none.
+/// Minimum interval between frames, in milliseconds. Text above the region waits for the next frame. Shorter builds
+/// show none.
 const FRAME_MS: i64 = 100;
-/// What holds commands back is shown once it has for so long, in milliseconds: mostly it is over sooner.
+/// Throttling is shown after this time, in milliseconds: most ends sooner.
 const HOLD_MS: i64 = 1000;
-/// With no more rows than this for commands, none says how many are in which state.
+/// The row of state counts is shown if there are more rows than this.
 const MOST_WITHOUT: usize = 2;
-/// A terminal that does not know its size is taken to have so many columns and rows.
+/// The size of a terminal that does not know its own.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 /// The command whose output is shown while it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Follow {
-    /// The one that has run longest.
+    /// The longest running one.
     Longest,
     /// The one that makes this file.
     Maker(Vec<u8>),
 }
 
-/// The size of the terminal in columns and rows at this moment, if it can be had; 0 for what it does not know.
+/// Returns columns and rows of the terminal, each 0 if unknown.
 pub type Size = Box<dyn Fn() -> Option<(usize, usize)>>;
 
-/// What the user asked for, and what the terminal can do.
+/// The user's options and the terminal's features.
 pub struct LiveConfig {
-    /// What stands before each message: the name that the program goes by.
+    /// The program's name, for messages.
     pub program: &'static str,
-    /// What stands before the description of a command that printed something, or failed.
+    /// The format of status lines.
     pub format: ProgressFormat,
-    /// The format is the user's own: it stands beside the bar too, in place of our numbers.
+    /// The user has set the format: it replaces the numbers beside the bar.
     pub own_format: bool,
-    /// Says how many commands run at a time at most, when a build begins.
+    /// Returns the limit of parallel commands, when a build begins.
     pub parallelism: Box<dyn Fn() -> usize>,
-    /// Where the rest of output is that is too long for a terminal.
+    /// The place of truncated output.
     pub rest: FullOutputHint,
-    /// Colours are wanted.
     pub color: bool,
-    /// The terminal shows Unicode.
     pub unicode: bool,
-    /// How large the terminal is.
     pub size: Size,
-    /// Somebody else has the terminal's foreground at this moment: only what stays is written.
+    /// Returns whether another process group is in the foreground: then only permanent text is written.
     pub in_background: Box<dyn Fn() -> bool>,
 }
 
-/// The live view of a terminal.
 pub struct LiveView {
     config: LiveConfig,
-    /// Whose output is shown while it runs, if any.
     follow: Option<Follow>,
-    /// The numbers of `config.format`.
+    /// Values for `config.format`.
     progress: Progress,
-    /// So many commands run at a time.
+    /// The limit of parallel commands.
     parallelism: usize,
     region: Region,
     err: Box<dyn Write>,
@@ -92,7 +87,7 @@ pub struct LiveView {
     size: (usize, usize),
 }
 
-/// One build of those that a run may have: that of the manifest itself comes before the other.
+/// The state of one build. A run can have two: the manifest's build comes first.
 struct Build {
     begun_ms: i64,
     total: usize,
@@ -100,43 +95,43 @@ struct Build {
     work: Work,
     pace: Pace,
     known: Known,
-    /// In the order of their start.
+    /// In order of their start.
     running: Vec<Running>,
     console: Console,
     failures: Failures,
-    /// The bar never goes back while the plan is the same.
+    /// The bar never goes back unless the plan changes.
     done: f64,
     slow: Slow,
-    /// Why nothing more is started, and since when.
+    /// The current reason for throttling, and its start.
     hold: Option<(ThrottleReason, i64)>,
-    /// How many jobs are in each state, where there are such.
+    /// The number of jobs in each state, for bulk builds.
     standing: Vec<(&'static str, usize)>,
 }
 
 struct Running {
     job: JobId,
     start_ms: i64,
-    /// What its processes had when somebody last looked.
+    /// The last sample of its memory.
     memory_kib: Option<u64>,
     name: String,
-    /// The name, and behind it the stage that it has come to, if it has some.
+    /// The name with its current stage.
     text: String,
-    /// It is the command to follow, whatever else runs.
+    /// The command to follow.
     is_followed: bool,
-    /// The last lines that it has printed, if it is followed.
+    /// The last lines of its output, if it is followed.
     printed: Vec<String>,
 }
 
-/// Who has the terminal.
+/// The owner of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Console {
     Ours,
-    /// This job is about to get it: the next `flush` hands it over.
+    /// The next `flush` passes the terminal to this job.
     Promised(JobId),
     Given(JobId),
 }
 
-/// Numbers that change once in a second, so that they can be read.
+/// Numbers that are updated once per second, to be readable.
 #[derive(Default)]
 struct Slow {
     second: Option<i64>,
@@ -214,7 +209,7 @@ impl Build {
 }
 
 impl LiveView {
-    /// A view on a terminal, and on standard error. `out` should hold nothing back, or a frame is written in pieces.
+    /// Creates a view. `out` should be unbuffered, so that a frame is one write.
     pub fn new(config: LiveConfig, out: Box<dyn Write>, err: Box<dyn Write>) -> LiveView {
         LiveView {
             follow: None,
@@ -231,12 +226,12 @@ impl LiveView {
         }
     }
 
-    /// From now on shows the output of this command.
+    /// Shows the output of this command from now on.
     pub fn follow(&mut self, follow: Follow) {
         self.follow = Some(follow);
     }
 
-    /// Takes the rows away, because the program is about to be halted; they come back with the next frame.
+    /// Erases the rows before the program is stopped; the next frame redraws them.
     pub fn hide(&mut self) {
         self.clear();
         self.region.others_wrote();
@@ -289,7 +284,7 @@ impl LiveView {
         self.region.others_wrote();
     }
 
-    /// The line of a command that has something to say, as ninja shows it.
+    /// Prints the status line of a command, as ninja does.
     fn status(&mut self, info: &JobInfo) {
         let text = if info.description.is_empty() { &info.command } else { &info.description };
         let line = text::clean(&self.config.format.line(&mut self.progress, text), self.config.unicode);
@@ -397,7 +392,7 @@ impl LiveView {
         rows
     }
 
-    /// `lines` is how many of the lines that it has printed are shown.
+    /// `lines` is the number of output lines shown.
     fn job<'a>(&'a self, it: &'a Running, lines: usize) -> Job<'a> {
         Job {
             for_ms: self.now_ms - it.start_ms,
@@ -408,7 +403,7 @@ impl LiveView {
         }
     }
 
-    /// The place in `running` of the command whose output is shown.
+    /// Returns the index of the followed command in `running`.
     fn followed(&self) -> Option<usize> {
         match self.follow.as_ref()? {
             Follow::Longest => (!self.build.running.is_empty()).then_some(0),

@@ -1,4 +1,4 @@
-//! What every view on a terminal says in the same words: failures and messages. Does not know where they go.
+//! Messages shared by the views.
 
 use tanto_exec::event::Level;
 use tanto_exec::job::report::{ProcessInfo, Termination};
@@ -6,7 +6,7 @@ use tanto_exec::job::{Exit, JobInfo};
 
 use crate::views::process_list;
 
-/// A job failed: what it should have made, and its command. ninja's bytes.
+/// Formats a failure in ninja's words: outputs and command.
 pub(crate) fn failure(info: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
     let (red, plain) = if color { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut text = format!("{red}FAILED: [code={}] {plain}", exit.code()).into_bytes();
@@ -20,12 +20,10 @@ pub(crate) fn failure(info: &JobInfo, exit: Exit, color: bool) -> Vec<u8> {
     text
 }
 
-/// A job was ended because it hung or took too much.
 pub(crate) fn termination(program: &str, info: &JobInfo, stopped: &Termination) -> Vec<u8> {
     process_list::termination(&[program.as_bytes(), b": '", name(info), b"'"].concat(), stopped)
 }
 
-/// Processes have outlived their job.
 pub(crate) fn left_behind(program: &str, info: &JobInfo, left: &[ProcessInfo], killed: bool) -> Vec<u8> {
     let what = if killed { "' left processes behind, which were killed:" } else { "' left processes behind:" };
     let mut text = message(program, Level::Warning, &[b"'", name(info), what.as_bytes()].concat());
@@ -33,12 +31,12 @@ pub(crate) fn left_behind(program: &str, info: &JobInfo, left: &[ProcessInfo], k
     text
 }
 
-/// What a job is called.
+/// Returns a name for a job: its first output or its command.
 fn name(info: &JobInfo) -> &[u8] {
     info.outputs.first().unwrap_or(&info.command)
 }
 
-/// A message of the program of that name.
+/// Formats a message with the program's name and the level.
 pub(crate) fn message(program: &str, level: Level, text: &[u8]) -> Vec<u8> {
     let kind = match level {
         Level::Info => ": ",

@@ -1,4 +1,4 @@
-//! What ninja shows of a build, byte for byte. Does not know how commands run, or why.
+//! The terminal output of ninja, byte for byte.
 
 mod status_line;
 
@@ -19,40 +19,35 @@ use crate::views::truncated_output::{FullOutputHint, truncate};
 #[cfg(test)]
 mod tests;
 
-/// How much is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verbosity {
-    /// No progress, only what commands print and which fail (`--quiet`).
+    /// Only output and failures of commands (`--quiet`).
     Quiet,
     /// Progress with descriptions.
     Normal,
-    /// Progress with whole commands, a line each (`-v`).
+    /// Progress with whole commands, one per line (`-v`).
     Verbose,
 }
 
-/// What the user asked for.
 pub struct NinjaConfig {
-    /// What stands before each message: the name that the program goes by.
+    /// The program's name, for messages.
     pub program: &'static str,
-    /// How much is shown.
     pub verbosity: Verbosity,
-    /// The progress line.
     pub format: ProgressFormat,
-    /// Whether it is shown why a command runs, where that is known (`-d explain`).
+    /// Explain why commands run (`-d explain`).
     pub explain: bool,
-    /// Whether it is said, once for each reason, why nothing more is started for now.
+    /// Report each reason for throttling once.
     pub holds: bool,
-    /// Whether whole commands say that they ran in the compile worker.
+    /// Mark commands that ran in the compile worker.
     pub notes: bool,
-    /// Long output is cut, and this has the rest; none: all of it is shown, as ninja does.
+    /// The place of truncated output; `None` shows all output, as ninja does.
     pub rest: Option<FullOutputHint>,
-    /// Failures and what failed commands printed go to standard error.
+    /// Print failures to standard error.
     pub failures_to_err: bool,
-    /// Says how many commands run at a time, when a build begins; the current rate is taken over so many.
+    /// Returns the limit of parallel commands, when a build begins; the current rate is an average over as many.
     pub parallelism: Box<dyn Fn() -> usize>,
 }
 
-/// The terminal view of ninja.
 pub struct NinjaView {
     program: &'static str,
     verbosity: Verbosity,
@@ -62,20 +57,19 @@ pub struct NinjaView {
     notes: bool,
     rest: Option<FullOutputHint>,
     failures_to_err: bool,
-    /// What held commands back, as far as that was said.
+    /// Reasons for throttling that were reported.
     held_by: Vec<ThrottleReason>,
     parallelism: Box<dyn Fn() -> usize>,
     progress: Progress,
     line: StatusLine,
-    /// While commands run, what there is to write waits for the next `flush`.
+    /// While commands run, text waits for the next `flush`.
     building: bool,
 }
 
 impl NinjaView {
-    /// A view on standard output and standard error. `out` should not hold anything back of its own: a command
-    /// that gets the terminal writes there too.
+    /// Creates a view. `out` should be unbuffered: commands with the console write to the same terminal.
     pub fn new(config: NinjaConfig, terminal: Terminal, out: Box<dyn Write>, err: Box<dyn Write>) -> NinjaView {
-        // A line can be written over only if the next one is short too.
+        // Only a short line can be overwritten.
         let smart = terminal.smart && config.verbosity == Verbosity::Normal;
         NinjaView {
             program: config.program,

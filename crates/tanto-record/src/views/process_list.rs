@@ -1,16 +1,16 @@
-//! What the monitor has found, as text for people. Does not know where it is shown.
+//! Formats the monitor's findings.
 
 use tanto_exec::job::report::{ProcessInfo, Termination};
 
-/// More processes than this are counted only.
+/// Limit of processes listed.
 const MOST_LINES: usize = 40;
-/// Longer command lines are cut, in bytes.
+/// Command lines are cut at this length, in bytes.
 const LONGEST_LINE: usize = 200;
 
-/// Ends the line above its processes, in what is told of a job that was ended.
+/// Ends the line above the processes.
 pub const PROCESSES_SUFFIX: &[u8] = b", its processes were:";
 
-/// Why a job was ended, and its processes then; whole lines. `subject` is what the first begins with.
+/// Formats the reason for terminating a job, and its processes. The first line begins with `subject`.
 pub fn termination(subject: &[u8], stopped: &Termination) -> Vec<u8> {
     let how = if stopped.killed { "; it had to be killed" } else { "" };
     let mut text = [subject, format!(" {}{how}\n", stopped.reason).as_bytes()].concat();
@@ -24,8 +24,7 @@ pub fn termination(subject: &[u8], stopped: &Termination) -> Vec<u8> {
     text
 }
 
-/// A line for each process: number, state, processor time, memory, and the command, the further to the right the
-/// further below the first it is.
+/// Formats a process tree, a line each: pid, state, processor time, memory, and the indented command.
 pub fn tree(processes: &[ProcessInfo]) -> Vec<u8> {
     let mut text = Vec::new();
     for seen in processes.iter().take(MOST_LINES) {
@@ -54,7 +53,7 @@ fn state(letter: u8) -> &'static str {
     }
 }
 
-/// Without what could move a terminal's cursor: who runs a process chooses the words of its line.
+/// Replaces control characters: command lines are untrusted.
 fn printable(line: &[u8]) -> Vec<u8> {
     let mut text: Vec<u8> =
         line.iter().take(LONGEST_LINE).map(|&byte| if byte.is_ascii_control() { b' ' } else { byte }).collect();

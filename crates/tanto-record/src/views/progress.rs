@@ -1,4 +1,4 @@
-//! The numbers of a progress line. Does not know how the line is put together.
+//! The values of progress lines.
 
 mod prediction;
 
@@ -9,38 +9,36 @@ use tanto_exec::job::JobId;
 
 use prediction::{Counts, Prediction};
 
-/// A number that a progress line can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgressValue {
     /// Commands started.
     Started,
     /// Commands in the plan.
     Total,
-    /// Commands running, the one that just ended included.
+    /// Running commands, including the one that just ended.
     Running,
     /// Commands not yet started.
     Remaining,
-    /// Commands that ended.
+    /// Finished commands.
     Finished,
-    /// Ends a second since the start.
+    /// Finished commands per second since the start.
     Rate,
-    /// Ends a second over the last few, as many as run at a time.
+    /// Finished commands per second over the last few, as many as run in parallel.
     CurrentRate,
-    /// Commands that ended, per cent.
+    /// Finished commands, in percent.
     Percent,
-    /// Time that passed of all that is predicted, per cent.
+    /// Elapsed part of the predicted time, in percent.
     PredictedPercent,
-    /// Time since the start as a clock shows it.
+    /// Elapsed time, as on a clock.
     Elapsed,
-    /// The same in seconds.
+    /// Elapsed time in seconds.
     ElapsedSeconds,
-    /// Time to the predicted end as a clock shows it.
+    /// Time left, as on a clock.
     Eta,
-    /// The same in seconds.
+    /// Time left in seconds.
     EtaSeconds,
 }
 
-/// How far a build is.
 pub(crate) struct Progress {
     started: i64,
     finished: i64,
@@ -52,7 +50,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing is planned.
     pub(crate) fn new() -> Progress {
         Progress {
             started: 0,
@@ -75,8 +72,8 @@ impl Progress {
         self.prediction.unplanned(job);
     }
 
-    /// A build begins; about `parallelism` commands will run at a time. As in ninja, the plan counts on from the build of
-    /// the manifest that came before.
+    /// A build begins, with about `parallelism` commands at a time. As in ninja, the plan includes the preceding build
+    /// of the manifest.
     pub(crate) fn build_started(&mut self, parallelism: usize) {
         self.recent.limit = parallelism.max(1);
         self.started = 0;
@@ -84,7 +81,7 @@ impl Progress {
         self.running = 0;
     }
 
-    /// Time goes by, and nothing happens.
+    /// Time passes without an event.
     pub(crate) fn time_is(&mut self, at_ms: i64) {
         self.time_ms = at_ms;
     }
@@ -95,7 +92,7 @@ impl Progress {
         self.time_ms = at_ms;
     }
 
-    /// A command ended; it counts as running until `ended` has been called too.
+    /// A command ended; it counts as running until `ended` is called.
     pub(crate) fn finished(&mut self, job: JobId, start_ms: i64, end_ms: i64) {
         self.finished += 1;
         self.time_ms = end_ms;
@@ -106,7 +103,7 @@ impl Progress {
         self.running -= 1;
     }
 
-    /// Appends the text of `value`. Changes nothing but what `CurrentRate` remembers of its last showing.
+    /// Appends the text of `value`. Changes only the state of `CurrentRate`.
     pub(crate) fn append(&mut self, value: ProgressValue, out: &mut Vec<u8>) {
         let seconds = self.time_ms as f64 / 1e3;
         match value {
@@ -144,7 +141,7 @@ impl Progress {
         (done != 0.0 && left >= 0.0).then_some(left)
     }
 
-    /// Both clocks show hours as soon as one of them needs to.
+    /// Both clocks show hours as soon as one of them has to.
     fn has_hours(&self) -> bool {
         self.time_ms >= 3_600_000 || self.eta_seconds().is_some_and(|left| left >= 3600.0)
     }
@@ -154,11 +151,11 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a vector takes everything");
 }
 
-/// Appends a rate as C's `%.1f` does, `inf` and `nan` included: both are seen in a build's first millisecond.
+/// Formats a rate like C's `%.1f`, including `inf` and `nan`, which occur in the first millisecond of a build.
 fn put_rate(out: &mut Vec<u8>, rate: Option<f64>) {
     match rate {
         None => out.push(b'?'),
-        // The sign that the processor gives to 0/0; Rust does not promise to keep it.
+        // The sign of 0/0 depends on the processor; Rust does not guarantee it.
         Some(rate) if rate.is_nan() => {
             out.extend_from_slice(if cfg!(target_arch = "x86_64") { b"-nan" } else { b"nan" })
         }
@@ -175,7 +172,7 @@ fn put_clock(out: &mut Vec<u8>, seconds: Option<f64>, with_hours: bool) {
     }
 }
 
-/// When the last few commands ended, as far as their rate was shown.
+/// Times of the last finished commands, recorded when the rate is shown.
 struct Recent {
     ends_ms: VecDeque<i64>,
     limit: usize,
@@ -188,7 +185,7 @@ impl Recent {
         Recent { ends_ms: VecDeque::new(), limit: 1, at_finished: None, rate: None }
     }
 
-    /// Ends a second, when `finished` commands have ended; `None` while nothing can be said.
+    /// Returns the rate; `None` if unknown.
     fn rate(&mut self, finished: i64, time_ms: i64) -> Option<f64> {
         if self.at_finished != Some(finished) {
             self.at_finished = Some(finished);

@@ -1,5 +1,4 @@
-//! What sessions tell, for people and for other programs: each report is a function of the events. Does not know where
-//! sessions lie, nor where a report goes.
+//! Reports about sessions, for people and programs.
 
 pub mod critical_path;
 pub mod lanes;
@@ -15,25 +14,23 @@ use tanto_exec::job::report::TerminationReason;
 
 use crate::session::{Session, SessionJob};
 
-/// How a build went, as far as its session tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BuildResult {
-    /// All that was started succeeded, and nothing is left.
+    /// All commands succeeded, and none is left.
     Done,
-    /// So many commands failed.
+    /// Number of failed commands.
     Failed(usize),
-    /// It was interrupted while commands ran, after so many had failed.
+    /// Interrupted while commands ran; number of failed commands.
     Interrupted(usize),
-    /// It ended before all commands had run, though none failed.
+    /// Ended before all commands had run, without a failure.
     Stopped,
-    /// It has no end: it was killed, or is still under way.
+    /// Without end: killed, or still running.
     Open,
 }
 
-/// How a build went.
 pub fn build_result(session: &Session) -> BuildResult {
     let failed = session.commands().filter(|job| job.has_failed()).count();
-    // After a failure the commands that run are waited for.
+    // After a failure, the running commands are waited for.
     let is_interrupted = session.commands().any(|job| job.end.is_none());
     match (failed, session.finished_ms) {
         (_, None) => BuildResult::Open,
@@ -45,7 +42,6 @@ pub fn build_result(session: &Session) -> BuildResult {
 }
 
 impl BuildResult {
-    /// In words.
     pub fn words(self) -> String {
         match self {
             BuildResult::Done => "done".into(),
@@ -59,7 +55,6 @@ impl BuildResult {
     }
 }
 
-/// How a command ended, in words.
 pub fn exit_text(job: &SessionJob) -> String {
     if let Some(stopped) = &job.stopped {
         return match stopped.reason {
@@ -80,7 +75,7 @@ pub fn exit_text(job: &SessionJob) -> String {
     }
 }
 
-/// What sort of command it is: the words of its description before the first that names a file, or its program.
+/// Returns the kind of a command: the first words of its description that are not file names, or its program.
 pub fn command_kind(job: &SessionJob) -> Vec<u8> {
     let is_name = |word: &&[u8]| !word.iter().any(|byte| b"/.\\=$".contains(byte)) && !word.is_empty();
     let words = job.info.description.split(|&byte| byte == b' ');

@@ -1,14 +1,13 @@
-//! The progress line's format, in ninja's two languages. Does not know the numbers, or where the line is shown.
+//! Formats of the progress line, in ninja's two languages.
 
 use crate::views::progress::{Progress, ProgressValue};
 
 mod variables;
 
-/// What is wrong with a format, in ninja's words, without a line end.
+/// An error in ninja's words, without a line end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormatError(pub Vec<u8>);
 
-/// A progress line's format.
 #[derive(Debug)]
 pub struct ProgressFormat {
     pieces: Vec<Piece>,
@@ -23,20 +22,20 @@ enum Piece {
 }
 
 impl Default for ProgressFormat {
-    /// ninja's own: commands that ended, of all.
+    /// ninja's default: finished and total commands.
     fn default() -> ProgressFormat {
         ProgressFormat::ninja_status(b"[%f/%t] ")
     }
 }
 
 impl ProgressFormat {
-    /// The format in `$NINJA_STATUS`: `%` and a letter for a number; the description comes behind it.
+    /// Parses `$NINJA_STATUS`: `%` and a letter for a value, followed by the description.
     pub fn ninja_status(text: &[u8]) -> ProgressFormat {
         let mut format = ProgressFormat::empty();
         let mut rest = text;
         while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
             format.text(&rest[..at]);
-            // A lone % at the end is the placeholder NUL to ninja, and to whom reads its message.
+            // In ninja's message, a lone `%` at the end is the placeholder NUL.
             let letter = rest.get(at + 1).copied().unwrap_or(0);
             match placeholder(letter) {
                 Some(value) => format.pieces.push(Piece::Value(value)),
@@ -50,19 +49,18 @@ impl ProgressFormat {
         format
     }
 
-    /// The format after `--status`: `$name` or `${name}` for a number, with the escapes of ninja's files; the
-    /// description is the variable of that name. The error is for the moment when the flag is read.
+    /// Parses `--status`: `$name` or `${name}` for a value or the description, with the escapes of manifests.
     pub fn status(text: &[u8]) -> Result<ProgressFormat, FormatError> {
         variables::parse(text)
     }
 
-    /// Complains of a number that does not exist. ninja does so at the first line that it shows, and never while
-    /// there is none to show: so ask this when the first command is about to be started.
+    /// Fails for an unknown value. ninja reports it with the first status line, so call this when the first command is
+    /// about to start.
     pub fn check(&self) -> Result<(), FormatError> {
         self.unknown.clone().map_or(Ok(()), Err)
     }
 
-    /// The line for a command of that `description`.
+    /// Formats the line for a command.
     pub(crate) fn line(&self, progress: &mut Progress, description: &[u8]) -> Vec<u8> {
         let mut line = Vec::with_capacity(description.len() + 32);
         for piece in &self.pieces {
@@ -87,7 +85,7 @@ impl ProgressFormat {
         }
     }
 
-    /// Keeps the first complaint: it is the one that a reader from left to right meets.
+    /// Keeps the first error.
     fn unknown(&mut self, message: &[&[u8]]) {
         self.unknown.get_or_insert_with(|| FormatError(message.concat()));
     }

@@ -1,22 +1,21 @@
-//! What standard output can do. Does not know what is written to it, and asks nobody: the caller hands it the facts.
+//! Features of the terminal on standard output.
 
 use std::ffi::OsString;
 
-/// What is known of the terminal behind standard output, if there is one.
 pub struct Terminal {
-    /// A line can be written over.
+    /// Lines can be overwritten.
     pub smart: bool,
     /// Colour sequences are wanted.
     pub color: bool,
-    /// Text is UTF-8, and there are glyphs for more than letters.
+    /// Text is UTF-8, and there are glyphs for it.
     pub unicode: bool,
-    /// The width in columns at this moment; `None` where it is not known.
+    /// Returns the current width in columns, if known.
     pub columns: Box<dyn Fn() -> Option<usize>>,
 }
 
 impl Terminal {
-    /// Judges by the environment that `lookup` reads, as ninja does: `TERM`, `NO_COLOR`, `CLICOLOR_FORCE` and
-    /// `FORCE_COLOR`, the last being the strongest. What text is made of, the locale says: `LC_ALL`, `LC_CTYPE`, `LANG`.
+    /// Determines the features as ninja does, from `TERM`, `NO_COLOR`, `CLICOLOR_FORCE` and `FORCE_COLOR`, which is the
+    /// strongest. The encoding comes from `LC_ALL`, `LC_CTYPE` or `LANG`.
     pub fn detect(
         is_terminal: bool,
         lookup: impl Fn(&str) -> Option<OsString>,
@@ -30,7 +29,7 @@ impl Terminal {
     }
 }
 
-/// Is text in this environment UTF-8? The first variable that is not empty says so.
+/// The first non-empty variable counts.
 fn is_utf8(lookup: &impl Fn(&str) -> Option<OsString>) -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| lookup(name)).find(|value| !value.is_empty());
     let locale = said.unwrap_or_default().to_string_lossy().to_ascii_lowercase();

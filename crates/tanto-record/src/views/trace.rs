@@ -1,11 +1,11 @@
-//! A build for Chrome's and Perfetto's trace viewers: a thread for each lane. Does not know how they show it.
+//! Exports a build for the trace viewers of Chrome and Perfetto, with a thread per lane.
 
 use super::report::lanes::{end_ms, lanes};
 use super::report::{command_kind, exit_text};
 use crate::json::{Object, list};
 use crate::session::Session;
 
-/// The whole file, in the trace event format.
+/// Returns a file in the trace event format.
 pub fn json(session: &Session) -> Vec<u8> {
     let lanes = lanes(session);
     let mut out = Vec::new();
@@ -31,7 +31,7 @@ fn begin<'o>(out: &'o mut Vec<u8>, phase: &str, name: &[u8], lane: u32) -> Objec
     event.text("ph", phase.as_bytes());
     event.text("name", name);
     event.number("pid", 1);
-    // Number 0 is the idle one to some viewers.
+    // In some viewers, thread 0 is the idle thread.
     event.number("tid", lane + 1);
     event
 }

@@ -1,24 +1,24 @@
-//! What a terminal shows of a command that printed more than anybody scrolls through.
+//! Truncates long output on terminals.
 
 use std::borrow::Cow;
 
 use tanto_exec::job::JobInfo;
 
-/// Longer output is cut, in bytes.
+/// Longer output is truncated, in bytes.
 const LONG: usize = 16 << 20;
-/// Of longer output, so much is shown of its beginning and of its end, in bytes.
+/// Length of the beginning and the end that are shown, in bytes.
 const ENDS: usize = 256 << 10;
 
-/// Where the middle of long output can be read.
+/// The place of the full output.
 #[derive(Clone, Debug)]
 pub enum FullOutputHint {
-    /// In the record of builds in this directory; none: the current one.
+    /// In the sessions of this directory; `None`: the current one.
     Recorded(Option<Vec<u8>>),
-    /// Nowhere: builds are not recorded.
+    /// Not recorded.
     Lost,
 }
 
-/// Returns `output`, or both ends of it with a line between that says how to read the rest.
+/// Returns `output`, or both ends with a line between that tells how to get the rest.
 pub(crate) fn truncate<'o>(output: &'o [u8], info: &JobInfo, rest: &FullOutputHint) -> Cow<'o, [u8]> {
     if output.len() <= LONG {
         return Cow::Borrowed(output);

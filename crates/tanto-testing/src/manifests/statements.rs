@@ -1,4 +1,4 @@
-//! Statements of all kinds, most of them sound. Does not know what words look like.
+//! Statements of all kinds, mostly valid.
 
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ impl Author<'_> {
         std::mem::take(&mut self.text).into_bytes()
     }
 
-    /// What most manifests begin with; without it hardly any is sound.
+    /// The beginning of most manifests; hardly any is valid without it.
     fn head(&mut self) {
         for variable in VARIABLES {
             if self.random.chance(40) {
@@ -122,7 +122,7 @@ impl Author<'_> {
         }
     }
 
-    /// Most have a new name, or a scope of their own.
+    /// Most have a new name or their own scope.
     fn rule_or_pool(&mut self, file: usize) {
         let name = format!("s{file}-{}", self.text.len());
         if self.random.chance(30) {
@@ -195,7 +195,7 @@ impl Author<'_> {
         }
     }
 
-    /// Groups others, and may name itself.
+    /// A group, which may name itself.
     fn phony(&mut self) {
         let out = self.new_output();
         self.words(&["build", &out]);
@@ -231,7 +231,7 @@ impl Author<'_> {
         self.end();
     }
 
-    /// Of a later file, unless something is to be wrong. Its outputs get a directory of their own.
+    /// Includes a later file, except for errors. Its outputs get their own directory.
     fn include(&mut self, file: usize) {
         let later = self.count - file - 1;
         if later == 0 && !self.wrong() {
@@ -274,7 +274,7 @@ impl Author<'_> {
         self.line_end();
     }
 
-    /// What is rare.
+    /// Rare statements.
     fn oddity(&mut self) {
         if self.wrong() {
             self.one_of(&[

@@ -1,4 +1,4 @@
-//! What statements are made of: words and what parts them, values, paths. Does not know which statements there are.
+//! Parts of statements: words, separators, values, paths.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ impl Author<'_> {
         self.random.below(1000) < self.taste.wrong
     }
 
-    /// One of the first, or of the second if something is to be wrong.
+    /// Picks from the first list, or from the second for an error.
     pub(super) fn either(&mut self, sound: &[&'static str], wrong: &[&'static str]) -> &'static str {
         let texts = if self.wrong() { wrong } else { sound };
         self.random.pick::<&str>(texts)
@@ -33,7 +33,7 @@ impl Author<'_> {
         self.text.push_str(if with_return { "\r\n" } else { "\n" });
     }
 
-    /// The end of a line, and perhaps a comment or more behind it. More of a statement may follow.
+    /// Ends a line, with optional comments. More of the statement may follow.
     pub(super) fn end(&mut self) {
         self.line_end();
         if self.random.chance(self.taste.comments) {
@@ -45,12 +45,12 @@ impl Author<'_> {
         }
     }
 
-    /// What parts words: most often a space.
+    /// Separates words, mostly by a space.
     pub(super) fn space(&mut self) {
         self.text.push(' ');
         if self.random.chance(self.taste.blanks) {
             let more = *self.random.pick(&["   ", "$\n", "$\n    ", "$\r\n  ", "$\n$\n ", "$\nbuild$\n "]);
-            // A word, which is not always welcome.
+            // A word that is not always allowed.
             let more = if more.contains("build") && !self.wrong() { "$\n" } else { more };
             self.text.push_str(more);
         }
@@ -87,7 +87,7 @@ impl Author<'_> {
         }
     }
 
-    /// A path as it may stand in a manifest, without a blank before it.
+    /// Appends a path, without a space before it.
     pub(super) fn path(&mut self, name: &str) {
         if self.random.chance(self.taste.variables) {
             match self.random.below(4) {
@@ -123,7 +123,7 @@ impl Author<'_> {
                 0 => "s0".to_owned(),
                 1 => "very/long/path/of/a/source/file.cc".to_owned(),
                 2 => format!("d1/s{}", self.random.below(4)),
-                // One that comes later, perhaps.
+                // Possibly one that comes later.
                 _ => format!("o{}", 1 + self.random.below(self.last + 2)),
             };
             self.path(&name);

@@ -1,24 +1,24 @@
-//! How many commands end in a second, of late. Does not know how many there are.
+//! The current rate of finished commands.
 
-/// So many seconds are looked back.
+/// Window, in seconds.
 const SPAN: usize = 10;
 
-/// Ends by second, since the build began.
+/// Finished commands by second.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// A ring: the second's number modulo its length.
+    /// A ring, indexed by the second modulo its length.
     ends: [u32; SPAN],
     second: usize,
 }
 
 impl Pace {
-    /// A command ended, so many milliseconds after the build began.
+    /// A command ended, `at_ms` after the build began.
     pub(super) fn ended(&mut self, at_ms: i64) {
         self.advance(at_ms);
         self.ends[self.second % SPAN] += 1;
     }
 
-    /// Ends a second; 0 where there was none.
+    /// Returns the number of finished commands per second.
     pub(super) fn rate(&mut self, at_ms: i64) -> f64 {
         self.advance(at_ms);
         let whole = self.second.min(SPAN - 1) as f64;
@@ -47,7 +47,7 @@ mod tests {
         (0..20).for_each(|end| pace.ended(end * 100));
         assert_eq!(pace.rate(2000), 10.0);
         assert_eq!(pace.rate(4000), 5.0);
-        // The first second is forgotten.
+        // The first second has left the window.
         assert_eq!(pace.rate(10_000), 10.0 / 9.0);
         assert_eq!(pace.rate(1_000_000_000), 0.0);
         pace.ended(1_000_000_100);

@@ -1,24 +1,23 @@
-//! What the region shows: one row for the whole build, and one for each command that runs. Does not know how rows get
-//! onto the screen.
+//! Formats the rows of the region: one for the build, and one for each running command.
 
 use super::row::{Look, Row};
 use super::text;
 use crate::estimates::time_left::Outlook;
 use tanto_exec::text::units::{short_duration, short_memory};
 
-/// At most so many commands are shown.
+/// Limit of commands shown.
 const MOST_JOBS: usize = 12;
-/// The bar's least width in columns. It takes all that the numbers beside it leave.
+/// Minimum width of the bar, which takes all columns that the numbers leave.
 const LEAST_BAR: usize = 10;
-/// The columns of a command's time, with what stands before it.
+/// Columns of the run time, with the space before it.
 const TIME: usize = 7;
-/// The columns of its memory, with the space before it; in narrower windows the text needs them.
+/// Columns of the memory, with the space before it. Narrow windows leave it out.
 const MEMORY: usize = 7;
 const LEAST_FOR_MEMORY: usize = 50;
-/// So long past the expected time, and twice it, a command is late; in milliseconds.
+/// A command is late if it takes twice its estimate, and this much longer, in milliseconds.
 const LATE_MS: i64 = 5000;
 
-/// How the terminal is.
+/// Size and features of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sheet {
     pub(super) columns: usize,
@@ -27,36 +26,36 @@ pub(super) struct Sheet {
     pub(super) unicode: bool,
 }
 
-/// The build as a whole.
+/// Totals of the build.
 pub(super) struct Whole<'a> {
     pub(super) finished: usize,
     pub(super) total: usize,
     pub(super) failed: usize,
-    /// Ends a second.
+    /// Finished commands per second.
     pub(super) rate: f64,
     pub(super) passed_ms: i64,
     pub(super) outlook: Outlook,
-    /// What the user wants to read in place of our own numbers.
+    /// The user's own status line, which replaces the numbers.
     pub(super) status: Option<&'a str>,
 }
 
-/// A command that runs.
+/// A running command.
 pub(super) struct Job<'a> {
     pub(super) for_ms: i64,
     pub(super) expected_ms: Option<i64>,
     pub(super) memory_kib: Option<u64>,
     pub(super) text: &'a str,
-    /// Lines that it has printed, to be shown below its row.
+    /// The last lines of its output.
     pub(super) printed: &'a [String],
 }
 
 impl Sheet {
-    /// So many rows can be had for commands: the region stays below half of the screen.
+    /// Returns the number of rows for commands: the region stays below half of the screen.
     pub(super) fn room(self) -> usize {
         (self.rows / 2).saturating_sub(1).min(MOST_JOBS)
     }
 
-    /// The last column stays free: a terminal that has written there may be on the next line or not.
+    /// The last column stays free: after writing to it, terminals differ in the cursor's position.
     fn width(self) -> usize {
         self.columns.saturating_sub(1)
     }
@@ -70,7 +69,7 @@ impl Sheet {
     }
 }
 
-/// The first row: the bar, and the numbers that fit beside it.
+/// Formats the first row: the bar and the numbers that fit.
 pub(super) fn head(sheet: Sheet, whole: &Whole<'_>) -> String {
     let pieces = match whole.status {
         Some(status) => vec![Piece { stays: 9, look: Look::Plain, text: format!("  {status}"), place: 0 }],
@@ -92,11 +91,11 @@ pub(super) fn head(sheet: Sheet, whole: &Whole<'_>) -> String {
 
 /// A number of the first row, with the space before it.
 struct Piece {
-    /// How long it stays where there is too little place: the lowest goes first.
+    /// Priority; numbers with the lowest one are left out first.
     stays: u8,
     look: Look,
     text: String,
-    /// So much place is kept for it, even if it takes less.
+    /// Minimum width, so that other numbers do not move.
     place: usize,
 }
 
@@ -106,8 +105,7 @@ impl Piece {
     }
 }
 
-/// The numbers, without those that there is no place for. None moves because another changes, but for the last, which
-/// has nothing behind it.
+/// Returns the numbers that fit. Only the last one may change its width.
 fn numbers(sheet: Sheet, whole: &Whole<'_>) -> Vec<Piece> {
     let total = whole.total.to_string();
     let percent = (whole.outlook.done * 100.0) as usize;
@@ -124,7 +122,7 @@ fn numbers(sheet: Sheet, whole: &Whole<'_>) -> Vec<Piece> {
         piece(2, Look::Plain, time, "  59s, 59s left"),
     ];
     if whole.failed == 0 {
-        // Its place is kept by the bar, which then does not change with the first failure.
+        // The bar reserves its place, so that the first failure does not move anything.
         pieces.swap(2, 4);
         pieces.swap(2, 3);
     }
@@ -156,23 +154,23 @@ fn push_bar(sheet: Sheet, row: &mut Row, width: usize, done: f64) {
     row.push(Look::Faint, &rest.repeat(width - full - usize::from(is_half)));
 }
 
-/// What stands before the text of each command, beside the time that it has run.
+/// Columns before the text of each command.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Known {
-    /// The longest time that one of the build's commands took last time, if that is known of any.
+    /// The longest estimate of a command.
     pub(super) longest_ms: Option<i64>,
-    /// Somebody looks at the memory of commands.
+    /// Memory is sampled.
     pub(super) memory: bool,
 }
 
-/// How wide the columns are, each with the space before it.
+/// Widths of columns, each with the space before it.
 #[derive(Clone, Copy)]
 struct Widths {
     past: usize,
     memory: usize,
 }
 
-/// A row for each of `jobs`, with those of what it has printed below it, and one that counts those that are not among them.
+/// Formats the running commands with their output, and the number of hidden ones.
 pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) -> Vec<String> {
     let memory = if known.memory && sheet.columns >= LEAST_FOR_MEMORY { MEMORY } else { 0 };
     let widths = Widths { past: known.longest_ms.map_or(0, |ms| past(ms).len()), memory };
@@ -190,7 +188,7 @@ pub(super) fn jobs(sheet: Sheet, jobs: &[Job<'_>], hidden: usize, known: Known) 
     rows
 }
 
-/// The row that says how many jobs are in which state. What does not fit is at its end.
+/// Formats the number of jobs in each state, as many as fit.
 pub(super) fn standing(sheet: Sheet, counts: &[(&str, usize)]) -> String {
     let mut row = sheet.row();
     for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
@@ -203,14 +201,14 @@ pub(super) fn standing(sheet: Sheet, counts: &[(&str, usize)]) -> String {
     row.into_bytes()
 }
 
-/// The row that says why nothing more is started.
+/// Formats the reason for throttling.
 pub(super) fn hold(sheet: Sheet, why: &str) -> String {
     let mut row = sheet.row();
     row.push(Look::Late, &text::fit(&format!(" {why}"), sheet.width(), sheet.dots()));
     row.into_bytes()
 }
 
-/// Rounded, but "of 0s" would say nothing.
+/// Rounded to at least 1 s.
 fn past(ms: i64) -> String {
     format!(" of {}", short_duration(ms.saturating_add(500).max(1000)))
 }

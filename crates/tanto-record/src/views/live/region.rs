@@ -1,42 +1,41 @@
-//! The last rows of what has been written to a terminal, which can be taken back and written again. Does not know what
-//! they say.
+//! A region of rows at the bottom of the terminal that can be erased and redrawn.
 //!
-//! Between two frames the cursor stands where the region begins. So it does after any change of the window's size,
-//! whether the terminal wraps its rows anew or cuts them, and "erase from here to the end" always finds the whole region.
+//! Between frames, the cursor is at the start of the region. It stays there when the window is resized, whether the
+//! terminal reflows rows or cuts them, so "erase to the end of the screen" always erases the whole region.
 
 use std::io::Write;
 
 /// From the cursor's line to the end of the screen.
 const ERASE: &[u8] = b"\r\x1b[J";
-/// Rows are cut, not wrapped, where the terminal finds them wider than we do.
+/// Rows that are wider than expected are cut, not wrapped.
 const NO_WRAP: &[u8] = b"\x1b[?7l";
 const WRAP: &[u8] = b"\x1b[?7h";
 const HIDE_CURSOR: &[u8] = b"\x1b[?25l";
 const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
-/// A terminal that knows synchronized updates shows what is between the two at once; others ignore both.
+/// Synchronized updates: the terminal shows everything between the two at once. Others ignore both.
 const BEGIN_UPDATE: &[u8] = b"\x1b[?2026h";
 const END_UPDATE: &[u8] = b"\x1b[?2026l";
 
-/// The region and what goes above it. What cannot be written is lost: a closed terminal must not end a build.
+/// The region and the text above it. Ignores errors: a closed terminal must not end a build.
 pub(super) struct Region {
     out: Box<dyn Write>,
-    /// Goes above with the next frame; whole lines.
+    /// Whole lines to be written above the region by the next frame.
     above: Vec<u8>,
-    /// The rows on the screen; none while the region is not there.
+    /// The rows on the screen; empty without a region.
     rows: Vec<String>,
-    /// Others wrote: the cursor may stand anywhere in a line, which is to stay.
+    /// Other programs have written: the cursor may be anywhere in a line, which must stay.
     is_strange: bool,
-    /// The cursor is hidden, as long as the region is there.
+    /// The cursor is hidden while the region exists.
     hides_cursor: bool,
 }
 
 impl Region {
-    /// `out` is the terminal; it should hold nothing back.
+    /// `out` should be unbuffered.
     pub(super) fn new(out: Box<dyn Write>) -> Region {
         Region { out, above: Vec::new(), rows: Vec::new(), is_strange: false, hides_cursor: false }
     }
 
-    /// `text` will stand above the region, for good. A last line without an end gets one.
+    /// Adds permanent text above the region. Completes the last line.
     pub(super) fn above(&mut self, text: &[u8]) {
         self.above.extend_from_slice(text);
         if text.last().is_some_and(|&byte| byte != b'\n') {
@@ -44,13 +43,12 @@ impl Region {
         }
     }
 
-    /// What was put above last may have left colours on.
+    /// Resets colours after the last text.
     pub(super) fn plain(&mut self) {
         let end = self.above.len().saturating_sub(1);
         self.above.splice(end..end, *b"\x1b[0m");
     }
 
-    /// Is there something that has not been written?
     fn is_pending(&self) -> bool {
         !self.above.is_empty()
     }
@@ -59,8 +57,7 @@ impl Region {
         !self.rows.is_empty()
     }
 
-    /// Shows these rows, each narrower than the terminal, and no more than it has. Writes nothing if nothing has
-    /// changed, unless it is told to write `anew`.
+    /// Draws rows that fit the terminal. Writes nothing without a change, unless `anew` is set.
     pub(super) fn draw(&mut self, rows: Vec<String>, width: usize, anew: bool) {
         if !anew && !self.is_pending() && rows == self.rows {
             return;
@@ -88,7 +85,7 @@ impl Region {
         self.rows = rows;
     }
 
-    /// Takes the region off the screen, and leaves what goes above it.
+    /// Erases the region and writes the text above it.
     pub(super) fn clear(&mut self, width: usize) {
         if self.is_pending() || self.is_up() || self.is_strange {
             let mut frame = self.begin(width, true);
@@ -100,16 +97,16 @@ impl Region {
         }
     }
 
-    /// Others have written to the terminal since the region was cleared.
+    /// Other programs have written to the terminal since `clear`.
     pub(super) fn others_wrote(&mut self) {
         self.is_strange = true;
     }
 
-    /// What goes above, where the region begins now. `erase` takes the old one away even if nothing goes above.
+    /// Returns the text above the region. `erase` erases the old region even without such text.
     fn begin(&mut self, width: usize, erase: bool) -> Vec<u8> {
         let mut frame = Vec::new();
         if std::mem::take(&mut self.is_strange) {
-            // At a line's start this fills the line, and the cursor returns to its start. Elsewhere it ends on the next.
+            // At the start of a line, this fills the line and returns to its start; elsewhere it ends on the next line.
             frame.resize(width, b' ');
             frame.extend_from_slice(ERASE);
         } else if self.is_up() && (erase || self.is_pending()) {

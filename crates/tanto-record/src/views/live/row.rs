@@ -1,19 +1,17 @@
-//! One row of the screen while it is written: its bytes, and the columns that they take. Does not know what it says.
+//! A row of the screen with its width.
 
 use super::text;
 
-/// How a piece of text looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
-    /// As any text.
     Plain,
-    /// Of less weight.
+    /// Less important.
     Faint,
-    /// What is done.
+    /// Progress.
     Done,
-    /// Something takes long.
+    /// Late or throttled.
     Late,
-    /// Something failed.
+    /// Failed.
     Bad,
 }
 
@@ -29,7 +27,6 @@ impl Look {
     }
 }
 
-/// A row.
 pub(super) struct Row {
     bytes: String,
     columns: usize,
@@ -41,7 +38,7 @@ impl Row {
         Row { bytes: String::new(), columns: 0, color }
     }
 
-    /// Appends text that has no control characters.
+    /// Appends text without control characters.
     pub(super) fn push(&mut self, look: Look, piece: &str) {
         self.columns += text::columns(piece);
         if self.color && look != Look::Plain && !piece.is_empty() {

@@ -1,4 +1,4 @@
-//! What is said at a build's end: what failed, and what is missing because of it. Does not know how it looked meanwhile.
+//! The summary of failures at the end of a build.
 
 use std::fmt::Write;
 
@@ -6,21 +6,20 @@ use tanto_exec::job::{Exit, JobId, JobInfo};
 
 use super::text;
 
-/// At most so many failures are named.
+/// Limit of failures listed.
 const MOST_FAILURES: usize = 20;
-/// At most so many that were skipped because of one failure are named.
+/// Limit of skipped commands listed per failure.
 const MOST_SKIPPED: usize = 3;
 
 struct Failure {
     job: JobId,
     name: String,
     how: String,
-    /// The first few, by what they make.
+    /// The first outputs of skipped commands.
     skipped: Vec<String>,
     skipped_more: usize,
 }
 
-/// The failures of a build.
 pub(super) struct Failures {
     unicode: bool,
     all: Vec<Failure>,
@@ -36,7 +35,7 @@ impl Failures {
         self.all.push(Failure { job, name, how: how(exit), skipped: Vec::new(), skipped_more: 0 });
     }
 
-    /// The job is to run once more.
+    /// The job will run again.
     pub(super) fn forget(&mut self, job: JobId) {
         self.all.retain(|failure| failure.job != job);
     }
@@ -63,7 +62,7 @@ impl Failures {
         }
     }
 
-    /// The failures of `total` commands, of which so many did not run.
+    /// Formats the failures; `unbuilt` of `total` commands did not run.
     pub(super) fn text(&self, total: usize, unbuilt: usize, color: bool) -> String {
         let (red, plain) = if color { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         let mut out = format!("\n{red}{} of {total} failed{plain}", self.all.len());

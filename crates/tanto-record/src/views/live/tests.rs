@@ -1,4 +1,4 @@
-//! Event streams on a clock that the tests turn, and what a terminal shows of them.
+//! Tests with event streams, a fake clock and a simulated terminal.
 
 mod random;
 mod screen;
@@ -12,7 +12,7 @@ use tanto_exec::job::{ExecutedBy, Usage};
 use super::*;
 use screen::{Habit, Screen};
 
-/// The terminal, for the view and for commands that write there themselves.
+/// The terminal, shared by the view and commands with the console.
 #[derive(Clone)]
 struct Terminal(Rc<RefCell<Screen>>);
 
@@ -27,7 +27,7 @@ impl Write for Terminal {
     }
 }
 
-/// How a test differs from the usual one.
+/// Options of a test.
 #[derive(Clone)]
 struct Setup {
     size: (usize, usize),
@@ -47,7 +47,7 @@ fn wide() -> Setup {
     Setup { size: (200, 24), ..Setup::default() }
 }
 
-/// A build: its jobs are numbered from 0, and named by the test.
+/// A build whose jobs are numbered from 0.
 struct Scene {
     view: LiveView,
     terminal: Terminal,
@@ -59,7 +59,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Each job with what it took last time; 0: it never ran.
+    /// Creates jobs with their estimates; 0: none.
     fn new(setup: Setup, jobs: &[(&str, i64)]) -> Scene {
         let terminal = Terminal(Rc::new(RefCell::new(Screen::new(setup.size.0, setup.size.1, setup.habit))));
         let screen = terminal.clone();
@@ -97,7 +97,7 @@ impl Scene {
         scene
     }
 
-    /// What the loop does before it waits.
+    /// The loop is about to wait.
     fn wait(&mut self) -> &mut Scene {
         self.view.flush();
         self
@@ -143,7 +143,7 @@ impl Scene {
         self
     }
 
-    /// Time goes by, as the loop tells of it.
+    /// Time passes, with ticks.
     fn pass(&mut self, ms: i64) -> &mut Scene {
         let until = self.now_ms + ms;
         while self.now_ms < until {
@@ -155,14 +155,14 @@ impl Scene {
         self
     }
 
-    /// Somebody looks at the job's processes.
+    /// The memory of a job is sampled.
     fn look(&mut self, job: u32, memory_kib: u64) -> &mut Scene {
         let sample = JobSample { memory_kib, ..JobSample::default() };
         self.view.event(Event::Sampled { job: JobId(job), at_ms: self.now_ms, sample });
         self.wait()
     }
 
-    /// The job prints; the loop tells of it if the view follows the job.
+    /// The job prints; the view receives it if it follows the job.
     fn print(&mut self, job: u32, output: &str) -> &mut Scene {
         if self.view.followed_job() == Some(JobId(job)) {
             self.view.event(Event::Printed { job: JobId(job), at_ms: self.now_ms, output: output.as_bytes() });
@@ -221,7 +221,7 @@ impl Scene {
         self.terminal.0.borrow().writes
     }
 
-    /// Keeps a picture of what is shown.
+    /// Adds the screen to the pictures.
     fn picture(&mut self, what: &str) -> &mut Scene {
         let screen = self.terminal.0.borrow();
         let columns = screen.size().0;
@@ -231,7 +231,7 @@ impl Scene {
         self
     }
 
-    /// Compares the pictures with those in the file of that name; `TANTO_ACCEPT=1` writes it.
+    /// Compares the pictures with the file of that name; `TANTO_ACCEPT=1` writes it.
     #[track_caller]
     fn as_in(&self, name: &str) {
         let path = format!("{}/src/views/live/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -243,7 +243,7 @@ impl Scene {
     }
 }
 
-/// Objects of three kinds, each with what it took last time, and what needs them.
+/// Commands with their estimates.
 const JOBS: [(&str, i64); 6] = [
     ("CXX src/parser/lexer.o", 4000),
     ("CXX src/parser/grammar_tables_that_a_generator_has_written.o", 12_000),
@@ -253,7 +253,7 @@ const JOBS: [(&str, i64); 6] = [
     ("LINK app", 65_000),
 ];
 
-/// What waits for each of them: the objects of the parser for `AR`, all for `LINK`.
+/// Duration of the chain after each: the objects of the parser before `AR`, all before `LINK`.
 const BEHIND: [u64; 6] = [65_700, 65_700, 65_000, 65_000, 65_000, 0];
 
 const BAD: Exit = Exit::Code(1);
@@ -519,7 +519,7 @@ fn frames_come_however_busy_the_loop_is() {
     let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
     let mut scene = Scene::new(Setup::default(), &jobs);
     for job in 0..200 {
-        // No tick ever: something ends every 10 ms.
+        // Without ticks: a command ends every 10 ms.
         scene.start(&[job]);
         scene.now_ms += 10;
         scene.succeed(&[job]);

@@ -1,5 +1,4 @@
-//! Text as a row of the screen shows it: without what would move the cursor, measured in columns, and cut to fit. Does
-//! not know what it says.
+//! Cleans, measures and shortens text for a row of the screen.
 
 use std::borrow::Cow;
 
@@ -7,8 +6,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::text::ansi;
 
-/// `text` on one line, without control characters. Where the terminal's own text is not Unicode, what is not ASCII
-/// becomes `?`.
+/// Returns `text` as one line without control characters. Without `unicode`, other characters than ASCII become `?`.
 pub(super) fn clean(text: &[u8], unicode: bool) -> String {
     let plain = ansi::strip(text);
     let shown = |char: char| match char {
@@ -19,12 +17,12 @@ pub(super) fn clean(text: &[u8], unicode: bool) -> String {
     String::from_utf8_lossy(&plain).chars().map(shown).collect()
 }
 
-/// How many columns it takes.
+/// Returns the width in columns.
 pub(super) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// `text`, or where it takes more than `most` columns its two ends around `dots`.
+/// Returns `text`, or its two ends around `dots` if it is wider than `most` columns.
 pub(super) fn fit<'t>(text: &'t str, most: usize, dots: &str) -> Cow<'t, str> {
     if columns(text) <= most {
         return Cow::Borrowed(text);
@@ -36,7 +34,7 @@ pub(super) fn fit<'t>(text: &'t str, most: usize, dots: &str) -> Cow<'t, str> {
     Cow::Owned([&text[..head], dots, &text[text.len() - tail..]].concat())
 }
 
-/// The bytes of as many characters as fit into `most` columns.
+/// Returns the length of the characters that fit into `most` columns.
 fn prefix(chars: impl Iterator<Item = char>, most: usize) -> usize {
     let mut taken = 0;
     chars

@@ -1,4 +1,4 @@
-//! One line at the bottom of the screen that is written over, and what scrolls above it. Does not know what it says.
+//! A status line that is overwritten, and the output above it.
 
 use std::io::{LineWriter, Write};
 
@@ -7,29 +7,28 @@ use tanto_sys::fs::spool::Spool;
 use crate::text::elide;
 use crate::views::terminal::Terminal;
 
-/// How much of an unfinished line is held back, as in C's standard output.
+/// Buffer for an unfinished line, as in C's standard output.
 const BUFFER: usize = 8192;
 
-/// Text of so many bytes is written at once and not copied before.
+/// Text of this length is written directly, without a copy.
 const LONG: usize = 64 << 10;
 
-/// Writes status lines and output to standard output, in ninja's bytes. While the console is locked it keeps them,
-/// because another process owns the screen.
+/// Writes status lines and output in ninja's bytes. While the console is locked, keeps them, because another process
+/// owns the terminal.
 ///
-/// Standard output goes out line by line, and an unfinished line waits for its end; standard error at once. What
-/// cannot be written is lost: a closed terminal must not end a build.
+/// Standard output is line-buffered, standard error unbuffered. Ignores errors: a closed terminal must not end a build.
 pub(crate) struct StatusLine {
     terminal: Terminal,
     out: LineWriter<Box<dyn Write>>,
     err: Box<dyn Write>,
-    /// What was written since the last `settle`, so that it takes few calls of the system.
+    /// Text since the last `settle`, to save system calls.
     fresh: Vec<u8>,
-    /// So much of it must not wait for the end of its line.
+    /// Length of the part that must be flushed.
     pressing: usize,
-    /// The cursor is at the start of a line that nothing is written on.
+    /// The cursor is at the start of an empty line.
     is_blank: bool,
     is_locked: bool,
-    /// The last status line that came while locked.
+    /// The last status line while locked.
     held_line: Vec<u8>,
     held_output: Spool,
 }
@@ -53,8 +52,8 @@ impl StatusLine {
         &self.terminal
     }
 
-    /// Shows a status line: over the one before where the terminal can, else on a line of its own. The next one
-    /// takes its place while the console is locked, unless there is output in between.
+    /// Shows a status line, overwriting the previous one if the terminal can. While the console is locked, the next one
+    /// replaces it unless there is output in between.
     pub(crate) fn status(&mut self, line: &[u8]) {
         if self.is_locked {
             self.held_line.clear();
@@ -76,7 +75,7 @@ impl StatusLine {
         self.pressing = self.fresh.len();
     }
 
-    /// Writes `text` from the start of a line on.
+    /// Writes `text` on a new line.
     pub(crate) fn on_new_line(&mut self, text: &[u8]) {
         if self.is_locked && !self.held_line.is_empty() {
             self.held_line.push(b'\n');
@@ -90,7 +89,7 @@ impl StatusLine {
         self.more(text);
     }
 
-    /// Writes `text` behind what `on_new_line` wrote.
+    /// Writes `text` after that of `on_new_line`.
     pub(crate) fn more(&mut self, text: &[u8]) {
         let Some(last) = text.last() else { return };
         self.is_blank = *last == b'\n';
@@ -104,7 +103,7 @@ impl StatusLine {
         }
     }
 
-    /// From now on another process owns the screen.
+    /// Another process owns the terminal from now on.
     pub(crate) fn lock(&mut self) {
         if !self.is_locked {
             self.on_new_line(b"");
@@ -112,7 +111,7 @@ impl StatusLine {
         }
     }
 
-    /// The screen is ours again: writes what was held back.
+    /// Takes the terminal back and writes everything that was kept.
     pub(crate) fn unlock(&mut self) {
         if !self.is_locked {
             return;
@@ -127,18 +126,18 @@ impl StatusLine {
         }
     }
 
-    /// Writes to standard output as it is, whatever is on the screen and whoever owns it.
+    /// Writes to standard output, regardless of the lock.
     pub(crate) fn raw(&mut self, text: &[u8]) {
         self.fresh.extend_from_slice(text);
     }
 
-    /// Writes to standard error as it is.
+    /// Writes to standard error.
     pub(crate) fn error(&mut self, text: &[u8]) {
         self.settle();
         let _ = self.err.write_all(text);
     }
 
-    /// Hands over what was written since the last call.
+    /// Writes the text since the last call.
     pub(crate) fn settle(&mut self) {
         let (pressing, rest) = self.fresh.split_at(std::mem::take(&mut self.pressing));
         if !pressing.is_empty() {

@@ -1,5 +1,5 @@
-//! Event streams, and the bytes that ninja 1.13.2 wrote in the builds that they tell of. The `--status` ones are
-//! from its development branch, which has that flag.
+//! Event streams with the output of ninja 1.13.2 for the same builds. Those with `--status` are from its development
+//! branch.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use tanto_exec::job::{ExecutedBy, Usage};
 
 use super::*;
 
-/// Where standard output and standard error meet, as on a terminal; commands with the console write there too.
+/// Standard output and standard error of the view and of commands with the console.
 #[derive(Clone, Default)]
 struct Screen(Rc<RefCell<Vec<u8>>>);
 
@@ -28,7 +28,7 @@ impl Write for Screen {
 enum Where {
     /// Not a terminal.
     Pipe,
-    /// A terminal that can write over a line, of so many columns.
+    /// A smart terminal of this width.
     Smart(usize),
 }
 
@@ -354,7 +354,7 @@ fn a_notice_can_explain() {
     ));
 }
 
-/// What was held back is explained at once, although another process owns the screen.
+/// Explanations are written at once, although another process owns the terminal.
 #[test]
 fn explanations_do_not_wait_for_the_console() {
     let [a, b] = two().map(explained);

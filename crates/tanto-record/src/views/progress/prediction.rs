@@ -1,33 +1,32 @@
-//! How much of a build is done, in time: from what commands took last time and take now. Does not know what they are.
+//! ninja's prediction of the progress, from earlier and current durations of commands.
 
 use tanto_exec::job::JobId;
 
-/// Below this much wall time the present build says nothing about the next commands, in milliseconds.
+/// Before this time, in milliseconds, durations of the current build are not used.
 const ENOUGH_MS: i64 = 15_000;
-/// Below this part of all commands it says nothing either.
+/// Nor before this fraction of commands has finished.
 const ENOUGH_PART: f64 = 0.05;
-/// Times of the last build that are wrong by this factor on average are of no use.
+/// Earlier durations are ignored if they are wrong by this factor on average.
 const WRONG_FACTOR: f64 = 10.0;
 
-/// How many commands the build has, and how far it is.
+/// Progress of a build in commands and time.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
     /// Commands in the plan.
     pub(crate) total: i64,
-    /// Commands that ended.
     pub(crate) finished: i64,
     /// Milliseconds since the start.
     pub(crate) time_ms: i64,
 }
 
-/// What the commands of a plan took in the last build, and what those that ended took in this one.
+/// Earlier durations of a plan's commands, and current ones of those that ended.
 ///
-/// Sums saturate, because the times of the last build come from a file.
+/// Sums saturate, because earlier durations come from a file.
 #[derive(Default)]
 pub(crate) struct Prediction {
-    /// By job: how long it took last time.
+    /// By job: its earlier duration.
     expected: Vec<Option<i64>>,
-    /// Sum over all commands that ended, in milliseconds.
+    /// Of all finished commands.
     spent_ms: i64,
     known: i64,
     known_ms: i64,
@@ -37,7 +36,6 @@ pub(crate) struct Prediction {
 }
 
 impl Prediction {
-    /// A command joined the plan.
     pub(crate) fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
         let at = job.0 as usize;
         if self.expected.len() <= at {
@@ -55,7 +53,6 @@ impl Prediction {
         }
     }
 
-    /// A command left the plan.
     pub(crate) fn unplanned(&mut self, job: JobId) {
         if let Some(ms) = self.leave(job) {
             self.known -= 1;
@@ -63,7 +60,6 @@ impl Prediction {
         }
     }
 
-    /// A command ended after `took_ms`.
     pub(crate) fn finished(&mut self, job: JobId, took_ms: i64) {
         self.spent_ms = self.spent_ms.saturating_add(took_ms);
         self.leave(job);
@@ -81,7 +77,7 @@ impl Prediction {
         expected
     }
 
-    /// The part of all work that is done, from 0 to 1; 0 where nothing can be said.
+    /// Returns the fraction of work that is done, from 0 to 1; 0 if unknown.
     pub(crate) fn done(&self, stand: Counts) -> f64 {
         let trusted = self.is_last_build_alike(stand);
         let (left, left_ms, unknown) = if trusted {
@@ -98,7 +94,7 @@ impl Prediction {
         if all_ms == 0.0 { 0.0 } else { self.spent_ms as f64 / all_ms }
     }
 
-    /// Are the last build's times of use? The one may have come from a compiler cache and the other not.
+    /// Returns whether earlier durations can be used. One of the builds may have used a compiler cache.
     fn is_last_build_alike(&self, stand: Counts) -> bool {
         if self.known_left == 0 || self.known_left_ms == 0 {
             return false;
@@ -156,7 +152,7 @@ mod tests {
     fn unknown_commands_are_taken_for_average_ones() {
         let mut prediction = plan(&[Some(100), Some(300), None]);
         prediction.finished(JobId(0), 100);
-        // 100 done, 300 left, and one that is unknown: (100 + 300) / 2.
+        // 100 done, 300 left, and an unknown one: (100 + 300) / 2.
         assert_eq!(prediction.done(stand(3, 1, 100)), 100.0 / 600.0);
     }
 

@@ -1,20 +1,16 @@
-//! Which command ran where: each gets the first lane that is free, as if there were so many cores. Does not know what
-//! they did there.
+//! Assigns commands to lanes: each gets the first free one, as if lanes were cores.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::session::Session;
 
-/// The lanes of a session's jobs.
 pub struct Lanes {
-    /// By place in the session: the lane, counted from 0; none for a group.
+    /// By index in the session; `None` for a group.
     pub of: Vec<Option<u32>>,
-    /// How many there are.
     pub count: u32,
 }
 
-/// Gives each command a lane.
 pub fn lanes(session: &Session) -> Lanes {
     let mut order: Vec<usize> = (0..session.jobs.len()).filter(|&at| !session.jobs[at].is_group).collect();
     order.sort_by_key(|&at| session.jobs[at].start_ms);
@@ -37,7 +33,7 @@ pub fn lanes(session: &Session) -> Lanes {
     lanes
 }
 
-/// When the job in this place ended; with the build, if it did not end.
+/// Returns the end of a job, or of the build if the job did not end.
 pub fn end_ms(session: &Session, at: usize) -> i64 {
     let job = &session.jobs[at];
     let end = job.end.as_ref().map_or(session.end_ms(), |end| end.end_ms);

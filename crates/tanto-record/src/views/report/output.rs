@@ -1,4 +1,4 @@
-//! What commands printed, as sessions keep it.
+//! Recorded output of commands.
 
 use super::exit_text;
 use crate::jsonl::Place;
@@ -6,7 +6,7 @@ use crate::session::{Session, SessionJob};
 use crate::text::ansi;
 use tanto_exec::text::units::duration;
 
-/// Reads from the file with a session's long output as much as there is.
+/// Reads from the file with long output.
 pub type Read<'r> = &'r dyn Fn(Place) -> Vec<u8>;
 
 /// Returns the last run of the command that makes `output`, if it came to an end.

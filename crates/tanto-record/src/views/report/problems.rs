@@ -1,13 +1,12 @@
-//! What did not go as usual: commands that were ended, processes that outlived theirs, and times in which slots stood idle
-//! because the machine was short of something. Does not know where it is shown.
+//! Problems of a build: terminated commands, processes left behind, and idle slots because of throttling.
 
 use super::lanes::end_ms;
 use crate::session::{Pause, Session, SessionJob};
 
-/// So many processes that a command has left are named.
+/// Limit of processes named per command.
 const NAMED: usize = 3;
 
-/// What there is to say of a command, a sentence each.
+/// Returns the problems of a command, a sentence each.
 pub fn of_job(job: &SessionJob) -> Vec<Vec<u8>> {
     let stopped = job.stopped.as_ref().map(|stopped| {
         let how = if stopped.killed { "it had to be killed" } else { "it was ended" };
@@ -24,19 +23,16 @@ pub fn of_job(job: &SessionJob) -> Vec<Vec<u8>> {
     stopped.into_iter().chain(left).collect()
 }
 
-/// All pauses that had the same reason.
+/// All pauses with the same reason.
 pub struct Held {
-    /// In words.
     pub why: &'static str,
-    /// How often.
     pub times: usize,
-    /// How long they were together, in milliseconds.
     pub wall_ms: i64,
-    /// The time that slots were free in them, in milliseconds; none where their number had no limit.
+    /// Time of free slots during the pauses, in milliseconds; `None` without a limit of slots.
     pub idle_ms: Option<i64>,
 }
 
-/// What held commands back, the longest first.
+/// Returns the reasons for throttling, the longest first.
 pub fn held(session: &Session) -> Vec<Held> {
     let idle = Idle::new(session);
     let mut all: Vec<Held> = Vec::new();
@@ -55,12 +51,12 @@ pub fn held(session: &Session) -> Vec<Held> {
     all
 }
 
-/// When a pause was over.
+/// Returns the end of a pause.
 pub fn until(session: &Session, pause: &Pause) -> i64 {
     pause.end_ms.unwrap_or(session.end_ms()).max(pause.start_ms)
 }
 
-/// How much slots stood idle.
+/// Computes the time of idle slots.
 pub struct Idle<'s> {
     session: &'s Session,
     starts: Moments,
@@ -68,15 +64,13 @@ pub struct Idle<'s> {
 }
 
 impl<'s> Idle<'s> {
-    /// In this build.
     pub fn new(session: &'s Session) -> Idle<'s> {
         let places = || (0..session.jobs.len()).filter(|&at| !session.jobs[at].is_group);
         let starts = Moments::new(places().map(|at| session.jobs[at].start_ms).collect());
         Idle { session, starts, ends: Moments::new(places().map(|at| end_ms(session, at)).collect()) }
     }
 
-    /// The time of all slots in a pause, without that in which commands ran, in milliseconds; none if their number had no
-    /// limit.
+    /// Returns the idle time of all slots during a pause, in milliseconds; `None` without a limit of slots.
     pub fn within(&self, pause: &Pause) -> Option<i64> {
         let slots = Some(i128::from(self.session.head.parallelism)).filter(|&slots| slots > 0)?;
         let (start, end) = (pause.start_ms, until(self.session, pause));
@@ -86,7 +80,7 @@ impl<'s> Idle<'s> {
     }
 }
 
-/// Moments in their order, each with the sum of those up to it.
+/// Sorted times, each with the sum of all up to it.
 struct Moments(Vec<(i64, i128)>);
 
 impl Moments {
@@ -100,7 +94,7 @@ impl Moments {
         Moments(moments.into_iter().map(summed).collect())
     }
 
-    /// The time from each of them until `at`, together; those that come later do not count.
+    /// Returns the sum of the times from each moment until `at`; later moments do not count.
     fn passed(&self, at: i64) -> i128 {
         let count = self.0.partition_point(|&(moment, _)| moment < at);
         let sum = count.checked_sub(1).map_or(0, |last| self.0[last].1);

@@ -1,7 +1,5 @@
-//! Why a command ran, in plain words, from those of `-d explain`. Does not know who wrote them: a sentence that it does
-//! not know stays as it is.
+//! Translates reasons of `-d explain` into plain words. Unknown sentences stay as they are.
 
-/// Of a sentence, what a user understands who knows nothing of logs and mtimes.
 pub(super) fn plain(sentence: &[u8]) -> Vec<u8> {
     known(sentence).unwrap_or_else(|| sentence.to_vec())
 }

@@ -1,4 +1,4 @@
-//! Why each command of a build ran. Does not know more of it than its session.
+//! Explains why each command of a build ran.
 
 use super::sessions::{began, what};
 use super::{build_result, problems, reasons};
@@ -6,11 +6,10 @@ use crate::session::{Session, SessionJob};
 use tanto_exec::text::table::printable;
 use tanto_exec::text::units::duration;
 
-/// So many reasons of one command are shown.
+/// Limit of reasons shown per command.
 const MOST: usize = 4;
 
-/// The commands in the order of their start, and below each why it ran and what went wrong with it; then what held them
-/// back.
+/// Lists the commands in order of their start with reasons and problems, then throttling.
 pub fn text(session: &Session) -> Vec<u8> {
     let mut text = heading(session);
     for job in session.commands() {
@@ -42,7 +41,7 @@ fn heading(session: &Session) -> Vec<u8> {
 }
 
 fn reasons(job: &SessionJob) -> Vec<Vec<u8>> {
-    // What is made anew is seldom the whole story, so it comes last.
+    // A rebuilt input is seldom the root cause, so it comes last.
     let mut reasons: Vec<Vec<u8>> = job.info.why.iter().map(|sentence| reasons::plain(sentence)).collect();
     reasons.sort_by_key(|reason| reason.ends_with(b" is made anew"));
     let more = reasons.len().saturating_sub(MOST);

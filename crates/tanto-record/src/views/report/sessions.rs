@@ -1,11 +1,11 @@
-//! The list of sessions. Does not know where they lie.
+//! The list of sessions.
 
 use super::build_result;
 use crate::session::{Session, date};
 use tanto_exec::text::table::Table;
 use tanto_exec::text::units::duration;
 
-/// One line for each, the newest last; with the number by which each can be named.
+/// Lists sessions, the newest last, with the numbers that `Sessions::find` accepts.
 pub fn list<'s>(sessions: impl ExactSizeIterator<Item = (&'s str, Option<&'s Session>)>) -> Vec<u8> {
     let mut table = Table::new(&[0, 3, 4]);
     table.row([b"", b"SESSION", b"BEGAN (UTC)", b"TIME", b"COMMANDS", b"RESULT", b"OF"]);
@@ -29,7 +29,7 @@ pub fn list<'s>(sessions: impl ExactSizeIterator<Item = (&'s str, Option<&'s Ses
     table.text()
 }
 
-/// What was built, in words.
+/// Returns the targets.
 pub fn what(session: &Session) -> Vec<u8> {
     match session.head.targets.as_slice() {
         [] => b"the default targets".to_vec(),
@@ -37,7 +37,7 @@ pub fn what(session: &Session) -> Vec<u8> {
     }
 }
 
-/// When a build began: `2026-11-20 16:22:19`, in UTC.
+/// Returns the start time: `2026-11-20 16:22:19`, in UTC.
 pub fn began(session: &Session) -> String {
     let seconds = (session.head.began_unix_ms.saturating_add(session.started_ms)).max(0) as u64 / 1000;
     let (year, month, day) = date(seconds / 86_400);

@@ -1,4 +1,4 @@
-//! Tests of the reports: each from a session that is written here.
+//! Tests of the reports.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::timings::{ProgramStarts, Timings, is_comparable};
 use super::*;
 use crate::views::{html, trace};
 
-/// Two compilers at a time, a group, a linker that fails.
+/// Two parallel compilers, a group, and a linker that fails.
 const LINES: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_ms":1795193867000,"dir":"/b","targets":[],"parallelism":2,"processors":4}
 {"event":"build_started","at_ms":100}
 {"event":"started","job":0,"at_ms":100,"description":"CC a.o","outputs":["a.o"],"command":"cc a.c","why":["b.h is dirty","output a.o older than most recent input a.c (1 vs 2)"]}
@@ -123,7 +123,7 @@ fn rebuilds_say_why() {
     assert_eq!(text(rebuilds::text(&session())), expected);
 }
 
-/// The same, with commands that were ended and that left processes, and times in which nothing more was started.
+/// The same with terminated commands, processes left behind and throttling.
 fn troubled() -> Session {
     let hung = r#"{"event":"terminated","job":4,"reason":"hung","after_ms":400,"killed":true}"#;
     let left = r#"{"event":"left_behind","job":0,"processes":[{"pid":7,"depth":0,"state":"S","command":"serve -d"},{"pid":8,"depth":0,"state":"S","command":"sleep 9"}]}"#;

@@ -1,5 +1,4 @@
-//! Where a build's time went: its commands by lane, how many ran at a time, what took longest, and what an earlier build
-//! took. Does not know how that is drawn.
+//! Timings of a build: commands by lane, parallelism, slowest commands, and a comparison with an earlier build.
 
 use std::collections::HashMap;
 
@@ -16,30 +15,29 @@ use crate::text::ansi;
 use tanto_exec::text::table::Table;
 use tanto_exec::text::units::{duration, memory};
 
-/// So many commands are shown in text, of each sort.
+/// Limit of commands in each section of the text.
 const SHOWN: usize = 20;
 
-/// Of what a failed command printed, reports hold so much of its end, in bytes.
+/// Bytes of a failed command's output in reports, from its end.
 const SHOWN_OUTPUT: usize = 8 << 10;
 
-/// The time of a build is cut into so many parts, for what changes over it.
+/// Number of intervals for values over time.
 const PARTS: usize = 600;
 
-/// A build, measured.
 pub struct Timings<'s> {
     name: &'s str,
     session: &'s Session,
     lanes: Lanes,
-    /// Places of jobs, and how long their chain takes.
+    /// Indices of jobs, and the duration of their chain.
     critical: (Vec<usize>, i64),
     kinds: Vec<Kind>,
-    /// Places of commands, the longest first.
+    /// Indices of commands, the longest first.
     slowest: Vec<usize>,
     earlier: Option<Earlier<'s>>,
     starts: Vec<ProgramStarts>,
 }
 
-/// Commands of one sort.
+/// Commands of the same kind.
 struct Kind {
     name: Vec<u8>,
     count: usize,
@@ -52,25 +50,24 @@ struct Kind {
 /// How often commands started a program, and the estimated cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramStarts {
-    /// Path of the program.
     pub program: Vec<u8>,
-    /// Number of commands that started it as a process.
+    /// Commands that started it as a process.
     pub started: u64,
-    /// Number of commands that the compile worker ran in its place.
+    /// Commands that the compile worker ran instead.
     pub avoided: u64,
     /// Processor time of one start in microseconds.
     pub each_us: u64,
 }
 
-/// Another build to compare with.
+/// An earlier build to compare with.
 struct Earlier<'s> {
     name: &'s str,
     session: &'s Session,
-    /// By place: what the same command took then, in milliseconds.
+    /// By index: the earlier duration of the same command, in milliseconds.
     wall_ms: HashMap<usize, i64>,
 }
 
-/// What ran in one part of a build's time, on average.
+/// Averages over an interval.
 #[derive(Clone, Copy, Default)]
 struct Part {
     running: f64,
@@ -78,7 +75,7 @@ struct Part {
 }
 
 impl<'s> Timings<'s> {
-    /// Measures the session of this name; with another, earlier one compares it.
+    /// Measures a session, and compares it with an earlier one.
     pub fn new(name: &'s str, session: &'s Session, earlier: Option<(&'s str, &'s Session)>) -> Timings<'s> {
         let mut slowest: Vec<usize> = (0..session.jobs.len()).filter(|&at| !session.jobs[at].is_group).collect();
         slowest.sort_by_key(|&at| (std::cmp::Reverse(wall_ms(session, at)), at));
@@ -112,7 +109,7 @@ impl<'s> Timings<'s> {
         &self.session.jobs[*at]
     }
 
-    /// For a terminal.
+    /// Formats the report for a terminal.
     pub fn text(&self) -> Vec<u8> {
         let mut text = self.summary();
         text.extend_from_slice(b"\nSlowest commands\n\n");
@@ -167,7 +164,7 @@ impl<'s> Timings<'s> {
         for place in places {
             let job = self.places(place);
             let rss = job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib);
-            // Of a command that did not end, only its end is not known.
+            // Only the duration so far is known of a command that did not end.
             let (so_far, cpu) = if job.end.is_some() { ("", duration(job.cpu_ms())) } else { (" so far", "?".into()) };
             table.row([
                 format!("{}{so_far}", duration(wall_ms(self.session, *place))).as_bytes(),
@@ -191,7 +188,8 @@ impl<'s> Timings<'s> {
         table.text()
     }
 
-    /// Estimated processor time of starting programs, and the part of it that the compile worker saved, in microseconds.
+    /// Returns the estimated processor time of starting programs, and the part that the compile worker saved, in
+    /// microseconds.
     fn starting_us(&self) -> (u64, u64) {
         let sum = |of: fn(&ProgramStarts) -> u64| self.starts.iter().map(of).fold(0, u64::saturating_add);
         (sum(ProgramStarts::cost_us), sum(ProgramStarts::saved_us))
@@ -222,7 +220,7 @@ impl<'s> Timings<'s> {
         [head.as_bytes(), &table.text()].concat()
     }
 
-    /// What went wrong with commands; nothing if all went well.
+    /// Formats problems of commands, if any.
     fn troubles(&self) -> Vec<u8> {
         let mut table = Table::new(&[0]);
         let mut some = false;
@@ -235,7 +233,7 @@ impl<'s> Timings<'s> {
         if some { [b"\nEnded, or left behind\n\n", &table.text()[..]].concat() } else { Vec::new() }
     }
 
-    /// What kept commands from being started; nothing if nothing did.
+    /// Formats throttling, if any.
     fn held(&self) -> Vec<u8> {
         let held = problems::held(self.session);
         if held.is_empty() {
@@ -265,7 +263,7 @@ impl<'s> Timings<'s> {
         [head.as_bytes(), &table.text()].concat()
     }
 
-    /// Place, time now and time then, the largest changes first.
+    /// Index, current and earlier duration; the largest changes first.
     fn changes(&self, earlier: &Earlier<'_>) -> Vec<(usize, i64, i64)> {
         let now = |&place: &usize| wall_ms(self.session, place);
         let mut changes: Vec<_> = earlier.wall_ms.iter().map(|(place, then)| (*place, now(place), *then)).collect();
@@ -273,7 +271,7 @@ impl<'s> Timings<'s> {
         changes
     }
 
-    /// For other programs.
+    /// Formats the report as JSON.
     pub fn json(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut object = Object::new(&mut out);
@@ -371,7 +369,7 @@ impl<'s> Timings<'s> {
         object.end();
     }
 
-    /// How much ran, in parts of equal length: in hundredths of commands, and of processors.
+    /// Parallel commands and busy processors per interval, in hundredths.
     fn load_json(&self, object: &mut Object<'_>) {
         let parts = self.parts();
         let hundredths = |out: &mut Vec<u8>, number: f64| integer(out, (number * 100.0).round() as i128);
@@ -403,7 +401,7 @@ impl<'s> Timings<'s> {
 }
 
 impl Kind {
-    /// The processor time of the commands that ended; `None` if none did.
+    /// Processor time of the commands that ended; `None` if none did.
     fn known_cpu_ms(&self) -> Option<i64> {
         (self.unfinished < self.count).then_some(self.cpu_ms)
     }
@@ -440,7 +438,7 @@ impl ProgramStarts {
     }
 }
 
-/// As `time`, in milliseconds with a fraction if it is short.
+/// Like `duration`, with a fraction for less than a second.
 fn small_time(us: u64) -> String {
     match us {
         0..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
@@ -448,12 +446,12 @@ fn small_time(us: u64) -> String {
     }
 }
 
-/// How long it ran, in milliseconds; until the end of the build if it did not end.
+/// Returns the duration of a job in milliseconds, until the end of the build if it did not end.
 fn wall_ms(session: &Session, place: usize) -> i64 {
     end_ms(session, place) - session.jobs[place].start_ms
 }
 
-/// What most time went to comes first.
+/// The most expensive kind first.
 fn kinds(session: &Session) -> Vec<Kind> {
     let mut kinds: HashMap<Vec<u8>, Kind> = HashMap::new();
     for (place, job) in session.jobs.iter().enumerate().filter(|(_, job)| !job.is_group) {
@@ -469,8 +467,8 @@ fn kinds(session: &Session) -> Vec<Kind> {
     kinds
 }
 
-/// What commands of one session took in another: the same ones are those with the same first output. Only what
-/// succeeded in both tells something.
+/// Returns durations of the same commands in another session, matched by their first output. Only commands that
+/// succeeded in both count.
 fn same(session: &Session, other: &Session) -> HashMap<usize, i64> {
     let is_sound = |job: &SessionJob| job.end.is_some() && !job.has_failed();
     let first = |job: &'_ SessionJob| job.info.outputs.first().cloned();
@@ -480,7 +478,7 @@ fn same(session: &Session, other: &Session) -> HashMap<usize, i64> {
     jobs.filter_map(|(place, job)| Some((place, *then.get(job.info.outputs.first()?)?))).collect()
 }
 
-/// Do both sessions tell of much the same commands? So that comparing them makes sense.
+/// Returns whether both sessions have mostly the same commands.
 pub fn is_comparable(session: &Session, other: &Session) -> bool {
     let count = session.commands().count();
     count > 0 && same(session, other).len() * 2 >= count

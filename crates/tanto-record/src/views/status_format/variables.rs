@@ -1,17 +1,16 @@
-//! The language of `--status`: text with variables, as the right side of a binding in a ninja file. Does not know
-//! the values.
+//! Parses `--status`: text with variables, like the value of a binding in a manifest.
 
 use super::{FormatError, Piece, ProgressFormat};
 use crate::views::progress::ProgressValue;
 
-/// A line of the format is quoted up to this many bytes in a message.
+/// Limit of the quoted line in a message, in bytes.
 const QUOTED: usize = 72;
 
 const BAD_ESCAPE: &[u8] = b"bad $-escape (literal $ must be written as $$)";
 const NEEDS_VERSION: &[u8] =
     b"using $^ escape requires specifying 'ninja_required_version' with version greater or equal 1.14";
 
-/// Reads a format up to its end or its first line end.
+/// Parses up to the end of the text or the first line end.
 pub(super) fn parse(text: &[u8]) -> Result<ProgressFormat, FormatError> {
     let mut reader = Reader { text, at: 0, format: ProgressFormat::empty() };
     while reader.step()? {}
@@ -25,13 +24,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The byte `ahead` of the next one; the text ends with a line end that is not written there.
+    /// Returns the byte at an offset. The text ends with an implicit line end.
     fn peek(&self, ahead: usize) -> Option<u8> {
         let at = self.at + ahead;
         self.text.get(at).copied().or((at == self.text.len()).then_some(b'\n'))
     }
 
-    /// Takes the next token; false at the end.
+    /// Parses the next token; false at the end.
     fn step(&mut self) -> Result<bool, FormatError> {
         match (self.peek(0), self.peek(1)) {
             (Some(b'\n'), _) | (Some(b'\r'), Some(b'\n')) => Ok(false),
@@ -59,7 +58,7 @@ impl Reader<'_> {
                 let end = self.name_end(self.at + 1, is_simple_name);
                 self.variable(self.at + 1..end, end);
             }
-            // No file has asked for a version when flags are read; ninja points at nothing here.
+            // No manifest has been read that could require a version; ninja points nowhere here.
             (Some(b'^'), _) => return Err(complain(&[b"--status:1: ", NEEDS_VERSION, b"\n"])),
             _ => return Err(self.bad(BAD_ESCAPE)),
         }
@@ -98,7 +97,7 @@ impl Reader<'_> {
         self.at = next;
     }
 
-    /// A complaint that points at the next byte.
+    /// Returns an error that points at the next byte.
     fn bad(&self, message: &[u8]) -> FormatError {
         let text = [self.text, b"\n"].concat();
         let before = &text[..self.at];

@@ -1,5 +1,4 @@
-//! Random builds in windows that change at random: when one has ended, the terminal holds what was to stay, line by line,
-//! and nothing else.
+//! Random builds in randomly resized windows: at the end, the terminal contains exactly the permanent text.
 
 use tanto_exec::text::units::short_duration;
 use tanto_testing::Random;
@@ -9,12 +8,12 @@ use super::*;
 
 const JOBS: u32 = 30;
 
-/// A random build, and what has to stay of it.
+/// A random build and its permanent text.
 struct Story {
     scene: Scene,
     random: Random,
     stays: Vec<String>,
-    /// What waits for the end of the command that has the console.
+    /// Text that waits until the console is released.
     held: Vec<String>,
     running: Vec<u32>,
     console: Option<u32>,
@@ -77,8 +76,8 @@ impl Story {
     }
 
     fn resize(&mut self) {
-        // What stays is short enough for any of these, so that none is cut; and a terminal that another writes to
-        // is that one's to care for.
+        // Permanent text fits all of these widths, so none is cut. While another process has the terminal, it is not
+        // resized.
         if self.console.is_none() {
             self.scene.resize(30 + self.random.below(100), 1 + self.random.below(30));
         }

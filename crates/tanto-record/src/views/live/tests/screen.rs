@@ -1,14 +1,13 @@
-//! A terminal: what it shows of the bytes that it is sent, and what has scrolled off it. It takes only what the live view
-//! is meant to send, and does not know what that means.
+//! A simulated terminal with scrollback. It accepts only sequences that the live view sends.
 
 use unicode_width::UnicodeWidthChar;
 
-/// What becomes of long lines when the window becomes narrower.
+/// Behaviour for long lines when the window becomes narrower.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Habit {
-    /// They are cut, as by xterm.
+    /// Cuts them, like xterm.
     Cuts,
-    /// They are wrapped anew, as by most others.
+    /// Reflows them, like most others.
     Reflows,
 }
 
@@ -16,7 +15,7 @@ pub enum Habit {
 struct Line {
     /// A wide character is followed by a NUL.
     cells: Vec<char>,
-    /// The next line goes on with it.
+    /// The next line continues it.
     goes_on: bool,
 }
 
@@ -24,21 +23,21 @@ pub struct Screen {
     columns: usize,
     rows: usize,
     habit: Habit,
-    /// What has scrolled off, and then what is shown.
+    /// Scrollback, followed by the screen.
     lines: Vec<Line>,
-    /// The first line that is shown.
+    /// The first line on the screen.
     top: usize,
     /// The cursor's line, counted from the first of all, and column.
     line: usize,
     column: usize,
     wraps: bool,
-    /// The cursor is shown.
+    /// The cursor is visible.
     pub cursor: bool,
-    /// What is written is shown only when that ends.
+    /// Within a synchronized update.
     updates: bool,
-    /// How often it was written to.
+    /// Number of writes.
     pub writes: usize,
-    /// The start of an escape sequence or character whose end is still to come.
+    /// The start of an incomplete escape sequence or character.
     torn: Vec<u8>,
 }
 
@@ -64,12 +63,12 @@ impl Screen {
         (self.columns, self.rows)
     }
 
-    /// What is on the screen, without spaces at the ends of lines and empty lines at the end.
+    /// Returns the screen, without trailing spaces and empty lines.
     pub fn shown(&self) -> String {
         text(&self.lines[self.top..])
     }
 
-    /// The same with what has scrolled off, and wrapped lines as one.
+    /// Returns the scrollback and the screen, with wrapped lines joined.
     pub fn all(&self) -> String {
         text(&self.logical())
     }
@@ -122,7 +121,7 @@ impl Screen {
         let line = &mut self.lines[self.line];
         line.cells.truncate(column);
         line.goes_on = false;
-        // Of a line that is erased from its start, no other is the beginning.
+        // A line that is erased from its start continues no other.
         if column == 0 && self.line > 0 {
             self.lines[self.line - 1].goes_on = false;
         }
@@ -159,7 +158,7 @@ impl Screen {
         self.column += width;
     }
 
-    /// The window gets another size.
+    /// Resizes the window.
     pub fn resize(&mut self, columns: usize, rows: usize) {
         let below = self.lines.len() - self.line - 1;
         let height = self.lines.len() - self.top;
