@@ -478,7 +478,7 @@ fn records(log: &DepsLog, graph: &Graph<'_>) -> Vec<Record> {
 
 /// What can be read can be reported.
 fn session(input: &[u8], _: &Path) {
-    let session = match Session::of(input) {
+    let session = match Session::parse(input) {
         Ok(session) => session,
         Err(bad) => return assert!(!bad.0.is_empty()),
     };

@@ -123,7 +123,7 @@ def short_of_memory(tanto, directory):
         place.run("build", code=1)
         place.as_user = []
     with contextlib.closing(sqlite3.connect(directory / "state/db")) as db:
-        outcomes = db.execute("SELECT outcome, why FROM attempt ORDER BY attempt").fetchall()
+        outcomes = db.execute("SELECT outcome, reason FROM attempt ORDER BY attempt").fetchall()
     assert [outcome for outcome, _ in outcomes] == ["machine", "machine", "failed"], outcomes
     assert outcomes[0][1].endswith("something killed it, perhaps for memory"), outcomes
     print("ok admission: what the kernel kills below make, for memory, is tried again")

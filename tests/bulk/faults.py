@@ -98,7 +98,7 @@ def damaged_database(tanto, directory):
     database.write_bytes(b"x" * 64 + content[64:])
     for words in (("build", "--resolved", "presolve"), ("status",), ("report",)):
         told = place.error(*words)
-        assert "the database: it is damaged (file is not a database); delete the files 'db'" in told, told
+        assert "the database: damaged (file is not a database): delete the files 'db'" in told, told
     for path in (directory / "state").glob("db*"):
         path.unlink()
     assert "1 done (1 up to date before)" in place.build(0)

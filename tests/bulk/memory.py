@@ -52,7 +52,7 @@ def add(place, name, line):
 
 def attempts(place):
     query = (
-        "SELECT name, attempt, client, outcome, attempt.why FROM attempt JOIN package USING (run, job)"
+        "SELECT name, attempt, client, outcome, attempt.reason FROM attempt JOIN package USING (run, job)"
         " WHERE run = (SELECT max(run) FROM run) ORDER BY name, attempt"
     )
     with contextlib.closing(sqlite3.connect(place.directory / "state/db")) as db:

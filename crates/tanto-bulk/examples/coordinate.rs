@@ -103,7 +103,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     let mut store = Database::open(&directory.join("db")).map_err(|error| error.to_string())?;
     let run = store.begin_run(0).map_err(|error| error.to_string())?;
     let mut journal = Journal::start(store, run).map_err(|error| error.to_string())?;
-    plan.rows().for_each(|change| journal.note(change));
+    plan.rows().for_each(|change| journal.record(change));
     let times = vec![1; plan.packages.len()];
     let mut runner: Box<dyn Runner> = match command {
         "fake" => Box::new(FakeRunner::new(jobs, |_: &Command| Effect::success())),
@@ -129,7 +129,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         sampler: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;
-    journal.end().map_err(|error| error.to_string())?;
+    journal.finish().map_err(|error| error.to_string())?;
     let counts = State::ALL.iter().zip(plan.counts()).map(|(state, count)| format!("{} {count}", state.name()));
     Ok(counts.collect::<Vec<_>>().join(", "))
 }

@@ -61,12 +61,12 @@ fn is_foreign(error: &rusqlite::Error) -> bool {
 impl std::fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            DatabaseError::Version(version) => write!(f, "another Tanto wrote it, in version {version} of its format"),
+            DatabaseError::Version(version) => write!(f, "written by another version of Tanto (format {version})"),
             DatabaseError::Full => f.write_str("the disk is full"),
             DatabaseError::Damaged(what) => write!(
                 f,
-                "it is damaged ({what}); delete the files 'db', 'db-wal' and 'db-shm' in the directory 'state': 'tanto bulk \
-                 build' then makes a new one, scans again and keeps the packages that are up to date, but knows no earlier \
+                "damaged ({what}): delete the files 'db', 'db-wal' and 'db-shm' in the directory 'state': 'tanto bulk \
+                 build' then creates a new one, scans again and keeps up-to-date packages, but has no record of earlier \
                  builds"
             ),
             DatabaseError::Other(error) => error.fmt(f),
@@ -89,7 +89,7 @@ fn sibling(path: &Path, ending: &str) -> PathBuf {
 
 impl Database {
     /// Opens the database for reading, while another process may write.
-    pub fn look(path: &Path) -> Result<Database> {
+    pub fn open_read_only(path: &Path) -> Result<Database> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let db = Connection::open_with_flags(path, flags)?;
         schema::check(&db)?;

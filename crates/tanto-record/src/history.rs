@@ -129,13 +129,13 @@ pub struct NewCosts {
 
 impl NewCosts {
     /// Adds the cost of a job that succeeded.
-    pub fn note(&mut self, output: &[u8], cost: Cost) {
+    pub fn add(&mut self, output: &[u8], cost: Cost) {
         let Cost { wall_ms, cpu_ms, memory_kib } = cost;
         self.rows.push(Row { output: hash(output), wall_ms, cpu_ms, memory_kib, seen: 0 });
     }
 
     /// Merges the costs into the history, unless all changes are small.
-    pub fn keep(mut self, state: &StateDirs, now: SystemTime) -> io::Result<()> {
+    pub fn save(mut self, state: &StateDirs, now: SystemTime) -> io::Result<()> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let seen = u32::try_from(seconds).unwrap_or(u32::MAX);
         self.rows.iter_mut().for_each(|row| row.seen = seen);
@@ -196,7 +196,7 @@ fn drop_oldest(rows: &mut Vec<Row>) {
 
 fn replace(top: &Path, path: &Path, rows: &[Row]) -> io::Result<()> {
     if !private_files::is_private_dir(top.parent().unwrap_or(top), top) {
-        return Err(io::Error::other("others may write there"));
+        return Err(io::Error::other("writable by other users"));
     }
     remove_left(top);
     let name = top.join(format!("history.{}.new", std::process::id()));

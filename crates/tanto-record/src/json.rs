@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_shown_as_it_is_where_it_can_be() {
+    fn plain_text_needs_no_escapes() {
         assert_eq!(written(b"a b/c.o"), r#""a b/c.o""#);
         assert_eq!(written("\u{e4}\u{1f980}\u{10ffff}".as_bytes()), "\"\u{e4}\u{1f980}\u{10ffff}\"");
         assert_eq!(written(b"\"\\\n\t\r\0\x1b\x7f"), r#""\"\\\n\t\r\u0000\u001b\u007f""#);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_come_back() {
+    fn all_bytes_round_trip() {
         const PIECES: [&[u8]; 12] = [
             b"a",
             b"\xff",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_parted_by_commas() {
+    fn fields_are_separated_by_commas() {
         let mut out = Vec::new();
         let mut object = Object::new(&mut out);
         object.text("a", b"x");

@@ -51,7 +51,7 @@ pub struct SessionEntry {
 }
 
 impl Sessions {
-    pub fn of(state: &StateDirs) -> Sessions {
+    pub fn new(state: &StateDirs) -> Sessions {
         Sessions { state: state.clone() }
     }
 
@@ -84,7 +84,7 @@ impl Sessions {
     }
 
     /// Returns whether the session may contain a command with this output. Faster than reading it.
-    pub fn may_name(&self, name: &str, output: &[u8]) -> bool {
+    pub fn may_contain_output(&self, name: &str, output: &[u8]) -> bool {
         let mut text = Vec::new();
         string(&mut text, output);
         let read = private_files::open(&self.path(name)).and_then(|file| {
@@ -106,13 +106,13 @@ impl Sessions {
     pub fn find(&self, meant: &[u8]) -> Result<String, Vec<u8>> {
         let names: Vec<String> = self.list().into_iter().map(|entry| entry.name).collect();
         if names.is_empty() {
-            return Err(b"no sessions yet: a build that runs commands leaves one".into());
+            return Err(b"no sessions yet: builds that run commands are recorded".into());
         }
         let text = String::from_utf8_lossy(meant);
         let is_number = text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
         if let (true, Ok(number)) = (is_number, text.parse::<usize>()) {
             let name = names.len().checked_sub(number).and_then(|at| names.get(at));
-            let missing = || format!("there are {} sessions, and no number {number}", names.len()).into_bytes();
+            let missing = || format!("no session {number}: there are {}", names.len()).into_bytes();
             return name.cloned().ok_or_else(missing);
         }
         let mut like = names.iter().filter(|name| name.starts_with(&*text));
@@ -129,7 +129,7 @@ impl Sessions {
         let dir = top.join(SESSIONS);
         private_files::create_dir(&dir)?;
         if !private_files::is_private_dir(top, &dir) {
-            return Err(io::Error::other("others may write there"));
+            return Err(io::Error::other("writable by other users"));
         }
         tidy(&dir, now);
         let pid = std::process::id();

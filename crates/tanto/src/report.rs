@@ -96,7 +96,7 @@ fn asked(given: &Given) -> Result<Asked<'_>, Vec<u8>> {
 }
 
 fn answer(asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
-    let all = Sessions::of(&Surroundings::of_process().state(Some(asked.dir)));
+    let all = Sessions::new(&Surroundings::of_process().state(Some(asked.dir)));
     let is_timings = asked.what == Some(b"timings");
     if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
         return Err(b"--json, --html and --against are for timings".into());
@@ -122,7 +122,8 @@ fn of_commands(all: &Sessions, asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
     };
     let path = canonical(edge);
     // One that cannot be read keeps no other from being read.
-    for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_name(name, &path)) {
+    for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_contain_output(name, &path))
+    {
         let Ok(session) = read(all, &name) else { continue };
         if let Some(job) = output::of(&session, &path) {
             let out = output::printed(job, &|place| all.read_output(&name, place), color);
@@ -135,7 +136,7 @@ fn of_commands(all: &Sessions, asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
 fn listed(all: &Sessions) -> Vec<u8> {
     let entries = all.list();
     if entries.is_empty() {
-        return b"no sessions yet: a build that runs commands leaves one\n".into();
+        return b"no sessions yet: builds that run commands are recorded\n".into();
     }
     let older = entries.len().saturating_sub(LISTED);
     let read: Vec<_> = entries[older..].iter().map(|entry| (&entry.name[..], read(all, &entry.name).ok())).collect();
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(complaint(&[]), "tanto: error: report what? 'tanto help report' tells more\n");
         assert_eq!(complaint(&["timing"]), "tanto: error: unknown report 'timing', did you mean 'timings'?\n");
         assert_eq!(complaint(&["trace", "--json"]), "tanto: error: --json, --html and --against are for timings\n");
-        assert_eq!(complaint(&["trace", "7"]), "tanto: error: there are 3 sessions, and no number 7\n");
+        assert_eq!(complaint(&["trace", "7"]), "tanto: error: no session 7: there are 3\n");
         assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");
         assert_eq!(complaint(&["trace", "2026"]), "tanto: error: several sessions begin with '2026'\n");
         assert_eq!(complaint(&["trace", "--what"]), "tanto: error: unrecognized option '--what'\n");
@@ -307,7 +308,7 @@ mod tests {
         let empty = Scratch::new("report-empty");
         assert_eq!(
             ask(&empty, &["trace"]).err,
-            b"tanto: error: no sessions yet: a build that runs commands leaves one\n"
+            b"tanto: error: no sessions yet: builds that run commands are recorded\n"
         );
     }
 }

@@ -155,7 +155,7 @@ impl<'a> Books<'a> {
     /// what is to be waited for.
     pub fn close(mut self) -> (Plan, Journal) {
         if !self.plan.has_open() {
-            self.journal.note(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
+            self.journal.record(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
         }
         (self.plan, self.journal)
     }
@@ -172,7 +172,7 @@ impl<'a> Books<'a> {
             return None;
         }
         if !why.is_empty() {
-            self.journal.note(Change::Due { package, why });
+            self.journal.record(Change::Due { package, why });
         }
         let (failures, not) = match *self.plan.package(package).package_state() {
             PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
@@ -285,7 +285,7 @@ impl<'a> Books<'a> {
         let rebuild = self.rebuild(package);
         self.set(package, PackageState::Running(Current { attempt, client, failures: tries, rebuild }));
         self.stages.push((package, stage, now_ms));
-        self.journal.note(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
+        self.journal.record(Change::Attempt(self.attempt_row(package, &progress, None, "", "")));
         self.running.insert(package, progress);
         if let Some(sandbox) = &self.site.sandbox {
             // Without its plan nobody can enter, and says so.

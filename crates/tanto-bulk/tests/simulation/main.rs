@@ -152,7 +152,7 @@ impl World {
         plan.resume(|name| states.get(name).cloned());
         plan.tried(&self.store().attempts(self.run).unwrap());
         let mut journal = Journal::start(self.store(), self.run).unwrap();
-        plan.rows().for_each(|change| journal.note(change));
+        plan.rows().for_each(|change| journal.record(change));
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
         let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
@@ -160,7 +160,7 @@ impl World {
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
         let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, sampler };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
-        journal.end().unwrap();
+        journal.finish().unwrap();
         (verdict, plan)
     }
 

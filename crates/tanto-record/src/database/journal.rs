@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// Records a change, which is sent by the next `flush`.
-    pub fn note(&mut self, change: Change) {
+    pub fn record(&mut self, change: Change) {
         self.pending.push(change);
     }
 
@@ -71,7 +71,7 @@ impl Journal {
     }
 
     /// Waits until everything is written.
-    pub fn end(self) -> Result<Database> {
+    pub fn finish(self) -> Result<Database> {
         self.signs.is_over.store(true, Ordering::Relaxed);
         // Fails if the thread has ended; its error is returned below.
         let _ = self.sender.send(self.pending);
@@ -135,29 +135,29 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_noted_is_written_in_its_order() {
+    fn changes_are_written_in_order() {
         let place = Scratch::new("journal");
         let mut store = Database::open(&place.at("db")).unwrap();
         let run = store.begin_run(0).unwrap();
         let mut journal = Journal::start(store, run).unwrap();
         for number in 0..1000 {
-            journal.note(package(number));
+            journal.record(package(number));
             if number % 3 == 0 {
                 assert!(journal.flush());
             }
-            journal.note(Change::State { package: number, state: "done", why: String::new() });
+            journal.record(Change::State { package: number, state: "done", why: String::new() });
         }
-        let store = journal.end().unwrap();
+        let store = journal.finish().unwrap();
         let packages = store.packages(run).unwrap();
         assert!(packages.len() == 1000 && packages.iter().all(|package| package.state == "done"));
     }
 
     #[test]
-    fn an_error_is_told_at_the_end() {
+    fn an_error_is_returned_at_the_end() {
         let place = Scratch::new("journal-error");
         let store = Database::open(&place.at("db")).unwrap();
         let mut journal = Journal::start(store, 77).unwrap();
-        journal.note(package(0));
-        assert!(journal.end().is_err(), "there is no such run");
+        journal.record(package(0));
+        assert!(journal.finish().is_err(), "there is no such run");
     }
 }

@@ -8,18 +8,18 @@ use super::{
     Stamp,
 };
 
-const PACKAGES: &str = "SELECT package, job, name, location, state, why FROM package WHERE run = ? ORDER BY package";
-const EDGES: &str = "SELECT package, needs FROM edge WHERE run = ? ORDER BY package, needs";
-const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, why FROM attempt WHERE run = ?
+const PACKAGES: &str = "SELECT package, job, name, location, state, reason FROM package WHERE run = ? ORDER BY package";
+const EDGES: &str = "SELECT package, dependency FROM edge WHERE run = ? ORDER BY package, dependency";
+const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, reason FROM attempt WHERE run = ?
     ORDER BY job, attempt";
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
     io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
-const EXPECTED: &str = "SELECT package, wall_ms, basis FROM expected WHERE run = ? ORDER BY package";
+const ESTIMATES: &str = "SELECT package, wall_ms, basis FROM estimate WHERE run = ? ORDER BY package";
 const FILES: &str = "SELECT name, path, bytes, digest FROM file ORDER BY name, path";
 const RUNS: &str = "SELECT run, began_ms, ended_ms FROM run ORDER BY run";
 const SCANNED: &str = "SELECT location, key, records, failed, wall_ms FROM scan ORDER BY location";
-const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks FROM digest";
+const DIGESTS: &str = "SELECT path, device, inode, bytes, mtime_ns, ctime_ns, digest, queries_options FROM digest";
 
 impl Database {
     /// Returns the last run with its end, which is missing if the run was killed or continues.
@@ -54,7 +54,7 @@ impl Database {
 
     /// Returns the reasons for building packages of a run.
     pub fn due(&self, run: i64) -> Result<Vec<(u32, String)>> {
-        self.all("SELECT package, why FROM due WHERE run = ? ORDER BY package", params![run], |row| {
+        self.all("SELECT package, reason FROM build_reason WHERE run = ? ORDER BY package", params![run], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
     }
@@ -118,7 +118,7 @@ impl Database {
 
     /// Returns the estimates for packages of a run, by number.
     pub fn expected(&self, run: i64) -> Result<Vec<EstimateRow>> {
-        self.all(EXPECTED, params![run], |row| {
+        self.all(ESTIMATES, params![run], |row| {
             Ok(EstimateRow { package: row.get(0)?, wall_ms: count(row, 1)?, basis: row.get(2)? })
         })
     }

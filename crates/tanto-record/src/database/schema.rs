@@ -6,7 +6,7 @@ use super::{DatabaseError, Result};
 
 /// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
 /// change.
-pub(super) const MIGRATIONS: [&str; 7] = [
+pub(super) const MIGRATIONS: [&str; 8] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -89,6 +89,16 @@ pub(super) const MIGRATIONS: [&str; 7] = [
     -- How long a stage's processes waited for disks and for processors, in microseconds. NULL: the kernel did not tell.
     ALTER TABLE stage ADD COLUMN io_wait_us INTEGER;
     ALTER TABLE stage ADD COLUMN cpu_wait_us INTEGER;
+",
+    "
+    -- Standard names.
+    ALTER TABLE package RENAME COLUMN why TO reason;
+    ALTER TABLE attempt RENAME COLUMN why TO reason;
+    ALTER TABLE edge RENAME COLUMN needs TO dependency;
+    ALTER TABLE due RENAME TO build_reason;
+    ALTER TABLE build_reason RENAME COLUMN why TO reason;
+    ALTER TABLE expected RENAME TO estimate;
+    ALTER TABLE digest RENAME COLUMN asks TO queries_options;
 ",
 ];
 

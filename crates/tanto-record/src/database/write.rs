@@ -7,25 +7,26 @@ use super::{
     Stamp,
 };
 
-const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, why)
+const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, reason)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
-const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, needs) VALUES (?, ?, ?)";
+const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, dependency) VALUES (?, ?, ?)";
 const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
-const STATE: &str = "UPDATE package SET state = ?, why = ? WHERE run = ? AND package = ?";
-const DUE: &str = "INSERT OR REPLACE INTO due (run, package, why) VALUES (?, ?, ?)";
+const STATE: &str = "UPDATE package SET state = ?, reason = ? WHERE run = ? AND package = ?";
+const DUE: &str = "INSERT OR REPLACE INTO build_reason (run, package, reason) VALUES (?, ?, ?)";
 const CONTENT: &str = "INSERT OR REPLACE INTO content (name, written_ns, since_ns) VALUES (?, ?, ?)";
 const OPTIONS: &str = "INSERT OR REPLACE INTO options (name, options) VALUES (?, ?)";
 const FIRST_OPTIONS: &str = "INSERT OR IGNORE INTO options (name, options) VALUES (?, ?)";
-const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, why)
+const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, reason)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
     read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
 const COST: &str = "INSERT OR REPLACE INTO cost (name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
-const EXPECTED: &str = "INSERT OR REPLACE INTO expected (run, package, wall_ms, basis) VALUES (?, ?, ?, ?)";
+const EXPECTED: &str = "INSERT OR REPLACE INTO estimate (run, package, wall_ms, basis) VALUES (?, ?, ?, ?)";
 const SCANNED: &str = "INSERT OR REPLACE INTO scan (location, key, records, failed, wall_ms) VALUES (?, ?, ?, ?, ?)";
-const DIGESTED: &str = "INSERT OR REPLACE INTO digest (path, device, inode, bytes, mtime_ns, ctime_ns, digest, asks)
+const DIGESTED: &str =
+    "INSERT OR REPLACE INTO digest (path, device, inode, bytes, mtime_ns, ctime_ns, digest, queries_options)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const ENDED: &str = "UPDATE run SET ended_ms = ? WHERE run = ?";
 

@@ -8,13 +8,13 @@ use tanto_exec::job::JobId;
 /// Time that both sides of the speed ratio get added, so that it starts at 1 and changes slowly, in milliseconds.
 const INERTIA_MS: f64 = 3000.0;
 /// A command that exceeds its estimate is assumed to need this fraction of it longer.
-const REST: f64 = 0.1;
+const MIN_REST: f64 = 0.1;
 /// Limit of the speed ratio. Greater ones mean that one of the builds used a compiler cache.
-const MOST_SCALE: f64 = 20.0;
+const MAX_SCALE: f64 = 20.0;
 
 /// The work of a build. Times are in milliseconds.
 #[derive(Default)]
-pub struct Work {
+pub struct TimeLeftEstimator {
     /// By job.
     jobs: Vec<Job>,
     /// By job: duration of the longest chain that depends on it, if known.
@@ -31,41 +31,46 @@ pub struct Work {
     known_spent_ms: f64,
     known_then_ms: f64,
     /// Commands that left the plan because of a failure.
-    pub missed: usize,
+    pub not_run: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Job {
     expected_ms: Option<i64>,
     waits: bool,
-    stands: Stands,
+    state: PlanState,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Stands {
+enum PlanState {
     /// In the plan and unfinished.
     #[default]
     Planned,
     /// Removed from the plan.
-    Left,
+    Removed,
     Ended,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
-pub struct Outlook {
+pub struct TimeLeft {
     /// The fraction of all work that is done, from 0 to 1.
     pub done: f64,
     /// `None` if unknown.
     pub left_ms: Option<i64>,
 }
 
-impl Work {
+/// Returns the time left for this work, done at this parallelism: at least that of the longest chain.
+pub fn time_left_ms(work_ms: f64, longest_chain_ms: f64, parallelism: f64) -> f64 {
+    (work_ms / parallelism).max(longest_chain_ms)
+}
+
+impl TimeLeftEstimator {
     pub fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
         let at = job.0 as usize;
         if self.jobs.len() <= at {
             self.jobs.resize(at + 1, Job::default());
         }
-        self.jobs[at] = Job { expected_ms, waits: true, stands: Stands::Planned };
+        self.jobs[at] = Job { expected_ms, waits: true, state: PlanState::Planned };
         match expected_ms {
             Some(ms) => {
                 self.known_left += 1;
@@ -78,17 +83,17 @@ impl Work {
 
     /// Returns whether it has ended and was not planned again.
     pub fn has_ended(&self, job: JobId) -> bool {
-        self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Ended)
+        self.jobs.get(job.0 as usize).is_some_and(|it| it.state == PlanState::Ended)
     }
 
     /// A job was skipped because of a failure.
     pub fn skipped(&mut self, job: JobId) {
-        let has_left = self.jobs.get(job.0 as usize).is_some_and(|it| it.stands == Stands::Left);
-        self.missed += usize::from(has_left);
+        let has_left = self.jobs.get(job.0 as usize).is_some_and(|it| it.state == PlanState::Removed);
+        self.not_run += usize::from(has_left);
     }
 
     /// The build begins. `downstream_ms` is, by job, the duration of the longest chain that depends on it.
-    pub fn began(&mut self, downstream_ms: &[u64]) {
+    pub fn build_started(&mut self, downstream_ms: &[u64]) {
         self.downstream_ms = downstream_ms.to_vec();
         let waiting = (0..).map(JobId).zip(&self.jobs).filter(|(_, it)| it.waits);
         let chain = |(job, it): (JobId, &Job)| (it.expected_ms.unwrap_or(0).saturating_add(self.behind(job)), job);
@@ -108,13 +113,13 @@ impl Work {
 
     pub fn unplanned(&mut self, job: JobId) {
         self.started(job);
-        self.leave(job, Stands::Left);
+        self.leave(job, PlanState::Removed);
     }
 
     pub fn finished(&mut self, job: JobId, took_ms: i64) {
         self.finished += 1;
         self.spent_ms += took_ms as f64;
-        if let Some(then_ms) = self.leave(job, Stands::Ended) {
+        if let Some(then_ms) = self.leave(job, PlanState::Ended) {
             self.known_spent_ms += took_ms as f64;
             self.known_then_ms += then_ms as f64;
         }
@@ -125,10 +130,10 @@ impl Work {
         self.jobs.get(job.0 as usize).and_then(|it| it.expected_ms)
     }
 
-    fn leave(&mut self, job: JobId, to: Stands) -> Option<i64> {
+    fn leave(&mut self, job: JobId, to: PlanState) -> Option<i64> {
         let expected = self.expected(job);
         if let Some(it) = self.jobs.get_mut(job.0 as usize) {
-            it.stands = to;
+            it.state = to;
         }
         match expected {
             Some(ms) => {
@@ -142,21 +147,21 @@ impl Work {
 
     /// Estimates the time left `passed_ms` after the beginning; `running` are the running jobs with their run time, of
     /// at most `parallelism` at a time.
-    pub fn outlook(
+    pub fn estimate(
         &mut self,
         passed_ms: i64,
         running: impl Iterator<Item = (JobId, i64)>,
         parallelism: usize,
-    ) -> Outlook {
-        let Some(usual_ms) = self.usual_ms() else { return Outlook::default() };
+    ) -> TimeLeft {
+        let Some(typical_ms) = self.typical_ms() else { return TimeLeft::default() };
         let scale = self.scale();
-        let mut left_ms = self.known_left_ms * scale + self.unknown_left as f64 * usual_ms;
+        let mut left_ms = self.known_left_ms * scale + self.unknown_left as f64 * typical_ms;
         let mut spent_ms = self.spent_ms;
         let (mut longest_ms, mut is_late) = (self.longest_waiting() * scale, false);
         for (job, for_ms) in running {
             let for_ms = for_ms as f64;
-            let whole_ms = self.expected(job).map_or(usual_ms, |ms| ms as f64 * scale);
-            let rest_ms = (whole_ms - for_ms).max(whole_ms * REST);
+            let whole_ms = self.expected(job).map_or(typical_ms, |ms| ms as f64 * scale);
+            let rest_ms = (whole_ms - for_ms).max(whole_ms * MIN_REST);
             left_ms -= whole_ms - rest_ms;
             spent_ms += for_ms;
             let downstream_ms = self.behind(job) as f64 * scale;
@@ -167,12 +172,12 @@ impl Work {
         // The chains still contain jobs that left the plan.
         longest_ms = longest_ms.min(left_ms);
         let all_ms = spent_ms + left_ms;
-        let shared_ms = left_ms / self.at_a_time(spent_ms, passed_ms, parallelism);
+        let at_a_time = self.effective_parallelism(spent_ms, passed_ms, parallelism);
         // If the job that everything waits for is late, its end is unknown.
-        let is_known = !is_late || shared_ms > longest_ms;
-        Outlook {
+        let is_known = !is_late || left_ms / at_a_time > longest_ms;
+        TimeLeft {
             done: if all_ms > 0.0 { (spent_ms / all_ms).clamp(0.0, 1.0) } else { 0.0 },
-            left_ms: is_known.then(|| shared_ms.max(longest_ms) as i64),
+            left_ms: is_known.then(|| time_left_ms(left_ms, longest_ms, at_a_time) as i64),
         }
     }
 
@@ -188,7 +193,7 @@ impl Work {
     }
 
     /// Returns the estimate for commands without one; `None` while there are too few samples.
-    fn usual_ms(&self) -> Option<f64> {
+    fn typical_ms(&self) -> Option<f64> {
         let known = self.known_left_ms * self.scale() + self.spent_ms;
         let count = self.known_left + self.finished;
         // At the beginning, a few samples represent the others only if most commands have estimates.
@@ -199,12 +204,12 @@ impl Work {
     /// Returns the ratio of current to earlier durations.
     fn scale(&self) -> f64 {
         let scale = (self.known_spent_ms + INERTIA_MS) / (self.known_then_ms + INERTIA_MS);
-        scale.clamp(1.0 / MOST_SCALE, MOST_SCALE)
+        scale.clamp(1.0 / MAX_SCALE, MAX_SCALE)
     }
 
     /// Returns the effective number of parallel commands, by the work done so far: some wait for each other or for a
     /// disk.
-    fn at_a_time(&self, spent_ms: f64, passed_ms: i64, parallelism: usize) -> f64 {
+    fn effective_parallelism(&self, spent_ms: f64, passed_ms: i64, parallelism: usize) -> f64 {
         let commands = (self.known_left + self.unknown_left).max(1) as f64;
         let most = commands.min(parallelism as f64).max(1.0);
         let so_far = spent_ms / passed_ms.max(1) as f64;
@@ -216,77 +221,82 @@ impl Work {
 mod tests {
     use super::*;
 
-    fn work(expected: &[Option<i64>]) -> Work {
-        let mut work = Work::default();
+    fn work(expected: &[Option<i64>]) -> TimeLeftEstimator {
+        let mut work = TimeLeftEstimator::default();
         (0..).zip(expected).for_each(|(job, ms)| work.planned(JobId(job), *ms));
         work
     }
 
     /// The estimate while these jobs have run for so long.
-    fn look(work: &mut Work, passed_ms: i64, running: &[(u32, i64)], parallelism: usize) -> (f64, Option<i64>) {
+    fn estimate(
+        work: &mut TimeLeftEstimator,
+        passed_ms: i64,
+        running: &[(u32, i64)],
+        parallelism: usize,
+    ) -> (f64, Option<i64>) {
         running.iter().for_each(|it| work.started(JobId(it.0)));
-        let outlook = work.outlook(passed_ms, running.iter().map(|it| (JobId(it.0), it.1)), parallelism);
+        let outlook = work.estimate(passed_ms, running.iter().map(|it| (JobId(it.0), it.1)), parallelism);
         (outlook.done, outlook.left_ms)
     }
 
-    fn finished(work: &mut Work, job: u32, took_ms: i64) {
+    fn finished(work: &mut TimeLeftEstimator, job: u32, took_ms: i64) {
         work.started(JobId(job));
         work.finished(JobId(job), took_ms);
     }
 
     #[test]
-    fn nothing_is_said_of_what_never_ran() {
+    fn there_is_no_estimate_without_samples() {
         let mut it = work(&[None; 9]);
-        assert_eq!(look(&mut it, 1000, &[(0, 1000)], 1), (0.0, None));
+        assert_eq!(estimate(&mut it, 1000, &[(0, 1000)], 1), (0.0, None));
         (0..3).for_each(|job| finished(&mut it, job, 2000));
-        assert_eq!(look(&mut it, 6000, &[], 4), (1.0 / 3.0, Some(12_000)));
+        assert_eq!(estimate(&mut it, 6000, &[], 4), (1.0 / 3.0, Some(12_000)));
     }
 
     #[test]
-    fn history_speaks_from_the_beginning() {
+    fn history_gives_an_estimate_from_the_beginning() {
         let mut it = work(&[Some(4000), Some(8000), Some(4000)]);
-        assert_eq!(look(&mut it, 0, &[], 2), (0.0, Some(8000)));
-        assert_eq!(look(&mut it, 2000, &[(0, 2000), (1, 2000)], 2), (0.25, Some(6000)));
+        assert_eq!(estimate(&mut it, 0, &[], 2), (0.0, Some(8000)));
+        assert_eq!(estimate(&mut it, 2000, &[(0, 2000), (1, 2000)], 2), (0.25, Some(6000)));
     }
 
     #[test]
-    fn the_longest_is_the_least() {
+    fn the_longest_command_bounds_the_time_left() {
         let mut it = work(&[Some(1000), Some(100_000)]);
-        assert_eq!(look(&mut it, 0, &[(0, 0)], 64).1, Some(100_000), "it is still to be started");
-        assert_eq!(look(&mut it, 500, &[(0, 500), (1, 500)], 64).1, Some(99_500));
+        assert_eq!(estimate(&mut it, 0, &[(0, 0)], 64).1, Some(100_000), "it is still to be started");
+        assert_eq!(estimate(&mut it, 500, &[(0, 500), (1, 500)], 64).1, Some(99_500));
         finished(&mut it, 1, 100_000);
-        assert!(look(&mut it, 100_000, &[(0, 100)], 64).1 < Some(2000));
+        assert!(estimate(&mut it, 100_000, &[(0, 100)], 64).1 < Some(2000));
     }
 
     #[test]
-    fn the_longest_chain_is_the_least() {
+    fn the_longest_chain_bounds_the_time_left() {
         let mut it = work(&[Some(1000), Some(20_000), Some(9000), None, Some(1000)]);
-        it.began(&[20_000, 0, 0, 5000]);
-        assert_eq!(look(&mut it, 0, &[], 64).1, Some(21_000));
-        assert_eq!(look(&mut it, 500, &[(0, 500), (2, 500)], 64).1, Some(20_500));
+        it.build_started(&[20_000, 0, 0, 5000]);
+        assert_eq!(estimate(&mut it, 0, &[], 64).1, Some(21_000));
+        assert_eq!(estimate(&mut it, 500, &[(0, 500), (2, 500)], 64).1, Some(20_500));
         finished(&mut it, 0, 1000);
-        assert_eq!(look(&mut it, 1000, &[(2, 1000)], 64).1, Some(20_000), "the next one of the chain still waits");
+        assert_eq!(estimate(&mut it, 1000, &[(2, 1000)], 64).1, Some(20_000), "the next one of the chain still waits");
         // Sequentially, it takes longer than any chain.
-        assert!(look(&mut it, 1000, &[(2, 1000)], 1).1 > Some(30_000));
+        assert!(estimate(&mut it, 1000, &[(2, 1000)], 1).1 > Some(30_000));
         it.unplanned(JobId(1));
-        assert!(look(&mut it, 1000, &[(2, 1000)], 64).1 < Some(20_000));
+        assert!(estimate(&mut it, 1000, &[(2, 1000)], 64).1 < Some(20_000));
     }
 
     #[test]
-    fn what_is_late_has_others_behind_it() {
+    fn jobs_after_a_late_one_count() {
         let mut it = work(&[Some(1000), Some(20_000)]);
-        it.began(&[20_000, 0]);
-        assert_eq!(look(&mut it, 2000, &[(0, 2000)], 2).1, Some(20_100));
-        assert_eq!(look(&mut it, 30_000, &[(0, 30_000)], 2).1, None);
+        it.build_started(&[20_000, 0]);
+        assert_eq!(estimate(&mut it, 2000, &[(0, 2000)], 2).1, Some(20_100));
+        assert_eq!(estimate(&mut it, 30_000, &[(0, 30_000)], 2).1, None);
     }
 
     #[test]
-    fn what_is_late_is_never_quite_done() {
+    fn a_late_command_is_never_finished() {
         let mut it = work(&[Some(1000)]);
-        assert_eq!(look(&mut it, 9900, &[(0, 9900)], 1), (0.99, None));
+        assert_eq!(estimate(&mut it, 9900, &[(0, 9900)], 1), (0.99, None));
         // Others are on time, with more work.
         let mut it = work(&[Some(1000), Some(20_000)]);
-        assert_eq!(look(&mut it, 2000, &[(0, 2000), (1, 2000)], 2).1, Some(18_000));
+        assert_eq!(estimate(&mut it, 2000, &[(0, 2000), (1, 2000)], 2).1, Some(18_000));
     }
 
     #[test]
@@ -294,16 +304,16 @@ mod tests {
         let mut it = work(&[Some(3000); 4]);
         finished(&mut it, 0, 9000);
         assert_eq!(it.scale(), 2.0);
-        assert_eq!(look(&mut it, 9000, &[], 1), (1.0 / 3.0, Some(18_000)));
+        assert_eq!(estimate(&mut it, 9000, &[], 1), (1.0 / 3.0, Some(18_000)));
     }
 
     #[test]
-    fn what_leaves_the_plan_leaves_the_rest() {
+    fn unplanned_commands_are_subtracted() {
         let mut it = work(&[Some(1000), Some(5000), None]);
         it.unplanned(JobId(1));
         it.unplanned(JobId(2));
-        assert_eq!(look(&mut it, 0, &[], 1).1, Some(1000));
+        assert_eq!(estimate(&mut it, 0, &[], 1).1, Some(1000));
         finished(&mut it, 0, 1000);
-        assert_eq!(look(&mut it, 1000, &[], 1), (1.0, Some(0)));
+        assert_eq!(estimate(&mut it, 1000, &[], 1), (1.0, Some(0)));
     }
 }

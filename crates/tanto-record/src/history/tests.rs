@@ -14,12 +14,12 @@ fn at(seconds: u64) -> SystemTime {
 
 fn learn(dir: &Path, time: u64, jobs: &[(&str, u32)]) {
     let mut learned = NewCosts::default();
-    jobs.iter().for_each(|(output, wall)| learned.note(output.as_bytes(), cost(*wall)));
-    learned.keep(&StateDirs::in_tree(dir), at(time)).unwrap();
+    jobs.iter().for_each(|(output, wall)| learned.add(output.as_bytes(), cost(*wall)));
+    learned.save(&StateDirs::in_tree(dir), at(time)).unwrap();
 }
 
 #[test]
-fn what_ran_last_counts() {
+fn the_last_run_counts() {
     let place = Scratch::new("history");
     let dir = place.at("");
     assert_eq!(History::open(&StateDirs::in_tree(&dir)).cost(b"a"), None);
@@ -33,7 +33,7 @@ fn what_ran_last_counts() {
 }
 
 #[test]
-fn it_agrees_with_a_table() {
+fn the_history_agrees_with_a_map() {
     let place = Scratch::new("history-table");
     let dir = place.at("");
     let mut table = std::collections::HashMap::new();
@@ -42,10 +42,10 @@ fn it_agrees_with_a_table() {
         let mut learned = NewCosts::default();
         for _ in 0..random.below(50) {
             let (output, wall) = (random.below(200), random.below(1 << 20) as u32);
-            learned.note(output.to_string().as_bytes(), cost(wall));
+            learned.add(output.to_string().as_bytes(), cost(wall));
             table.insert(output, cost(wall));
         }
-        learned.keep(&StateDirs::in_tree(&dir), at(round)).unwrap();
+        learned.save(&StateDirs::in_tree(&dir), at(round)).unwrap();
     }
     let history = History::open(&StateDirs::in_tree(&dir));
     for output in 0..200 {
@@ -57,7 +57,7 @@ fn it_agrees_with_a_table() {
 }
 
 #[test]
-fn what_is_as_it_was_is_not_written() {
+fn unchanged_costs_are_not_written() {
     let place = Scratch::new("history-alike");
     let dir = place.at("");
     let written = || fs::metadata(path(&dir.join(".tanto"))).unwrap().modified().unwrap();
@@ -72,7 +72,7 @@ fn what_is_as_it_was_is_not_written() {
 }
 
 #[test]
-fn damage_is_noticed() {
+fn damaged_files_are_ignored() {
     let place = Scratch::new("history-damage");
     let dir = place.at("");
     learn(&dir, 1, &[("a", 100), ("b", 200)]);
@@ -94,7 +94,7 @@ fn damage_is_noticed() {
 }
 
 #[test]
-fn the_oldest_are_forgotten() {
+fn the_oldest_rows_are_dropped() {
     let row = |output, seen| Row { output, wall_ms: 0, cpu_ms: 0, memory_kib: 0, seen };
     let mut rows: Vec<Row> = (0..MOST as u64 + 3).map(|output| row(output, 5)).collect();
     for at in [7, 9, 11] {
@@ -108,7 +108,7 @@ fn the_oldest_are_forgotten() {
 }
 
 #[test]
-fn what_killed_builds_left_goes_when_it_is_old() {
+fn old_temporary_files_are_removed() {
     let place = Scratch::new("history-left");
     place.write(".tanto/history.1.new", "");
     place.write(".tanto/history.2.new", "");
@@ -119,15 +119,15 @@ fn what_killed_builds_left_goes_when_it_is_old() {
 }
 
 #[test]
-fn of_two_places_the_later_counts() {
+fn the_newer_of_two_directories_counts() {
     let (place, cache) = (Scratch::new("history-both"), Scratch::new("history-cache"));
     let [tree, cached] =
         [StateLocation::Tree, StateLocation::Cache].map(|at| StateDirs::of(place.path(), Some(cache.path()), at));
     for (time, wall, state) in [(1, 100, &cached), (2, 5000, &tree)] {
         let mut learned = NewCosts::default();
-        learned.note(b"a", cost(wall));
-        learned.note(if time == 1 { b"old" } else { b"new" }, cost(wall));
-        learned.keep(state, at(time)).unwrap();
+        learned.add(b"a", cost(wall));
+        learned.add(if time == 1 { b"old" } else { b"new" }, cost(wall));
+        learned.save(state, at(time)).unwrap();
     }
     for state in [&tree, &cached] {
         let history = History::open(state);

@@ -156,7 +156,7 @@ fn some_event(random: &mut Random) -> Kept {
 }
 
 #[test]
-fn how_jobs_stand_is_told_by_name() {
+fn state_counts_have_names() {
     let mut out = Vec::new();
     let counts = [("open", 12), ("running", 0), ("done", 3)];
     Encoder::WHOLE.event(&mut out, &Event::StateCounts { counts: &counts, at_ms: 7 });
@@ -174,7 +174,7 @@ fn encoded(encoder: Encoder, kept: &Kept) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn events_round_trip() {
     for seed in 0..5000 {
         let kept = some_event(&mut Random::new(seed));
         assert_eq!(line(&encoded(Encoder::WHOLE, &kept)), Ok(Line::Event(kept)), "seed {seed}");
@@ -182,7 +182,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn the_head_is_read_again() {
+fn the_head_round_trips() {
     let mut random = Random::new(1);
     let head = Head {
         version: b"0.1.0".into(),
@@ -278,7 +278,7 @@ fn format_1_is_still_read() {
 }
 
 #[test]
-fn what_a_newer_one_writes_is_skipped() {
+fn unknown_fields_and_events_are_skipped() {
     assert_eq!(line(br#"{"event":"noticed","job":1}"#), Ok(Line::Unknown));
     assert_eq!(line(br#"{"event":"notice","level":"loud","text":"x"}"#), Ok(Line::Unknown));
     let known = line(br#"{"new":{"a":[1.5,null]},"event":"build_started","at_ms":1}"#);
@@ -286,7 +286,7 @@ fn what_a_newer_one_writes_is_skipped() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_lines_are_refused() {
     let cases: HashMap<&str, &str> = HashMap::from([
         ("[]", "no object"),
         ("{}", "no \"event\""),
@@ -306,7 +306,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn nothing_that_is_read_does_harm() {
+fn hostile_lines_are_harmless() {
     let seeds: Vec<String> = (0..200)
         .map(|seed| String::from_utf8(encoded(Encoder::WHOLE, &some_event(&mut Random::new(seed)))).expect("UTF-8"))
         .collect();

@@ -118,11 +118,11 @@ impl Session {
         if file.metadata().map_err(failed)?.len() > LONGEST {
             return Err(bad(format!("longer than {} MiB", LONGEST >> 20).as_bytes()));
         }
-        Session::of(BufReader::with_capacity(1 << 16, file.take(LONGEST))).map_err(|SessionError(why)| bad(&why))
+        Session::parse(BufReader::with_capacity(1 << 16, file.take(LONGEST))).map_err(|SessionError(why)| bad(&why))
     }
 
     /// Parses lines. Ignores an incomplete last line: its writer was killed.
-    pub fn of(mut lines: impl BufRead) -> Result<Session, SessionError> {
+    pub fn parse(mut lines: impl BufRead) -> Result<Session, SessionError> {
         let mut session = Session::default();
         let mut line = Vec::new();
         for number in 1.. {
@@ -137,7 +137,11 @@ impl Session {
             let known = jsonl::line(line).map_err(|wrong| at(wrong.0.as_bytes()))?;
             session.take(known, number == 1).map_err(|why| at(why.as_bytes()))?;
         }
-        if session.head.version.is_empty() { Err(SessionError(b"no session".into())) } else { Ok(session) }
+        if session.head.version.is_empty() {
+            Err(SessionError(b"not a session file: empty".into()))
+        } else {
+            Ok(session)
+        }
     }
 
     /// Returns the job with this id, if it was started.
@@ -146,7 +150,7 @@ impl Session {
     }
 
     /// Returns the index of a job in `jobs`.
-    pub fn place(&self, id: JobId) -> Option<usize> {
+    pub fn index_of(&self, id: JobId) -> Option<usize> {
         self.places.get(&id).copied()
     }
 
@@ -163,8 +167,8 @@ impl Session {
     fn take(&mut self, line: Line, is_first: bool) -> Result<(), String> {
         match line {
             Line::Head(head) if is_first => self.head = head,
-            _ if is_first => return Err("no session: its first line is not what it is to be".into()),
-            Line::Head(_) => return Err("a second session begins".into()),
+            _ if is_first => return Err("not a session file: unexpected first line".into()),
+            Line::Head(_) => return Err("unexpected second head line".into()),
             Line::Event(event) => self.event(event)?,
             Line::Unknown => {}
         }
@@ -198,7 +202,7 @@ impl Session {
         let planned = self.plan.remove(&id);
         let runs_again = |place: usize| planned.is_some() && self.jobs[place].end.is_some();
         if !self.places.get(&id).is_none_or(|&place| runs_again(place)) {
-            return Err(format!("job {} begins again", id.0));
+            return Err(format!("job {} starts twice", id.0));
         }
         self.places.insert(id, self.jobs.len());
         let expected_ms = planned.flatten();
@@ -224,7 +228,7 @@ impl Session {
     fn finish(&mut self, mut end: Finished) -> Result<(), String> {
         let job = self.places.get(&end.job).map(|&place| &mut self.jobs[place]);
         let Some(job) = job.filter(|job| !job.is_group && job.end.is_none()) else {
-            return Err(format!("job {} ends, but does not run", end.job.0));
+            return Err(format!("job {} ends without running", end.job.0));
         };
         end.end_ms = end.end_ms.max(job.start_ms);
         self.last_ms = self.last_ms.max(end.end_ms);

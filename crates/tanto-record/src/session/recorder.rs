@@ -72,12 +72,12 @@ impl Recorder {
     }
 
     /// Returns whether anything is recorded.
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.wanted
     }
 
     /// Begins a session. Events received before are written first.
-    pub fn begin(&mut self, state: &StateDirs, head: &Head) {
+    pub fn start(&mut self, state: &StateDirs, head: &Head) {
         if !self.wanted {
             return;
         }
@@ -87,7 +87,7 @@ impl Recorder {
         let before = std::mem::take(&mut self.lines);
         self.encoder.head(&mut self.lines, head);
         self.lines.extend_from_slice(&before);
-        let sessions = Sessions::of(state);
+        let sessions = Sessions::new(state);
         // If no thread can be started, the build reports that.
         self.path = Arc::default();
         let path = Arc::clone(&self.path);
@@ -102,12 +102,12 @@ impl Recorder {
     }
 
     /// Returns the path of the last session, once `end` was called.
-    pub fn session(&self) -> Option<&Path> {
+    pub fn session_path(&self) -> Option<&Path> {
         self.path.get().map(PathBuf::as_path)
     }
 
     /// Waits until everything was passed to the kernel. Fails if something could not be recorded.
-    pub fn end(&mut self) -> io::Result<()> {
+    pub fn finish(&mut self) -> io::Result<()> {
         self.hand_over();
         if std::mem::take(&mut self.is_lost) {
             self.lines = Vec::new();
@@ -115,7 +115,7 @@ impl Recorder {
         let learned = std::mem::take(&mut self.learned);
         let output = self.output.take().map_or(Ok(()), |output| output.end(Vec::new()));
         let (Some(file), Some(state)) = (self.file.take(), self.state.take()) else { return Ok(()) };
-        let ended = file.end(vec![Box::new(move || learned.keep(&state, SystemTime::now()))]);
+        let ended = file.end(vec![Box::new(move || learned.save(&state, SystemTime::now()))]);
         ended.and(output)
     }
 
@@ -141,7 +141,7 @@ impl Recorder {
             None => self.encoder.event(&mut self.lines, event),
         }
         if self.length + self.lines.len() as u64 > TOO_LONG && self.file.is_some() {
-            let text = b"the record of this build ends here: it is too long";
+            let text = b"the record of this build ends here: it exceeds the limit";
             self.encoder.event(&mut self.lines, &Event::Notice { level: Level::Warning, text });
             self.hand_over();
         }
@@ -176,7 +176,7 @@ impl Recorder {
             cpu_ms: clip(usage.user_us.saturating_add(usage.system_us) / 1000),
             memory_kib: clip(usage.max_rss_kib),
         };
-        self.learned.note(output, cost);
+        self.learned.add(output, cost);
     }
 }
 
@@ -240,20 +240,20 @@ mod tests {
     }
 
     fn last(dir: &Path) -> Session {
-        let sessions = Sessions::of(&StateDirs::in_tree(dir));
+        let sessions = Sessions::new(&StateDirs::in_tree(dir));
         let list = sessions.list();
         Session::read(&sessions.path(&list[list.len() - 1].name)).unwrap()
     }
 
     #[test]
-    fn a_build_is_kept() {
+    fn a_build_is_recorded() {
         let place = Scratch::new("recorder");
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
         recorder.event(Event::Planned { job: JobId(0), expected_ms: Some(3) });
-        recorder.begin(&StateDirs::in_tree(&dir), &head());
+        recorder.start(&StateDirs::in_tree(&dir), &head());
         build(&mut recorder, 2, b"said\xff");
-        recorder.end().unwrap();
+        recorder.finish().unwrap();
         let session = last(&dir);
         assert_eq!((session.jobs.len(), session.finished_ms), (2, Some(50)));
         assert_eq!((session.jobs[0].expected_ms, session.jobs[0].wall_ms()), (Some(3), 40));
@@ -262,39 +262,39 @@ mod tests {
         let cost = Cost { wall_ms: 40, cpu_ms: 5, memory_kib: 7 };
         assert_eq!((history.cost(b"o0"), history.cost(b"o1")), (Some(cost), None), "what fails tells nothing");
         build(&mut recorder, 1, b"");
-        recorder.begin(&StateDirs::in_tree(&dir), &head());
-        recorder.end().unwrap();
-        assert_eq!(Sessions::of(&StateDirs::in_tree(&dir)).list().len(), 2);
+        recorder.start(&StateDirs::in_tree(&dir), &head());
+        recorder.finish().unwrap();
+        assert_eq!(Sessions::new(&StateDirs::in_tree(&dir)).list().len(), 2);
     }
 
     #[test]
-    fn nothing_is_kept_that_is_not_wanted() {
+    fn nothing_is_recorded_when_disabled() {
         let place = Scratch::new("recorder-off");
         let mut recorder = Recorder::new(false, Rc::default());
-        recorder.begin(&StateDirs::in_tree(place.path()), &head());
+        recorder.start(&StateDirs::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
-        recorder.end().unwrap();
+        recorder.finish().unwrap();
         assert!(!place.at(".tanto").exists());
     }
 
     #[test]
-    fn long_output_loses_its_middle() {
+    fn long_output_is_truncated() {
         let place = Scratch::new("recorder-long");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&StateDirs::in_tree(place.path()), &head());
+        recorder.start(&StateDirs::in_tree(place.path()), &head());
         let output = [&[b'a'; MOST_OUTPUT][..], &[b'z'; MOST_OUTPUT]].concat();
         build(&mut recorder, 1, &output);
-        recorder.end().unwrap();
+        recorder.finish().unwrap();
         let end = last(&place.at("")).jobs[0].end.clone().unwrap();
         assert_eq!((end.output.len(), end.left_out), (MOST_OUTPUT, MOST_OUTPUT as u64));
         assert_eq!((end.output[0], end.output[MOST_OUTPUT - 1]), (b'a', b'z'));
     }
 
     #[test]
-    fn a_session_has_its_limits() {
+    fn sessions_are_limited() {
         let place = Scratch::new("recorder-limits");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&StateDirs::in_tree(place.path()), &head());
+        recorder.start(&StateDirs::in_tree(place.path()), &head());
         recorder.length = LONG;
         build(&mut recorder, 3, b"said");
         let long = recorder.length;
@@ -303,7 +303,7 @@ mod tests {
         for job in 10..20 {
             recorder.event(Event::Started { job: JobId(job), info: &info, at_ms: 1 });
         }
-        recorder.end().unwrap();
+        recorder.finish().unwrap();
         let session = last(&place.at(""));
         assert!(long < LONG + 1500, "{}", long - LONG);
         let info = |job: usize| session.jobs[job].info.command.as_slice();
@@ -312,21 +312,21 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_is_told() {
+    fn obstacles_are_reported() {
         let place = Scratch::new("recorder-way");
         place.write(".tanto", "a file");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&StateDirs::in_tree(place.path()), &head());
+        recorder.start(&StateDirs::in_tree(place.path()), &head());
         build(&mut recorder, 2, b"");
-        assert!(recorder.end().is_err());
+        assert!(recorder.finish().is_err());
     }
 
     #[test]
-    fn long_output_lies_beside_the_session() {
+    fn long_output_has_its_own_file() {
         let place = Scratch::new("recorder-beside");
         let dir = place.at("");
         let mut recorder = Recorder::new(true, Rc::default());
-        recorder.begin(&StateDirs::in_tree(&dir), &head());
+        recorder.start(&StateDirs::in_tree(&dir), &head());
         let text = |letter: u8| [vec![letter; 2 * MOST_OUTPUT], vec![letter + 1; 2 * MOST_OUTPUT + 1]].concat();
         build(&mut recorder, 1, &text(b'a'));
         recorder.output_length = MOST_LONG_OUTPUT - 2 * MOST_OUTPUT as u64;
@@ -335,8 +335,8 @@ mod tests {
         let (job, exit, usage, output) = (JobId(1), Exit::Code(0), Usage::default(), &text(b'x')[..]);
         let (info, start_ms, end_ms, executed_by) = (&info, 50, 60, ExecutedBy::Process);
         recorder.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by });
-        recorder.end().unwrap();
-        let (sessions, session) = (Sessions::of(&StateDirs::in_tree(&dir)), last(&dir));
+        recorder.finish().unwrap();
+        let (sessions, session) = (Sessions::new(&StateDirs::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();
         // The second one is truncated and follows the first.
         let read = |_: Place| sessions.read_output(&name, Place { at: text(b'a').len() as u64, length: u64::MAX });

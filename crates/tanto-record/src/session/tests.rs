@@ -31,10 +31,10 @@ fn names_are_times() {
 }
 
 #[test]
-fn a_file_is_for_its_owner_and_no_two_are_one() {
+fn files_are_private_and_unique() {
     use std::os::unix::fs::MetadataExt;
     let place = Scratch::new("sessions");
-    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
+    let sessions = Sessions::new(&StateDirs::in_tree(place.path()));
     assert_eq!(sessions.list(), []);
     sessions.create(at(1_000_000)).unwrap().write_all(b"abc").unwrap();
     sessions.create(at(1_000_000)).unwrap();
@@ -46,9 +46,9 @@ fn a_file_is_for_its_owner_and_no_two_are_one() {
 }
 
 #[test]
-fn old_ones_go() {
+fn old_sessions_are_removed() {
     let place = Scratch::new("sessions-old");
-    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
+    let sessions = Sessions::new(&StateDirs::in_tree(place.path()));
     for day in 0..5 {
         sessions.create(at(day * 86_400)).unwrap();
     }
@@ -60,9 +60,9 @@ fn old_ones_go() {
 }
 
 #[test]
-fn many_and_large_ones_go() {
+fn sessions_beyond_the_limits_are_removed() {
     let place = Scratch::new("sessions-many");
-    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
+    let sessions = Sessions::new(&StateDirs::in_tree(place.path()));
     for second in 0..MOST_FILES as u64 + 20 {
         sessions.create(at(second)).unwrap();
     }
@@ -74,20 +74,20 @@ fn many_and_large_ones_go() {
 }
 
 #[test]
-fn a_directory_that_others_may_write_is_not_used() {
+fn a_directory_writable_by_others_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let place = Scratch::new("sessions-open");
-    let sessions = Sessions::of(&StateDirs::in_tree(place.path()));
+    let sessions = Sessions::new(&StateDirs::in_tree(place.path()));
     sessions.create(at(1)).unwrap();
     fs::set_permissions(place.at(".tanto/sessions"), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(sessions.create(at(2)).is_err());
 }
 
 #[test]
-fn those_of_both_places_are_one_list() {
+fn both_state_directories_are_listed() {
     let (place, cache) = (Scratch::new("sessions-both"), Scratch::new("sessions-cache"));
     let state = |written| StateDirs::of(place.path(), Some(cache.path()), written);
-    let [tree, cached] = [StateLocation::Tree, StateLocation::Cache].map(|written| Sessions::of(&state(written)));
+    let [tree, cached] = [StateLocation::Tree, StateLocation::Cache].map(|written| Sessions::new(&state(written)));
     let mut paths = Vec::new();
     for (second, sessions) in [&cached, &tree, &cached].into_iter().enumerate() {
         paths.push(sessions.create(at(second as u64)).unwrap().path().to_path_buf());
@@ -105,11 +105,11 @@ const HEAD: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_
 
 fn read(lines: &str) -> Result<Session, String> {
     let text = format!("{HEAD}\n{lines}");
-    Session::of(text.as_bytes()).map_err(|bad| String::from_utf8_lossy(&bad.0).into_owned())
+    Session::parse(text.as_bytes()).map_err(|bad| String::from_utf8_lossy(&bad.0).into_owned())
 }
 
 #[test]
-fn what_happened_is_told_by_job() {
+fn events_are_grouped_by_job() {
     let session = read(
         r#"{"event":"planned","job":0,"expected_ms":5}
 {"event":"planned","job":1}
@@ -133,7 +133,7 @@ fn what_happened_is_told_by_job() {
 }
 
 #[test]
-fn a_torn_line_is_not_there() {
+fn an_incomplete_line_is_ignored() {
     let whole = r#"{"event":"build_started","at_ms":10}"#;
     for end in 0..whole.len() {
         assert_eq!(read(&whole[..end]).unwrap().started_ms, 0);
@@ -143,30 +143,30 @@ fn a_torn_line_is_not_there() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_events_are_refused() {
     let cases = [
         ("{}\n", "line 2: no \"event\""),
         (
             "{\"event\":\"finished\",\"job\":1,\"start_ms\":0,\"end_ms\":0,\"exit\":0}\n",
-            "line 2: job 1 ends, but does not run",
+            "line 2: job 1 ends without running",
         ),
         (
             "{\"event\":\"started\",\"job\":1,\"at_ms\":0}\n{\"event\":\"nothing_to_run\",\"job\":1,\"at_ms\":0}\n",
-            "line 3: job 1 begins again",
+            "line 3: job 1 starts twice",
         ),
-        (&format!("{HEAD}\n"), "line 2: a second session begins"),
+        (&format!("{HEAD}\n"), "line 2: unexpected second head line"),
     ];
     for (lines, expected) in cases {
         assert_eq!(read(lines).unwrap_err(), expected);
     }
-    let bad = |text: &str| String::from_utf8(Session::of(text.as_bytes()).unwrap_err().0).unwrap();
-    assert_eq!(bad(""), "no session");
-    assert!(bad("{\"event\":\"build_started\",\"at_ms\":1}\n").starts_with("line 1: no session"));
+    let bad = |text: &str| String::from_utf8(Session::parse(text.as_bytes()).unwrap_err().0).unwrap();
+    assert_eq!(bad(""), "not a session file: empty");
+    assert!(bad("{\"event\":\"build_started\",\"at_ms\":1}\n").starts_with("line 1: not a session file"));
     assert!(bad("binary\n").starts_with("line 1: no JSON"));
 }
 
 #[test]
-fn a_line_has_its_limit() {
+fn lines_are_limited() {
     let endless = std::io::BufReader::new(std::io::repeat(b'x'));
-    assert_eq!(Session::of(endless).unwrap_err().0, b"line 1: longer than 64 MiB");
+    assert_eq!(Session::parse(endless).unwrap_err().0, b"line 1: longer than 64 MiB");
 }

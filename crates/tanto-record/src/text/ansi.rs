@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_inside_another_sequence_is_not_looked_at() {
+    fn an_escape_inside_another_sequence_is_ignored() {
         assert_eq!(colors(b"\x1b[\x1b[0m").count(), 0);
     }
 }

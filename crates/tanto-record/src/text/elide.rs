@@ -50,7 +50,7 @@ mod tests {
     use tanto_testing::Random;
 
     #[test]
-    fn plain_lines_as_ninja_cuts_them() {
+    fn plain_lines_are_cut_like_ninja() {
         let line = b"[0/1] 0123456789012345678901234567890123456789 end";
         let cases: [(usize, &[u8]); 10] = [
             (0, b""),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn coloured_lines_as_ninja_cuts_them() {
+    fn coloured_lines_are_cut_like_ninja() {
         let line = b"[0/1] \x1b[31m0123456789012345678901234567890123456789\x1b[0m end";
         let cases: [(usize, &[u8]); 5] = [
             (3, b"...\x1b[31m\x1b[0m"),

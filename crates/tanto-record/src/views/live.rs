@@ -19,14 +19,14 @@ use tanto_exec::job::{Exit, JobId, JobInfo};
 use tanto_exec::schedule::ThrottleReason;
 use tanto_exec::text::units::short_duration;
 
-use crate::estimates::time_left::{Outlook, Work};
+use crate::estimates::time_left::{TimeLeft, TimeLeftEstimator};
 use crate::text::ansi;
 use crate::views::messages;
 use crate::views::progress::Progress;
 use crate::views::status_format::ProgressFormat;
 use crate::views::truncated_output::{FullOutputHint, truncate};
 use pace::Pace;
-use page::{Job, Known, Sheet, Whole};
+use page::{Columns, JobRow, Layout, Totals};
 use region::Region;
 use summary::Failures;
 
@@ -34,11 +34,11 @@ use summary::Failures;
 /// show none.
 const FRAME_MS: i64 = 100;
 /// Throttling is shown after this time, in milliseconds: most ends sooner.
-const HOLD_MS: i64 = 1000;
+const THROTTLE_DELAY_MS: i64 = 1000;
 /// The row of state counts is shown if there are more rows than this.
-const MOST_WITHOUT: usize = 2;
+const MIN_ROWS_FOR_COUNTS: usize = 2;
 /// The size of a terminal that does not know its own.
-const USUAL_SIZE: (usize, usize) = (80, 24);
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
 /// The command whose output is shown while it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,20 +92,20 @@ struct Build {
     begun_ms: i64,
     total: usize,
     finished: usize,
-    work: Work,
+    estimator: TimeLeftEstimator,
     pace: Pace,
-    known: Known,
+    columns: Columns,
     /// In order of their start.
     running: Vec<Running>,
     console: Console,
     failures: Failures,
     /// The bar never goes back unless the plan changes.
     done: f64,
-    slow: Slow,
+    slow: SlowNumbers,
     /// The current reason for throttling, and its start.
-    hold: Option<(ThrottleReason, i64)>,
+    throttle: Option<(ThrottleReason, i64)>,
     /// The number of jobs in each state, for bulk builds.
-    standing: Vec<(&'static str, usize)>,
+    state_counts: Vec<(&'static str, usize)>,
 }
 
 struct Running {
@@ -133,7 +133,7 @@ enum Console {
 
 /// Numbers that are updated once per second, to be readable.
 #[derive(Default)]
-struct Slow {
+struct SlowNumbers {
     second: Option<i64>,
     rate: f64,
     left_ms: Option<i64>,
@@ -145,39 +145,39 @@ impl Build {
             begun_ms: 0,
             total: 0,
             finished: 0,
-            work: Work::default(),
+            estimator: TimeLeftEstimator::default(),
             pace: Pace::default(),
-            known: Known::default(),
+            columns: Columns::default(),
             running: Vec::new(),
             console: Console::Ours,
             failures: Failures::new(unicode),
             done: 0.0,
-            slow: Slow::default(),
-            hold: None,
-            standing: Vec::new(),
+            slow: SlowNumbers::default(),
+            throttle: None,
+            state_counts: Vec::new(),
         }
     }
 
     fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {
-        if self.work.has_ended(job) {
+        if self.estimator.has_ended(job) {
             self.finished -= 1;
             self.failures.forget(job);
         } else {
             self.total += 1;
         }
         self.done = 0.0;
-        self.known.longest_ms = self.known.longest_ms.max(expected_ms);
-        self.work.planned(job, expected_ms);
+        self.columns.longest_ms = self.columns.longest_ms.max(expected_ms);
+        self.estimator.planned(job, expected_ms);
     }
 
     fn unplanned(&mut self, job: JobId) {
         self.total -= 1;
-        self.work.unplanned(job);
+        self.estimator.unplanned(job);
     }
 
     fn finished(&mut self, job: JobId, start_ms: i64, end_ms: i64) {
         self.finished += 1;
-        self.work.finished(job, end_ms - start_ms);
+        self.estimator.finished(job, end_ms - start_ms);
         self.pace.ended(end_ms - self.begun_ms);
         self.running.retain(|it| it.job != job);
     }
@@ -188,23 +188,23 @@ impl Build {
         }
     }
 
-    fn looked(&mut self, job: JobId, memory_kib: u64) {
-        self.known.memory = true;
+    fn sampled(&mut self, job: JobId, memory_kib: u64) {
+        self.columns.memory = true;
         if let Some(running) = self.running.iter_mut().find(|it| it.job == job) {
             running.memory_kib = Some(memory_kib);
         }
     }
 
-    fn outlook(&mut self, now_ms: i64, parallelism: usize) -> Outlook {
+    fn outlook(&mut self, now_ms: i64, parallelism: usize) -> TimeLeft {
         let passed_ms = now_ms - self.begun_ms;
         let running = self.running.iter().map(|it| (it.job, now_ms - it.start_ms));
-        let outlook = self.work.outlook(passed_ms, running, parallelism);
-        self.done = self.done.max(outlook.done);
+        let time_left = self.estimator.estimate(passed_ms, running, parallelism);
+        self.done = self.done.max(time_left.done);
         let second = Some(passed_ms / 1000);
         if self.slow.second != second {
-            self.slow = Slow { second, rate: self.pace.rate(passed_ms), left_ms: outlook.left_ms };
+            self.slow = SlowNumbers { second, rate: self.pace.rate(passed_ms), left_ms: time_left.left_ms };
         }
-        Outlook { done: self.done, left_ms: self.slow.left_ms }
+        TimeLeft { done: self.done, left_ms: self.slow.left_ms }
     }
 }
 
@@ -221,7 +221,7 @@ impl LiveView {
             build: Build::new(config.unicode),
             now_ms: 0,
             next_frame_ms: 0,
-            size: USUAL_SIZE,
+            size: DEFAULT_SIZE,
             config,
         }
     }
@@ -242,7 +242,7 @@ impl LiveView {
         self.progress.started(at_ms);
         let shown = if info.description.is_empty() { &info.command } else { &info.description };
         let text = text::clean(shown, self.config.unicode);
-        self.build.work.started(job);
+        self.build.estimator.started(job);
         self.build.running.push(Running {
             job,
             start_ms: at_ms,
@@ -272,7 +272,7 @@ impl LiveView {
         self.progress.ended();
         if !exit.success() {
             self.build.failures.failed(job, info, exit);
-            self.region.above(&messages::failure(info, exit, self.config.color));
+            self.region.push_above(&messages::failure(info, exit, self.config.color));
         }
         if !output.is_empty() {
             self.output(&truncate(output, info, &self.config.rest));
@@ -289,23 +289,23 @@ impl LiveView {
         let text = if info.description.is_empty() { &info.command } else { &info.description };
         let line = text::clean(&self.config.format.line(&mut self.progress, text), self.config.unicode);
         let dots = if self.config.unicode { "…" } else { "..." };
-        self.region.above(text::fit(&line, self.size.0.saturating_sub(1), dots).as_bytes());
+        self.region.push_above(text::fit(&line, self.size.0.saturating_sub(1), dots).as_bytes());
     }
 
     fn output(&mut self, output: &[u8]) {
         if !self.config.color {
-            return self.region.above(&ansi::strip(output));
+            return self.region.push_above(&ansi::strip(output));
         }
-        self.region.above(output);
+        self.region.push_above(output);
         if output.contains(&0x1b) {
-            self.region.plain();
+            self.region.reset_colors();
         }
     }
 
     fn notice(&mut self, level: Level, text: &[u8]) {
         let text = messages::message(self.config.program, level, text);
         if level == Level::Info {
-            return self.region.above(&text);
+            return self.region.push_above(&text);
         }
         if self.build.console == Console::Ours {
             self.clear();
@@ -321,9 +321,10 @@ impl LiveView {
         self.is_building = false;
         let build = std::mem::replace(&mut self.build, Build::new(self.config.unicode));
         if build.failures.count() > 0 {
-            let unbuilt = build.total - build.finished + build.work.missed;
-            self.region
-                .above(build.failures.text(build.total + build.work.missed, unbuilt, self.config.color).as_bytes());
+            let unbuilt = build.total - build.finished + build.estimator.not_run;
+            self.region.push_above(
+                build.failures.text(build.total + build.estimator.not_run, unbuilt, self.config.color).as_bytes(),
+            );
         } else if build.finished == build.total && build.finished > 0 {
             let commands = if build.total == 1 { "command" } else { "commands" };
             let took = short_duration(at_ms - build.begun_ms);
@@ -334,7 +335,7 @@ impl LiveView {
 
     fn terminal_size(&self) -> (usize, usize) {
         let (columns, rows) = (self.config.size)().unwrap_or_default();
-        (if columns == 0 { USUAL_SIZE.0 } else { columns }, if rows == 0 { USUAL_SIZE.1 } else { rows })
+        (if columns == 0 { DEFAULT_SIZE.0 } else { columns }, if rows == 0 { DEFAULT_SIZE.1 } else { rows })
     }
 
     fn clear(&mut self) {
@@ -346,35 +347,37 @@ impl LiveView {
         let size = self.terminal_size();
         let anew = std::mem::replace(&mut self.size, size) != size;
         let LiveConfig { color, unicode, .. } = self.config;
-        let sheet = Sheet { columns: size.0, rows: size.1, color, unicode };
+        let layout = Layout { columns: size.0, rows: size.1, color, unicode };
         if (self.config.in_background)() {
             self.region.clear(size.0);
         } else {
-            let rows = self.rows(sheet);
+            let rows = self.rows(layout);
             self.region.draw(rows, size.0, anew);
         }
         self.next_frame_ms = self.now_ms + FRAME_MS;
     }
 
-    fn rows(&mut self, sheet: Sheet) -> Vec<String> {
-        let outlook = self.build.outlook(self.now_ms, self.parallelism);
+    fn rows(&mut self, layout: Layout) -> Vec<String> {
+        let time_left = self.build.outlook(self.now_ms, self.parallelism);
         let status = self.config.own_format.then(|| {
             self.progress.time_is(self.now_ms);
-            text::clean(&self.config.format.line(&mut self.progress, b""), sheet.unicode)
+            text::clean(&self.config.format.line(&mut self.progress, b""), layout.unicode)
         });
         let build = &self.build;
-        let whole = Whole {
+        let totals = Totals {
             finished: build.finished,
             total: build.total,
             failed: build.failures.count(),
             rate: build.slow.rate,
             passed_ms: self.now_ms - build.begun_ms,
-            outlook,
+            time_left,
             status: status.as_deref().map(str::trim),
         };
-        let hold = build.hold.filter(|&(_, since_ms)| sheet.room() > 0 && self.now_ms - since_ms >= HOLD_MS);
-        let standing = (sheet.room() > MOST_WITHOUT && !build.standing.is_empty()).then_some(&build.standing);
-        let room = sheet.room() - usize::from(hold.is_some()) - usize::from(standing.is_some());
+        let throttle =
+            build.throttle.filter(|&(_, since_ms)| layout.room() > 0 && self.now_ms - since_ms >= THROTTLE_DELAY_MS);
+        let state_counts =
+            (layout.room() > MIN_ROWS_FOR_COUNTS && !build.state_counts.is_empty()).then_some(&build.state_counts);
+        let room = layout.room() - usize::from(throttle.is_some()) - usize::from(state_counts.is_some());
         let followed = self.followed();
         let lines = followed.map_or(0, |at| build.running[at].printed.len().min(room.saturating_sub(1) / 2));
         let room = room - lines;
@@ -384,19 +387,19 @@ impl LiveView {
             let lines = if followed == Some(at) { lines } else { 0 };
             self.job(&build.running[at], lines)
         });
-        let jobs: Vec<Job<'_>> = jobs.collect();
-        let mut rows = vec![page::head(sheet, &whole)];
-        rows.extend(standing.map(|counts| page::standing(sheet, counts)));
-        rows.extend(page::jobs(sheet, &jobs, hidden, build.known));
-        rows.extend(hold.map(|(why, _)| page::hold(sheet, &format!("waiting: {why}"))));
+        let jobs: Vec<JobRow<'_>> = jobs.collect();
+        let mut rows = vec![page::head(layout, &totals)];
+        rows.extend(state_counts.map(|counts| page::state_counts(layout, counts)));
+        rows.extend(page::jobs(layout, &jobs, hidden, build.columns));
+        rows.extend(throttle.map(|(why, _)| page::throttle(layout, &format!("waiting: {why}"))));
         rows
     }
 
     /// `lines` is the number of output lines shown.
-    fn job<'a>(&'a self, it: &'a Running, lines: usize) -> Job<'a> {
-        Job {
+    fn job<'a>(&'a self, it: &'a Running, lines: usize) -> JobRow<'a> {
+        JobRow {
             for_ms: self.now_ms - it.start_ms,
-            expected_ms: self.build.work.expected(it.job),
+            expected_ms: self.build.estimator.expected(it.job),
             memory_kib: it.memory_kib,
             text: &it.text,
             printed: &it.printed[it.printed.len() - lines..],
@@ -424,7 +427,7 @@ impl View for LiveView {
                 self.build.unplanned(job);
             }
             Event::BuildStarted { at_ms, downstream_ms } => {
-                self.build.work.began(downstream_ms);
+                self.build.estimator.build_started(downstream_ms);
                 self.is_building = true;
                 self.parallelism = (self.config.parallelism)();
                 self.progress.build_started(self.parallelism);
@@ -437,7 +440,7 @@ impl View for LiveView {
                 self.finished(job, info, (start_ms, end_ms), exit, output);
             }
             Event::Skipped { job, outputs, because } => {
-                self.build.work.skipped(job);
+                self.build.estimator.skipped(job);
                 self.build.failures.skipped(outputs, because);
             }
             Event::Stage { job, stage, at_ms } => {
@@ -446,7 +449,7 @@ impl View for LiveView {
             }
             Event::StateCounts { counts, at_ms } => {
                 self.now_ms = at_ms;
-                self.build.standing = counts.to_vec();
+                self.build.state_counts = counts.to_vec();
             }
             Event::BuildFinished { at_ms } => self.build_finished(at_ms),
             Event::Notice { level, text } => self.notice(level, text),
@@ -455,18 +458,18 @@ impl View for LiveView {
                 self.flush();
             }
             Event::Terminated { info, termination, .. } => {
-                self.region.above(&messages::termination(self.config.program, info, termination));
+                self.region.push_above(&messages::termination(self.config.program, info, termination));
             }
             Event::LeftBehind { info, processes, killed, .. } => {
-                self.region.above(&messages::left_behind(self.config.program, info, processes, killed));
+                self.region.push_above(&messages::left_behind(self.config.program, info, processes, killed));
             }
             Event::Sampled { job, at_ms, sample } => {
                 self.now_ms = at_ms;
-                self.build.looked(job, sample.memory_kib);
+                self.build.sampled(job, sample.memory_kib);
             }
             Event::Throttled { reason: why, at_ms } => {
                 self.now_ms = at_ms;
-                self.build.hold = why.map(|why| (why, at_ms));
+                self.build.throttle = why.map(|why| (why, at_ms));
             }
             Event::Printed { job, at_ms, output } => {
                 self.now_ms = at_ms;

@@ -111,7 +111,7 @@ impl NinjaView {
             if self.failures_to_err {
                 return self.failure(&text, output);
             }
-            self.line.on_new_line(&text);
+            self.line.write_on_new_line(&text);
         }
         if !output.is_empty() {
             match &self.rest {
@@ -124,7 +124,7 @@ impl NinjaView {
     fn status(&mut self, info: &JobInfo, note: &[u8]) {
         let reasons = if self.explain { info.why.as_slice() } else { &[] };
         if !reasons.is_empty() {
-            self.line.on_new_line(b"");
+            self.line.write_on_new_line(b"");
         }
         for why in reasons {
             self.line.error(&messages::message(self.program, Level::Explain, why));
@@ -141,15 +141,15 @@ impl NinjaView {
 
     fn output(&mut self, output: &[u8]) {
         if self.line.terminal().color {
-            self.line.on_new_line(output);
+            self.line.write_on_new_line(output);
         } else {
-            self.line.on_new_line(b"");
-            ansi::strip_to(output, |piece| self.line.more(piece));
+            self.line.write_on_new_line(b"");
+            ansi::strip_to(output, |piece| self.line.write(piece));
         }
     }
 
     fn failure(&mut self, text: &[u8], output: &[u8]) {
-        self.line.on_new_line(b"");
+        self.line.write_on_new_line(b"");
         self.line.error(text);
         if self.line.terminal().color {
             self.line.error(output);
@@ -165,7 +165,7 @@ impl NinjaView {
         if self.holds && !self.held_by.iter().any(|&told| told.same_kind(why)) {
             self.held_by.push(why);
             let text = messages::message(self.program, Level::Info, format!("waiting: {why}").as_bytes());
-            self.line.on_new_line(&text);
+            self.line.write_on_new_line(&text);
         }
     }
 
@@ -175,7 +175,7 @@ impl NinjaView {
             Level::Info => self.line.raw(&text),
             Level::Warning | Level::Error => self.line.error(&text),
             Level::Explain => {
-                self.line.on_new_line(b"");
+                self.line.write_on_new_line(b"");
                 self.line.error(&text);
             }
         }
@@ -203,16 +203,16 @@ impl View for NinjaView {
             Event::BuildFinished { .. } => {
                 self.building = false;
                 self.line.unlock();
-                self.line.on_new_line(b"");
+                self.line.write_on_new_line(b"");
             }
             Event::Notice { level, text } => self.notice(level, text),
             Event::Terminated { info, termination, .. } => {
                 let text = messages::termination(self.program, info, termination);
-                self.line.on_new_line(&text);
+                self.line.write_on_new_line(&text);
             }
             Event::LeftBehind { info, processes, killed, .. } => {
                 let text = messages::left_behind(self.program, info, processes, killed);
-                self.line.on_new_line(&text);
+                self.line.write_on_new_line(&text);
             }
             Event::Throttled { reason: why, .. } => why.into_iter().for_each(|why| self.held(why)),
             Event::Sampled { .. }
@@ -224,11 +224,11 @@ impl View for NinjaView {
             | Event::Tick { .. } => {}
         }
         if !self.building {
-            self.line.settle();
+            self.line.flush();
         }
     }
 
     fn flush(&mut self) {
-        self.line.settle();
+        self.line.flush();
     }
 }

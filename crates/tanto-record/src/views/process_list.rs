@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_cut() {
+    fn long_lists_are_cut() {
         let text = tree(&vec![seen(1, 0, &"x".repeat(5000)); 100]);
         assert!(text.ends_with(b"          and 60 more\n"));
         assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 41);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_why() {
+    fn the_reason_is_shown() {
         let first = ProcessInfo { directory: Some(b"/d".to_vec()), ..seen(7, 0, "sh") };
         let ended =
             Termination { reason: TerminationReason::Timeout { after_ms: 1000 }, processes: vec![first], killed: true };

@@ -23,9 +23,9 @@ pub enum BuildResult {
     /// Interrupted while commands ran; number of failed commands.
     Interrupted(usize),
     /// Ended before all commands had run, without a failure.
-    Stopped,
+    Incomplete,
     /// Without end: killed, or still running.
-    Open,
+    Unfinished,
 }
 
 pub fn build_result(session: &Session) -> BuildResult {
@@ -33,24 +33,24 @@ pub fn build_result(session: &Session) -> BuildResult {
     // After a failure, the running commands are waited for.
     let is_interrupted = session.commands().any(|job| job.end.is_none());
     match (failed, session.finished_ms) {
-        (_, None) => BuildResult::Open,
+        (_, None) => BuildResult::Unfinished,
         (failed, Some(_)) if is_interrupted => BuildResult::Interrupted(failed),
-        (0, Some(_)) if !session.plan.is_empty() => BuildResult::Stopped,
+        (0, Some(_)) if !session.plan.is_empty() => BuildResult::Incomplete,
         (0, Some(_)) => BuildResult::Done,
         (failed, Some(_)) => BuildResult::Failed(failed),
     }
 }
 
 impl BuildResult {
-    pub fn words(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             BuildResult::Done => "done".into(),
             BuildResult::Failed(1) => "1 failed".into(),
             BuildResult::Failed(count) => format!("{count} failed"),
             BuildResult::Interrupted(0) => "interrupted".into(),
             BuildResult::Interrupted(failed) => format!("interrupted, {failed} failed"),
-            BuildResult::Stopped => "stopped".into(),
-            BuildResult::Open => "no end".into(),
+            BuildResult::Incomplete => "stopped".into(),
+            BuildResult::Unfinished => "no end".into(),
         }
     }
 }

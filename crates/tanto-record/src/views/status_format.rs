@@ -24,13 +24,13 @@ enum Piece {
 impl Default for ProgressFormat {
     /// ninja's default: finished and total commands.
     fn default() -> ProgressFormat {
-        ProgressFormat::ninja_status(b"[%f/%t] ")
+        ProgressFormat::parse_ninja_status(b"[%f/%t] ")
     }
 }
 
 impl ProgressFormat {
     /// Parses `$NINJA_STATUS`: `%` and a letter for a value, followed by the description.
-    pub fn ninja_status(text: &[u8]) -> ProgressFormat {
+    pub fn parse_ninja_status(text: &[u8]) -> ProgressFormat {
         let mut format = ProgressFormat::empty();
         let mut rest = text;
         while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
@@ -50,7 +50,7 @@ impl ProgressFormat {
     }
 
     /// Parses `--status`: `$name` or `${name}` for a value or the description, with the escapes of manifests.
-    pub fn status(text: &[u8]) -> Result<ProgressFormat, FormatError> {
+    pub fn parse_status(text: &[u8]) -> Result<ProgressFormat, FormatError> {
         variables::parse(text)
     }
 
@@ -121,16 +121,16 @@ mod tests {
 
     #[test]
     fn placeholders_and_text() {
-        let format = ProgressFormat::ninja_status(b"%s %t %p %r %u %f %% %e %E %w %W %P|");
+        let format = ProgressFormat::parse_ninja_status(b"%s %t %p %r %u %f %% %e %E %w %W %P|");
         assert_eq!(format.check(), Ok(()));
         assert_eq!(line(&format), "0 0   0% 0 0 0 % 0.000 ? 00:00 ?   0%|DESC");
         assert_eq!(line(&ProgressFormat::default()), "[0/0] DESC");
-        assert_eq!(line(&ProgressFormat::ninja_status(b"")), "DESC");
+        assert_eq!(line(&ProgressFormat::parse_ninja_status(b"")), "DESC");
     }
 
     #[test]
     fn the_first_unknown_placeholder_is_named() {
-        let complaint = |text: &[u8]| ProgressFormat::ninja_status(text).check().map_err(|bad| bad.0);
+        let complaint = |text: &[u8]| ProgressFormat::parse_ninja_status(text).check().map_err(|bad| bad.0);
         assert_eq!(complaint(b"%f%z%y"), Err(b"unknown placeholder '%z' in $NINJA_STATUS".to_vec()));
         assert_eq!(complaint(b"a%"), Err(b"unknown placeholder '%\0' in $NINJA_STATUS".to_vec()));
     }

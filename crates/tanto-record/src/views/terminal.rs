@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_locale_says_what_text_is() {
+    fn the_locale_determines_the_encoding() {
         let detect = |environment: &[(&str, &str)]| {
             let lookup = |name: &str| environment.iter().find(|pair| pair.0 == name).map(|pair| OsString::from(pair.1));
             Terminal::detect(true, lookup, Box::new(|| None)).unicode
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_variables_overrule_one_another() {
+    fn colour_variables_override_each_other() {
         let piped = |environment: &[(&str, &str)]| detect(false, environment).1;
         assert!(piped(&[("CLICOLOR_FORCE", "1")]));
         assert!(piped(&[("CLICOLOR_FORCE", "")]));

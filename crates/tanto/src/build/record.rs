@@ -72,18 +72,18 @@ impl Invocation<'_> {
             parallelism: if jobs == Jobs::Unlimited { 0 } else { jobs.limit(cpu::count) as u32 },
             processors: cpu::count() as u32,
         };
-        self.view.recorder.begin(&self.state, &head);
+        self.view.recorder.start(&self.state, &head);
         self.view.shown.begin(&head);
     }
 
     /// Somebody hears more of commands than a user sees: what they wait for, and why they run.
     pub(super) fn tells_more(&self) -> bool {
-        self.view.recorder.is_wanted() || self.view.shown.is_lines()
+        self.view.recorder.is_enabled() || self.view.shown.is_lines()
     }
 
     /// Where all is that the commands of a failed build printed, for a view that has summed up the rest.
     pub(super) fn name_record(&mut self) {
-        let session = self.view.recorder.session().filter(|_| self.view.shown.sums_up());
+        let session = self.view.recorder.session_path().filter(|_| self.view.shown.sums_up());
         if let Some(path) = session.map(|path| path.as_os_str().as_bytes().to_vec()) {
             let path = path.strip_prefix(b"./").unwrap_or(&path);
             self.say(Level::Info, &[b"full log: ", path].concat());
@@ -93,7 +93,7 @@ impl Invocation<'_> {
     /// No command runs any more. That something could not be kept is said once, however often the manifest is built; not
     /// under the name `ninja`, where nobody has asked for a record.
     pub(super) fn end_record(&mut self) {
-        let Err(error) = self.view.recorder.end() else { return };
+        let Err(error) = self.view.recorder.finish() else { return };
         if !self.state.is_best_effort() && !std::mem::replace(&mut self.said_unkept, true) {
             let why = tanto_sys::error::text(&error);
             self.say(Level::Warning, &[b"no record of this build in .tanto: ", &why[..]].concat());

@@ -149,8 +149,8 @@ impl Live {
 /// The view that the options ask for. An error is a format that makes no sense.
 pub fn of(options: &Options) -> Result<Shown, Vec<u8>> {
     let format = match &options.status {
-        StatusFormat::Percent(text) => ProgressFormat::ninja_status(text),
-        StatusFormat::Variables(text) => ProgressFormat::status(text).map_err(|bad| bad.0)?,
+        StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
+        StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
     };
     let is_shown = options.format != layer::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };

@@ -128,7 +128,7 @@ fn build(
     mut journal: Journal,
     epoch_ms: i64,
 ) -> Result<(BuildOutcome, Plan, Database), Vec<u8>> {
-    plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.note(change));
+    plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.record(change));
     journal.flush();
     let mut view = shown()?;
     let failed = |error: io::Error| super::files::failed("listening in ", config.state.as_bytes(), &error);
@@ -142,7 +142,7 @@ fn build(
     let (desk, sampler) = (&mut door, Some(&mut sampler as &mut dyn FnMut() -> ResourceSample));
     let build = Build { site, runner: &mut runner, view: &mut view, clock: &clock, epoch_ms, desk, sources, sampler };
     let (verdict, plan, journal) = build.run(plan, &times, journal).map_err(|bad| no_plan(&bad))?;
-    let store = journal.end().map_err(|error| unusable(&error))?;
+    let store = journal.finish().map_err(|error| unusable(&error))?;
     Ok((verdict, plan, store))
 }
 

@@ -112,7 +112,7 @@ pub(super) fn look(config: &Config) -> Result<Database, Vec<u8>> {
     if !path.exists() {
         return Err(nothing());
     }
-    Database::look(&path).map_err(|error| match error {
+    Database::open_read_only(&path).map_err(|error| match error {
         // It is just being made.
         DatabaseError::Version(0) => nothing(),
         error => unusable(&error),

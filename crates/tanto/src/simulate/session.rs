@@ -12,7 +12,7 @@ use crate::settings::Surroundings;
 
 /// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
 pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
-    let all = Sessions::of(&Surroundings::of_process().state(None));
+    let all = Sessions::new(&Surroundings::of_process().state(None));
     let name = all.find(wanted)?;
     let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
     let build = build(&session);
@@ -74,7 +74,7 @@ mod tests {
         // Job 9 was up to date: nothing was told of it.
         let first = [started(4, "[]"), started(2, "[]"), finished(4, 300)].concat();
         let text = [head, &first, &started(7, "[4,9]"), &finished(2, 100), &finished(7, 50)].concat();
-        let session = Session::of(text.as_bytes()).expect("a sound session");
+        let session = Session::parse(text.as_bytes()).expect("a sound session");
         let mut build = build(&session);
         assert_eq!(build.schedule.cost(JobId(0)), Cost { wall_ms: 300, cpu_ms: 1, memory_kib: 7 });
         build.schedule.prioritize(&build.chain, Order::Critical);

@@ -27,7 +27,7 @@ impl Books<'_> {
         match &renewed {
             Some(Content { written_ns, since_ns, .. }) if since_ns < written_ns => {
                 let (name, written_ns, since_ns) = (it.name.clone(), *written_ns, *since_ns);
-                self.journal.note(Change::Content { name, written_ns, since_ns });
+                self.journal.record(Change::Content { name, written_ns, since_ns });
             }
             _ => self.plan.built(package),
         }
@@ -37,7 +37,7 @@ impl Books<'_> {
     /// The settings of a package that is done; those that it was built with stand if it was not built now.
     pub(super) fn note_options(&mut self, package: Package, is_new: bool) {
         if let Some(change) = self.plan.package(package).options_row(is_new) {
-            self.journal.note(change);
+            self.journal.record(change);
         }
     }
 
@@ -45,7 +45,7 @@ impl Books<'_> {
     pub(super) fn publish(&mut self, records: impl IntoIterator<Item = StateRecord>) {
         for record in records {
             self.has_moved = true;
-            self.journal.note(record.change());
+            self.journal.record(record.change());
             self.records.push(record);
         }
     }
@@ -53,7 +53,7 @@ impl Books<'_> {
     /// A package is something else now.
     pub(super) fn note_again(&mut self, package: Package) {
         self.has_moved = true;
-        self.plan.rows_of(package).for_each(|change| self.journal.note(change));
+        self.plan.rows_of(package).for_each(|change| self.journal.record(change));
     }
 
     /// Who builds it.
@@ -68,14 +68,14 @@ impl Books<'_> {
 
     pub(super) fn note_attempt(&mut self, package: Package, progress: &Progress, outcome: &str, why: &str) {
         let ended_ms = Some(self.date(self.clock.now_ms()));
-        self.journal.note(Change::Attempt(self.attempt_row(package, progress, ended_ms, outcome, why)));
+        self.journal.record(Change::Attempt(self.attempt_row(package, progress, ended_ms, outcome, why)));
     }
 
     /// An attempt has ended, and not for a fault of the package.
     pub(super) fn note_fault(&mut self, package: Package, why: &str) {
         let ended_ms = Some(self.date(self.clock.now_ms()));
         let row = self.attempt_row(package, &self.running[&package], ended_ms, MACHINE, why);
-        self.journal.note(Change::Attempt(row));
+        self.journal.record(Change::Attempt(row));
     }
 
     pub(super) fn attempt_row(
@@ -100,7 +100,7 @@ impl Books<'_> {
     pub(super) fn note_stage(&mut self, package: Package, completion: &Completion, log: String) {
         let progress = &self.running[&package];
         let usage = completion.usage;
-        self.journal.note(Change::Stage(tanto_record::database::StageRow {
+        self.journal.record(Change::Stage(tanto_record::database::StageRow {
             job: package,
             attempt: progress.attempt,
             stage: progress.stage.name().into(),
@@ -119,7 +119,7 @@ impl Books<'_> {
     pub(super) fn note_cost(&mut self, package: Package, progress: &Progress) {
         let it = self.plan.package(package);
         let now_ms = self.clock.now_ms();
-        self.journal.note(Change::Cost(CostRow {
+        self.journal.record(Change::Cost(CostRow {
             name: it.name.clone(),
             location: it.location.clone(),
             at_ms: self.date(now_ms),
@@ -156,7 +156,7 @@ impl Books<'_> {
         let Ok(digest) = fs::read_to_string(files::digest(self.site, &name, client)) else { return };
         let path = format!("{ALL}/{name}{}", self.site.suffix);
         let Ok(data) = fs::metadata(Path::new(&self.site.packages).join(&path)) else { return };
-        self.journal.note(Change::File(FileRow { name, path, bytes: data.len(), digest: digest.into_bytes() }));
+        self.journal.record(Change::File(FileRow { name, path, bytes: data.len(), digest: digest.into_bytes() }));
     }
 
     pub(super) fn logs(&self, package: Package) -> PathBuf {

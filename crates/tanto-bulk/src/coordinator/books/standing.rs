@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::Schedule;
 use tanto_exec::text::units::ExactDuration;
+use tanto_record::estimates::time_left::time_left_ms;
 
 use super::Books;
 use crate::coordinator::state::State;
@@ -50,9 +51,9 @@ impl Books<'_> {
     pub(super) fn standing(&self, schedule: &Schedule, left: Left) -> String {
         let counts: Vec<String> = self.counts().iter().map(|(state, count)| format!("{count} {state}")).collect();
         let mut text = format!("{} packages: {}\n", self.plan.packages.len(), counts.join(", "));
-        let clients = self.running.len().max(1) as u64;
-        let soonest = left.path.max(left.work / clients);
-        let _ = writeln!(text, "about {} left; the longest chain takes {}", span(soonest), span(left.path));
+        let clients = self.running.len().max(1);
+        let left_ms = time_left_ms(left.work as f64, left.path as f64, clients as f64) as u64;
+        let _ = writeln!(text, "about {} left; the longest chain takes {}", span(left_ms), span(left.path));
         let mut running: Vec<Package> = self.running.keys().copied().collect();
         running.sort_unstable_by_key(|package| (self.running[package].began_ms, *package));
         for package in running {

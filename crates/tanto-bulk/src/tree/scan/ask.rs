@@ -74,7 +74,7 @@ impl Frontend for Asks<'_> {
         let began_ns = self.began_ns[at];
         let wall_ms = u64::try_from((now_ns() - began_ns) / 1_000_000).unwrap_or(0);
         let changes = (self.take)(Answer { ask: &self.asks[at], completion, began_ns, wall_ms });
-        changes.into_iter().for_each(|change| self.journal.note(change));
+        changes.into_iter().for_each(|change| self.journal.record(change));
         if completion.exit.success() {
             // It is an answer, and nothing for the user to read.
             completion.output.clear();

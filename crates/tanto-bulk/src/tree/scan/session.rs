@@ -314,7 +314,7 @@ fn run(
         sampler: &mut ResourceSample::default,
     };
     let verdict = run.run();
-    let store = journal.end()?;
+    let store = journal.finish()?;
     match verdict {
         BuildOutcome::Interrupted => Err(Bad::Interrupted),
         BuildOutcome::InvalidInput(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),

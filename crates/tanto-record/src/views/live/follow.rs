@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_shown_as_a_terminal_would() {
+    fn the_last_lines_are_shown_like_on_a_terminal() {
         let cases: [(&[u8], &[&str]); 5] = [
             (b"", &[]),
             (b"one\ntwo\npar", &["one", "two", "par"]),
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn the_followed_command_is_among_those_that_are_shown() {
+    fn the_followed_command_is_always_shown() {
         let cases = [
             (3, 3, Some(2), vec![0, 1, 2]),
             (5, 2, None, vec![0, 1]),

@@ -36,7 +36,7 @@ impl Region {
     }
 
     /// Adds permanent text above the region. Completes the last line.
-    pub(super) fn above(&mut self, text: &[u8]) {
+    pub(super) fn push_above(&mut self, text: &[u8]) {
         self.above.extend_from_slice(text);
         if text.last().is_some_and(|&byte| byte != b'\n') {
             self.above.push(b'\n');
@@ -44,7 +44,7 @@ impl Region {
     }
 
     /// Resets colours after the last text.
-    pub(super) fn plain(&mut self) {
+    pub(super) fn reset_colors(&mut self) {
         let end = self.above.len().saturating_sub(1);
         self.above.splice(end..end, *b"\x1b[0m");
     }

@@ -3,7 +3,7 @@
 use super::text;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(super) enum Style {
     Plain,
     /// Less important.
     Faint,
@@ -15,14 +15,14 @@ pub(super) enum Look {
     Bad,
 }
 
-impl Look {
+impl Style {
     fn code(self) -> &'static str {
         match self {
-            Look::Plain => "",
-            Look::Faint => "\x1b[2m",
-            Look::Done => "\x1b[32m",
-            Look::Late => "\x1b[33m",
-            Look::Bad => "\x1b[1;31m",
+            Style::Plain => "",
+            Style::Faint => "\x1b[2m",
+            Style::Done => "\x1b[32m",
+            Style::Late => "\x1b[33m",
+            Style::Bad => "\x1b[1;31m",
         }
     }
 }
@@ -39,10 +39,10 @@ impl Row {
     }
 
     /// Appends text without control characters.
-    pub(super) fn push(&mut self, look: Look, piece: &str) {
+    pub(super) fn push(&mut self, style: Style, piece: &str) {
         self.columns += text::columns(piece);
-        if self.color && look != Look::Plain && !piece.is_empty() {
-            self.bytes.push_str(look.code());
+        if self.color && style != Style::Plain && !piece.is_empty() {
+            self.bytes.push_str(style.code());
             self.bytes.push_str(piece);
             self.bytes.push_str("\x1b[0m");
         } else {

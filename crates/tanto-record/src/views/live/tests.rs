@@ -69,7 +69,7 @@ impl Scene {
             program: "tanto",
             format: setup
                 .status
-                .map_or_else(ProgressFormat::default, |text| ProgressFormat::ninja_status(text.as_bytes())),
+                .map_or_else(ProgressFormat::default, |text| ProgressFormat::parse_ninja_status(text.as_bytes())),
             own_format: setup.status.is_some(),
             parallelism: Box::new(|| 4),
             rest: FullOutputHint::Recorded(None),
@@ -354,7 +354,7 @@ fn a_followed_command_shows_what_it_prints() {
 }
 
 #[test]
-fn the_maker_of_a_file_is_followed_wherever_it_stands() {
+fn the_maker_of_a_file_is_followed() {
     let names: Vec<String> = (0..40).map(|at| format!("CXX {at}.o")).collect();
     let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
     let mut scene = Scene::new(Setup::default(), &jobs);
@@ -365,7 +365,7 @@ fn the_maker_of_a_file_is_followed_wherever_it_stands() {
 }
 
 #[test]
-fn what_holds_commands_back_is_shown_if_it_lasts() {
+fn lasting_throttling_is_shown() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
     let memory = ThrottleReason::Memory { job: JobId(2), needs_kib: 12_900_000, available_kib: 700_000 };
     scene.start(&[0, 1]).hold(Some(memory)).pass(900).picture("not yet").pass(100).picture("it lasts");
@@ -375,7 +375,7 @@ fn what_holds_commands_back_is_shown_if_it_lasts() {
 }
 
 #[test]
-fn any_width_will_do() {
+fn every_width_works() {
     let mut scene = Scene::new(Setup { size: (100, 24), ..Setup::default() }, &JOBS);
     scene.start(&[0, 1, 2, 3]).pass(1000).end(2, BAD, "error\n").pass(2000);
     for columns in [100, 80, 60, 50, 40, 30, 20, 10, 5, 2] {
@@ -422,7 +422,7 @@ fn a_console_that_is_interrupted_or_fails() {
 }
 
 #[test]
-fn a_halt_and_what_comes_after() {
+fn stopping_and_continuing() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
     scene.start(&[0, 1]).pass(1000).view.hide();
     scene.picture("halted").child("$ bg\n$ vi").in_background.set(true);
@@ -459,7 +459,7 @@ fn the_users_own_status_goes_beside_the_bar() {
 }
 
 #[test]
-fn a_terminal_of_letters_only() {
+fn an_ascii_terminal() {
     let mut scene = Scene::new(Setup { unicode: false, ..Setup::default() }, &JOBS);
     scene.start(&[0, 1, 2]).pass(3000).end(0, BAD, "").pass(100).picture("no Unicode").as_in("ascii");
 }
@@ -469,7 +469,7 @@ fn colours_are_few() {
     let mut scene = Scene::new(Setup { color: true, ..Setup::default() }, &JOBS);
     scene.start(&[0, 1]).pass(2000).end(0, BAD, "\x1b[1mbold\n").pass(10_500);
     scene.view.now_ms += 30_000;
-    let rows = scene.view.rows(Sheet { columns: 60, rows: 24, color: true, unicode: true });
+    let rows = scene.view.rows(Layout { columns: 60, rows: 24, color: true, unicode: true });
     scene.pictures = rows.join("\n").replace('\x1b', "ESC") + "\n";
     scene.as_in("colours");
 }
@@ -493,7 +493,7 @@ fn only_what_changes_is_written() {
 }
 
 #[test]
-fn the_cursor_is_hidden_while_the_region_is_there() {
+fn the_cursor_is_hidden_while_the_region_exists() {
     let mut scene = Scene::new(Setup::default(), &JOBS);
     let cursor = |scene: &Scene| scene.terminal.0.borrow().cursor;
     assert!(cursor(&scene));
@@ -514,7 +514,7 @@ fn the_cursor_is_hidden_while_the_region_is_there() {
 }
 
 #[test]
-fn frames_come_however_busy_the_loop_is() {
+fn a_busy_loop_still_draws_frames() {
     let names: Vec<String> = (0..200).map(|at| format!("{at}.o")).collect();
     let jobs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
     let mut scene = Scene::new(Setup::default(), &jobs);
@@ -528,7 +528,7 @@ fn frames_come_however_busy_the_loop_is() {
 }
 
 #[test]
-fn another_build_begins_anew() {
+fn a_second_build_starts_over() {
     let mut scene = Scene::new(Setup::default(), &JOBS[..2]);
     scene.view.event(Event::Unplanned { job: JobId(1), expected_ms: Some(12_000) });
     scene.start(&[0]).pass(2000).succeed(&[0]).finish();

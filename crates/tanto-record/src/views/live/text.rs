@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_moves_the_cursor() {
+    fn control_characters_are_removed() {
         let cases: [(&[u8], &str, &str); 5] = [
             (b"CXX a.o", "CXX a.o", "CXX a.o"),
             (b"\x1b[1mCXX\x1b[0m\ta\r\nb\x07", "CXX a  b ", "CXX a  b "),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_stay() {
+    fn both_ends_are_kept() {
         let cases = [
             ("abcdefgh", 8, "abcdefgh"),
             ("abcdefgh", 7, "abc…fgh"),

@@ -76,21 +76,21 @@ impl StatusLine {
     }
 
     /// Writes `text` on a new line.
-    pub(crate) fn on_new_line(&mut self, text: &[u8]) {
+    pub(crate) fn write_on_new_line(&mut self, text: &[u8]) {
         if self.is_locked && !self.held_line.is_empty() {
             self.held_line.push(b'\n');
             self.held_output.push(&self.held_line);
             self.held_line.clear();
         }
         if !self.is_blank {
-            self.more(b"\n");
+            self.write(b"\n");
         }
         self.is_blank = true;
-        self.more(text);
+        self.write(text);
     }
 
     /// Writes `text` after that of `on_new_line`.
-    pub(crate) fn more(&mut self, text: &[u8]) {
+    pub(crate) fn write(&mut self, text: &[u8]) {
         let Some(last) = text.last() else { return };
         self.is_blank = *last == b'\n';
         if self.is_locked {
@@ -98,7 +98,7 @@ impl StatusLine {
         } else if text.len() < LONG {
             self.fresh.extend_from_slice(text);
         } else {
-            self.settle();
+            self.flush();
             let _ = self.out.write_all(text);
         }
     }
@@ -106,7 +106,7 @@ impl StatusLine {
     /// Another process owns the terminal from now on.
     pub(crate) fn lock(&mut self) {
         if !self.is_locked {
-            self.on_new_line(b"");
+            self.write_on_new_line(b"");
             self.is_locked = true;
         }
     }
@@ -118,8 +118,8 @@ impl StatusLine {
         }
         self.is_locked = false;
         let output = std::mem::take(&mut self.held_output);
-        self.on_new_line(b"");
-        output.drain(|piece| self.more(piece));
+        self.write_on_new_line(b"");
+        output.drain(|piece| self.write(piece));
         let line = std::mem::take(&mut self.held_line);
         if !line.is_empty() {
             self.status(&line);
@@ -133,12 +133,12 @@ impl StatusLine {
 
     /// Writes to standard error.
     pub(crate) fn error(&mut self, text: &[u8]) {
-        self.settle();
+        self.flush();
         let _ = self.err.write_all(text);
     }
 
     /// Writes the text since the last call.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let (pressing, rest) = self.fresh.split_at(std::mem::take(&mut self.pressing));
         if !pressing.is_empty() {
             let _ = self.out.write_all(pressing);

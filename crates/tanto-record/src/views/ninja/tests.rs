@@ -266,7 +266,7 @@ fn held_output_without_a_line_end() {
 }
 
 #[test]
-fn of_held_lines_without_output_the_last_is_shown() {
+fn only_the_last_held_line_is_shown() {
     let [a, b, c] = three();
     let run = |place| {
         let mut build =
@@ -315,7 +315,7 @@ fn a_console_command_is_explained_once() {
 }
 
 #[test]
-fn what_holds_commands_back_is_said_once_for_each_reason() {
+fn each_throttle_reason_is_reported_once() {
     let memory = ThrottleReason::Memory { job: JobId(1), needs_kib: 3 << 20, available_kib: 0 };
     let whys = [Some(memory), None, Some(ThrottleReason::LoadAverage), None, Some(memory)];
     let run = |holds| {
@@ -431,16 +431,16 @@ fn formats() {
         build.run(0, b"").run(1, b"").finish();
         build
     };
-    let many = || ProgressFormat::ninja_status(b"%s %t %p %r %u %f %% |");
+    let many = || ProgressFormat::parse_ninja_status(b"%s %t %p %r %u %f %% |");
     let normal = Verbosity::Normal;
     run(Where::Pipe, normal, many()).shows("1 2  50% 1 1 1 % |make a\n2 2 100% 1 0 2 % |true\n");
     run(Where::Smart(80), normal, many()).shows(
         "\r1 2   0% 1 1 0 % |make a\x1b[K\r1 2  50% 1 1 1 % |make a\x1b[K\r2 2  50% 1 0 1 % |true\x1b[K\
          \r2 2 100% 1 0 2 % |true\x1b[K\n",
     );
-    run(Where::Pipe, normal, ProgressFormat::ninja_status(b"")).shows("make a\ntrue\n");
+    run(Where::Pipe, normal, ProgressFormat::parse_ninja_status(b"")).shows("make a\ntrue\n");
 
-    let status = |text: &[u8]| ProgressFormat::status(text).expect("a good format");
+    let status = |text: &[u8]| ProgressFormat::parse_status(text).expect("a good format");
     run(Where::Pipe, normal, status(b"")).shows("\n\n");
     run(Where::Pipe, Verbosity::Verbose, status(b"X $description")).shows("X true\nX true\n");
     run(TTY, normal, status(b"X $finished $description"))

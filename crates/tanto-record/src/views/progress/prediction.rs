@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_end() {
+    fn the_first_finished_command_gives_an_estimate() {
         assert_eq!(plan(&[None, None]).done(stand(2, 0, 10)), 0.0);
     }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn history_weighs_what_is_left() {
+    fn history_weighs_remaining_commands() {
         let mut prediction = plan(&[Some(100), Some(300)]);
         assert_eq!(prediction.done(stand(2, 0, 0)), 0.0);
         prediction.finished(JobId(0), 100);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_commands_are_taken_for_average_ones() {
+    fn unknown_commands_count_as_average() {
         let mut prediction = plan(&[Some(100), Some(300), None]);
         prediction.finished(JobId(0), 100);
         // 100 done, 300 left, and an unknown one: (100 + 300) / 2.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_leaves_the_plan_counts_no_more() {
+    fn unplanned_commands_do_not_count() {
         let mut prediction = plan(&[Some(100), Some(300), Some(600)]);
         prediction.unplanned(JobId(2));
         prediction.finished(JobId(0), 100);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_history_is_survived() {
+    fn absurd_history_is_harmless() {
         let mut prediction = plan(&[Some(i64::MAX), Some(i64::MAX), Some(i64::MIN)]);
         prediction.unplanned(JobId(2));
         prediction.finished(JobId(0), 5);

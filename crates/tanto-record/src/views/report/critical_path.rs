@@ -9,7 +9,7 @@ pub fn path(session: &Session) -> (Vec<usize>, i64) {
     let mut heaviest: Vec<(i64, Option<usize>)> = Vec::with_capacity(count);
     for (at, job) in session.jobs.iter().enumerate() {
         // Only earlier jobs count, whatever the file says, so there is no cycle.
-        let before = job.info.after.iter().filter_map(|&id| session.place(id)).filter(|&place| place < at);
+        let before = job.info.after.iter().filter_map(|&id| session.index_of(id)).filter(|&place| place < at);
         let longest = before.max_by_key(|&place| (heaviest[place].0, std::cmp::Reverse(place)));
         let behind = longest.map_or(0, |place| heaviest[place].0);
         heaviest.push((behind.saturating_add(job.wall_ms()), longest));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ninjas_words_become_plain_ones() {
+    fn ninja_reasons_are_translated() {
         let table = [
             ("gen.h is dirty", "`gen.h` is made anew"),
             ("output a.o doesn't exist", "`a.o` does not exist"),

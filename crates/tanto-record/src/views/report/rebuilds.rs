@@ -35,7 +35,7 @@ pub fn text(session: &Session) -> Vec<u8> {
 fn heading(session: &Session) -> Vec<u8> {
     let count = session.commands().count();
     let commands = if count == 1 { "1 command ran".into() } else { format!("{count} commands ran") };
-    let (began, result) = (began(session), build_result(session).words());
+    let (began, result) = (began(session), build_result(session).describe());
     let line = format!("{began} (UTC), {result}: {commands} to build ");
     [line.as_bytes(), &printable(&what(session)), b"\n"].concat()
 }
@@ -50,7 +50,7 @@ fn reasons(job: &SessionJob) -> Vec<Vec<u8>> {
         reasons.push(format!("and {more} more").into_bytes());
     }
     if reasons.is_empty() {
-        reasons.push(b"its record does not say why".to_vec());
+        reasons.push(b"no reason recorded".to_vec());
     }
     reasons
 }

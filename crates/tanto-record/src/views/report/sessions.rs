@@ -22,7 +22,7 @@ pub fn list<'s>(sessions: impl ExactSizeIterator<Item = (&'s str, Option<&'s Ses
             began(session).as_bytes(),
             duration(session.end_ms() - session.started_ms).as_bytes(),
             session.commands().count().to_string().as_bytes(),
-            build_result(session).words().as_bytes(),
+            build_result(session).describe().as_bytes(),
             &what(session),
         ]);
     }

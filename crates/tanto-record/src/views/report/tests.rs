@@ -22,7 +22,7 @@ const LINES: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix
 "#;
 
 fn session() -> Session {
-    Session::of(LINES.as_bytes()).expect("a sound session")
+    Session::parse(LINES.as_bytes()).expect("a sound session")
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -34,7 +34,7 @@ fn parsed(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn commands_lie_in_lanes() {
+fn commands_get_lanes() {
     let lanes = lanes::lanes(&session());
     assert_eq!((lanes.of, lanes.count), (vec![Some(0), Some(1), Some(0), None, Some(0)], 2));
 }
@@ -44,20 +44,20 @@ fn the_critical_path_goes_through_groups() {
     let (path, total) = critical_path::path(&session());
     assert_eq!((path, total), (vec![1, 4], 2000));
     let empty = LINES.lines().take(1).map(|line| format!("{line}\n")).collect::<String>();
-    assert_eq!(critical_path::path(&Session::of(empty.as_bytes()).expect("a session")), (Vec::new(), 0));
+    assert_eq!(critical_path::path(&Session::parse(empty.as_bytes()).expect("a session")), (Vec::new(), 0));
 }
 
 #[test]
-fn what_waits_for_itself_is_no_riddle() {
+fn dependency_cycles_are_harmless() {
     let lines = LINES.replace(r#""command":"cc a.c""#, r#""command":"cc a.c","after":[0,4,99]"#);
-    let session = Session::of(lines.as_bytes()).expect("a sound session");
+    let session = Session::parse(lines.as_bytes()).expect("a sound session");
     assert_eq!(critical_path::path(&session).1, 2000);
 }
 
 #[test]
 fn commands_that_did_not_end_have_no_processor_time() {
     let cut = LINES.lines().take(6).map(|line| format!("{line}\n")).collect::<String>();
-    let session = Session::of(cut.as_bytes()).expect("a session");
+    let session = Session::parse(cut.as_bytes()).expect("a session");
     let timings = Timings::new("s", &session, None);
     let kinds = parsed(&timings.json())["kinds"].clone();
     let kind = |name: &str| kinds.as_array().expect("a list").iter().find(|kind| kind["name"] == name).expect("a kind");
@@ -96,8 +96,8 @@ fn kinds_are_the_words_before_names() {
 }
 
 #[test]
-fn results_have_words() {
-    let result_of = |lines: String| build_result(&Session::of(lines.as_bytes()).expect("a session")).words();
+fn results_are_described() {
+    let result_of = |lines: String| build_result(&Session::parse(lines.as_bytes()).expect("a session")).describe();
     assert_eq!(result_of(LINES.into()), "1 failed");
     assert_eq!(result_of(LINES.replace("\"signal\":9", "\"exit\":0")), "done");
     assert_eq!(result_of(LINES.lines().take(3).map(|line| format!("{line}\n")).collect()), "no end");
@@ -114,12 +114,12 @@ fn results_have_words() {
 }
 
 #[test]
-fn rebuilds_say_why() {
+fn rebuilds_are_explained() {
     let expected = "2026-11-20 16:57:47 (UTC), 1 failed: 4 commands ran to build the default targets\n\n\
                     CC a.o\n    `a.c` is newer than `a.o`\n    `b.h` is made anew\n\n\
-                    CC b.o\n    its record does not say why\n\n\
-                    A=1 /usr/bin/cc c.c\n    its record does not say why\n\n\
-                    Linking C program p</script>\n    its record does not say why\n";
+                    CC b.o\n    no reason recorded\n\n\
+                    A=1 /usr/bin/cc c.c\n    no reason recorded\n\n\
+                    Linking C program p</script>\n    no reason recorded\n";
     assert_eq!(text(rebuilds::text(&session())), expected);
 }
 
@@ -143,11 +143,11 @@ fn troubled() -> Session {
             line => after(line, &[]).trim_end().to_owned() + "\n",
         })
         .collect();
-    Session::of(lines.as_bytes()).expect("a sound session")
+    Session::parse(lines.as_bytes()).expect("a sound session")
 }
 
 #[test]
-fn what_was_ended_left_and_held_is_told() {
+fn problems_are_reported() {
     let session = troubled();
     let hung = "hung: no new process, no processor time and no output for 0.4s; it had to be killed";
     let rebuilds = text(rebuilds::text(&session));
@@ -173,7 +173,7 @@ fn what_was_ended_left_and_held_is_told() {
 }
 
 #[test]
-fn where_all_went_well_nothing_is_said_of_trouble() {
+fn a_good_build_reports_no_problems() {
     let session = session();
     let text = text([rebuilds::text(&session), Timings::new("now", &session, None).text()].concat());
     assert!(!text.contains("started") && !text.contains("behind"), "{text}");
@@ -190,7 +190,7 @@ fn the_list_has_a_line_for_each() {
 }
 
 #[test]
-fn timings_tell_where_time_went() {
+fn timings_are_complete() {
     let (session, mut other) = (session(), session());
     other.jobs[0].end.as_mut().expect("it ended").end_ms -= 900;
     assert!(is_comparable(&session, &other));
@@ -211,7 +211,7 @@ fn timings_tell_where_time_went() {
 }
 
 #[test]
-fn failed_commands_come_with_their_output_and_unfinished_ones_without_times() {
+fn failed_commands_have_output_and_unfinished_ones_no_times() {
     let mut session = session();
     session.jobs[1].end = None;
     let timings = Timings::new("now", &session, None);
@@ -225,7 +225,7 @@ fn failed_commands_come_with_their_output_and_unfinished_ones_without_times() {
 }
 
 #[test]
-fn a_page_holds_its_data_and_nothing_ends_it_early() {
+fn data_in_a_page_cannot_close_the_script() {
     let session = session();
     let page = text(html::html(&Timings::new("now", &session, None)));
     assert_eq!(page.matches("</script>").count(), 2, "the data's end and the program's");
@@ -250,7 +250,7 @@ fn a_trace_has_a_thread_for_each_lane() {
 #[test]
 fn a_build_without_commands_has_reports_too() {
     let lines: String = LINES.lines().take(2).map(|line| format!("{line}\n")).collect();
-    let session = Session::of(lines.as_bytes()).expect("a session");
+    let session = Session::parse(lines.as_bytes()).expect("a session");
     let timings = Timings::new("x", &session, None);
     assert!(!timings.text().is_empty() && parsed(&timings.json()).is_object());
     assert!(parsed(&trace::json(&session))["traceEvents"].is_array() && !rebuilds::text(&session).is_empty());

@@ -142,7 +142,7 @@ impl<'s> Timings<'s> {
         table.row([b"session", self.name.as_bytes()]);
         table.row([b"began", format!("{} (UTC)", began(self.session)).as_bytes()]);
         table.row([b"of", &what(self.session)]);
-        table.row([b"result", build_result(self.session).words().as_bytes()]);
+        table.row([b"result", build_result(self.session).describe().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
         let by =
             |executed_by: ExecutedBy| self.session.commands().filter(|job| job.executed_by() == executed_by).count();
@@ -280,7 +280,7 @@ impl<'s> Timings<'s> {
         object.number("began_unix_ms", session.head.began_unix_ms.saturating_add(session.started_ms));
         object.text("dir", &session.head.dir);
         object.texts("targets", &session.head.targets);
-        object.text("result", build_result(session).words().as_bytes());
+        object.text("result", build_result(session).describe().as_bytes());
         object.number("parallelism", session.head.parallelism);
         object.number("processors", session.head.processors);
         object.number("wall_ms", self.wall_ms());

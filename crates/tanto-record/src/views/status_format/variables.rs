@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_point_as_ninja_s_do() {
+    fn errors_point_like_ninja() {
         const ESCAPE: &str = "bad $-escape (literal $ must be written as $$)\n";
         let cases: [(&[u8], String); 14] = [
             (b"ab$%cd", format!("1: {ESCAPE}ab$%cd\n  ^ near here")),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_variable_is_no_error_of_syntax() {
+    fn an_unknown_variable_is_not_a_syntax_error() {
         let check = |format: &[u8]| parse(format).expect("good syntax").check().map_err(|bad| bad.0);
         assert_eq!(check(b"$nope $nope2"), Err(b"unknown variable 'nope' in --status format".to_vec()));
         assert_eq!(check(b"${a.b}"), Err(b"unknown variable 'a.b' in --status format".to_vec()));

@@ -102,7 +102,7 @@ impl Story {
 }
 
 #[test]
-fn what_is_to_stay_stays_and_nothing_else() {
+fn only_permanent_text_remains() {
     for seed in 0..500 {
         let (shown, stays) = Story::new(seed).play();
         assert_eq!(shown, stays, "seed {seed}\n{shown}\n");
