@@ -113,15 +113,23 @@ build_worker() {
     fi
 }
 
-# The program as ./demo needs it, soon compiled: target/demo/tanto, and target/demo/ninja, the same under ninja's name.
+# link_built PROFILE [PROGRAM]: hard-links a program built with this profile to target/PROFILE/PROGRAM, a path without
+# the name of the target.
+link_built() {
+    local program=${2-tanto}
+    mkdir -p "target/$1"
+    ln -f "target/$(rustc --print host-tuple)/$1/$program" "target/$1/${program##*/}"
+}
+
+# Builds target/demo/tanto, which compiles faster than the release program, and links target/demo/ninja to it.
 build_demo() {
-    cargo build --profile demo --locked -p tanto || return
+    cargo build --profile demo --locked -p tanto && link_built demo || return
     ln -sf tanto target/demo/ninja
 }
 
-# The release program, and target/as-ninja/ninja, the same program under ninja's name.
+# Builds the release program, target/release/tanto, and links target/as-ninja/ninja to it.
 build_tanto() {
-    cargo build --release -p tanto || return
+    cargo build --release --locked -p tanto && link_built release || return
     mkdir -p target/as-ninja
     ln -sf ../release/tanto target/as-ninja/ninja
 }

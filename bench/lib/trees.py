@@ -30,7 +30,7 @@ class Trees:
         if not tree.exists():
             unfinished = tree.with_name(f"{tree.name}.unfinished")
             unfinished.mkdir(parents=True, exist_ok=True)
-            need("need_rust; cargo build -q --release -p tanto-trees")
+            need("need_rust; cargo build -q --release -p tanto-trees; link_built release tanto-trees")
             subprocess.run([GENERATOR, *making, "--out", unfinished], check=True)
             os.rename(unfinished, tree)
         return tree

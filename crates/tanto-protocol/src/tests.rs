@@ -1,3 +1,5 @@
+//! Tests of encoding, decoding and limits.
+
 use super::*;
 use tanto_testing::{Random, seeds};
 

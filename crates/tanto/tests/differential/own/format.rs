@@ -51,7 +51,7 @@ fn what_holds_commands_back_is_told() {
         assert_eq!(limited.matches(&format!("tanto: {LINE}")).count(), 1, "{limited}");
         again(side);
         let events = tanto(side, "build -j3 -l0.5 --format=jsonl");
-        assert!(events.contains(r#""why":"load"}"#) && !events.contains(LINE), "{events}");
+        assert!(events.contains(r#""reason":"load_average"}"#) && !events.contains(LINE), "{events}");
         assert!(tanto(side, "report rebuilds").contains("the load average is too high\n"));
         again(side);
         let ninja = side.run(&Run::new("-j3 -l0.5")).text();
