@@ -4,10 +4,10 @@ use tanto_exec::runner::clang::{self, Held, Without};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, both, letter};
 
-use crate::build::worker::{self, KEPT};
 use crate::flags::door::Door;
 use crate::flags::modes;
 use crate::flags::stop::Stop;
+use crate::ninja::clang_worker::{self, KEPT};
 use crate::settings::Surroundings;
 use crate::{commands, help};
 
@@ -31,7 +31,7 @@ fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
     let state = Surroundings::of_process().state(given.value("C"));
     let stop = || state.verified_dirs().filter(|top| clang::stop(&top.join(KEPT))).count() > 0;
     match given.operands.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
-        [b"status"] => Ok(worker::held(&state).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
+        [b"status"] => Ok(clang_worker::held(&state).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
         [b"stop"] if stop() => Ok(Vec::new()),
         [b"stop"] => Ok(b"no checkpoints are kept here\n".into()),
         [] => Err(b"clang what? 'tanto help clang' tells more".into()),

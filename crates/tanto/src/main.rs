@@ -3,7 +3,6 @@
 #![cfg_attr(not(test), no_main)]
 
 mod bench;
-mod build;
 mod bulk;
 mod clang;
 mod commands;
@@ -12,6 +11,7 @@ mod doctor;
 mod flags;
 mod help;
 mod man;
+mod ninja;
 mod report;
 mod run;
 mod settings;
@@ -47,7 +47,7 @@ fn command(args: &[Vec<u8>]) -> i32 {
 fn build(door: Door, program: &[u8], args: &[Vec<u8>]) -> i32 {
     let mut warn = |text: &[u8]| eprintln!("{}: warning: {}", door.name(), String::from_utf8_lossy(text));
     match flags::options(door, program, args, &Surroundings::of_process(), &mut warn) {
-        Ok(options) => build::run(&options),
+        Ok(options) => ninja::run(&options),
         Err(stop) => stop.exit(),
     }
 }

@@ -3,11 +3,11 @@
 use tanto_ninja::tools::TOOLS;
 
 use crate::bench::{self, MEASUREMENTS};
-use crate::build::worker::PLACE_VARIABLE;
 use crate::bulk::{TASKS, Task};
 use crate::commands::{COMMANDS, Command};
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::help::capital;
+use crate::ninja::clang_worker::PLACE_VARIABLE;
 use crate::settings::{
     FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, SPAWN_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE,
 };

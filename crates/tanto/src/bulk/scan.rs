@@ -23,9 +23,9 @@ use super::place::{config, take};
 use super::prepare::prepare;
 use super::progress::Progress;
 use super::site::{self, Spaces};
-use crate::build::view::{self, Shown};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
+use crate::ninja::view::{self, Shown};
 
 static FLAGS: [Plain; 3] = [name("config").with_value(), name("output").with_value(), name("verify-scan").with_value()];
 

@@ -9,7 +9,7 @@ use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, Ended, Options, When};
 use tanto_record::views::ninja::Verbosity;
 
-use super::held::{Gate, Held};
+use super::deferred_output::{Gate, Held};
 use super::logs::Logs;
 use super::{End, Invocation, Round, Step};
 use crate::flags::low::ToolCall;

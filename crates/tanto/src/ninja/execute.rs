@@ -31,7 +31,7 @@ use crate::flags::Options;
 use crate::flags::door::Door;
 use crate::flags::low::Followed;
 
-use super::{End, Invocation, Step, slots, turn, worker};
+use super::{End, Invocation, Step, build_dir_lock, clang_worker, job_slots};
 use crate::settings::layer::Memory;
 
 /// What is to be run.
@@ -241,18 +241,18 @@ impl Invocation<'_> {
         builddir: &[u8],
     ) -> Step<ProcessRunner> {
         // Jobs that are Tantos themselves know us by this, and do not wait for us.
-        let ancestors = (turn::ANCESTORS.into(), turn::for_jobs(self.turn.as_ref()));
-        let environment = [ancestors].into_iter().chain(slots::environment(jobserver.as_ref())).collect();
+        let ancestors = (build_dir_lock::ANCESTORS.into(), build_dir_lock::for_jobs(self.turn.as_ref()));
+        let environment = [ancestors].into_iter().chain(job_slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
         // An empty path cannot be written: nothing is remembered.
-        let known = own.as_ref().map(|own| own.join(worker::KNOWN)).unwrap_or_default();
+        let known = own.as_ref().map(|own| own.join(clang_worker::KNOWN)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
         let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
-        let kept = own.map(|own| own.join(worker::KEPT));
-        let checkpoints = kept.and_then(|place| worker::checkpoints(checkpoints, verify_checkpoints, place));
-        let worker = worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
+        let kept = own.map(|own| own.join(clang_worker::KEPT));
+        let checkpoints = kept.and_then(|place| clang_worker::checkpoints(checkpoints, verify_checkpoints, place));
+        let worker = clang_worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
         let options = RunnerOptions {
             parallelism,
             max_load,
@@ -282,14 +282,14 @@ impl Invocation<'_> {
             Memory::Free => None,
             // Checkpoints are a part of what builds in this directory take. What is free is less by them anyway.
             Memory::AtMost(kib) => {
-                let held = worker::held(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
+                let held = clang_worker::held(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
                 Some(kib.saturating_sub(held).max(1))
             }
         };
         if !self.options.dry_run {
             schedule.limit_admission(schedule::AdmissionLimits {
                 memory_kib,
-                slots: slots::yielding(self.options, parallelism),
+                slots: job_slots::yielding(self.options, parallelism),
             });
         }
     }

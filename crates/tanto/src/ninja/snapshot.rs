@@ -15,8 +15,8 @@ use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::detach;
 
+use super::build_dir_lock::ANCESTORS;
 use super::logs::Logs;
-use super::turn::ANCESTORS;
 use super::{End, Invocation, RealDisk, Step};
 use crate::flags::door::Door;
 

@@ -1,19 +1,19 @@
 //! A run of `tanto build` or `ninja`: load, bring the manifest itself up to date, build, in ninja's order of things.
 //! Does not know flags, nor how any of its steps is done.
 
+mod build_dir_lock;
+pub(crate) mod clang_worker;
+mod deferred_output;
 mod execute;
-mod held;
+mod job_slots;
 mod logs;
 pub(crate) mod other_ninja;
-mod record;
-mod slots;
+mod recording;
 mod snapshot;
 mod stats;
 mod tool;
-mod turn;
 pub(crate) mod view;
 mod watch;
-pub(crate) mod worker;
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -37,13 +37,13 @@ use tanto_record::history::History;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
-use crate::build::logs::Logs;
-use crate::build::record::Views;
-use crate::build::snapshot::Doubts;
-use crate::build::stats::Stats;
-use crate::build::turn::Turn;
 use crate::flags::Options;
 use crate::flags::door::Door;
+use crate::ninja::build_dir_lock::Turn;
+use crate::ninja::logs::Logs;
+use crate::ninja::recording::Views;
+use crate::ninja::snapshot::Doubts;
+use crate::ninja::stats::Stats;
 
 /// A manifest that is still dirty after so many rebuilds will always be.
 const MOST_ROUNDS: usize = 100;
