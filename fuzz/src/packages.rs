@@ -7,10 +7,10 @@ use tanto_bulk::package::archive::plist::{Entry, Plist};
 use tanto_bulk::package::archive::{Kind, Package};
 use tanto_bulk::package::name::Name;
 use tanto_bulk::package::pattern::Pattern;
+use tanto_bulk::package::records;
 use tanto_bulk::publish::sign::signer;
 use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
-use tanto_bulk::tree::records;
 use tanto_protocol::{AttemptResult, AttemptSpec, Message};
 
 /// Records are all of the text, and of them each needs what is there, once, and nothing if something is missing.

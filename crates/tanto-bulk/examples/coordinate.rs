@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tanto_bulk::build_settings::Site;
+use tanto_bulk::attempt::build_settings::Site;
 use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::Nobody;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::State;
+use tanto_bulk::package::records;
 use tanto_bulk::resolve::depends_of;
-use tanto_bulk::tree::records;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Cost;

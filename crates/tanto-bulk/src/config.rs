@@ -3,6 +3,7 @@
 
 mod keys;
 mod read;
+mod stage;
 mod write;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use tanto_exec::job::ResourceLimits;
 
 pub use self::keys::{KEYS, Key};
 pub use self::read::{Why, Wrong};
+pub use self::stage::Stage;
 
 /// What `sandbox` says if there is to be none.
 pub const NO_SANDBOX: &str = "none";
@@ -156,6 +158,34 @@ pub enum Scratch {
     Disk,
     /// So many bytes.
     Most(u64),
+}
+
+/// How a sandbox shows the template's directories.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SandboxKind {
+    /// Read-only bind mounts, with private directories for what is written.
+    Bind,
+    /// An overlay above each directory takes what is written.
+    Overlay,
+    /// Like `Bind`, with the template copied into memory.
+    Tmpfs,
+}
+
+impl SandboxKind {
+    pub const ALL: [SandboxKind; 3] = [SandboxKind::Bind, SandboxKind::Overlay, SandboxKind::Tmpfs];
+
+    /// The name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            SandboxKind::Bind => "bind",
+            SandboxKind::Overlay => "overlay",
+            SandboxKind::Tmpfs => "tmpfs",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<SandboxKind> {
+        SandboxKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// When a command is ended.

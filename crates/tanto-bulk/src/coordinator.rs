@@ -12,6 +12,7 @@ pub mod plan;
 pub mod simulate;
 pub mod sources;
 pub mod state;
+pub mod up_to_date;
 
 use std::cell::RefCell;
 
@@ -30,7 +31,7 @@ use self::frontend::Packages;
 use self::plan::{Bad, Plan};
 use self::sources::Sources;
 use self::state::State;
-use crate::build_settings::Site;
+use crate::attempt::build_settings::Site;
 
 /// What a build needs besides its packages.
 pub struct Build<'a> {

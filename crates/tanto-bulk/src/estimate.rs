@@ -14,8 +14,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::package::name::Name;
+use crate::package::records::Record;
 use crate::resolve::Package;
-use crate::tree::records::Record;
 
 use features::{Features, fetched};
 use model::Model;

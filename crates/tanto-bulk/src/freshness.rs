@@ -1,16 +1,13 @@
-//! Whether the binary packages that are there are what the tree would make now; the rules of pbulk's `pkg-up-to-date`.
-//! Does not know what becomes of packages that are not.
+//! Decides whether existing binary packages are what the tree would make now, by the rules of pbulk's `pkg-up-to-date`.
 //!
-//! What a package says by itself is found out for all of them at once, on several threads: its file is there, the files
-//! that it was made from have not changed, and it was built with packages that it still needs. What depends on those is
-//! found out then (`settle`), as far as it can be before some of them are built.
+//! `inspect` reads all package files in parallel and checks each by itself: the file exists, its source files are
+//! unchanged, and it was built with packages that it still needs. `coordinator::up_to_date` then settles what depends on
+//! other packages.
 
 mod content;
 mod files;
-mod settle;
-#[cfg(test)]
-mod tests;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,115 +18,158 @@ use std::thread;
 use tanto_sys::machine::cpu;
 
 pub use self::content::Content;
-use self::content::Print;
-use self::files::Files;
-pub use self::settle::{Ages, Standing, foretell, settle};
-use crate::coordinator::plan::{Plan, Planned};
-use crate::coordinator::state::State;
+use self::content::Fingerprint;
+use self::files::SourceFiles;
 use crate::package::archive::Metadata;
 use crate::package::archive::plist::Word;
 use crate::package::name::Name;
 use crate::resolve::Package;
 
-/// Where binary packages are, and what they are made from.
+/// The state of an existing binary package.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum Freshness {
+    /// Not checked.
+    #[default]
+    Unknown,
+    /// It has to be built, with the reason.
+    Stale(String),
+    /// It is what the tree would make, unless one of these packages is rebuilt.
+    UpToDate(Vec<Package>),
+}
+
+/// How the ages of packages count.
+#[derive(Clone, Debug)]
+pub enum Ages {
+    Ignored,
+    /// A package is stale if a package that it was built with has a newer file.
+    Files,
+    /// A package is stale if the content of such a package is newer. By package name: the mtime of the file that the
+    /// entry is about, and since when the package has had this content; both in nanoseconds since 1970.
+    Contents(HashMap<String, (i64, i64)>),
+}
+
+impl Ages {
+    /// Returns since when a package whose file has this mtime has had its content.
+    pub fn since(&self, name: &str, written_ns: i64) -> i64 {
+        let Ages::Contents(known) = self else { return written_ns };
+        let since = known.get(name).filter(|(written, _)| *written == written_ns).map(|(_, since)| *since);
+        since.unwrap_or(written_ns)
+    }
+}
+
+/// Where binary packages and their sources are.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The tree.
+pub struct PackageFiles<'a> {
     pub pkgsrc: &'a str,
     /// Binary packages are in `All` below it.
     pub packages: &'a str,
-    /// Ends their names.
+    /// The suffix of package files.
     pub suffix: &'a str,
-    /// Whether what they hold is asked for too.
+    /// Whether fingerprints of contents are computed too.
     pub contents: bool,
 }
 
-/// What is there of a package.
+/// A package to inspect.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub name: &'a str,
+    /// Indices of the candidates that it needs.
+    pub depends: &'a [Package],
+    pub check: Check,
+}
+
+/// How much of a package is inspected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Check {
+    /// Nothing.
+    Skip,
+    /// Only the mtime of its file.
+    Mtime,
+    /// Everything.
+    Full,
+}
+
+/// The result of inspecting one package.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// When its file was written, in nanoseconds since 1970; nothing if there is none.
+pub struct Inspection {
+    /// The mtime of its file, in nanoseconds since 1970; `None` if there is no file.
     pub written_ns: Option<i64>,
-    /// It is what the tree would make, and was built with these; or why it is not.
-    pub said: Result<Vec<Package>, String>,
-    /// What stands for its content, if that was asked for and can be told.
-    print: Option<Print>,
+    /// The packages that an up-to-date package was built with, or why it is stale.
+    pub verdict: Result<Vec<Package>, String>,
+    /// The fingerprint of its content, if requested and complete.
+    pub(crate) fingerprint: Option<Fingerprint>,
 }
 
 /// Packages that a thread takes at a time. Neighbours are often made from the same files.
-const PIECE: usize = 64;
-/// For fewer no second thread is started.
-const WORTH_A_THREAD: usize = 512;
+const CHUNK: usize = 64;
+/// Packages that justify one more thread.
+const PACKAGES_PER_THREAD: usize = 512;
 
-/// What is there of each package that is open. Of those that are done or known to be due, only when they were written.
-pub fn look(plan: &Plan, place: Place<'_>) -> Vec<Found> {
-    let count = plan.packages.len();
+/// Inspects all packages, in their order.
+pub fn inspect(packages: &[Candidate<'_>], place: PackageFiles<'_>) -> Vec<Inspection> {
+    let count = packages.len();
     let next = AtomicUsize::new(0);
     let work = || {
-        let (mut found, mut files) = (Vec::new(), Files::new(place.pkgsrc));
+        let (mut chunks, mut files) = (Vec::new(), SourceFiles::new(place.pkgsrc));
         loop {
-            let from = next.fetch_add(PIECE, Ordering::Relaxed);
+            let from = next.fetch_add(CHUNK, Ordering::Relaxed);
             if from >= count {
-                return found;
+                return chunks;
             }
-            let packages = from as Package..count.min(from + PIECE) as Package;
-            found.push((from, packages.map(|it| place.look(plan, it, &mut files)).collect::<Vec<Found>>()));
+            let chunk = &packages[from..count.min(from + CHUNK)];
+            let inspections: Vec<Inspection> = chunk.iter().map(|it| place.inspect(packages, it, &mut files)).collect();
+            chunks.push((from, inspections));
         }
     };
-    let others = cpu::count().min(count / WORTH_A_THREAD).saturating_sub(1);
-    let mut pieces = thread::scope(|scope| {
+    let others = cpu::count().min(count / PACKAGES_PER_THREAD).saturating_sub(1);
+    let mut chunks = thread::scope(|scope| {
         let threads: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
-        let mut pieces = work();
+        let mut chunks = work();
         for thread in threads {
-            pieces.extend(thread.join().expect("a look does not panic"));
+            chunks.extend(thread.join().expect("an inspection does not panic"));
         }
-        pieces
+        chunks
     });
-    pieces.sort_unstable_by_key(|(from, _)| *from);
-    pieces.into_iter().flat_map(|(_, found)| found).collect()
+    chunks.sort_unstable_by_key(|(from, _)| *from);
+    chunks.into_iter().flat_map(|(_, inspections)| inspections).collect()
 }
 
-impl Place<'_> {
-    /// Where a binary package is.
+impl PackageFiles<'_> {
+    /// Returns the path of a binary package.
     pub fn file(self, name: &str) -> PathBuf {
-        Path::new(self.packages).join("All").join(format!("{name}{}", self.suffix))
+        Path::new(self.packages).join(crate::package::ALL).join(format!("{name}{}", self.suffix))
     }
 
-    fn look(self, plan: &Plan, package: Package, files: &mut Files) -> Found {
-        let it = plan.package(package);
-        if !matches!(it.state(), State::Open | State::Done) {
-            return Found::nothing("");
+    fn inspect(self, packages: &[Candidate<'_>], it: &Candidate<'_>, files: &mut SourceFiles) -> Inspection {
+        let stale = |why: &str| Inspection { written_ns: None, verdict: Err(why.to_owned()), fingerprint: None };
+        if it.check == Check::Skip {
+            return stale("");
         }
-        let path = self.file(&it.name);
+        let path = self.file(it.name);
         let written_ns = match written_ns(&path) {
             Ok(written_ns) => written_ns,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::nothing("it was not built yet"),
-            Err(error) => return Found::nothing(&format!("its file: {error}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return stale("it was not built yet"),
+            Err(error) => return stale(&format!("its file: {error}")),
         };
-        let is_known = it.state() == State::Done || it.standing != Standing::Unknown;
-        if is_known && !self.contents {
-            return Found { written_ns: Some(written_ns), said: Ok(Vec::new()), print: None };
+        let is_full = it.check == Check::Full;
+        if !is_full && !self.contents {
+            return Inspection { written_ns: Some(written_ns), verdict: Ok(Vec::new()), fingerprint: None };
         }
         let metadata = Metadata::of(&path);
-        let print = metadata.as_ref().ok().filter(|_| self.contents).and_then(content::print);
-        let said = match metadata {
-            _ if is_known => Ok(Vec::new()),
-            Ok(metadata) => said(&metadata, plan, it, files),
+        let fingerprint = metadata.as_ref().ok().filter(|_| self.contents).and_then(content::fingerprint);
+        let verdict = match metadata {
+            _ if !is_full => Ok(Vec::new()),
+            Ok(metadata) => verdict(&metadata, packages, it, files),
             Err(bad) => Err(bad.told()),
         };
-        Found { written_ns: Some(written_ns), said, print }
+        Inspection { written_ns: Some(written_ns), verdict, fingerprint }
     }
 
-    /// What has become of a package's content with the file that was built now; none if that cannot be told.
+    /// Returns a package's content after its file was replaced; `None` if the new file cannot be read.
     pub fn renewed(self, name: &str, before: &Content) -> Option<Content> {
         let path = self.file(name);
-        let print = Metadata::of(&path).ok().as_ref().and_then(content::print);
-        Some(before.followed_by(written_ns(&path).ok()?, print))
-    }
-}
-
-impl Found {
-    fn nothing(why: &str) -> Found {
-        Found { written_ns: None, said: Err(why.to_owned()), print: None }
+        let fingerprint = Metadata::of(&path).ok().as_ref().and_then(content::fingerprint);
+        Some(before.followed_by(written_ns(&path).ok()?, fingerprint))
     }
 }
 
@@ -141,20 +181,25 @@ fn written_ns(path: &Path) -> io::Result<i64> {
     }
 }
 
-/// What the package says of itself, beside what the tree says.
-fn said(metadata: &Metadata, plan: &Plan, it: &Planned, files: &mut Files) -> Result<Vec<Package>, String> {
+/// Compares a package's metadata with the tree.
+fn verdict(
+    metadata: &Metadata,
+    packages: &[Candidate<'_>],
+    it: &Candidate<'_>,
+    files: &mut SourceFiles,
+) -> Result<Vec<Package>, String> {
     if metadata.name() != it.name.as_bytes() {
         return Err(format!("its file says that it is {}", String::from_utf8_lossy(metadata.name())));
     }
     for line in metadata.get("+BUILD_VERSION").unwrap_or_default().split(|&byte| byte == b'\n') {
-        files.hold(line)?;
+        files.check(line)?;
     }
-    metadata.contents().values(Word::BuiltWith).map(|name| built_with(plan, it, name)).collect()
+    metadata.contents().values(Word::BuiltWith).map(|name| built_with(packages, it, name)).collect()
 }
 
-/// What it was built with is what it needs now. (The converse is not asked.)
-fn built_with(plan: &Plan, it: &Planned, name: &[u8]) -> Result<Package, String> {
-    let of = |package: &Package| plan.package(*package).name.as_bytes();
+/// Finds a package that this one was built with among those that it needs now. The converse is not checked.
+fn built_with(packages: &[Candidate<'_>], it: &Candidate<'_>, name: &[u8]) -> Result<Package, String> {
+    let of = |package: &Package| packages[*package as usize].name.as_bytes();
     if let Some(&package) = it.depends.iter().find(|package| of(package) == name) {
         return Ok(package);
     }

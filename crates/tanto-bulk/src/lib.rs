@@ -2,7 +2,6 @@
 //! `.ninja` files, and not how a command is run.
 
 pub mod attempt;
-pub mod build_settings;
 pub mod config;
 pub mod coordinator;
 pub mod estimate;

@@ -1,7 +1,12 @@
 //! Packages by themselves: names, versions, patterns, options and binary archives.
 
 pub mod archive;
+pub mod digest;
 pub mod name;
 pub mod options;
 pub mod pattern;
+pub mod records;
 pub mod version;
+
+/// The directory of binary packages below `packages`.
+pub const ALL: &str = "All";

@@ -1,6 +1,5 @@
 //! Packages that others may have: which of them, and what is told of them all. Does not know how they get to a server.
 
-pub mod install_artifact;
 pub mod list;
 pub mod selection;
 pub mod sign;
@@ -13,8 +12,9 @@ use flate2::write::GzEncoder;
 
 use list::Listed;
 
-/// The directory of packages, below the one that is published.
-pub const ALL: &str = "All";
+use crate::package::ALL;
+use crate::package::digest::sha512;
+
 /// What each package says of itself, in `All`.
 pub const SUMMARY: &str = "pkg_summary.gz";
 /// Digests of all files, beside `All`.
@@ -29,7 +29,7 @@ pub fn summary(listed: &[Listed]) -> io::Result<Vec<u8>> {
 pub fn digests(listed: &[Listed], summary: &[u8]) -> io::Result<Vec<u8>> {
     let line = |file: &str, digest: &str| format!("SHA512 ({ALL}/{file}) = {digest}\n");
     let mut lines: Vec<String> = listed.iter().map(|it| line(&it.file, &it.digest)).collect();
-    lines.push(line(SUMMARY, &list::digest(&mut &summary[..])?));
+    lines.push(line(SUMMARY, &sha512(&mut &summary[..])?));
     lines.sort_unstable();
     packed(lines.iter().map(String::as_bytes))
 }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use tanto_record::database::{self, AttemptRow, Database, EstimateRow, PackageRow, RunRow, StageRow};
 
 use crate::coordinator::state::{MACHINE, State};
-use crate::tree::records::Record;
+use crate::package::records::Record;
 use changes::Changes;
 use costs::Costs;
 use errors::Found;

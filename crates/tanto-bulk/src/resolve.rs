@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::package::name::Name;
 use crate::package::pattern::{self, Pattern};
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 use index::Index;
 

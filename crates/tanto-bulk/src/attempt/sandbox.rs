@@ -17,38 +17,8 @@ use tanto_sys::fs::dir_tree;
 use self::masks::Masks;
 use self::template::Manner;
 use super::layers::{self, Needs, Order, Store};
-use crate::config::Config;
+use crate::config::{Config, SandboxKind};
 use crate::shell::{quoted, said, shell};
-
-/// What a sandbox is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// The template's directories, only to be read, and others where something must be written.
-    Bind,
-    /// The template's directories, with a layer above each that takes what is written.
-    Overlay,
-    /// As `Bind`, of a template that was copied into memory.
-    Tmpfs,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Bind, Kind::Overlay, Kind::Tmpfs];
-
-    /// As it is called in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Bind => "bind",
-            Kind::Overlay => "overlay",
-            Kind::Tmpfs => "tmpfs",
-        }
-    }
-
-    /// The kind of this name.
-    pub fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
 
 /// How all packages of a build are shut in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +27,7 @@ pub struct Sandbox {
     dir: PathBuf,
     /// Our own program.
     door: String,
-    kind: Kind,
+    kind: SandboxKind,
     as_user: bool,
     /// What all see, but for what follows.
     base: Vec<Mount>,
@@ -88,7 +58,7 @@ impl Sandbox {
     /// own program; what is `hidden` nobody sees inside. To be called in a mount namespace of our own.
     pub fn prepare(
         config: &Config,
-        kind: Kind,
+        kind: SandboxKind,
         door: &str,
         as_user: bool,
         hidden: &[String],
@@ -96,7 +66,7 @@ impl Sandbox {
         let shared = Shared::make(config, kind, as_user)?;
         let on = |overlays| Sandbox::on(&shared, config, door, hidden, overlays);
         let with_overlays = on(true)?;
-        if kind == Kind::Overlay || with_overlays.say(":").is_ok() {
+        if kind == SandboxKind::Overlay || with_overlays.say(":").is_ok() {
             return Ok(with_overlays);
         }
         // Where layers cannot be mounted, these kinds do without.
@@ -185,8 +155,8 @@ impl Sandbox {
                 // Layers of what it needs come above.
                 _ if self.layers.is_some() => What::Over(self.or_nothing(kit)),
                 _ if kit.is_empty() => What::Own(0o755),
-                Kind::Overlay => What::Over(kit.clone()),
-                Kind::Bind | Kind::Tmpfs => What::Copy(kit.clone()),
+                SandboxKind::Overlay => What::Over(kit.clone()),
+                SandboxKind::Bind | SandboxKind::Tmpfs => What::Copy(kit.clone()),
             };
             mounts.push(Mount { at: at.clone(), what });
         }
@@ -298,7 +268,7 @@ impl Sandbox {
 /// What all sandboxes share on the disk or in memory, whatever can be mounted.
 struct Shared {
     dir: PathBuf,
-    kind: Kind,
+    kind: SandboxKind,
     as_user: bool,
     template: PathBuf,
     masks: Masks,
@@ -307,16 +277,16 @@ struct Shared {
 
 impl Shared {
     /// Makes it, in the place of what an earlier build has left.
-    fn make(config: &Config, kind: Kind, as_user: bool) -> Result<Shared, String> {
+    fn make(config: &Config, kind: SandboxKind, as_user: bool) -> Result<Shared, String> {
         let dir = Path::new(&config.state).join("clients");
         dir_tree::remove(&dir).map_err(failed)?;
         fs::create_dir_all(dir.join(NOTHING)).map_err(failed)?;
         template::make_var(Path::new(&config.sandbox_root), &dir.join("var")).map_err(failed)?;
         let template = match kind {
-            Kind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
-            Kind::Bind | Kind::Overlay => PathBuf::from(&config.sandbox_root),
+            SandboxKind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
+            SandboxKind::Bind | SandboxKind::Overlay => PathBuf::from(&config.sandbox_root),
         };
-        let masks = Masks::make(&template, &dir.join("masks"), kind == Kind::Overlay).map_err(failed)?;
+        let masks = Masks::make(&template, &dir.join("masks"), kind == SandboxKind::Overlay).map_err(failed)?;
         let kit = kit(config, &dir, as_user)?;
         let makes = Path::new(&config.state).join(MAKES);
         for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {

@@ -8,86 +8,15 @@ pub mod visit;
 use std::path::Path;
 
 use self::lines::Writer;
+use super::build_settings::Site;
 use super::layers::Needs;
 use super::sandbox::Leave;
-use crate::build_settings::Site;
+use crate::config::Stage;
 use crate::coordinator::plan::{Plan, Planned};
 use crate::resolve::Package;
 use crate::shell::quoted;
 
-/// A stage.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Stage {
-    /// An empty prefix, with the bootstrap kit in it.
-    ClientClean,
-    /// What an earlier build left in the work directory goes.
-    PreClean,
-    /// What the package needs is installed.
-    Depends,
-    /// Files are fetched and checked.
-    Checksum,
-    /// It is configured.
-    Configure,
-    /// It is built.
-    Build,
-    /// It is installed below its work directory.
-    Install,
-    /// It becomes a binary package, which is installed as a test.
-    Package,
-    /// That is removed again.
-    Deinstall,
-    /// The binary package gets its place.
-    SyncPackage,
-    /// What is left of a package that failed is kept.
-    Keep,
-    /// The work directory goes.
-    Clean,
-    /// The logs of a package that failed are shown to who brings them away.
-    SyncBuildlog,
-}
-
 impl Stage {
-    /// All of them, in their order.
-    pub const ALL: [Stage; 13] = [
-        Stage::ClientClean,
-        Stage::PreClean,
-        Stage::Depends,
-        Stage::Checksum,
-        Stage::Configure,
-        Stage::Build,
-        Stage::Install,
-        Stage::Package,
-        Stage::Deinstall,
-        Stage::SyncPackage,
-        Stage::Keep,
-        Stage::Clean,
-        Stage::SyncBuildlog,
-    ];
-
-    /// Its name, in the database and in those of logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::ClientClean => "client-clean",
-            Stage::PreClean => "pre-clean",
-            Stage::Depends => "depends",
-            Stage::Checksum => "checksum",
-            Stage::Configure => "configure",
-            Stage::Build => "build",
-            Stage::Install => "install",
-            Stage::Package => "package",
-            Stage::Deinstall => "deinstall",
-            Stage::SyncPackage => "sync-package",
-            Stage::Keep => "keep",
-            Stage::Clean => "clean",
-            Stage::SyncBuildlog => "sync-buildlog",
-        }
-    }
-
-    /// May the disk fill up with what it does? Others take away, or look at what is there.
-    pub fn writes(self) -> bool {
-        self < Stage::Keep
-    }
-
     /// The stage that comes after this one for a package.
     pub fn after(stage: Option<Stage>, package: &Planned, site: &Site) -> Option<Stage> {
         Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package, site))
@@ -113,16 +42,6 @@ impl Stage {
             _ if site.keep_wrkdir || site.keep_prefix => Some(Stage::Keep),
             _ => Some(Stage::Clean),
         }
-    }
-
-    /// Its command enters the sandbox, if there is one, and leaves a report of that.
-    pub fn enters(self) -> bool {
-        !matches!(self, Stage::SyncPackage | Stage::Clean | Stage::SyncBuildlog)
-    }
-
-    /// It has nothing to do with what the package is: if it fails, the machine is to blame.
-    pub fn is_the_machines(self) -> bool {
-        matches!(self, Stage::ClientClean | Stage::SyncPackage)
     }
 
     /// The line for `/bin/sh`, for a client.
@@ -185,10 +104,10 @@ fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempt::build_settings::Fetching;
+    use crate::attempt::build_settings::tests::nowhere;
     use crate::attempt::make_wrappers::Makes;
-    use crate::build_settings::Fetching;
-    use crate::build_settings::tests::nowhere;
-    use crate::tree::records;
+    use crate::package::records;
 
     const PACKAGES: &str = "PKGNAME=lib-1\nPKG_LOCATION=a/lib\nBOOTSTRAP_PKG=yes\n\
         PKGNAME=py311-x-1\nPKG_LOCATION=a/py-x\nMULTI_VERSION= PYTHON_VERSION_REQD=311 A=b\nUSERGROUP_PHASE=configure\n";

@@ -4,9 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
-use super::{Config, Limits, NO_SANDBOX, Scratch};
-use crate::attempt::sandbox::Kind;
-use crate::attempt::stages::Stage;
+use super::{Config, Limits, NO_SANDBOX, SandboxKind, Scratch, Stage};
 
 /// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +98,7 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
         Field::Text(field) => *field(config) = text(value)?,
         Field::Sandbox(field) => {
             let said = text(value)?;
-            if said != NO_SANDBOX && Kind::named(&said).is_none() {
+            if said != NO_SANDBOX && SandboxKind::named(&said).is_none() {
                 let why = "there is no such sandbox; there are \"bind\", \"overlay\", \"tmpfs\" and \"none\"";
                 return Err(wrong(value, why));
             }

@@ -25,8 +25,8 @@ use super::control_socket::Desk;
 use super::plan::Plan;
 use super::sources::Sources;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
-use crate::attempt::stages::Stage;
-use crate::build_settings::Site;
+use crate::attempt::build_settings::Site;
+use crate::config::Stage;
 use crate::resolve::Package;
 
 /// How often a package is tried whose failure is the machine's.

@@ -7,6 +7,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_record::database::CostRow;
 
 use super::plan::{Plan, Planned};
+use crate::attempt::build_settings::Room;
 use crate::package::name::Name;
 use crate::resolve::Package;
 
@@ -41,15 +42,6 @@ impl Needs {
         schedule.set_cost(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
         schedule.set_disk_need(job, self.disk_kib);
     }
-}
-
-/// Room in memory for what a package writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
-    /// So many bytes.
-    pub most: u64,
-    /// What it writes there, and what its processes hold, may be no more than so many bytes together.
-    pub limit: Option<u64>,
 }
 
 impl Planned {
@@ -91,7 +83,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::records;
+    use crate::package::records;
     use tanto_exec::schedule::{AdmissionLimits, Next, ResourceSample};
     use tanto_record::database::AttemptRow;
 

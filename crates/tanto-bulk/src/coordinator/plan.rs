@@ -12,10 +12,10 @@ use super::needs::Needs;
 use super::simulate;
 use super::state::{Exclusion, MACHINE, PackageState, State, StateRecord};
 use crate::estimate::Estimate;
-use crate::freshness::{Content, Standing};
+use crate::freshness::{Content, Freshness};
 use crate::package::options;
+use crate::package::records::Record;
 use crate::resolve::Package;
-use crate::tree::records::Record;
 
 /// A package, and what is to be known of it to build it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub struct Planned {
     /// Changed by `Plan::set` alone.
     state: PackageState,
     /// What is known of the binary package that is there.
-    pub standing: Standing,
+    pub standing: Freshness,
     /// What its file holds, if that is to be told from what it will hold.
     pub content: Option<Content>,
     /// It was built in this run, and may be another one than before.
@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// What is known of a package's file.
-    pub fn stands(&mut self, package: Package, standing: Standing) {
+    pub fn stands(&mut self, package: Package, standing: Freshness) {
         self.packages[package as usize].standing = standing;
     }
 
@@ -141,10 +141,10 @@ impl Plan {
     pub fn compare_options(&mut self, before: &HashMap<String, String>) {
         for package in self.all() {
             let it = self.package(package);
-            let is_open = it.state() == State::Open && it.standing == Standing::Unknown && !it.options.is_empty();
+            let is_open = it.state() == State::Open && it.standing == Freshness::Unknown && !it.options.is_empty();
             let before = before.get(&it.name).filter(|_| is_open);
             if let Some(why) = before.and_then(|before| options::difference(before, &it.options)) {
-                self.stands(package, Standing::Due(why));
+                self.stands(package, Freshness::Stale(why));
             }
         }
     }
@@ -185,9 +185,9 @@ impl Plan {
     /// Why a package has to be built, as far as that is known now; nothing if it does not have to be.
     pub fn due(&self, package: Package) -> Option<String> {
         match &self.package(package).standing {
-            Standing::Unknown => Some(String::new()),
-            Standing::Due(why) => Some(why.clone()),
-            Standing::Stands(built_with) => {
+            Freshness::Unknown => Some(String::new()),
+            Freshness::Stale(why) => Some(why.clone()),
+            Freshness::UpToDate(built_with) => {
                 let new = built_with.iter().find(|&&needed| self.package(needed).is_new)?;
                 Some(format!("{}, which it was built with, was built again", self.package(*new).name))
             }
@@ -212,7 +212,7 @@ impl Plan {
     pub fn only_one_user(&mut self) {
         for package in self.all() {
             let it = self.package(package);
-            let is_due = it.state() == State::Open && !matches!(it.standing, Standing::Stands(_));
+            let is_due = it.state() == State::Open && !matches!(it.standing, Freshness::UpToDate(_));
             if is_due && !it.usergroup_phase.is_empty() {
                 self.set(package, PackageState::NeedsRoot(State::OTHER_USERS.into()));
                 self.fail_dependents(package);
@@ -282,7 +282,7 @@ impl Plan {
             let it = self.package(package);
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
             let due = match &it.standing {
-                Standing::Due(why) if it.state() == State::Open => Some(Change::Due { package, why: why.clone() }),
+                Freshness::Stale(why) if it.state() == State::Open => Some(Change::Due { package, why: why.clone() }),
                 _ => None,
             };
             std::iter::once(row(package, it)).chain(edges).chain(due)
@@ -370,7 +370,7 @@ impl Planned {
             options: String::new(),
             depends: Vec::new(),
             state: PackageState::restore(State::named(&row.state).unwrap_or(State::Open), &row.why),
-            standing: Standing::Unknown,
+            standing: Freshness::Unknown,
             content: None,
             is_new: false,
             needs: Needs::default(),
@@ -394,7 +394,7 @@ impl Planned {
             options: text(options::VARIABLE),
             depends,
             state: reason.map_or(PackageState::NEW, |why| PackageState::Prefailed(Exclusion::Because(why))),
-            standing: Standing::Unknown,
+            standing: Freshness::Unknown,
             content: None,
             is_new: false,
             needs: Needs::default(),
@@ -418,7 +418,7 @@ fn safe(text: &[u8], slashes: bool) -> Result<String, Bad> {
 mod tests {
     use super::*;
     use crate::coordinator::state::{Current, Success};
-    use crate::tree::records;
+    use crate::package::records;
 
     fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, Bad> {
         let text = |(name, more, _): &(&str, &str, &[Package])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
@@ -454,7 +454,7 @@ mod tests {
         let mut plan =
             plan(&[("own-1", users, &[]), ("user-1", "", &[0]), ("there-1", users, &[]), ("that-1", "", &[2])])
                 .unwrap();
-        plan.stands(2, Standing::Stands(vec![]));
+        plan.stands(2, Freshness::UpToDate(vec![]));
         plan.only_one_user();
         use State::{IndirectPrefailed, NeedsRoot, Open};
         let states: Vec<State> = plan.packages.iter().map(Planned::state).collect();

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use crate::package::name::Name;
+use crate::package::records::{self, Record};
 use crate::resolve::{Finding, Package, Resolution, resolve};
-use crate::tree::records::{self, Record};
 
 /// By number, each package's record, without what only a scan wants to know. Nothing where a directory does not make the
 /// package any more.

@@ -7,7 +7,7 @@ use std::path::Path;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 /// So much of a `distinfo` is read; those of programs with many parts have half as much.
 const MOST: u64 = 4 << 20;

@@ -5,8 +5,8 @@ use hashbrown::HashMap;
 
 use super::Tree;
 use super::makefiles::Makefiles;
+use crate::package::records::Record;
 use crate::resolve::Package;
-use crate::tree::records::Record;
 
 /// A feature that is not 0: its place, and its value.
 pub(super) type Feature = (usize, f64);

@@ -4,7 +4,7 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 /// What fewer packages read tells nothing of others.
 const READERS: usize = 15;

@@ -1,41 +1,39 @@
-//! Whether a package that was built again is what it was before, but for when and from what it was built. Does not know
-//! what follows from that.
+//! Fingerprints of package contents: whether a rebuilt package is the same but for when and from which sources it was
+//! built.
 //!
-//! It is told by what packages say of themselves, in the beginning of their files: the MD5 of each of their files, where
-//! links lead, their scripts, what they need, what they provide. Modes and owners that are not in the list of files are
-//! not told there.
+//! A fingerprint covers the metadata at the beginning of a package file: the MD5 of each file, link targets, scripts,
+//! needed and provided packages. Modes and owners that the file list omits are not covered.
 
 use sha2::{Digest, Sha256};
 
 use crate::package::archive::Metadata;
 use crate::package::archive::plist::Sum;
 
-/// What stands for all that a package says of its content.
-pub(super) type Print = [u8; 32];
+pub(crate) type Fingerprint = [u8; 32];
 
-/// What is known of a package file when it may be replaced by another one.
+/// The content of a package file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Content {
-    /// When the file was written, in nanoseconds since 1970.
+    /// The mtime of the file, in nanoseconds since 1970.
     pub written_ns: i64,
     /// Since when the package has had this content.
     pub since_ns: i64,
-    pub(super) print: Option<Print>,
+    pub(crate) fingerprint: Option<Fingerprint>,
 }
 
 impl Content {
-    /// The file that was written now in this one's place: it has its content since the same time, if it is the same one.
-    pub(super) fn followed_by(&self, written_ns: i64, print: Option<Print>) -> Content {
-        let is_same = print.is_some() && print == self.print;
-        Content { written_ns, since_ns: if is_same { self.since_ns } else { written_ns }, print }
+    /// Returns the content of the file that replaces this one. The same fingerprint keeps `since_ns`.
+    pub(super) fn followed_by(&self, written_ns: i64, fingerprint: Option<Fingerprint>) -> Content {
+        let is_same = fingerprint.is_some() && fingerprint == self.fingerprint;
+        Content { written_ns, since_ns: if is_same { self.since_ns } else { written_ns }, fingerprint }
     }
 }
 
-/// What a build says of itself.
+/// Lines of +BUILD_INFO about the build itself.
 const BUILT: [&[u8]; 2] = [b"BUILD_DATE=", b"BUILD_HOST="];
 
-/// Of a package; none if it does not say what is in all of its files.
-pub(super) fn print(metadata: &Metadata) -> Option<Print> {
+/// Returns `None` if the metadata has no digest of some file.
+pub(super) fn fingerprint(metadata: &Metadata) -> Option<Fingerprint> {
     if metadata.contents().files().any(|(_, sum)| sum == Sum::Unsaid) {
         return None;
     }
@@ -50,7 +48,7 @@ pub(super) fn print(metadata: &Metadata) -> Option<Print> {
     Some(hash.finalize().into())
 }
 
-/// Does this line say more than when, where and from which version of a list the package was made?
+/// Whether a line is about the content and not about the build.
 fn counts(name: &[u8], line: &[u8]) -> bool {
     match name {
         b"+BUILD_INFO" => !BUILT.iter().any(|it| line.starts_with(it)),
@@ -69,7 +67,7 @@ mod tests {
         @comment MD5:0123456789abcdef0123456789abcdef\nlib/b\n@comment Symlink:a\n";
     const INFO: &str = "BUILD_DATE=2026-01-01\nBUILD_HOST=one\nPROVIDES=/usr/pkg/lib/a\n";
 
-    fn of(contents: &str, info: &str, version: &str) -> Option<Print> {
+    fn of(contents: &str, info: &str, version: &str) -> Option<Fingerprint> {
         let members: [(&str, &[u8]); 5] = [
             ("+CONTENTS", contents.as_bytes()),
             ("+COMMENT", b"a library"),
@@ -77,11 +75,11 @@ mod tests {
             ("+BUILD_INFO", info.as_bytes()),
             ("lib/a", b"whatever"),
         ];
-        print(Package::read(&gzip(&tar(&members))[..]).unwrap().metadata())
+        fingerprint(Package::read(&gzip(&tar(&members))[..]).unwrap().metadata())
     }
 
     #[test]
-    fn when_and_from_what_it_was_built_makes_no_difference() {
+    fn fingerprint_ignores_build_date_host_and_versions() {
         let first = of(CONTENTS, INFO, "a/Makefile: $NetBSD: 1$\n");
         assert!(first.is_some());
         let info = INFO.replace("2026", "2027").replace("one", "two");
@@ -96,16 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn what_says_too_little_is_never_the_same() {
+    fn incomplete_metadata_has_no_fingerprint() {
         let plain = "@name lib-1\n@cwd /usr/pkg\nlib/a\n";
         assert_eq!(of(plain, INFO, ""), None);
-        let content = Content { written_ns: 7, since_ns: 3, print: None };
+        let content = Content { written_ns: 7, since_ns: 3, fingerprint: None };
         assert_eq!(content.followed_by(9, None).since_ns, 9);
-        let print = of(CONTENTS, INFO, "");
-        let content = Content { print, ..content };
+        let fingerprint = of(CONTENTS, INFO, "");
+        let content = Content { fingerprint, ..content };
         assert_eq!(content.followed_by(9, None).since_ns, 9);
-        let same = content.followed_by(9, print);
+        let same = content.followed_by(9, fingerprint);
         assert_eq!((same.since_ns, same.written_ns), (3, 9));
-        assert_eq!(same.followed_by(11, print).since_ns, 3);
+        assert_eq!(same.followed_by(11, fingerprint).since_ns, 3);
     }
 }

@@ -3,15 +3,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 
-use sha2::{Digest, Sha512};
-
 use super::summary;
 use crate::package::archive::{self, Bad, Metadata};
+use crate::package::digest::sha512;
 
 /// A file to be listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,32 +92,11 @@ fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, B
         archive::verify(&file)?;
         file.rewind()?;
     }
-    let digest = digest(&mut file)?;
+    let digest = sha512(&mut file)?;
     if Stamp::of(&file)? != stamp {
         return Err(Bad::Io(io::Error::other("it was changed while it was read")));
     }
     Ok(Listed { file: name.to_owned(), stamp, digest, summary })
-}
-
-/// SHA512 of all that can be read, in hex.
-pub fn digest(from: &mut impl Read) -> io::Result<String> {
-    let mut digest = Sha512::new();
-    let mut room = vec![0; 1 << 16];
-    loop {
-        match from.read(&mut room) {
-            Ok(0) => return Ok(hex(&digest.finalize())),
-            Ok(length) => digest.update(&room[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// As digests are written.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// Version 1 has entries of packages that were never verified.
@@ -195,10 +173,5 @@ mod tests {
         let [known] = known;
         let other = Listed { stamp: Stamp { bytes: 9, ..stamp }, ..known };
         assert!(list(&place.at(""), &files, &[other], 2).is_err());
-    }
-
-    #[test]
-    fn digests_are_written_in_hex() {
-        assert!(digest(&mut &b"abc"[..]).unwrap().starts_with("ddaf35a193617abacc417349ae204131"));
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use crate::coordinator::state::State;
+use crate::package::records::Record;
 use crate::report::Rows;
 use crate::report::reach::Lists;
-use crate::tree::records::Record;
 
 /// What is published, and what is not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -68,7 +68,7 @@ fn spread(rows: &Rows, why: &mut [Option<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::records;
+    use crate::package::records;
     use tanto_record::database::{PackageRow, RunRow};
 
     fn rows(names: &[(&str, &str)], edges: &[(u32, u32)]) -> Rows {

@@ -8,7 +8,7 @@ use tanto_sys::cgroup::StallTimes;
 
 use super::Rows;
 use super::reach::{Lists, order};
-use crate::attempt::stages;
+use crate::config::Stage;
 use crate::estimate::{Basis, median_error};
 
 /// All of it.
@@ -118,7 +118,7 @@ impl Costs {
 
 fn of_stages(stages: &[StageRow]) -> Vec<OfStage> {
     let mut sums: BTreeMap<(usize, &str), OfStage> = BTreeMap::new();
-    let place = |name: &str| stages::Stage::ALL.iter().position(|it| it.name() == name).unwrap_or(usize::MAX);
+    let place = |name: &str| Stage::ALL.iter().position(|it| it.name() == name).unwrap_or(usize::MAX);
     for stage in stages {
         let sum = sums.entry((place(&stage.stage), &stage.stage)).or_default();
         sum.count += 1;

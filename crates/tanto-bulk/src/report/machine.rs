@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{Rows, reach};
 use crate::coordinator::state::State;
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 /// pbulk's word for a state. It has fewer.
 fn status(state: &str) -> &str {

@@ -1,7 +1,7 @@
 //! Reports of a small run: what failed and why, what it blocks, what it cost.
 
 use super::*;
-use crate::tree::records;
+use crate::package::records;
 use tanto_sys::cgroup::StallTimes;
 
 const LOG: &str = "cc x.c\nx.c:1:2: error: <no> & \"no\"\n*** Error code 1\n";

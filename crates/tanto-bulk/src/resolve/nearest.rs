@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::package::name::Name;
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 use super::Package;
 

@@ -1,7 +1,7 @@
 //! What resolving a few records finds.
 
 use super::*;
-use crate::tree::records;
+use crate::package::records;
 
 /// Records of these packages: name, location, ALL_DEPENDS.
 fn scan(packages: &[(&str, &str, &str)]) -> Vec<u8> {

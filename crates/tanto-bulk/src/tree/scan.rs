@@ -26,8 +26,8 @@ pub use self::import::{Imported, import};
 pub use self::list::BadList;
 use self::rows::{Rows, TOP};
 use self::session::Session;
-use super::records;
 use crate::config::Config;
+use crate::package::records;
 use crate::resolve::{Finding, resolve};
 
 /// What a scan needs.

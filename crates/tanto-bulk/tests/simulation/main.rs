@@ -9,14 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 
-use tanto_bulk::build_settings::Site;
+use tanto_bulk::attempt::build_settings::Site;
 use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::{Desk, Nobody};
 use tanto_bulk::coordinator::plan::{Plan, Planned};
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::{PackageState, State};
+use tanto_bulk::package::records;
 use tanto_bulk::resolve::Package;
-use tanto_bulk::tree::records;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::{Command, Exit};

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tanto_bulk::build_settings::Site;
+use tanto_bulk::attempt::build_settings::Site;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::Server;
@@ -15,8 +15,8 @@ use tanto_bulk::coordinator::plan::{Bad as BadPlan, Plan};
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::State;
 use tanto_bulk::estimate::{self, Estimate, distfiles};
+use tanto_bulk::package::records::Record;
 use tanto_bulk::resolve::Package;
-use tanto_bulk::tree::records::Record;
 use tanto_exec::clock::RealClock;
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::run::BuildOutcome;

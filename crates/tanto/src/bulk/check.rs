@@ -6,7 +6,7 @@ use serde_json::json;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;
-use tanto_bulk::freshness::foretell;
+use tanto_bulk::coordinator::up_to_date::predict;
 use tanto_exec::event::{Event, View};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
@@ -42,7 +42,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
         (file, None) => of_source(&config, file, look(&config)?)?,
     };
     phases::check(&config, &store, &mut plan, given.has("cutoff"))?;
-    let why = foretell(&plan).map_err(|bad| no_plan(&bad))?;
+    let why = predict(&plan).map_err(|bad| no_plan(&bad))?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
     let out = if given.has("json") { json(&findings) } else { text(&findings) };
     Ok(Stop { out: out.into_bytes(), err, code: 0 })

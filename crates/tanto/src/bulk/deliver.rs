@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tanto_bulk::publish::install_artifact::Delivery;
+use tanto_bulk::attempt::install_artifact::Delivery;
 use tanto_sys::error;
 use tanto_sys::process::lifecycle;
 

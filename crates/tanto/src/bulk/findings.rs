@@ -1,7 +1,7 @@
 //! What a maintainer is told of a tree that does not fit together. Does not know how it is found.
 
+use tanto_bulk::package::records::{Bad, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, Unknown};
-use tanto_bulk::tree::records::{Bad, Record};
 
 /// A file that holds no scan.
 pub(super) fn bad_scan(path: &[u8], bad: Bad) -> Vec<u8> {

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use tanto_bulk::config::Config;
+use tanto_bulk::package::records::Record;
 use tanto_bulk::resolve::Package;
-use tanto_bulk::tree::records::Record;
 use tanto_sys::fs::file;
 use tanto_sys::memory::map::Map;
 

@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::plan::Plan;
-use tanto_bulk::freshness::{self, Ages};
+use tanto_bulk::coordinator::up_to_date::{inspect, settle};
+use tanto_bulk::freshness::{Ages, PackageFiles};
+use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of, resolve};
-use tanto_bulk::tree::records::{self, Record};
 use tanto_bulk::tree::scan::Report;
 use tanto_exec::event::View;
 use tanto_record::database::Database;
@@ -127,14 +128,14 @@ pub(super) fn check(config: &Config, store: &Database, plan: &mut Plan, cutoff: 
         let before = store.options().map_err(|error| place::unusable(&error))?;
         plan.compare_options(&before.into_iter().collect());
     }
-    let found = freshness::look(plan, freshness::Place { contents: cutoff, ..packages(config) });
-    freshness::settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
+    let found = inspect(plan, PackageFiles { contents: cutoff, ..packages(config) });
+    settle(plan, found, &ages).map_err(|bad| no_plan(&bad))
 }
 
 /// Where binary packages are.
-pub(super) fn packages(config: &Config) -> freshness::Place<'_> {
+pub(super) fn packages(config: &Config) -> PackageFiles<'_> {
     let Config { pkgsrc, packages, pkg_sufx, .. } = config;
-    freshness::Place { pkgsrc, packages, suffix: pkg_sufx, contents: false }
+    PackageFiles { pkgsrc, packages, suffix: pkg_sufx, contents: false }
 }
 
 /// Runs a line that the user wants to be run at this point.

@@ -10,12 +10,13 @@ use std::path::Path;
 
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::state::State;
+use tanto_bulk::package::ALL;
 use tanto_bulk::package::archive::{Bad, Metadata};
+use tanto_bulk::package::records::Record;
 use tanto_bulk::publish::list::{self, Listed, Wanted};
 use tanto_bulk::publish::selection::{Choice, choose};
-use tanto_bulk::publish::{self as made, ALL, DIGESTS, SUMMARY};
+use tanto_bulk::publish::{self as made, DIGESTS, SUMMARY};
 use tanto_bulk::report::{Report, Rows, machine};
-use tanto_bulk::tree::records::Record;
 use tanto_ninja::getopt;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use tanto_bulk::config::Config;
+use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::report::{Report, Rows, errors, machine};
-use tanto_bulk::tree::records::{self, Record};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;

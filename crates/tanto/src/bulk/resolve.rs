@@ -2,8 +2,8 @@
 
 use std::io::{self, IoSlice, Write};
 
+use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
-use tanto_bulk::tree::records::{self, Record};
 use tanto_ninja::getopt::Bad;
 use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
+use tanto_bulk::attempt::platform_vars;
 use tanto_bulk::config::Config;
-use tanto_bulk::tree::platform_vars;
 use tanto_bulk::tree::scan::{Bad as BadScan, Report, Scan, written};
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};

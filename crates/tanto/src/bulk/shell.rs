@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use tanto_bulk::attempt::build_settings::Site;
 use tanto_bulk::attempt::stages::visit::Visit;
-use tanto_bulk::build_settings::Site;
 use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tanto_bulk::config::Config;
+use tanto_bulk::package::ALL;
 use tanto_bulk::package::archive;
-use tanto_bulk::publish::ALL;
-use tanto_bulk::publish::list::hex;
+use tanto_bulk::package::digest::hex;
 use tanto_bulk::publish::sign::client::{Client, digest};
 use tanto_bulk::publish::sign::{seal, signer};
 use tanto_sys::user;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use tanto_bulk::coordinator::simulate::Forecast;
 use tanto_bulk::estimate::{self, distfiles, median_error};
+use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
-use tanto_bulk::tree::records::{self, Record};
 use tanto_exec::simulate::SimulatedBuild;
 use tanto_exec::simulate::shared::{Parts, Sharing};
 use tanto_ninja::getopt::Bad;

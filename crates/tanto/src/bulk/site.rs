@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use tanto_bulk::attempt::sandbox::{Kind, Sandbox};
-use tanto_bulk::attempt::stages::Stage;
+use tanto_bulk::attempt::build_settings::{Fetching, Site};
+use tanto_bulk::attempt::platform_vars;
+use tanto_bulk::attempt::sandbox::Sandbox;
 use tanto_bulk::attempt::workdirs::Works;
-use tanto_bulk::build_settings::{Fetching, Site};
-use tanto_bulk::config::{Config, NO_SANDBOX};
-use tanto_bulk::tree::platform_vars;
+use tanto_bulk::config::{Config, NO_SANDBOX, SandboxKind, Stage};
 use tanto_sys::error;
 use tanto_sys::fs::{lock, mounts};
 use tanto_sys::process::namespaces::{self, Namespace};
@@ -137,7 +136,7 @@ impl Spaces {
         if let Some(sandbox) = self.sandbox.get() {
             return Ok(sandbox);
         }
-        let Some(kind) = Kind::named(&self.config.sandbox) else { return Err("there are no sandboxes".into()) };
+        let Some(kind) = SandboxKind::named(&self.config.sandbox) else { return Err("there are no sandboxes".into()) };
         let made = Sandbox::prepare(&self.config, kind, &door()?, self.as_user, &self.hidden)?;
         Ok(self.sandbox.get_or_init(|| made))
     }

@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use tanto_exec::sandbox::{Mount, What};
 use tanto_sys::fs::dir_tree;
 
-use super::Kind;
 use super::masks::Masks;
+use crate::config::SandboxKind;
 
 /// What of the machine itself is a system to build on. What else it has is its user's.
 const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
@@ -40,7 +40,7 @@ pub(super) struct Manner<'a> {
     pub(super) masks: &'a Masks,
     /// A `/var` to begin with.
     pub(super) var: &'a Path,
-    pub(super) kind: Kind,
+    pub(super) kind: SandboxKind,
     /// As root only in a namespace of users.
     pub(super) as_user: bool,
     /// These places must be there for what is mounted. A directory that has them, and nothing of the kit's besides, is only
@@ -122,12 +122,12 @@ impl Manner<'_> {
         let mask = Some(self.masks.layer.join(name)).filter(|dir| dir.is_dir());
         let has_secrets = mask.is_some();
         // Only with layers is anything of the template's seen there.
-        let is_own_var = name == VAR && self.kind != Kind::Overlay;
+        let is_own_var = name == VAR && self.kind != SandboxKind::Overlay;
         let layers = || mask.into_iter().chain(kit).chain([from.clone()]).collect();
         let is_enough = self.is_enough(name, at, has_parts);
         match name {
             _ if is_enough && !self.written && !has_secrets && !is_own_var => What::Look(from),
-            _ if self.kind == Kind::Overlay && may_be_layer => What::Over(layers()),
+            _ if self.kind == SandboxKind::Overlay && may_be_layer => What::Over(layers()),
             // To copy it takes longer than to mount all the rest.
             ETC if may_be_layer => What::Over(layers()),
             ETC => What::Copy(layers()),
@@ -299,7 +299,7 @@ mod tests {
             root: &root,
             kit: None,
             var: &var,
-            kind: Kind::Bind,
+            kind: SandboxKind::Bind,
             as_user: false,
             points: &private,
             private: &private,
@@ -323,9 +323,9 @@ mod tests {
         ];
         assert_eq!(shown(&manner), parts);
         assert_eq!(shown(&Manner { overlays: false, ..manner }), parts);
-        assert_eq!(shown(&Manner { kind: Kind::Overlay, written: false, ..manner }), parts);
+        assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, written: false, ..manner }), parts);
         let layered = [r#"/opt Over(["/system/opt"])"#, r#"/usr Over(["/system/usr"])"#];
-        assert_eq!(shown(&Manner { kind: Kind::Overlay, ..manner }), layered);
+        assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, ..manner }), layered);
         for number in 0..MOST_PARTS {
             place.write(&format!("system/usr/local/{number}"), "");
         }
@@ -344,7 +344,7 @@ mod tests {
             root: &root,
             kit: Some(&kit),
             var: &var,
-            kind: Kind::Overlay,
+            kind: SandboxKind::Overlay,
             as_user: false,
             points: &points,
             private: &[],
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(layers(&manner), [true, true, true]);
         // The kit has something of its own in one, and in another a place has to be made.
         assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, false]);
-        let bound = Manner { kind: Kind::Bind, ..manner };
+        let bound = Manner { kind: SandboxKind::Bind, ..manner };
         assert_eq!(layers(&bound), [true, true, false]);
         assert_eq!(layers(&Manner { overlays: false, ..bound }), [false, false, false]);
         place.write("kit/usr/share/y", "");

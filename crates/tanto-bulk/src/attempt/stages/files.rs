@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use super::lines::Writer;
+use crate::attempt::build_settings::Site;
 use crate::attempt::distfiles::Fetch;
 use crate::attempt::distfiles::bring::new_name;
 use crate::attempt::distfiles::urls;
+use crate::attempt::install_artifact::Delivery;
 use crate::attempt::sandbox::Leave;
-use crate::build_settings::Site;
-use crate::publish::install_artifact::Delivery;
 use crate::shell::quoted;
 
 /// Files are fetched into this directory in that of the package's logs.

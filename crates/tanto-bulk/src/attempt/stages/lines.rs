@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::build_settings::Site;
+use crate::attempt::build_settings::Site;
 use crate::coordinator::plan::{Plan, Planned};
 use crate::shell::quoted;
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 use super::Stage;
 use super::lines::Writer;
+use crate::attempt::build_settings::Site;
 use crate::attempt::sandbox::{Leave, Sandbox};
-use crate::build_settings::Site;
 use crate::coordinator::plan::Plan;
 use crate::resolve::Package;
 use crate::shell::quoted;
@@ -107,8 +107,8 @@ fn make_script(writer: &Writer<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build_settings::tests::nowhere;
-    use crate::tree::records;
+    use crate::attempt::build_settings::tests::nowhere;
+    use crate::package::records;
     use std::process::Command;
 
     /// What the script prints where `make` and `su` print their arguments.

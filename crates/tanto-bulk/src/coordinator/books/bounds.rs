@@ -7,7 +7,7 @@ use tanto_exec::job::{Completion, JobLimits};
 use tanto_record::views::process_list;
 
 use super::Books;
-use crate::attempt::stages::Stage;
+use crate::config::Stage;
 use crate::resolve::Package;
 
 impl Books<'_> {

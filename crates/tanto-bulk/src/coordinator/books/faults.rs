@@ -3,7 +3,7 @@
 use tanto_exec::job::report::TerminationReason;
 use tanto_exec::job::{Completion, Exit};
 
-use crate::attempt::stages::Stage;
+use crate::config::Stage;
 
 /// In words.
 pub(super) fn why(stage: Stage, completion: &Completion) -> String {
@@ -84,7 +84,7 @@ pub(super) fn machines_fault(stage: Stage, completion: &Completion) -> Option<&'
             Some("files could not be brought to 'distdir'")
         }
         _ if says_full(completion) => Some("the disk is full"),
-        _ if stage.is_the_machines() => Some("the package has no part in that"),
+        _ if stage.blames_machine() => Some("the package has no part in that"),
         _ => None,
     }
 }

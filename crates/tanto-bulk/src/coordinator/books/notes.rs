@@ -9,19 +9,20 @@ use tanto_exec::job::{Completion, Usage};
 use tanto_record::database::{AttemptRow, Change, CostRow, FileRow};
 
 use super::{Books, Progress};
-use crate::attempt::stages::{Stage, files};
-use crate::build_settings::Site;
+use crate::attempt::build_settings::Site;
+use crate::attempt::stages::files;
+use crate::config::Stage;
 use crate::coordinator::clients;
 use crate::coordinator::state::{MACHINE, StateRecord};
-use crate::freshness::{self, Content};
-use crate::publish::ALL;
+use crate::freshness::{Content, PackageFiles};
+use crate::package::ALL;
 use crate::resolve::Package;
 
 impl Books<'_> {
     /// A package was built. If that brought the same as before, as far as it is asked, nothing else is built for that.
     pub(super) fn note_content(&mut self, package: Package) {
         let Site { pkgsrc, packages, suffix, .. } = self.site;
-        let place = freshness::Place { pkgsrc, packages, suffix, contents: true };
+        let place = PackageFiles { pkgsrc, packages, suffix, contents: true };
         let it = self.plan.package(package);
         let renewed = it.content.as_ref().and_then(|before| place.renewed(&it.name, before));
         match &renewed {

@@ -6,7 +6,7 @@ use tanto_sys::fs::page_cache;
 
 use super::faults::{says_full, why};
 use super::{Books, Progress};
-use crate::attempt::stages::Stage;
+use crate::config::Stage;
 use crate::coordinator::needs::Needs;
 use crate::resolve::Package;
 

@@ -11,14 +11,14 @@ use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
 use super::Books;
-use crate::attempt::stages::Stage;
+use crate::config::Stage;
 use crate::coordinator::control_socket::{Answer, Request};
 use crate::coordinator::plan::{Bad, Planned};
 use crate::coordinator::sources::{Anew, Merged};
 use crate::coordinator::state::{Current, Exclusion, PackageState, Pending, REQUESTED, State, StateRecord};
-use crate::freshness::Standing;
+use crate::freshness::Freshness;
+use crate::package::records::{self, Record};
 use crate::resolve::Package;
-use crate::tree::records::{self, Record};
 
 /// So many are answered before the build goes on.
 const MOST_AT_ONCE: usize = 16;
@@ -202,7 +202,7 @@ impl Wishes<'_, '_> {
                 State::Prefailed if *self.books.plan.package(package).package_state() != PackageState::SKIPPED => {}
                 _ => {
                     self.set(package, PackageState::Open(Pending::Requested));
-                    self.books.plan.stands(package, Standing::Due(REQUESTED.into()));
+                    self.books.plan.stands(package, Freshness::Stale(REQUESTED.into()));
                 }
             }
         }
@@ -326,7 +326,7 @@ impl Wishes<'_, '_> {
             if is_it && it.depends != *depends {
                 let mut planned = it.clone();
                 planned.depends = depends.clone();
-                planned.standing = Standing::Due("it needs other packages than before".into());
+                planned.standing = Freshness::Stale("it needs other packages than before".into());
                 it.depends.iter().for_each(|&needed| self.schedule.remove_dependency(JobId(package), JobId(needed)));
                 self.books.plan.replace(package, planned, true);
                 rewired.push(package);

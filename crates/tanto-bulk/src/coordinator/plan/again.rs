@@ -111,7 +111,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::coordinator::state::{Pending, REQUESTED, Success};
-    use crate::tree::records;
+    use crate::package::records;
 
     fn plan() -> Plan {
         let text: String = ["base-1", "lib-1", "app-1", "py1-x-1", "py2-x-1"]

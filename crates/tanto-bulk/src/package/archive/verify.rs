@@ -42,7 +42,7 @@ fn md5(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match from.read(&mut buffer)? {
-            0 => return Ok(crate::publish::list::hex(&digest.finalize()).into_bytes()),
+            0 => return Ok(crate::package::digest::hex(&digest.finalize()).into_bytes()),
             length => digest.update(&buffer[..length]),
         }
     }

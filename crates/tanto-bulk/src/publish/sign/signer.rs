@@ -7,7 +7,7 @@ use sha2::{Digest, Sha512};
 
 use super::frames::{Answer, LONGEST_SIGNATURE, Question};
 use crate::package::archive::{Bad, Package};
-use crate::publish::list::hex;
+use crate::package::digest::hex;
 
 /// Answers until nobody asks any more. `sign` makes a signature of a text. An error means that who asks makes no sense.
 pub fn serve(mut stream: impl Read + Write, mut sign: impl FnMut(&[u8]) -> Result<Vec<u8>, String>) -> io::Result<()> {

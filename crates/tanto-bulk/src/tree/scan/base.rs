@@ -15,6 +15,7 @@ use super::environment;
 use super::files::{Files, Print, stamp};
 use super::sight::Sight;
 use crate::config::Config;
+use crate::package::digest::hex;
 
 /// Raised when what goes into a key changes.
 const VERSION: &[u8] = b"tanto scan 2";
@@ -104,10 +105,6 @@ impl Base {
         let changed = self.0.iter().filter(is_other).map(|(name, _)| name.clone());
         changed.chain(old.keys().filter(gone).map(|name| (*name).to_owned())).collect()
     }
-}
-
-fn hex(print: &Print) -> String {
-    print.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What an empty prefix is made from: an archive, or a directory.

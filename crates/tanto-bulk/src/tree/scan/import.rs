@@ -10,7 +10,7 @@ use super::rows::Rows;
 use super::sight::Sight;
 use super::{Bad, base, list};
 use crate::config::Config;
-use crate::tree::records::Record;
+use crate::package::records::Record;
 
 /// What an import has brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::hash_map::{Entry, HashMap};
 
 use super::Duplicate;
-use crate::tree::records;
+use crate::package::records;
 
 const NAME: &[u8] = b"PKGNAME=";
 

@@ -270,12 +270,12 @@ fn an_imported_scan_stands_where_nothing_has_changed() {
     let made_ns = super::files::now_ns();
     std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
     other.write("a/two/Makefile", "later");
-    let read = crate::tree::records::read(&records).unwrap();
+    let read = crate::package::records::read(&records).unwrap();
     let imported = import(&other.config, &mut store, &read, made_ns).unwrap();
     assert_eq!(imported, Imported { directories: 3, stand: 2 });
     drop(store);
     assert_eq!(other.asked(), ["", "a", "b", "a/two"], "only the lists of directories, and what has changed");
-    let bad = crate::tree::records::read(b"PKGNAME=evil-1\nPKG_LOCATION=../../x\n").unwrap();
+    let bad = crate::package::records::read(b"PKGNAME=evil-1\nPKG_LOCATION=../../x\n").unwrap();
     let mut store = Database::open(&other.place.at("state/db")).unwrap();
     let refused = import(&other.config, &mut store, &bad, made_ns).map_err(|bad| bad.told(&other.config));
     assert_eq!(refused, Err("../../x is no directory".into()));

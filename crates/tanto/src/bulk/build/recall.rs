@@ -7,8 +7,8 @@ use std::path::Path;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::{INTERRUPTED, PackageState, Pending, REQUESTED, State};
-use tanto_bulk::freshness::Standing;
-use tanto_bulk::publish::list;
+use tanto_bulk::freshness::Freshness;
+use tanto_bulk::package::digest::sha512;
 use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow as Row};
 
 use super::now_ms;
@@ -80,12 +80,12 @@ pub(super) fn recall(
     for package in plan.all() {
         if wanted.contains(&plan.package(package).name) && plan.package(package).state() == State::Open {
             plan.set(package, PackageState::Open(Pending::Requested));
-            plan.stands(package, Standing::Due(REQUESTED.into()));
+            plan.stands(package, Freshness::Stale(REQUESTED.into()));
         }
     }
     let of_all = |it: &Earlier| it.rows.is_empty() && it.due.iter().any(|(_, why)| why == AGAIN);
     if again || earlier.as_ref().is_some_and(of_all) {
-        plan.all().for_each(|package| plan.stands(package, Standing::Due(AGAIN.into())));
+        plan.all().for_each(|package| plan.stands(package, Freshness::Stale(AGAIN.into())));
     }
     let Some(Earlier { rows, due }) = earlier else { return Ok((run, plan)) };
     let same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
@@ -98,7 +98,7 @@ pub(super) fn recall(
         rows.iter().filter(|row| was_asked.contains(&row.package)).map(|row| &*row.name).collect();
     for package in plan.all() {
         if names.contains(&*plan.package(package).name) {
-            plan.stands(package, Standing::Due(AGAIN.into()));
+            plan.stands(package, Freshness::Stale(AGAIN.into()));
         }
     }
     distrust(config, store, &rows, &mut plan)?;
@@ -137,12 +137,12 @@ fn distrust(config: &Config, store: &Database, rows: &[Row], plan: &mut Plan) ->
     files.retain(|file| names.contains(&*file.name));
     let is_another = |file: &FileRow| {
         let found = fs::File::open(Path::new(&config.packages).join(&file.path));
-        found.and_then(|mut found| list::digest(&mut found)).is_ok_and(|digest| digest.as_bytes() != file.digest)
+        found.and_then(|mut found| sha512(&mut found)).is_ok_and(|digest| digest.as_bytes() != file.digest)
     };
     let others: HashSet<&str> = files.iter().filter(|file| is_another(file)).map(|file| &*file.name).collect();
     for package in plan.all() {
         if others.contains(&*plan.package(package).name) {
-            plan.stands(package, Standing::Due("its file came to its place when the build was ended".into()));
+            plan.stands(package, Freshness::Stale("its file came to its place when the build was ended".into()));
         }
     }
     Ok(())

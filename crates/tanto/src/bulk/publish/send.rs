@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::state::State;
+use tanto_bulk::package::ALL;
 use tanto_bulk::publish::list::Listed;
-use tanto_bulk::publish::{ALL, DIGESTS, SUMMARY};
+use tanto_bulk::publish::{DIGESTS, SUMMARY};
 use tanto_bulk::report::{Rows, machine};
 
 use crate::bulk::{files, meta};

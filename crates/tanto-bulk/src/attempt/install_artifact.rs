@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::PathBuf;
 
-use super::list;
-use crate::attempt::distfiles::bring;
+use super::distfiles::bring;
+use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
 
 /// The way of one file.
@@ -67,7 +67,7 @@ impl Delivery {
         // It stays open until it has its place.
         let mut content = bring::bring(&self.from, &self.new, false)?;
         content.rewind()?;
-        let digest = list::digest(&mut content)?;
+        let digest = sha512(&mut content)?;
         fs::write(&self.digest, digest)?;
         if !self.hook.is_empty() {
             let new = self.new.to_string_lossy();
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(delivery(&place, "whole\n", &hook).run().unwrap(), 0);
         let text = |name: &str| fs::read_to_string(place.at(name)).unwrap();
         assert_eq!((&*text("all/place"), &*text("seen")), ("whole\n", "p-1.tgz (a b) whole 1\n"));
-        assert_eq!(text("digest"), list::digest(&mut &b"whole\n"[..]).unwrap());
+        assert_eq!(text("digest"), sha512(&mut &b"whole\n"[..]).unwrap());
         assert!(!place.at("all/new").exists() && !place.at("made/file").exists());
     }
 

@@ -1,4 +1,4 @@
-//! Which packages are up to date, with binary packages made for the purpose.
+//! Freshness of real package files.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use tanto_testing::Scratch;
 
 use super::*;
 use crate::package::archive::tests::{gzip, tar};
-use crate::tree::records;
+use crate::package::records;
 
 const MAKEFILE: &str = "# $NetBSD: Makefile,v 1.7 2017/01/01 00:00:00 test Exp $\nX=\n";
 const IDENT: &str = "$NetBSD: Makefile,v 1.7 2017/01/01 00:00:00 test Exp $";
@@ -25,7 +25,7 @@ impl World {
         World { scratch }
     }
 
-    /// A package file that was written so many seconds after the first.
+    /// Writes a package file with an mtime in seconds.
     fn package(&self, name: &str, build_version: &str, built_with: &[&str], second: u64) {
         let needs: String = built_with.iter().map(|name| format!("@blddep {name}\n")).collect();
         let contents = format!("@name {name}\n@cwd /usr/pkg\n{needs}bin/x\n");
@@ -44,13 +44,12 @@ impl World {
         Plan::new(&records, &packages.iter().map(|(_, depends)| depends.to_vec()).collect::<Vec<_>>()).unwrap()
     }
 
-    fn look(&self, plan: &Plan) -> Vec<Found> {
+    fn look(&self, plan: &Plan) -> Vec<Inspection> {
         let path = |path: &str| self.scratch.at(path).to_string_lossy().into_owned();
         let (pkgsrc, packages) = (path("tree"), path("packages"));
-        look(plan, Place { pkgsrc: &pkgsrc, packages: &packages, suffix: ".tgz", contents: false })
+        inspect(plan, PackageFiles { pkgsrc: &pkgsrc, packages: &packages, suffix: ".tgz", contents: false })
     }
 
-    /// What becomes of the packages before anything is built.
     fn settled(&self, mut plan: Plan, ages: bool) -> Plan {
         let found = self.look(&plan);
         settle(&mut plan, found, if ages { &Ages::Files } else { &Ages::Ignored }).unwrap();
@@ -61,12 +60,12 @@ impl World {
         let mut all = depends.to_vec();
         let needs: Vec<Package> = (0..depends.len() as Package).collect();
         all.push((name, &needs));
-        self.look(&Self::plan(&all)).pop().unwrap().said.err().unwrap_or_default()
+        self.look(&Self::plan(&all)).pop().unwrap().verdict.err().unwrap_or_default()
     }
 }
 
 #[test]
-fn what_it_was_made_from_must_be_as_it_was() {
+fn changed_source_file_makes_package_stale() {
     let world = World::new("check-files");
     let digest: String = Sha256::digest("no ident\n").iter().map(|byte| format!("{byte:02x}")).collect();
     let makefile = format!("a/lib/Makefile:\t{IDENT}\n");
@@ -80,7 +79,7 @@ fn what_it_was_made_from_must_be_as_it_was() {
         ("a/lib/plain: $NetBSD: x$\n", "a/lib/plain has changed"),
         (&*format!("a/lib/plain: {}\n", "0".repeat(64)), "a/lib/plain has changed"),
         ("a/lib/plain: \n", "a/lib/plain has changed"),
-        ("what", "its +BUILD_VERSION makes no sense"),
+        ("what", "its +BUILD_VERSION is malformed"),
     ] {
         world.package("lib-1.0", said, &[], 0);
         assert_eq!(world.why("lib-1.0", &[]), why, "{said}");
@@ -88,7 +87,7 @@ fn what_it_was_made_from_must_be_as_it_was() {
 }
 
 #[test]
-fn a_file_with_several_idents_is_as_it_was_with_each() {
+fn file_with_several_idents_matches_each() {
     let world = World::new("check-idents");
     world
         .scratch
@@ -104,7 +103,7 @@ fn a_file_with_several_idents_is_as_it_was_with_each() {
 }
 
 #[test]
-fn what_it_was_built_with_must_be_what_it_needs() {
+fn changed_dependency_makes_package_stale() {
     let world = World::new("check-needs");
     let depends: [(&str, &[Package]); 2] = [("lib-1.3", &[]), ("new-1", &[])];
     for (built_with, why) in [
@@ -119,7 +118,7 @@ fn what_it_was_built_with_must_be_what_it_needs() {
 }
 
 #[test]
-fn what_is_no_package_is_told() {
+fn missing_and_foreign_files_are_stale() {
     let world = World::new("check-bad");
     assert_eq!(world.why("lib-1.0", &[]), "it was not built yet");
     world.package("other-1", "", &[], 0);
@@ -134,12 +133,12 @@ fn what_is_no_package_is_told() {
     assert_eq!(world.why("lib-1.0", &[]), "its file: is a directory");
 }
 
-fn states(plan: &Plan) -> Vec<(State, Standing)> {
+fn states(plan: &Plan) -> Vec<(State, Freshness)> {
     plan.packages.iter().map(|it| (it.state(), it.standing.clone())).collect()
 }
 
 #[test]
-fn what_is_up_to_date_with_all_that_it_needs_is_done() {
+fn up_to_date_package_with_done_dependencies_is_done() {
     let world = World::new("check-settle");
     world.package("lib-1.0", "a/lib/Makefile: $NetBSD: old$\n", &[], 1);
     world.package("good-1.0", "", &[], 1);
@@ -155,28 +154,28 @@ fn what_is_up_to_date_with_all_that_it_needs_is_done() {
         ("fine-1.0", &[1]),
         ("late-1.0", &[1]),
     ];
-    let changed = Standing::Due("a/lib/Makefile has changed".into());
-    let newer = Standing::Due("good-1.0, which it was built with, is newer".into());
-    use Standing::Stands;
+    let changed = Freshness::Stale("a/lib/Makefile has changed".into());
+    let newer = Freshness::Stale("good-1.0, which it was built with, is newer".into());
+    use Freshness::UpToDate;
     use State::{Done, Open};
     let plan = world.settled(World::plan(&packages), true);
     assert_eq!(plan.package(1).why(), State::UP_TO_DATE);
     let expected = [
         (Open, changed.clone()),
-        (Done, Stands(vec![])),
-        (Open, Stands(vec![0])),
-        (Open, Stands(vec![1])),
-        (Done, Stands(vec![1])),
+        (Done, UpToDate(vec![])),
+        (Open, UpToDate(vec![0])),
+        (Open, UpToDate(vec![1])),
+        (Done, UpToDate(vec![1])),
         (Open, newer),
     ];
     assert_eq!(states(&plan), expected);
     let plan = world.settled(World::plan(&packages), false);
-    let [open, done] = [Open, Done].map(|state| (state, Stands(vec![])));
+    let [open, done] = [Open, Done].map(|state| (state, UpToDate(vec![])));
     assert_eq!(states(&plan), [(Open, changed), done.clone(), open.clone(), open, done.clone(), done]);
 }
 
 #[test]
-fn what_was_built_makes_its_users_due() {
+fn rebuilt_package_makes_dependents_stale() {
     let world = World::new("check-due");
     world.package("user-1.0", "", &["lib-1.0"], 2);
     world.package("loose-1.0", "", &[], 2);
@@ -191,7 +190,7 @@ fn what_was_built_makes_its_users_due() {
 }
 
 #[test]
-fn what_will_be_built_is_foretold() {
+fn predict_names_the_reason_of_each_build() {
     let world = World::new("check-foretold");
     world.package("user-1.0", "", &["lib-1.0"], 2);
     world.package("deep-1.0", "", &["user-1.0"], 3);
@@ -199,11 +198,11 @@ fn what_will_be_built_is_foretold() {
     let plan = world
         .settled(World::plan(&[("lib-1.0", &[]), ("user-1.0", &[0]), ("deep-1.0", &[1]), ("loose-1.0", &[0])]), true);
     let by = |name: &str| Some(format!("{name}, which it was built with, has to be built"));
-    assert_eq!(foretell(&plan).unwrap(), [Some("it was not built yet".into()), by("lib-1.0"), by("user-1.0"), None]);
+    assert_eq!(predict(&plan).unwrap(), [Some("it was not built yet".into()), by("lib-1.0"), by("user-1.0"), None]);
 }
 
 #[test]
-fn what_is_as_old_as_its_content_is_not_newer() {
+fn age_counts_since_last_change_of_content() {
     let world = World::new("check-contents");
     world.package("lib-1.0", "", &[], 9);
     world.package("user-1.0", "", &["lib-1.0"], 2);
@@ -224,14 +223,14 @@ fn what_is_as_old_as_its_content_is_not_newer() {
 }
 
 #[test]
-fn many_are_found_by_several_threads_as_by_one() {
+fn parallel_inspection_keeps_the_order() {
     let world = World::new("check-many");
     let names: Vec<String> = (0..2000).map(|number| format!("many-{number}")).collect();
     for name in names.iter().step_by(7) {
         world.package(name, "", &[], 0);
     }
     let plan = World::plan(&names.iter().map(|name| (&**name, &[][..])).collect::<Vec<_>>());
-    let found: Vec<bool> = world.look(&plan).iter().map(|it| it.said.is_ok()).collect();
+    let found: Vec<bool> = world.look(&plan).iter().map(|it| it.verdict.is_ok()).collect();
     assert_eq!(found, (0..2000).map(|number| number % 7 == 0).collect::<Vec<_>>());
     assert!(Path::new(&world.scratch.at("packages")).exists());
 }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::attempt::make_wrappers::Makes;
-use crate::attempt::sandbox::Sandbox;
-use crate::attempt::stages::Stage;
-use crate::attempt::workdirs::Works;
-use crate::config::Limits;
-use crate::coordinator::needs::Room;
+use super::make_wrappers::Makes;
+use super::sandbox::Sandbox;
+use super::workdirs::Works;
+use crate::config::{Limits, Stage};
 use crate::shell::quoted;
 
 /// Where packages are built, and with what.
@@ -93,6 +91,15 @@ impl Site {
         let said = sandbox.say(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
         self.one_user = !said.is_ok_and(|said| said.trim().eq_ignore_ascii_case("yes"));
     }
+}
+
+/// Memory for the files that a package writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Bytes of files.
+    pub most: u64,
+    /// Bytes of files and of its processes together.
+    pub limit: Option<u64>,
 }
 
 /// How files are fetched.

@@ -1,0 +1,81 @@
+//! Settles which packages are up to date, from the inspections of all package files.
+
+#[cfg(test)]
+mod tests;
+
+use super::plan::{Bad, Plan, Planned};
+use super::state::{PackageState, State, Success};
+use crate::freshness::{self, Ages, Candidate, Check, Content, Freshness, Inspection, PackageFiles};
+use crate::resolve::Package;
+
+/// Inspects the files of the packages of a plan. Of packages that are done or known to be stale, only mtimes are read.
+pub fn inspect(plan: &Plan, files: PackageFiles<'_>) -> Vec<Inspection> {
+    let check = |it: &Planned| match it.state() {
+        State::Open if it.standing == Freshness::Unknown => Check::Full,
+        State::Open | State::Done => Check::Mtime,
+        _ => Check::Skip,
+    };
+    let packages = plan.packages.iter().map(|it| Candidate { name: &it.name, depends: &it.depends, check: check(it) });
+    let packages: Vec<Candidate<'_>> = packages.collect();
+    freshness::inspect(&packages, files)
+}
+
+/// Marks unchecked packages as up to date or stale. Up-to-date packages are done if everything that they need is done.
+pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Result<(), Bad> {
+    let since = |(found, it): (&Inspection, &Planned)| Some(ages.since(&it.name, found.written_ns?));
+    let since: Vec<Option<i64>> = inspections.iter().zip(&plan.packages).map(since).collect();
+    if matches!(ages, Ages::Contents(_)) {
+        for (package, it) in (0..).zip(&inspections) {
+            let times = it.written_ns.zip(since[package as usize]);
+            let fingerprint = it.fingerprint;
+            let content = times.map(|(written_ns, since_ns)| Content { written_ns, since_ns, fingerprint });
+            plan.holds(package, content);
+        }
+    }
+    let ages = !matches!(ages, Ages::Ignored);
+    for (package, it) in (0..).zip(inspections) {
+        if plan.package(package).state() != State::Open || plan.package(package).standing != Freshness::Unknown {
+            continue;
+        }
+        let is_newer = |needed: &&Package| ages && since[**needed as usize] >= it.written_ns;
+        let freshness = match it.verdict {
+            Err(why) => Freshness::Stale(why),
+            Ok(built_with) => match built_with.iter().find(is_newer) {
+                Some(&newer) => {
+                    Freshness::Stale(format!("{}, which it was built with, is newer", plan.package(newer).name))
+                }
+                None => Freshness::UpToDate(if ages { built_with } else { Vec::new() }),
+            },
+        };
+        plan.stands(package, freshness);
+    }
+    for package in plan.chain()? {
+        let it = plan.package(package);
+        let is_done = |&needed: &Package| plan.package(needed).state() == State::Done;
+        let is_fresh = it.state() == State::Open && matches!(it.standing, Freshness::UpToDate(_));
+        if is_fresh && it.depends.iter().all(is_done) {
+            plan.set(package, PackageState::Done(Success::UpToDate));
+        }
+    }
+    Ok(())
+}
+
+/// Predicts why each open package will be built; `None` for packages that are up to date even if one that they need is
+/// not.
+pub fn predict(plan: &Plan) -> Result<Vec<Option<String>>, Bad> {
+    let mut all: Vec<Option<String>> = vec![None; plan.packages.len()];
+    for package in plan.chain()? {
+        let it = plan.package(package);
+        all[package as usize] = match &it.standing {
+            _ if it.state() != State::Open => None,
+            Freshness::UpToDate(built_with) => {
+                let first = built_with.iter().find(|&&needed| all[needed as usize].is_some());
+                let why = |&needed| format!("{}, which it was built with, has to be built", plan.package(needed).name);
+                first.map(why)
+            }
+            Freshness::Stale(why) => Some(why.clone()),
+            Freshness::Unknown => Some(String::new()),
+        };
+    }
+    Ok(all)
+}
