@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use tanto_ninja::disk::{RealDisk, VirtualDisk};
 use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::flat::BLOCK;
+use tanto_ninja::flat::BLOCK_SIZE;
 use tanto_ninja::graph::Escape;
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::hash::rapid;
+use tanto_ninja::hash::rapidhash;
 use tanto_ninja::load::{LoadOptions, load};
 use tanto_ninja::logs::{BuildLog, DepsLog, Entry};
 use tanto_ninja::scan::Scan;
@@ -116,11 +116,11 @@ fn changed(bytes: &[u8], pairs: &[u8]) -> Vec<u8> {
 fn forge(bytes: &mut [u8], sound: &[u8]) {
     let foot = sound.len() - 24;
     let start = usize::from_ne_bytes(*sound[foot..].first_chunk().expect("eight bytes"));
-    assert!(start <= BLOCK);
+    assert!(start <= BLOCK_SIZE);
     bytes[foot..].copy_from_slice(&sound[foot..]);
-    let block = rapid(&bytes[..start]).to_ne_bytes();
+    let block = rapidhash(&bytes[..start]).to_ne_bytes();
     bytes[foot - 8..foot].copy_from_slice(&block);
-    let table = rapid(&bytes[start..foot + 8]).to_ne_bytes();
+    let table = rapidhash(&bytes[start..foot + 8]).to_ne_bytes();
     bytes[foot + 8..foot + 16].copy_from_slice(&table);
 }
 
@@ -145,17 +145,17 @@ pub fn run(input: &[u8], scratch: &Path) {
     }
     if let Ok(Some(mut graph)) = opened {
         ask(&mut graph, sound, bytes == sound.bytes);
-        assert!(bytes != sound.bytes || graph.is_sound());
+        assert!(bytes != sound.bytes || graph.is_intact());
     }
 }
 
 /// Asks for all that a build or a tool asks for.
-fn ask(graph: &mut Graph<'_>, sound: &Sound, is_sound: bool) {
+fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
     for node in graph.node_ids() {
         graph.lookup(graph.path(node));
         graph.dyndep_pending(node);
         graph.path_with_nul(node);
-        graph.users(node).count();
+        graph.out_edges(node).count();
     }
     for id in graph.edge_ids() {
         for name in [b"command".as_slice(), b"depfile", b"rspfile_content", b"flags", b"restat"] {
@@ -168,14 +168,14 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_sound: bool) {
     let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, ThreadLimit::ONE));
     let kept = graph.deps_parts();
     let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, ThreadLimit::ONE));
-    assert!(!is_sound || (log.is_some() && deps.is_some()), "its logs are not known");
+    assert!(!is_intact || (log.is_some() && deps.is_some()), "its logs are not known");
     let mut log = log.unwrap_or_else(|| BuildLog::in_memory(7));
     let mut deps = deps.map_or_else(DepsLog::in_memory, |(deps, _)| deps);
     log.entries(graph).for_each(drop);
     for &node in deps.nodes() {
         graph.path(node);
         let longest = deps.deps(node).iter().flat_map(|deps| deps.ins()).map(|node| graph.path(node).len()).max();
-        assert!(longest.unwrap_or(0) <= BLOCK);
+        assert!(longest.unwrap_or(0) <= BLOCK_SIZE);
     }
     let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
     let mut disk = VirtualDisk::new();

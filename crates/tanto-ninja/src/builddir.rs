@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::ids::ScopeId;
 
 /// What the manifest's `builddir` says; empty, which is the current directory, where it sets none.
-pub fn of<'t>(graph: &Graph<'t>) -> &'t [u8] {
+pub fn path<'t>(graph: &Graph<'t>) -> &'t [u8] {
     graph.variable(ScopeId::TOP, b"builddir").unwrap_or_default()
 }
 
@@ -21,21 +21,21 @@ pub fn join(builddir: &[u8], name: &str) -> Vec<u8> {
 
 /// Makes it if it is not there. As with ninja there are two errors to tell of: which directory of the path could not
 /// be made, and which path was meant.
-pub fn make(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
+pub fn create(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
     if builddir.is_empty() {
         return Ok(());
     }
     disk.make_parents(&join(builddir, ".")).map_err(|error| {
         let first = Error::from(error);
         let why = memchr::memmem::rfind(&first.text, b": ").map_or(0, |colon| colon + 2);
-        let second = Error::of(&[b"creating build directory ", builddir, b": ", &first.text[why..]]);
+        let second = Error::new(&[b"creating build directory ", builddir, b": ", &first.text[why..]]);
         [first, second]
     })
 }
 
 /// Nothing makes the output any more, and it is not there. (What is still there may serve a generator.) One that
 /// cannot be looked at is kept, and told of in `errors`.
-pub fn is_dead(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &mut Vec<Error>) -> bool {
+pub fn is_obsolete(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &mut Vec<Error>) -> bool {
     let made = graph.lookup(output).is_some_and(|node| graph.in_edge(node).is_some());
     !made && disk.mtime(output).map_err(|error| errors.push(Error::stat(output, &error))) == Ok(0)
 }
@@ -62,7 +62,7 @@ mod tests {
         let loaded = crate::load::load(&arena, &disk, b"build.ninja", Default::default(), &mut |_| {});
         let graph = loaded.unwrap();
         let mut errors = Vec::new();
-        let mut dead = |output: &[u8]| is_dead(&graph, &mut disk, output, &mut errors);
+        let mut dead = |output: &[u8]| is_obsolete(&graph, &mut disk, output, &mut errors);
         assert!(!dead(b"made") && !dead(b"there"));
         assert!(dead(b"used") && dead(b"gone"));
         assert!(errors.is_empty());

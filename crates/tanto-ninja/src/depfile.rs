@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::rapid as hash;
+use crate::hash::rapidhash as hash;
 
 /// Targets and prerequisites of all rules of a depfile, unescaped, in the order of the text, each once.
 #[derive(Default, PartialEq, Eq, Debug)]

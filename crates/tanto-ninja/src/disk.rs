@@ -12,7 +12,7 @@ use tanto_sys::threads::ThreadLimit;
 pub type Mtime = i64;
 
 /// The path of the file with a number, with a NUL at its end.
-pub type PathOf<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
+pub type PathByIndex<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
 
 /// What a build asks of a file system. `path` is bytes, relative to the build directory.
 pub trait Disk: Sync {
@@ -20,7 +20,7 @@ pub trait Disk: Sync {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
     /// As `mtime`, for many files; `UNKNOWN_MTIME` where that is an error. `path` gives each file's path, with a NUL at its
     /// end. A disk that can ask on several threads does.
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         let _ = threads;
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number);

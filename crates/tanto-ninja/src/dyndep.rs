@@ -44,7 +44,7 @@ pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[E
     for user in users {
         let Some(update) = mentioned.remove(user) else {
             let out = graph.path(graph.edge(*user).outs[0]);
-            return Err(Error::of(&[b"'", out, b"' not mentioned in its dyndep file '", path, b"'"]));
+            return Err(Error::new(&[b"'", out, b"' not mentioned in its dyndep file '", path, b"'"]));
         };
         apply(graph, file, &update)?;
         updates.push(update);
@@ -52,7 +52,7 @@ pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[E
     if let Some(stranger) = mentioned.into_keys().min() {
         let out = graph.path(graph.edge(stranger).outs[0]);
         let middle = b"' whose build statement does not have a dyndep binding for the file";
-        return Err(Error::of(&[b"dyndep file '", path, b"' mentions output '", out, middle]));
+        return Err(Error::new(&[b"dyndep file '", path, b"' mentions output '", out, middle]));
     }
     lost.map_or(Ok(updates), Err)
 }
@@ -66,7 +66,7 @@ fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
     // An edge that names the file twice as an input would get its outputs twice.
     for &out in update.outs.iter().chain(update.outs.first().filter(|_| uses > 1)) {
         if graph.set_in_edge(out, update.edge).is_some() {
-            return Err(Error::of(&[b"multiple rules generate ", graph.path(out)]));
+            return Err(Error::new(&[b"multiple rules generate ", graph.path(out)]));
         }
     }
     Ok(())

@@ -17,13 +17,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// Joins the parts of a message.
-    pub fn of(parts: &[&[u8]]) -> Self {
+    pub fn new(parts: &[&[u8]]) -> Self {
         parts.concat().into()
     }
 
     /// A file could not be looked at, for another reason than that it is not there.
     pub fn stat(path: &[u8], why: &io::Error) -> Self {
-        Self::of(&[b"stat(", path, b"): ", &tanto_sys::error::text(why)])
+        Self::new(&[b"stat(", path, b"): ", &tanto_sys::error::text(why)])
     }
 
     /// As `of`, for what ninja calls fatal.

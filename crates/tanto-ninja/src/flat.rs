@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use tanto_sys::memory::FrozenWords;
 use tanto_sys::memory::prefetch;
 
-pub use blocks::{BLOCK, Blocks, Limit};
+pub use blocks::{BLOCK_SIZE, Blocks, Limit};
 
 /// A row of `T`. Where it lies in memory of our own, asking for what is not there is a bug, and panics; where it lies
 /// in a file, the answer is zeros or nothing, and the file's [`Blocks`] say that it is damaged.

@@ -15,7 +15,7 @@ use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
 use crate::graph::Escape;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, PoolId};
 use crate::logs::Entry;
@@ -60,7 +60,7 @@ struct Deps {
 }
 
 impl Deps {
-    fn of(graph: &Known<'_>, edge: EdgeId) -> Result<Deps> {
+    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<Deps> {
         let kind = graph.binding(edge, b"deps", Escape::Shell)?;
         let prefix = || graph.binding(edge, b"msvc_deps_prefix", Escape::Shell);
         Ok(Deps { prefix: if kind == b"msvc" { prefix()? } else { Vec::new() }, kind })
@@ -81,7 +81,7 @@ struct Words {
 }
 
 impl Words {
-    fn of(graph: &Known<'_>, edge: EdgeId) -> Result<Words> {
+    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<Words> {
         let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
         let content = || graph.binding(edge, b"rspfile_content", Escape::Shell);
         Ok(Words {
@@ -115,7 +115,7 @@ pub struct Builder<'a, 't> {
 impl<'a, 't> Builder<'a, 't> {
     /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
-        let clock_file = builddir::join(builddir::of(scan.graph), ".ninja_lock");
+        let clock_file = builddir::join(builddir::path(scan.graph), ".ninja_lock");
         Builder { scan, past: None, plan: Plan::default(), options, active: Map::default(), clock: None, clock_file }
     }
 
@@ -240,7 +240,7 @@ impl<'a, 't> Builder<'a, 't> {
         }
         if !words.rspfile.is_empty() {
             let written = self.scan.disk.write(&words.rspfile, &words.rspfile_content);
-            written.map_err(|error| Error::of(&[b"WriteFile(", &words.rspfile, b"): ", &os_text(&error)]))?;
+            written.map_err(|error| Error::new(&[b"WriteFile(", &words.rspfile, b"): ", &os_text(&error)]))?;
         }
         Ok(start.unwrap_or(0))
     }
@@ -282,7 +282,7 @@ impl<'a, 't> Builder<'a, 't> {
         }
         let text = match self.scan.disk.read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|error| Error::of(&[&os_text(&error)]))?,
+            other => other.map_err(|error| Error::new(&[&os_text(&error)]))?,
         };
         if text.is_empty() {
             return Ok(Vec::new());
@@ -290,7 +290,7 @@ impl<'a, 't> Builder<'a, 't> {
         let found = depfile::parse(&text)?;
         if !self.options.keep_depfile {
             let removed = self.scan.disk.remove(path);
-            removed.map_err(|error| Error::of(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
+            removed.map_err(|error| Error::new(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
         }
         Ok(self.scan.intern_all(&found.ins))
     }

@@ -2,7 +2,7 @@
 //! change; what depfiles, logs and dyndep files add lies beside it. Does not know the file system's state, nor what is
 //! to be built.
 
-pub(crate) mod base;
+pub(crate) mod manifest_data;
 pub(crate) mod bindings;
 pub(crate) mod env;
 pub(crate) mod hashes;
@@ -22,10 +22,10 @@ use std::cell::OnceCell;
 use bumpalo::Bump;
 use hashbrown::HashTable;
 
-use self::base::Base;
-use crate::hash::rapid as hash;
+use self::manifest_data::ManifestData;
+use crate::hash::rapidhash as hash;
 
-pub use self::base::Use;
+pub use self::manifest_data::OutEdgeKind;
 pub use self::bindings::{Commands, Escape, shell_quote_into};
 
 /// A build statement.
@@ -88,7 +88,7 @@ pub struct Arena {
 type Place = OnceCell<Box<Held>>;
 
 struct Held {
-    base: Base,
+    data: ManifestData,
     next: Place,
 }
 
@@ -100,16 +100,16 @@ impl Arena {
 
     /// A graph of no manifest: all that it will have joins it.
     pub fn empty(&self) -> Graph<'_> {
-        self.hold(Base::default())
+        self.hold(ManifestData::default())
     }
 
-    pub(crate) fn hold(&self, base: Base) -> Graph<'_> {
+    pub(crate) fn hold(&self, data: ManifestData) -> Graph<'_> {
         let mut place = &self.first;
         while let Some(held) = place.get() {
             place = &held.next;
         }
-        let held = place.get_or_init(|| Box::new(Held { base, next: Place::new() }));
-        Graph { arena: &self.bump, known: Known::new(&held.base) }
+        let held = place.get_or_init(|| Box::new(Held { data, next: Place::new() }));
+        Graph { arena: &self.bump, view: GraphView::new(&held.data) }
     }
 }
 
@@ -117,20 +117,20 @@ impl Arena {
 pub struct Graph<'t> {
     /// Where the text and the id lists of what joins lie.
     pub arena: &'t Bump,
-    known: Known<'t>,
+    view: GraphView<'t>,
 }
 
 impl<'t> std::ops::Deref for Graph<'t> {
-    type Target = Known<'t>;
+    type Target = GraphView<'t>;
 
-    fn deref(&self) -> &Known<'t> {
+    fn deref(&self) -> &GraphView<'t> {
         &self.known
     }
 }
 
 /// What is known of the graph. Several threads may read it.
-pub struct Known<'t> {
-    pub(crate) base: &'t Base,
+pub struct GraphView<'t> {
+    pub(crate) data: &'t ManifestData,
     /// How many of its nodes are there: all, or those that the manifests name.
     shown: usize,
     /// The paths of nodes that joined, each with a NUL at its end, and where to find them.
@@ -157,7 +157,7 @@ impl<'t> Graph<'t> {
         if let Some(node) = known.lookup_base(path) {
             return node;
         }
-        let first = known.base.paths.len();
+        let first = known.data.paths.len();
         let joined = &mut known.joined;
         let path_of = |id: &NodeId| without_end(joined[id.index() - first]);
         let entry = known.index.entry(hash(path), |id| path_of(id) == path, |id| hash(path_of(id)));
@@ -179,14 +179,14 @@ impl<'t> Graph<'t> {
     pub(crate) fn show_discovered(&mut self) -> bool {
         let known = &mut self.known;
         if known.joined.is_empty() {
-            known.shown = known.base.paths.len();
+            known.shown = known.data.paths.len();
         }
         !known.hides()
     }
 
     /// They are none after all.
     pub(crate) fn hide_discovered(&mut self) {
-        self.known.shown = self.known.base.named();
+        self.known.shown = self.known.data.named();
     }
 
     /// The dyndep file has been loaded, or that was tried.
@@ -212,20 +212,20 @@ impl<'t> Graph<'t> {
     /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
     /// edge has none of its own.
     pub(crate) fn set_restat(&mut self, edge: EdgeId) {
-        if self.base.has_bindings(edge) {
+        if self.data.has_bindings(edge) {
             self.known.restat_edges.insert(edge);
         } else {
-            let scope = self.base.scope(edge);
+            let scope = self.data.scope(edge);
             self.known.restat_scopes.insert(scope);
         }
     }
 }
 
-impl<'t> Known<'t> {
-    fn new(base: &'t Base) -> Self {
-        Known {
-            base,
-            shown: base.named(),
+impl<'t> GraphView<'t> {
+    fn new(data: &'t ManifestData) -> Self {
+        GraphView {
+            data,
+            shown: data.named(),
             joined: Vec::new(),
             index: HashTable::new(),
             makers: Map::default(),
@@ -237,18 +237,18 @@ impl<'t> Known<'t> {
     }
 
     /// Is all that the manifests say known to be what it was when they were loaded? Only a damaged snapshot's is not.
-    pub fn is_sound(&self) -> bool {
-        self.base.blocks.as_ref().is_none_or(|blocks| blocks.check_all(1))
+    pub fn is_intact(&self) -> bool {
+        self.data.blocks.as_ref().is_none_or(|blocks| blocks.check_all(1))
     }
 
     /// Gives back the memory of what was read of the graph's snapshot, if it has one; it may be read again.
     pub(crate) fn release(&self) {
-        self.base.blocks.iter().for_each(|blocks| blocks.release());
+        self.data.blocks.iter().for_each(|blocks| blocks.release());
     }
 
     /// The paths of all manifests, as their includers name them.
     pub fn manifests(&self) -> impl Iterator<Item = &[u8]> {
-        self.base.manifests.list.iter().map(|manifest| &manifest.path[..])
+        self.data.manifests.list.iter().map(|manifest| &manifest.path[..])
     }
 
     /// The node of a canonical path, if it has one.
@@ -257,13 +257,13 @@ impl<'t> Known<'t> {
     }
 
     fn lookup_base(&self, path: &[u8]) -> Option<NodeId> {
-        self.base.paths.lookup(path).filter(|node| node.index() < self.shown)
+        self.data.paths.lookup(path).filter(|node| node.index() < self.shown)
     }
 
     /// Appends the node of each of these canonical paths, if it has one. Many at once cost less than each alone.
     pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
         let before = nodes.len();
-        self.base.paths.lookup_all(paths, nodes);
+        self.data.paths.lookup_all(paths, nodes);
         if !self.joined.is_empty() || self.hides() {
             for (path, node) in paths.iter().zip(&mut nodes[before..]) {
                 *node = node.filter(|node| node.index() < self.shown).or_else(|| self.lookup_joined(path));
@@ -280,12 +280,12 @@ impl<'t> Known<'t> {
 
     /// How many node ids there are by now. Some of them may stand for no node: those have no path.
     pub fn node_count(&self) -> usize {
-        self.base.paths.len() + self.joined.len()
+        self.data.paths.len() + self.joined.len()
     }
 
     /// Does a snapshot hold nodes that are none yet?
     fn hides(&self) -> bool {
-        self.shown < self.base.paths.len()
+        self.shown < self.data.paths.len()
     }
 
     /// Nodes that have smaller numbers than this are there and stay there. Others may join under larger ones.
@@ -295,15 +295,15 @@ impl<'t> Known<'t> {
 
     /// All nodes, in no order that means anything.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
-        let there = (0..self.shown).chain(self.base.paths.len()..self.node_count());
+        let there = (0..self.shown).chain(self.data.paths.len()..self.node_count());
         there.map(|node| NodeId(node as u32)).filter(|node| !self.path(*node).is_empty())
     }
 
     /// The path of a node.
     #[inline]
     pub fn path(&self, node: NodeId) -> &'t [u8] {
-        match node.index().checked_sub(self.base.paths.len()) {
-            None => self.base.paths.path(node),
+        match node.index().checked_sub(self.data.paths.len()) {
+            None => self.data.paths.path(node),
             Some(joined) => without_end(self.joined[joined]),
         }
     }
@@ -311,8 +311,8 @@ impl<'t> Known<'t> {
     /// The path of a node with a NUL at its end.
     #[inline]
     pub fn path_with_nul(&self, node: NodeId) -> &'t [u8] {
-        match node.index().checked_sub(self.base.paths.len()) {
-            None => self.base.paths.c_path(node).to_bytes_with_nul(),
+        match node.index().checked_sub(self.data.paths.len()) {
+            None => self.data.paths.c_path(node).to_bytes_with_nul(),
             Some(joined) => self.joined[joined],
         }
     }
@@ -325,18 +325,18 @@ impl<'t> Known<'t> {
         {
             return Some(*maker);
         }
-        if node.index() < self.base.named() { self.base.in_edge(node) } else { None }
+        if node.index() < self.data.named() { self.data.in_edge(node) } else { None }
     }
 
     /// No manifest names the node as an input, output or validation: only a depfile, the deps log or a dyndep file
     /// does. Then it is no error if it is missing and no rule makes it.
     pub fn is_discovered(&self, node: NodeId) -> bool {
-        node.index() >= self.base.named()
+        node.index() >= self.data.named()
     }
 
     /// Is the node a dyndep file that has not been loaded yet?
     pub fn dyndep_pending(&self, node: NodeId) -> bool {
-        self.base.is_dyndep(node) && !self.read_dyndeps.contains(&node)
+        self.data.is_dyndep(node) && !self.read_dyndeps.contains(&node)
     }
 
     /// Has a dyndep file said that an edge restats?
@@ -346,13 +346,13 @@ impl<'t> Known<'t> {
 
     /// How many edges there are.
     pub fn edge_count(&self) -> usize {
-        self.base.edge_count()
+        self.data.edge_count()
     }
 
     /// The edge.
     #[inline]
     pub fn edge(&self, id: EdgeId) -> Edge<'t> {
-        let mut edge = self.base.edge(id);
+        let mut edge = self.data.edge(id);
         if !self.changed.is_empty()
             && let Some(&(outs, ins)) = self.changed.get(&id)
         {
@@ -373,45 +373,45 @@ impl<'t> Known<'t> {
 
     /// Which edges have a node as an input or validation, as the manifests say and in their order; an edge that names it
     /// twice comes twice.
-    pub fn users(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, Use)> {
-        self.base.users(node)
+    pub fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
+        self.data.out_edges(node)
     }
 
     /// The edges that have a dyndep file, with it, in the order of the manifest.
     pub fn dyndeps(&self) -> impl Iterator<Item = (EdgeId, NodeId)> {
-        self.base.dyndep_edges.all().iter().copied().zip(self.base.dyndep_files.all().iter().copied())
+        self.data.dyndep_edges.all().iter().copied().zip(self.data.dyndep_files.all().iter().copied())
     }
 
     /// How many edges of a pool may run at once; 0 for any number.
     pub fn pool_depth(&self, pool: PoolId) -> u32 {
-        self.base.env.pool(pool).depth
+        self.data.env.pool(pool).depth
     }
 
     /// The name of a rule.
     pub fn rule_name(&self, rule: RuleId) -> &'t [u8] {
-        self.base.env.rule_name(rule)
+        self.data.env.rule_name(rule)
     }
 
     /// The rule of this name in the top scope.
     pub fn top_rule(&self, name: &[u8]) -> Option<RuleId> {
-        self.base.env.rule_in(ScopeId::TOP, name)
+        self.data.env.rule_in(ScopeId::TOP, name)
     }
 
     /// The rules of the top scope, by name.
     pub fn top_rules(&self) -> Vec<RuleId> {
-        let mut rules: Vec<_> = self.base.env.rules_in(ScopeId::TOP).collect();
+        let mut rules: Vec<_> = self.data.env.rules_in(ScopeId::TOP).collect();
         rules.sort_unstable_by_key(|rule| self.rule_name(*rule));
         rules
     }
 
     /// The value of a variable at the end of the manifest, in a scope or, where it has none, in those around it.
     pub fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&'t [u8]> {
-        self.base.env.variable(scope, name, env::AT_THE_END)
+        self.data.env.variable(scope, name, env::AT_THE_END)
     }
 
     /// The targets of `default` statements.
     pub fn defaults(&self) -> &'t [NodeId] {
-        self.base.defaults.all()
+        self.data.defaults.all()
     }
 }
 

@@ -25,7 +25,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// MurmurHash64A with ninja's seed.
-pub(crate) fn murmur(bytes: &[u8]) -> u64 {
+pub(crate) fn murmur64a(bytes: &[u8]) -> u64 {
     let scramble = |h: u64| h ^ (h >> 47);
     let mut h = MURMUR_SEED ^ (bytes.len() as u64).wrapping_mul(MURMUR_M);
     let words = bytes.chunks_exact(8);
@@ -53,7 +53,7 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 /// rapidhash, version 1, with its default seed and secret.
-pub fn rapid(bytes: &[u8]) -> u64 {
+pub fn rapidhash(bytes: &[u8]) -> u64 {
     let [s0, s1, _] = RAPID_SECRET;
     let length = bytes.len() as u64;
     let seed = RAPID_SEED ^ mix(RAPID_SEED ^ s0, s1) ^ length;
@@ -128,5 +128,5 @@ pub(crate) fn text_digest(text: &[u8]) -> u64 {
 
 /// The same, from the sums of its blocks.
 pub(crate) fn digest_of_sums(sums: &[u64]) -> u64 {
-    rapid(bytemuck::cast_slice(sums))
+    rapidhash(bytemuck::cast_slice(sums))
 }

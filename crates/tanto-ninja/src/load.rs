@@ -29,7 +29,7 @@ use self::link::{Linked, Linker};
 use self::order::Order;
 use crate::disk::{Disk, Source};
 use crate::error::{Error, Result};
-use crate::graph::base::{Base, LogSections, Notice};
+use crate::graph::manifest_data::{ManifestData, LogSections, Notice};
 use crate::graph::bindings::Cache;
 use crate::graph::env::Env;
 use crate::graph::hashes::Hashes;
@@ -39,7 +39,7 @@ use crate::hash::Set;
 use crate::ids::NodeId;
 use crate::paths::{Interner, PathTable};
 
-pub use self::grain::Grain;
+pub use self::grain::ParallelOptions;
 pub use self::version::NINJA_VERSION;
 
 /// How deep manifests may include each other; one that includes itself gets there.
@@ -67,13 +67,13 @@ pub struct LoadOptions {
     /// Who reads.
     pub threads: ThreadLimit,
     /// How the work is divided. Nobody but tests needs another than the default.
-    pub grain: Grain,
+    pub parallel: ParallelOptions,
 }
 
 impl LoadOptions {
     /// There are no more threads than this, the caller's among them.
     fn most_threads(&self) -> usize {
-        let fitting = || self.grain.threads.unwrap_or_else(tanto_sys::machine::cpu::count);
+        let fitting = || self.parallel.max_threads.unwrap_or_else(tanto_sys::machine::cpu::count);
         if self.threads == ThreadLimit::ONE { 1 } else { self.threads.limit(fitting()).max(1) }
     }
 }
@@ -88,15 +88,15 @@ pub fn load<'t>(
     warn: &mut dyn FnMut(&[u8]),
 ) -> Result<Graph<'t>> {
     for _ in 0..TRIES {
-        let loaded = Loaded::of(disk, manifest, options, options.grain.bold);
-        let Some((base, notices)) = loaded.finish(options) else { continue };
+        let loaded = Loaded::of(disk, manifest, options, options.parallel.speculative);
+        let Some((data, notices)) = loaded.finish(options) else { continue };
         for notice in &notices {
             // What they ask for has been looked at.
             notice.say(warn)?;
         }
-        return Ok(arena.hold(Base { notices, ..base? }));
+        return Ok(arena.hold(ManifestData { notices, ..data? }));
     }
-    Err(Error::of(&[b"loading '", manifest, b"': it changes while it is being read"]))
+    Err(Error::new(&[b"loading '", manifest, b"': it changes while it is being read"]))
 }
 
 /// The paths of the manifests that a load reads, with those that it includes up to the first error.
@@ -120,16 +120,16 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// `bold` readers look at what may turn out not to belong to the manifests.
-    fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, bold: bool) -> Self {
+    /// `speculative` readers look at what may turn out not to belong to the manifests.
+    fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, speculative: bool) -> Self {
         let interner = Interner::new(0);
-        let mut crew = Crew::new(disk, &interner, options, bold);
+        let mut crew = Crew::new(disk, &interner, options, speculative);
         let top = crew.read(&[manifest.into()]);
         let order = match &crew.file(top).source {
             Ok(_) => order::order(&mut crew, top),
             Err(error) => Order::stopped(order::unreadable(manifest, error)),
         };
-        let strangers = bold && order.stop.is_none() && crew.has_strangers();
+        let strangers = speculative && order.stop.is_none() && crew.has_strangers();
         let threads = crew.threads();
         let files = crew.into_files();
         if strangers {
@@ -140,7 +140,7 @@ impl Loaded {
 
     /// The graph or the first error, and what is to be said before it. None if a file has changed meanwhile: then all that
     /// was read may be anything.
-    fn finish(self, options: LoadOptions) -> Option<(Result<Base>, Vec<Notice>)> {
+    fn finish(self, options: LoadOptions) -> Option<(Result<ManifestData>, Vec<Notice>)> {
         let Loaded { files, order, interner, threads } = self;
         let Order { env, segments, targets, notices, stop, .. } = order;
         let env = env.finish();
@@ -162,15 +162,15 @@ impl Loaded {
             return None;
         }
         Some(match found {
-            Ok(defaults) => (Ok(base(files, paths, env, linked, defaults)), notices),
+            Ok(defaults) => (Ok(build_data(files, paths, env, linked, defaults)), notices),
             Err(wrong) => (Err(wrong.error), notices),
         })
     }
 }
 
-fn base(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: Vec<NodeId>) -> Base {
+fn build_data(files: Vec<File>, paths: PathTable, env: Env, linked: Linked, defaults: Vec<NodeId>) -> ManifestData {
     let (dyndep_edges, dyndep_files): (Vec<_>, Vec<_>) = linked.dyndeps.into_iter().unzip();
-    Base {
+    ManifestData {
         paths,
         in_edges: linked.in_edges.into(),
         edges: linked.edges.into(),

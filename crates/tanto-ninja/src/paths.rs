@@ -19,7 +19,7 @@ pub use intern::{Interner, Writer};
 pub use relaid::Relaid;
 pub use table::{Parts, PathTable};
 
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 
 /// The head of a path's text: its number and length.
 fn head(id: u32, length: u32) -> u64 {
@@ -50,7 +50,7 @@ impl Tags {
     const ALL: Tags = Tags(u32::MAX);
 
     fn of(self, path: &[u8]) -> u32 {
-        (rapid(path) >> 32) as u32 & self.0
+        (rapidhash(path) >> 32) as u32 & self.0
     }
 }
 

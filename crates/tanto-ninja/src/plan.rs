@@ -360,7 +360,7 @@ fn missing_source(scan: &Scan<'_, '_>, node: NodeId, dependent: Option<NodeId>) 
     let path = scan.graph.path(node);
     let tail = b" missing and no known rule to make it";
     Some(match dependent {
-        Some(by) => Error::of(&[b"'", path, b"', needed by '", scan.graph.path(by), b"',", tail]),
-        None => Error::of(&[b"'", path, b"'", tail]),
+        Some(by) => Error::new(&[b"'", path, b"', needed by '", scan.graph.path(by), b"',", tail]),
+        None => Error::new(&[b"'", path, b"'", tail]),
     })
 }

@@ -28,7 +28,7 @@ use self::table::Record;
 use self::write::Picture;
 use crate::error::{Error, Result};
 use crate::flat::Blocks;
-use crate::graph::base::Base;
+use crate::graph::manifest_data::ManifestData;
 use crate::graph::late::Manifest;
 use crate::graph::{Arena, Graph};
 use crate::load::LoadOptions;
@@ -43,10 +43,10 @@ const WORTH_RENEWING: u64 = 8 << 20;
 
 /// When snapshots are used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Policy {
+pub enum SnapshotPolicy {
     /// Where they save time.
     #[default]
-    Fitting,
+    Auto,
     /// However small the manifests are.
     Always,
     /// They are neither read nor written.
@@ -76,12 +76,12 @@ impl Snapshot {
     /// The graph, if there is a snapshot of what the manifests say today. As `load`, this gives warnings to `warn`, and
     /// refuses manifests for a newer ninja.
     pub fn open<'t>(&self, arena: &'t Arena, warn: &mut dyn FnMut(&[u8])) -> Result<Option<Graph<'t>>> {
-        let Some(base) = self.read() else { return Ok(None) };
-        base.notices.iter().try_for_each(|notice| notice.say(warn))?;
-        Ok(Some(arena.hold(base)))
+        let Some(data) = self.read() else { return Ok(None) };
+        data.notices.iter().try_for_each(|notice| notice.say(warn))?;
+        Ok(Some(arena.hold(data)))
     }
 
-    fn read(&self) -> Option<Base> {
+    fn read(&self) -> Option<ManifestData> {
         let mut files = self.place.files().peekable();
         files.peek()?;
         let key = self.key()?;
@@ -95,37 +95,37 @@ impl Snapshot {
 
     /// What it takes to write a snapshot of a graph that was loaded; what joined it since is no part of that. None if
     /// that is not worth its time, unless it is to be written `always`, or if there is already one that knows nearly as
-    /// much; `unkept` says how many bytes of the logs that does not know.
-    pub fn of<'t>(&self, graph: &Graph<'t>, unkept: usize, always: bool) -> Option<Saving<'t>> {
-        let base = graph.base;
-        let lengths = base.manifests.list.iter().map(|manifest| Some(manifest.state?.version.size));
+    /// much; `unsaved` says how many bytes of the logs that does not know.
+    pub fn of<'t>(&self, graph: &Graph<'t>, unsaved: usize, always: bool) -> Option<PendingSnapshot<'t>> {
+        let data = graph.data;
+        let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.version.size));
         let length = lengths.sum::<Option<u64>>()?;
         let worth = always || length >= WORTH_KEEPING;
-        let unkept_is_much = unkept as u64 >= if always { 1 } else { WORTH_RENEWING };
-        let lacks_much = base.hashes.have_grown(base.edge_count()) || unkept_is_much || base.settled >= WORTH_RENEWING;
-        let is_new = base.blocks.is_none() || lacks_much;
+        let unkept_is_much = unsaved as u64 >= if always { 1 } else { WORTH_RENEWING };
+        let lacks_much = data.hashes.have_grown(data.edge_count()) || unkept_is_much || data.settled >= WORTH_RENEWING;
+        let is_new = data.blocks.is_none() || lacks_much;
         let logs = SeenLogs::default();
-        let saving = || Saving { snapshot: self.clone(), base, logs, given_up: AtomicBool::new(false) };
+        let saving = || PendingSnapshot { snapshot: self.clone(), data, logs, given_up: AtomicBool::new(false) };
         (worth && is_new).then(saving)
     }
 }
 
 /// A snapshot that is to be written.
-pub struct Saving<'t> {
+pub struct PendingSnapshot<'t> {
     snapshot: Snapshot,
-    base: &'t Base,
+    data: &'t ManifestData,
     logs: SeenLogs<'t>,
     given_up: AtomicBool,
 }
 
-impl<'t> Saving<'t> {
+impl<'t> PendingSnapshot<'t> {
     /// The same with what is known of the logs now.
-    pub fn with_logs(self, graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> Saving<'t> {
-        Saving { logs: SeenLogs::new(graph, build, deps), ..self }
+    pub fn with_logs(self, graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> PendingSnapshot<'t> {
+        PendingSnapshot { logs: SeenLogs::new(graph, build, deps), ..self }
     }
 
     /// Whoever writes it is to leave off soon.
-    pub fn give_up(&self) {
+    pub fn cancel(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
@@ -133,12 +133,12 @@ impl<'t> Saving<'t> {
     /// may be written here is none.
     pub fn run(&self, threads: usize) -> Result<()> {
         let (Some(key), Some(manifests)) = (self.snapshot.key(), self.manifests()) else { return Ok(()) };
-        let Saving { base, logs, given_up, .. } = self;
-        let texts = texts::sums(&base.manifests);
-        let picture = Picture { base, key: &key, logs, manifests, texts, threads, given_up };
+        let PendingSnapshot { data, logs, given_up, .. } = self;
+        let texts = texts::sums(&data.manifests);
+        let picture = Picture { data, key: &key, logs, manifests, texts, threads, given_up };
         match self.snapshot.place.write(|file| picture.write(file)) {
             Err(error) if is_full(&error) && !self.snapshot.place.is_silent() => {
-                Err(Error::of(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
+                Err(Error::new(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
             }
             _ => Ok(()),
         }
@@ -147,7 +147,7 @@ impl<'t> Saving<'t> {
     /// Those that were loaded; None if one of them is not there any more.
     fn manifests(&self) -> Option<Vec<Record>> {
         let record = |manifest: &Manifest| Some(Record { path: manifest.path.clone(), state: manifest.state? });
-        self.base.manifests.list.iter().map(record).map(|record| record.filter(Record::is_there)).collect()
+        self.data.manifests.list.iter().map(record).map(|record| record.filter(Record::is_there)).collect()
     }
 }
 
@@ -160,7 +160,7 @@ impl Graph<'_> {
     /// The snapshot in which the graph lies, if it does. What was asked of the graph counts only if nothing is wrong with
     /// it afterwards.
     pub fn blocks(&self) -> Option<&Arc<Blocks>> {
-        self.base.blocks.as_ref()
+        self.data.blocks.as_ref()
     }
 }
 

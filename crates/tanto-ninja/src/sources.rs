@@ -14,7 +14,7 @@ use crate::logs::DepsLog;
 
 /// Returns the files that these nodes depend on and that no command makes, each once: by the manifests, and by what
 /// compilers said that they have read. They need not exist.
-pub fn of(graph: &mut Graph<'_>, deps_log: &DepsLog, disk: &dyn Disk, mut nodes: Vec<NodeId>) -> Vec<Vec<u8>> {
+pub fn source_files(graph: &mut Graph<'_>, deps_log: &DepsLog, disk: &dyn Disk, mut nodes: Vec<NodeId>) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut seen: Set<NodeId> = Set::default();
     let mut edges: Set<EdgeId> = Set::default();
@@ -58,14 +58,14 @@ pub(crate) fn discovered(
     // As in ninja, a depfile that is missing, broken or another edge's says nothing.
     let Ok(text) = disk.read(&path) else { return Ok(Vec::new()) };
     let Ok(parsed) = depfile::parse(&text) else { return Ok(Vec::new()) };
-    if !speaks_of(graph, edge, &parsed.outs) {
+    if !describes(graph, edge, &parsed.outs) {
         return Ok(Vec::new());
     }
     Ok(parsed.ins.iter().map(|path| graph.intern(&canonical(path))).collect())
 }
 
 /// Is the first of a depfile's targets the edge's first output, and are the others outputs of it?
-fn speaks_of(graph: &Graph<'_>, edge: EdgeId, targets: &[Cow<'_, [u8]>]) -> bool {
+fn describes(graph: &Graph<'_>, edge: EdgeId, targets: &[Cow<'_, [u8]>]) -> bool {
     let outs = graph.edge(edge).outs;
     let Some((first, others)) = targets.split_first() else { return false };
     outs.first().is_some_and(|out| graph.path(*out) == canonical(first))
@@ -92,7 +92,7 @@ mod tests {
         let arena = Arena::new();
         let mut graph = load::load(&arena, &disk, b"build.ninja", Default::default(), &mut |_| {}).unwrap();
         let app = graph.lookup(b"app").unwrap();
-        let mut found = of(&mut graph, &DepsLog::in_memory(), &disk, vec![app, app]);
+        let mut found = source_files(&mut graph, &DepsLog::in_memory(), &disk, vec![app, app]);
         found.sort();
         let found: Vec<_> = found.iter().map(|path| String::from_utf8_lossy(path)).collect();
         assert_eq!(found, ["a.c", "check.c", "dir", "gen.in", "inc/a.h", "opt.h"]);

@@ -6,7 +6,7 @@ mod patterns;
 
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::{Edge, Graph, Known};
+use crate::graph::{Edge, Graph, GraphView};
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::DepsLog;
@@ -74,12 +74,12 @@ fn named(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<Option<NodeI
         return Ok(Some(node));
     }
     let found = dependent(graph, hints, node);
-    found.map(Some).ok_or_else(|| Error::of(&[b"'", graph.path(node), b"' has no out edge"]))
+    found.map(Some).ok_or_else(|| Error::new(&[b"'", graph.path(node), b"' has no out edge"]))
 }
 
 /// Is there a command among all that these nodes need, or a dyndep file, which may add one? If not, no log says anything
 /// about them.
-pub fn need_commands(graph: &Known<'_>, nodes: &[NodeId]) -> bool {
+pub fn need_commands(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
     let mut seen: Set<EdgeId> = Set::default();
     let mut nodes = nodes.to_vec();
     while let Some(node) = nodes.pop() {
@@ -142,5 +142,5 @@ fn unknown(graph: &Graph<'_>, path: &[u8], others: &[&[u8]]) -> Error {
         b"help" => b", did you mean 'ninja -h'?".to_vec(),
         _ => suggest::did_you_mean(path, paths()),
     };
-    Error::of(&[b"unknown target '", path, b"'", &meant])
+    Error::new(&[b"unknown target '", path, b"'", &meant])
 }

@@ -12,7 +12,7 @@ use tanto_exec::runner::process::wants_the_shell;
 use tanto_exec::text::table::Table;
 use tanto_exec::text::units::ExactDuration;
 use tanto_ninja::load::NINJA_VERSION;
-use tanto_ninja::snapshot::Policy;
+use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::cgroup::{Hierarchy, OwnCgroups};
 use tanto_sys::fs::state_dir::StateDirs;
@@ -178,11 +178,11 @@ fn leftovers(leftovers: Leftovers) -> &'static str {
     }
 }
 
-fn snapshots(policy: Policy) -> &'static str {
+fn snapshots(policy: SnapshotPolicy) -> &'static str {
     match policy {
-        Policy::Fitting => "where they save time",
-        Policy::Always => "always",
-        Policy::Off => "off",
+        SnapshotPolicy::Auto => "where they save time",
+        SnapshotPolicy::Always => "always",
+        SnapshotPolicy::Off => "off",
     }
 }
 

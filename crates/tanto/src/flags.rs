@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt;
-use tanto_ninja::snapshot::Policy;
+use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
@@ -77,7 +77,7 @@ pub struct Options {
     /// How many threads of our own there may be.
     pub threads: ThreadLimit,
     /// When snapshots are used.
-    pub snapshots: Policy,
+    pub snapshots: SnapshotPolicy,
     /// A record of the build is kept.
     pub record: bool,
     /// The user's cache directory, if there is a home.

@@ -176,7 +176,7 @@ impl Invocation<'_> {
         if let Some(round) = self.tool_after_load(&mut graph)? {
             return Ok(round);
         }
-        let builddir = builddir::of(&graph);
+        let builddir = builddir::path(&graph);
         self.check()?;
         if !self.only_reads() {
             self.make_builddir(builddir)?;
@@ -258,7 +258,7 @@ impl Invocation<'_> {
     }
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {
-        builddir::make(&mut RealDisk, builddir).map_err(|[first, second]| {
+        builddir::create(&mut RealDisk, builddir).map_err(|[first, second]| {
             self.error(&first.text);
             self.error(&second.text)
         })

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::monitor::watcher::Leftovers;
 use tanto_ninja::getopt::Bad;
-use tanto_ninja::snapshot::Policy;
+use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 use tanto_sys::threads::ThreadLimit;
@@ -87,7 +87,7 @@ pub struct Settings {
     /// How many threads of our own there may be.
     pub threads: Said<ThreadLimit>,
     /// When snapshots are used.
-    pub snapshots: Said<Policy>,
+    pub snapshots: Said<SnapshotPolicy>,
     /// Records of builds are kept.
     pub record: Said<bool>,
 }
@@ -119,7 +119,7 @@ impl Settings {
             checkpoints: or(layer.checkpoints, kept),
             verify_checkpoints: or(layer.verify_checkpoints, 0),
             threads: or(layer.threads, ThreadLimit::Auto),
-            snapshots: or(layer.snapshots, Policy::Fitting),
+            snapshots: or(layer.snapshots, SnapshotPolicy::Auto),
             record: or(layer.record, true),
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use tanto_sys::fs::{file, stat};
 use tanto_sys::threads::ThreadLimit;
 
-use super::{Disk, Mtime, PathOf, Source};
+use super::{Disk, Mtime, PathByIndex, Source};
 
 /// The files below the current directory, and elsewhere.
 #[derive(Clone, Copy, Default, Debug)]
@@ -17,7 +17,7 @@ impl Disk for RealDisk {
         stat::mtime(path)
     }
 
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         stat::mtimes(path, found, threads);
     }
 

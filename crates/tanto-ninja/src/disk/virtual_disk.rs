@@ -15,7 +15,7 @@ struct File {
 #[derive(Default)]
 struct Inner {
     files: BTreeMap<Vec<u8>, File>,
-    refused: BTreeSet<Vec<u8>>,
+    read_only: BTreeSet<Vec<u8>>,
     now: Mtime,
 }
 
@@ -69,8 +69,8 @@ impl VirtualDisk {
     }
 
     /// From now on a build cannot write this file.
-    pub fn refuse(&self, path: &str) {
-        self.lock().refused.insert(path.into());
+    pub fn deny_write(&self, path: &str) {
+        self.lock().read_only.insert(path.into());
     }
 
     /// Is the file there?
@@ -97,7 +97,7 @@ impl Disk for VirtualDisk {
 
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
         let mut inner = self.lock();
-        if inner.refused.contains(path) {
+        if inner.read_only.contains(path) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let file = File { mtime: inner.now, content: content.into() };

@@ -7,11 +7,11 @@ use std::thread;
 use tanto_sys::memory::map::Map;
 use tanto_sys::memory::prefetch;
 
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 
 /// Bytes with a sum of their own. Smaller, the sums of a large file are many; larger, whoever touches a few bytes has
 /// to read more. The kernel brings in this much around a page that is touched.
-pub const BLOCK: usize = 64 << 10;
+pub const BLOCK_SIZE: usize = 64 << 10;
 
 /// To check fewer blocks than this is not worth a second thread: they take about as long as to start one.
 const WORTH_A_THREAD: usize = 16;
@@ -56,9 +56,9 @@ impl Blocks {
     /// The bytes `covered` of a file and the sums of their blocks. If they do not fit, the file is damaged.
     pub fn new(map: Map, covered: Range<usize>, sums: Vec<u64>) -> Blocks {
         let fits = covered.end <= map.len() && covered.start <= covered.end;
-        let fits = fits && covered.len().div_ceil(BLOCK) == sums.len();
+        let fits = fits && covered.len().div_ceil(BLOCK_SIZE) == sums.len();
         let covered = if fits { covered } else { 0..0 };
-        let checked = (0..covered.len().div_ceil(BLOCK)).map(|_| AtomicBool::new(false)).collect();
+        let checked = (0..covered.len().div_ceil(BLOCK_SIZE)).map(|_| AtomicBool::new(false)).collect();
         Blocks {
             map,
             covered,
@@ -148,7 +148,7 @@ impl Blocks {
     /// The numbers of the blocks in which these bytes lie, of which there is at least one.
     #[inline]
     fn numbers(&self, range: &Range<usize>) -> Range<usize> {
-        (range.start - self.covered.start) / BLOCK..(range.end - 1 - self.covered.start) / BLOCK + 1
+        (range.start - self.covered.start) / BLOCK_SIZE..(range.end - 1 - self.covered.start) / BLOCK_SIZE + 1
     }
 
     #[inline]
@@ -170,9 +170,9 @@ impl Blocks {
         if self.checked[number].load(Ordering::Relaxed) {
             return true;
         }
-        let start = self.covered.start + number * BLOCK;
-        let block = &self.map[start..self.covered.end.min(start + BLOCK)];
-        let good = rapid(block) == self.sums[number];
+        let start = self.covered.start + number * BLOCK_SIZE;
+        let block = &self.map[start..self.covered.end.min(start + BLOCK_SIZE)];
+        let good = rapidhash(block) == self.sums[number];
         let good = good && self.limits.iter().all(|limit| limit.holds(start, block)) && !self.map.is_torn();
         if good {
             self.checked[number].store(true, Ordering::Relaxed);

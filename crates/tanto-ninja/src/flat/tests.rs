@@ -1,6 +1,6 @@
 //! Rows of our own and of files, sound and damaged.
 
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +24,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn sums(content: &[u8]) -> Vec<u64> {
-    content[64..].chunks(BLOCK).map(rapid).collect()
+    content[64..].chunks(BLOCK_SIZE).map(rapidhash).collect()
 }
 
 /// What was written, with the sums of what should have been.
@@ -56,11 +56,11 @@ fn no_owned_row_answers_for_what_it_lacks() {
 #[test]
 fn what_was_given_back_can_be_read_again() {
     let scratch = Scratch::new("flat");
-    let content = content(2 * BLOCK);
+    let content = content(2 * BLOCK_SIZE);
     let blocks = mapped(&scratch, &content, sums(&content));
     let slab = Slab::<u8>::mapped(&blocks, 64..content.len());
     for _ in 0..2 {
-        assert_eq!(slab.slice(BLOCK - 9..BLOCK + 9), &content[64 + BLOCK - 9..64 + BLOCK + 9]);
+        assert_eq!(slab.slice(BLOCK_SIZE - 9..BLOCK_SIZE + 9), &content[64 + BLOCK_SIZE - 9..64 + BLOCK_SIZE + 9]);
         blocks.release();
     }
     assert!(!blocks.is_damaged());
@@ -69,7 +69,7 @@ fn what_was_given_back_can_be_read_again() {
 #[test]
 fn no_mapped_row_has_a_place_behind_its_end() {
     let scratch = Scratch::new("flat");
-    let content = content(BLOCK);
+    let content = content(BLOCK_SIZE);
     for (items, is_there) in [(0..0, true), (7..7, true), (5..7, true), (6..8, false), (8..8, false)] {
         let blocks = mapped(&scratch, &content, sums(&content));
         let slab = Slab::<u16>::mapped(&blocks, 64..64 + 14);
@@ -83,7 +83,7 @@ fn no_mapped_row_has_a_place_behind_its_end() {
 #[test]
 fn a_mapped_row_is_the_file() {
     let scratch = Scratch::new("flat");
-    let content = content(3 * BLOCK + 12);
+    let content = content(3 * BLOCK_SIZE + 12);
     let blocks = mapped(&scratch, &content, sums(&content));
     let slab = Slab::<Three>::mapped(&blocks, 64..content.len());
     let expected: Vec<Three> = content[64..].chunks_exact(12).map(bytemuck::pod_read_unaligned).collect();
@@ -104,18 +104,18 @@ fn a_mapped_row_is_the_file() {
 #[test]
 fn only_what_is_touched_is_checked() {
     let scratch = Scratch::new("flat");
-    let content = content(4 * BLOCK);
-    for flipped in [64, 64 + BLOCK, 64 + 2 * BLOCK + 77, content.len() - 1] {
+    let content = content(4 * BLOCK_SIZE);
+    for flipped in [64, 64 + BLOCK_SIZE, 64 + 2 * BLOCK_SIZE + 77, content.len() - 1] {
         let mut written = content.clone();
         written[flipped] ^= 4;
         let blocks = mapped(&scratch, &written, sums(&content));
         let slab = Slab::<u64>::mapped(&blocks, 64..written.len());
-        let bad = (flipped - 64) / BLOCK;
+        let bad = (flipped - 64) / BLOCK_SIZE;
         for number in (0..4).filter(|&number| number != bad) {
-            assert_ne!(slab.get(number * BLOCK / 8), 0);
+            assert_ne!(slab.get(number * BLOCK_SIZE / 8), 0);
         }
         assert!(!blocks.is_damaged());
-        assert_eq!(slab.get((bad * BLOCK + 800) / 8), 0);
+        assert_eq!(slab.get((bad * BLOCK_SIZE + 800) / 8), 0);
         assert!(blocks.is_damaged());
         assert!(slab.all().is_empty());
         assert!(!blocks.check_all(1));
@@ -125,7 +125,7 @@ fn only_what_is_touched_is_checked() {
 #[test]
 fn all_is_checked_on_any_number_of_threads() {
     let scratch = Scratch::new("flat");
-    let content = content(40 * BLOCK + 5);
+    let content = content(40 * BLOCK_SIZE + 5);
     for threads in [0, 1, 3] {
         assert!(mapped(&scratch, &content, sums(&content)).check_all(threads));
         let mut written = content.clone();
@@ -163,7 +163,7 @@ fn what_is_not_there_is_zeros_and_damage() {
 #[test]
 fn sums_that_do_not_fit_are_damage() {
     let scratch = Scratch::new("flat");
-    let content = content(BLOCK + 1);
+    let content = content(BLOCK_SIZE + 1);
     for count in [0, 1, 3] {
         let blocks = mapped(&scratch, &content, vec![0; count]);
         assert!(blocks.is_damaged() && blocks.bytes(64..70).is_empty() && !blocks.check_all(2));
@@ -175,11 +175,11 @@ fn sums_that_do_not_fit_are_damage() {
 #[test]
 fn a_file_that_was_cut_is_damaged() {
     let scratch = Scratch::new("flat");
-    let content = content(4 * BLOCK);
+    let content = content(4 * BLOCK_SIZE);
     let blocks = mapped(&scratch, &content, sums(&content));
     let slab = Slab::<u64>::mapped(&blocks, 64..content.len());
     assert_ne!(slab.get(0), 0);
     File::options().write(true).open(scratch.at("file")).unwrap().set_len(64).unwrap();
-    assert_eq!(slab.get(3 * BLOCK / 8), 0);
+    assert_eq!(slab.get(3 * BLOCK_SIZE / 8), 0);
     assert!(blocks.is_damaged());
 }

@@ -9,8 +9,8 @@ use crate::syntax::statements::reserved_bit;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::graph::Known;
-use crate::graph::base::HAS_BINDINGS;
+use crate::graph::GraphView;
+use crate::graph::manifest_data::HAS_BINDINGS;
 use crate::graph::env::AT_THE_END;
 use crate::ids::{EdgeId, RuleId, ScopeId};
 use crate::syntax::statements::Span;
@@ -57,7 +57,7 @@ pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-impl<'t> Known<'t> {
+impl<'t> GraphView<'t> {
     /// The value of a variable for an edge; empty where nothing sets it. An error is a cycle among the rule's
     /// variables, or a manifest that has changed.
     pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
@@ -89,7 +89,7 @@ impl<'t> Known<'t> {
     }
 
     fn check(&self) -> Result<()> {
-        if self.base.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
+        if self.data.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
     }
 
     /// A hash of the command of some kind, which `make` makes of the command if it is not known.
@@ -118,13 +118,13 @@ impl<'t> Known<'t> {
     /// The hash of this kind of the edge's command, if it is known.
     pub(crate) fn known_command_hash(&self, edge: EdgeId, kind: u32) -> Option<u64> {
         // A command may name `restat`, of which a dyndep file says what it is in this run alone.
-        if self.has_dyndep_restats() { None } else { self.base.hashes.get(edge, kind) }
+        if self.has_dyndep_restats() { None } else { self.data.hashes.get(edge, kind) }
     }
 
     /// The edge's command was found to have this hash.
     pub(crate) fn note_command_hash(&self, edge: EdgeId, kind: u32, hash: u64) {
         if !self.has_dyndep_restats() {
-            self.base.hashes.put(edge, kind, hash, self.edge_count());
+            self.data.hashes.put(edge, kind, hash, self.edge_count());
         }
     }
 
@@ -149,11 +149,11 @@ impl<'t> Known<'t> {
     /// Whether a variable that a rule may have is set to something, if that can be told without its text.
     fn plainly_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
         let bit = reserved_bit(name)?;
-        let shape = self.base.edges.get(edge.index());
+        let shape = self.data.edges.get(edge.index());
         if shape.own & bit != 0 || self.may_set(name) || self.restat_edges.contains(&edge) {
             return None;
         }
-        let rule = self.base.env.rule(RuleId(shape.rule));
+        let rule = self.data.env.rule(RuleId(shape.rule));
         if rule.sets & bit == 0 {
             return Some(false);
         }
@@ -162,39 +162,39 @@ impl<'t> Known<'t> {
 
     /// May a scope set it? Spares the look-ups of what every edge is asked for and hardly any file sets.
     fn may_set(&self, name: &[u8]) -> bool {
-        self.base.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
+        self.data.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
     }
 
     fn rule_block(&self, rule: RuleId) -> Result<Arc<Block>> {
-        self.base.rule_blocks.get(rule, || self.base.manifests.read(self.base.env.rule(rule).span))
+        self.data.rule_blocks.get(rule, || self.data.manifests.read(self.data.env.rule(rule).span))
     }
 
     fn values(&self, edge: EdgeId) -> Result<Values<'_>> {
         let own = match self.own_text(edge) {
             None => None,
-            Some(span) => Some(Block::new(self.base.manifests.read(span)?.into_owned())),
+            Some(span) => Some(Block::new(self.data.manifests.read(span)?.into_owned())),
         };
-        let rule = RuleId(self.base.edges.get(edge.index()).rule);
+        let rule = RuleId(self.data.edges.get(edge.index()).rule);
         Ok(self.values_of(edge, own, self.rule_block(rule)?))
     }
 
     /// Where the edge's own bindings stand, if it has some.
     fn own_text(&self, edge: EdgeId) -> Option<Span> {
-        let shape = self.base.edges.get(edge.index());
-        (shape.flags & HAS_BINDINGS != 0).then(|| self.base.texts.get(edge.index()).span)
+        let shape = self.data.edges.get(edge.index());
+        (shape.flags & HAS_BINDINGS != 0).then(|| self.data.texts.get(edge.index()).span)
     }
 
     fn values_of(&self, edge: EdgeId, own: Option<Block>, rule_block: Arc<Block>) -> Values<'_> {
-        let base = self.base;
+        let data = self.data;
         let it = self.edge(edge);
         let restat = Restat { edge: self.restat_edges.contains(&edge), scopes: &self.restat_scopes };
         Values {
-            env: &base.env,
+            env: &data.env,
             paths: self,
             restat,
             rule: it.rule,
             rule_block,
-            scope: ScopeId(base.texts.get(edge.index()).scope),
+            scope: ScopeId(data.texts.get(edge.index()).scope),
             place: edge.0,
             own,
             ins: it.explicit(),

@@ -12,7 +12,7 @@ use bytemuck::cast_slice;
 use super::index::{self, Index};
 use super::texts::{self, Texts};
 use crate::flat::{Blocks, Slab};
-use crate::hash::rapid as hash;
+use crate::hash::rapidhash as hash;
 use crate::ids::{PoolId, RuleId, ScopeId};
 use crate::syntax::statements::Span;
 use crate::syntax::statements::is_reserved;

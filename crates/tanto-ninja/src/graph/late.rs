@@ -97,13 +97,13 @@ impl Manifests {
 
     fn changed(&self, span: Span) -> Error {
         let path = self.list.get(span.file as usize).map_or(&b"?"[..], |manifest| &manifest.path);
-        Error::of(&[path, b": manifest changed during the build"])
+        Error::new(&[path, b": manifest changed during the build"])
     }
 }
 
 impl Manifest {
     fn unreadable(&self, error: &io::Error) -> Error {
-        Error::of(&[&self.path, b": ", &tanto_sys::error::text(error)])
+        Error::new(&[&self.path, b": ", &tanto_sys::error::text(error)])
     }
 
     /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.

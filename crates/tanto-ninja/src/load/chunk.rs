@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tanto_sys::bytes::checksum::{self, Checksum};
 
 use crate::error::Result;
-use crate::graph::base::{EdgeShape, HAS_BINDINGS};
+use crate::graph::manifest_data::{EdgeShape, HAS_BINDINGS};
 use crate::hash;
 use crate::ids::NodeId;
 use crate::paths::{Interner, Writer};

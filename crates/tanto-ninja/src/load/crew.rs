@@ -98,14 +98,14 @@ pub(super) struct Crew<'c> {
     /// There are no more threads than these.
     most: OnceLock<usize>,
     /// What may turn out not to belong to the manifests is read all the same, if that saves time.
-    pub(super) bold: bool,
+    pub(super) speculative: bool,
     state: Mutex<State>,
     news: Condvar,
 }
 
 impl<'c> Crew<'c> {
-    pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, options: LoadOptions, bold: bool) -> Self {
-        Crew { disk, interner, options, most: OnceLock::new(), bold, state: Mutex::default(), news: Condvar::new() }
+    pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, options: LoadOptions, speculative: bool) -> Self {
+        Crew { disk, interner, options, most: OnceLock::new(), speculative, state: Mutex::default(), news: Condvar::new() }
     }
 
     /// Reads files, and all that they include by plain names, before this returns. The paths are as the manifests have
@@ -192,8 +192,8 @@ impl<'c> Crew<'c> {
 
     fn open(&self, number: usize, path: Vec<u8>, desk: &mut Desk<'_>) {
         let source = self.disk.open(&path, LONGEST_MANIFEST).map(Arc::new);
-        let cut = |source: &Arc<Source>| match self.bold {
-            true => parts(source.bytes(), self.options.grain.part),
+        let cut = |source: &Arc<Source>| match self.speculative {
+            true => parts(source.bytes(), self.options.parallel.chunk_size),
             false => std::iter::once(0..source.bytes().len()).collect(),
         };
         let parts = source.as_ref().map_or_else(|_| Vec::new(), cut);
@@ -239,7 +239,7 @@ impl<'c> Crew<'c> {
     /// Starts another thread if that is worth it. Without it the others go on: it may be one too many for the user.
     fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = self.lock();
-        let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.grain.worth_a_thread);
+        let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.parallel.bytes_per_thread);
         if is_worth_it && state.threads < *self.most.get_or_init(|| self.options.most_threads()) {
             let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
             state.threads += usize::from(started.is_ok());

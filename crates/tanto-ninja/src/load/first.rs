@@ -4,7 +4,7 @@ use super::fault::Suspect;
 use super::link::{Linked, Linker};
 use super::order::{Segment, Target};
 use crate::error::Error;
-use crate::graph::base::Notice;
+use crate::graph::manifest_data::Notice;
 use crate::ids::{EdgeId, NodeId};
 
 /// An error, and how far a reader got who goes from statement to statement.

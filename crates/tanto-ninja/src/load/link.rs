@@ -13,7 +13,7 @@ use super::order::Segment;
 use crate::canon::canonical;
 use crate::error::Result;
 use crate::graph::Escape;
-use crate::graph::base::{EdgeShape, EdgeText, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
+use crate::graph::manifest_data::{EdgeShape, EdgeText, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
 use crate::graph::bindings::{Block, Restat, Values};
 use crate::graph::env::Env;
 use crate::hash::Set;

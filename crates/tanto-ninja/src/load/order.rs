@@ -11,7 +11,7 @@ use super::crew::{Crew, File};
 use super::{DEEPEST_INCLUDE, MOST_INCLUDES, version};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
-use crate::graph::base::Notice;
+use crate::graph::manifest_data::Notice;
 use crate::graph::env;
 use crate::ids::ScopeId;
 use crate::syntax::expansion::append_value;
@@ -340,7 +340,7 @@ impl Walk<'_, '_> {
     /// may come to mean something else until then, but hardly ever do.
     fn read_with_next(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
         let mut paths = vec![path];
-        if !self.crew.bold {
+        if !self.crew.speculative {
             return self.crew.read(&paths);
         }
         for event in &chunk.events[frame.event..] {
@@ -397,7 +397,7 @@ pub(super) fn unknown_rule<'n>(lexer: &Lexer<'_>, name: &[u8], known: impl Itera
 
 /// A file could not be read.
 pub(super) fn unreadable(path: &[u8], error: &std::io::Error) -> Error {
-    Error::of(&[b"loading '", path, b"': ", &tanto_sys::error::text(error)])
+    Error::new(&[b"loading '", path, b"': ", &tanto_sys::error::text(error)])
 }
 
 /// The text of one file.

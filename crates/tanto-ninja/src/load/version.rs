@@ -1,7 +1,7 @@
 //! Version numbers of ninja and of the formats it reads.
 
 use crate::error::{Error, Result};
-use crate::graph::base::Notice;
+use crate::graph::manifest_data::Notice;
 
 /// The ninja that we stand for, as it writes its version: `ninja_required_version` is compared with it, and programs
 /// that write build files ask for it. The suffix tells them (scikit-build and others) of its jobserver client.

@@ -6,7 +6,7 @@
 
 use crate::disk::{Disk, Mtime};
 use crate::error::{Error, Result};
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::NodeId;
 
 use tanto_sys::threads::ThreadLimit;
@@ -63,7 +63,7 @@ impl BuildLog {
     pub fn load(
         path: &[u8],
         new_version: u32,
-        graph: &Known<'_>,
+        graph: &GraphView<'_>,
         threads: ThreadLimit,
     ) -> Result<(Self, Option<Vec<u8>>)> {
         let failed = |e| cannot_load(b"loading build log ", path, e);
@@ -94,14 +94,14 @@ impl BuildLog {
     }
 
     /// How many bytes of the log are not known from what was kept.
-    pub fn unkept(&self) -> usize {
-        self.entries.unkept()
+    pub fn unsaved(&self) -> usize {
+        self.entries.unsaved()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
     /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
     /// parts do not fit the graph.
-    pub fn resume(path: &[u8], parts: BuildParts, graph: &Known<'_>, threads: ThreadLimit) -> Option<Self> {
+    pub fn resume(path: &[u8], parts: BuildParts, graph: &GraphView<'_>, threads: ThreadLimit) -> Option<Self> {
         let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side, made } = parts;
         let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
         let seal = Seal::from_words(seal);
@@ -123,7 +123,7 @@ impl BuildLog {
     }
 
     /// Gives a log that is yet to be made another version. Does nothing to one that was found.
-    pub fn begin_as(&mut self, version: u32, graph: &Known<'_>) {
+    pub fn begin_as(&mut self, version: u32, graph: &GraphView<'_>) {
         if !self.was_found() && self.entries.len() == 0 {
             self.entries = Entries::new(version, graph.steady_count());
         }
@@ -131,9 +131,9 @@ impl BuildLog {
 
     /// Did a ninja up to 1.11 log this output, which was made by this command? It takes a log of version 7 for one of its
     /// own, and adds hashes of version 5.
-    pub fn is_of_older_ninja(&self, graph: &Known<'_>, output: NodeId, command: &[u8]) -> bool {
+    pub fn is_of_older_ninja(&self, graph: &GraphView<'_>, output: NodeId, command: &[u8]) -> bool {
         let logged = || self.made(graph, output).map(|made| made.command_hash);
-        self.hash_kind() == 7 && logged() == Some(hash::murmur(command))
+        self.hash_kind() == 7 && logged() == Some(hash::murmur64a(command))
     }
 
     /// Is there a file, of ours or not?
@@ -174,31 +174,31 @@ impl BuildLog {
 
     /// The hash of a command, as entries of this log have it.
     pub fn hash_command(&self, command: &[u8]) -> u64 {
-        if self.hash_kind() == 5 { hash::murmur(command) } else { hash::rapid(command) }
+        if self.hash_kind() == 5 { hash::murmur64a(command) } else { hash::rapidhash(command) }
     }
 
     /// What made `output` last.
-    pub fn lookup(&self, graph: &Known<'_>, output: NodeId) -> Option<Entry> {
+    pub fn lookup(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Entry> {
         self.entries.get(graph, output)
     }
 
     /// The same, as far as it decides whether the output is dirty.
-    pub fn made(&self, graph: &Known<'_>, output: NodeId) -> Option<Made> {
+    pub fn made(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Made> {
         self.entries.made(graph, output)
     }
 
     /// All outputs with their entries, each once, in the order of the log.
-    pub fn entries<'a>(&'a self, graph: &Known<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
+    pub fn entries<'a>(&'a self, graph: &GraphView<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
         self.entries.iter(graph)
     }
 
     /// From now on the log may be written to. It is rewritten without the dead outputs if most of its lines are void,
     /// and removed if it cannot be read; otherwise nothing is written before the first record.
-    pub fn open(&mut self, graph: &Known<'_>, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+    pub fn open(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
             Status::Foreign => self.start_over(graph),
-            Status::Sound if self.entries.is_overgrown() && graph.is_sound() => {
-                self.rewrite(graph, ".recompact", |output, _| Ok(!is_dead(output)))
+            Status::Sound if self.entries.is_overgrown() && graph.is_intact() => {
+                self.rewrite(graph, ".recompact", |output, _| Ok(!is_obsolete(output)))
             }
             _ => Ok(()),
         };
@@ -213,7 +213,7 @@ impl BuildLog {
     }
 
     /// Takes in a log that another process has made where there was none, so that what is noted next fits its version.
-    pub fn join_new(&mut self, graph: &Known<'_>) -> Result<()> {
+    pub fn join_new(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), writes: true, .. } = self else { return Ok(()) };
         if entries.len() == 0 && file.is_there() {
             catch_up(entries, &mut file.lock()?, graph)?;
@@ -222,7 +222,7 @@ impl BuildLog {
     }
 
     /// Writes what was noted. Where that cannot be, all of it stays noted.
-    pub fn flush(&mut self, graph: &Known<'_>) -> Result<()> {
+    pub fn flush(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if self.notes.is_empty() {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl BuildLog {
     /// As `note`, but it is in the file when this returns.
     pub fn record<'a>(
         &mut self,
-        graph: &Known<'_>,
+        graph: &GraphView<'_>,
         outputs: impl IntoIterator<Item = &'a [u8]>,
         entry: Entry,
     ) -> Result<()> {
@@ -242,7 +242,7 @@ impl BuildLog {
 
     /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
     /// they did.
-    pub fn close(&mut self, graph: &Known<'_>) -> Result<()> {
+    pub fn close(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if !self.writes || self.entries.len() > 0 {
             return Ok(());
         }
@@ -251,17 +251,17 @@ impl BuildLog {
 
     /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
     /// file.
-    pub fn recompact(&mut self, graph: &Known<'_>, is_dead: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
+    pub fn recompact(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
             Status::Foreign => self.start_over(graph),
-            Status::Sound => self.rewrite(graph, ".recompact", |output, _| Ok(!is_dead(output))),
+            Status::Sound => self.rewrite(graph, ".recompact", |output, _| Ok(!is_obsolete(output))),
         };
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
     /// `-t restat`: gives the entries of these outputs (of all, if there are none) the mtime that the file has now.
-    pub fn restat(&mut self, graph: &Known<'_>, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
+    pub fn restat(&mut self, graph: &GraphView<'_>, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
         let restat = |output: &[u8], entry: &mut Entry| {
             if outputs.is_empty() || outputs.contains(&output) {
                 entry.mtime = mtime(disk, output)?;
@@ -276,7 +276,7 @@ impl BuildLog {
         done.map_err(prefixed(b"failed recompaction: "))
     }
 
-    fn append(&mut self, graph: &Known<'_>) -> Result<()> {
+    fn append(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file, writes, notes, .. } = self;
         let draft = match file {
             Some(file) if *writes => {
@@ -295,7 +295,7 @@ impl BuildLog {
 
     fn rewrite(
         &mut self,
-        graph: &Known<'_>,
+        graph: &GraphView<'_>,
         suffix: &str,
         keep: impl FnMut(&[u8], &mut Entry) -> Result<bool>,
     ) -> Result<()> {
@@ -315,7 +315,7 @@ impl BuildLog {
     }
 
     /// Removes a log that cannot be read, unless another process has made it one that can.
-    fn start_over(&mut self, graph: &Known<'_>) -> Result<()> {
+    fn start_over(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
         catch_up(entries, &mut locked, graph)?;
@@ -330,7 +330,7 @@ impl BuildLog {
 }
 
 /// Takes in what other processes did to the file, and cuts off what is not sound.
-fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>, graph: &Known<'_>) -> Result<()> {
+fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>, graph: &GraphView<'_>) -> Result<()> {
     let tail = locked.tail(entries.len())?;
     if tail.restart {
         entries.clear(graph);

@@ -1,6 +1,6 @@
 //! One pass over a piece of `.ninja_deps`, as far as that needs nothing from the pieces before it. Does not know ids.
 
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::NodeId;
 
 use super::record::{self, Record, highest_id};
@@ -26,7 +26,7 @@ pub(super) enum Item {
 
 /// Reads the records that begin between `start` and `limit`, up to the first that has not its form. `limit` is less
 /// than 2^32 behind `start`.
-pub(super) fn read(bytes: &[u8], start: usize, limit: usize, graph: &Known<'_>) -> Piece {
+pub(super) fn read(bytes: &[u8], start: usize, limit: usize, graph: &GraphView<'_>) -> Piece {
     let (mut items, mut paths) = (Vec::new(), Vec::new());
     let mut end = start;
     while end < limit

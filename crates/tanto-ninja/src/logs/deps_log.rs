@@ -5,7 +5,7 @@ use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Known};
+use crate::graph::{Graph, GraphView};
 use crate::ids::NodeId;
 
 use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
@@ -96,8 +96,8 @@ impl DepsLog {
     }
 
     /// How many bytes of the log are not known from what was kept.
-    pub fn unkept(&self) -> usize {
-        self.records.unkept()
+    pub fn unsaved(&self) -> usize {
+        self.records.unsaved()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
@@ -161,7 +161,7 @@ impl DepsLog {
         let opened = match self.status {
             Status::Foreign => self.start_over(graph),
             Status::Torn => self.mend(graph),
-            Status::Sound if self.records.is_overgrown() && graph.is_sound() => self.rewrite(graph, exists),
+            Status::Sound if self.records.is_overgrown() && graph.is_intact() => self.rewrite(graph, exists),
             _ => Ok(()),
         };
         opened.map_err(prefixed(b"opening deps log: "))?;
@@ -296,7 +296,7 @@ fn put(records: &mut Records, locked: &mut Option<Locked<'_>>, draft: Draft) -> 
 }
 
 /// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.
-pub fn is_deps_entry_live(graph: &Known<'_>, output: NodeId) -> bool {
+pub fn is_deps_entry_live(graph: &GraphView<'_>, output: NodeId) -> bool {
     let Some(edge) = graph.in_edge(output) else { return false };
     // What cannot be told is kept.
     graph.flag(edge, b"deps").unwrap_or(true)

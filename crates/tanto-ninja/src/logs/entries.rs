@@ -9,7 +9,7 @@ use std::ops::Range;
 use tanto_sys::threads::map_parallel;
 
 use crate::flat::Slab;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::NodeId;
 
 use super::image::{Content, Image};
@@ -64,12 +64,12 @@ impl Entries {
     }
 
     /// Forgets everything but the version.
-    pub(super) fn clear(&mut self, graph: &Known<'_>) {
+    pub(super) fn clear(&mut self, graph: &GraphView<'_>) {
         *self = Entries::new(self.version, graph.steady_count());
     }
 
     /// Goes on from an index of the first `length` bytes of a text.
-    pub(super) fn resume(text: Image, length: usize, index: Index, graph: &Known<'_>, shares: Shares) -> Self {
+    pub(super) fn resume(text: Image, length: usize, index: Index, graph: &GraphView<'_>, shares: Shares) -> Self {
         let Index { version, lines, nodes, last, side, made } = index;
         let (last, made, side) = (last.into(), made.into(), Side::new(side));
         let mut entries = Entries { version, text, last, made, nodes, side, lines, kept: length };
@@ -84,7 +84,7 @@ impl Entries {
     }
 
     /// Reads more text. After a header that is not `Known` nothing is kept.
-    pub(super) fn read(&mut self, content: Content, graph: &Known<'_>, shares: Shares) -> Header {
+    pub(super) fn read(&mut self, content: Content, graph: &GraphView<'_>, shares: Shares) -> Header {
         let at = self.text.len();
         let is_begin = at == 0 && !content.is_empty();
         self.text.add(content);
@@ -102,13 +102,13 @@ impl Entries {
     }
 
     /// Reads the text from `at` on, where a line begins, but for so many bytes.
-    fn read_on(&mut self, at: usize, skipped: usize, graph: &Known<'_>, shares: Shares) {
+    fn read_on(&mut self, at: usize, skipped: usize, graph: &GraphView<'_>, shares: Shares) {
         let sound = memchr::memrchr(b'\n', self.text.rest(at)).map_or(0, |end| end + 1);
         self.text.truncate(at + sound);
         self.read_lines(at + skipped, graph, shares);
     }
 
-    fn read_lines(&mut self, at: usize, graph: &Known<'_>, shares: Shares) {
+    fn read_lines(&mut self, at: usize, graph: &GraphView<'_>, shares: Shares) {
         let text = self.text.rest(at);
         let (pieces, known) = (text.len().div_ceil(shares.piece), self.last.len());
         let found = map_parallel(shares.crew, (0..pieces).collect(), |piece| {
@@ -137,7 +137,7 @@ impl Entries {
     }
 
     /// The entry of an output.
-    pub(super) fn get(&self, graph: &Known<'_>, output: NodeId) -> Option<Entry> {
+    pub(super) fn get(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Entry> {
         let at = match self.last.get(output.index()) {
             Some(at) => Some(at).filter(|&at| at != 0),
             None => self.side.find(graph.path(output), |at| output_at(&self.text, at)),
@@ -146,13 +146,13 @@ impl Entries {
     }
 
     /// What decides whether an output is dirty.
-    pub(super) fn made(&self, graph: &Known<'_>, output: NodeId) -> Option<Made> {
+    pub(super) fn made(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Made> {
         let entry = || self.get(graph, output).map(|entry| entry.made());
         self.made.get(output.index()).filter(|made| *made != Made::UNKNOWN).or_else(entry)
     }
 
     /// The place of an output's line, by path.
-    fn find(&self, graph: &Known<'_>, output: &[u8]) -> Option<u64> {
+    fn find(&self, graph: &GraphView<'_>, output: &[u8]) -> Option<u64> {
         match indexed(graph, output, self.last.len()) {
             Some(node) => self.last.get(node.index()).filter(|&at| at != 0),
             None => self.side.find(output, |at| output_at(&self.text, at)),
@@ -160,7 +160,7 @@ impl Entries {
     }
 
     /// Outputs and entries, each output once, in the order in which they came into the log.
-    pub(super) fn iter<'a>(&'a self, graph: &Known<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
+    pub(super) fn iter<'a>(&'a self, graph: &GraphView<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
         let mut seen = HashSet::new();
         // The first one is the header.
         let lines = self.text.parts().into_iter().flat_map(lines).skip(1);
@@ -185,7 +185,7 @@ impl Entries {
     }
 
     /// The draft is in the file now.
-    pub(super) fn commit(&mut self, draft: Draft<'_>, graph: &Known<'_>) {
+    pub(super) fn commit(&mut self, draft: Draft<'_>, graph: &GraphView<'_>) {
         let before = self.text.len();
         self.text.push(&draft.text);
         for (output, line) in draft.lines {
@@ -196,7 +196,7 @@ impl Entries {
     /// A new text with one line for each entry that `keep` keeps; it may change the entry.
     pub(super) fn rewritten<E>(
         &self,
-        graph: &Known<'_>,
+        graph: &GraphView<'_>,
         mut keep: impl FnMut(&[u8], &mut Entry) -> Result<bool, E>,
     ) -> Result<Vec<u8>, E> {
         let mut text = line::header(self.version);
@@ -226,7 +226,7 @@ impl Entries {
     }
 
     /// How many bytes are not known from what was kept.
-    pub(super) fn unkept(&self) -> usize {
+    pub(super) fn unsaved(&self) -> usize {
         self.len().saturating_sub(self.kept)
     }
 
@@ -244,12 +244,12 @@ pub(super) struct Draft<'a> {
 }
 
 /// The node of an output, if it is one of the first `known`.
-fn indexed(graph: &Known<'_>, output: &[u8], known: usize) -> Option<NodeId> {
+fn indexed(graph: &GraphView<'_>, output: &[u8], known: usize) -> Option<NodeId> {
     graph.lookup(output).filter(|node| node.index() < known)
 }
 
 /// The lines that begin in a piece of `text`.
-fn find_lines(text: &[u8], piece: Range<usize>, known: usize, graph: &Known<'_>) -> Vec<Found> {
+fn find_lines(text: &[u8], piece: Range<usize>, known: usize, graph: &GraphView<'_>) -> Vec<Found> {
     let (mut outputs, mut places) = (Vec::new(), Vec::new());
     let mut at = match piece.start {
         0 => 0,

@@ -285,12 +285,12 @@ pub(super) fn torn() -> Error {
 /// The error of a log that cannot be loaded: what failed, why, and what helps.
 pub(super) fn cannot_load(what: &[u8], path: &[u8], error: io::Error) -> Error {
     let advice: &[u8] = if error.kind() == io::ErrorKind::IsADirectory { b"; remove or rename it" } else { b"" };
-    Error::of(&[what, path, b": ", &Error::from(error).text, advice])
+    Error::new(&[what, path, b": ", &Error::from(error).text, advice])
 }
 
 /// Says what was tried in front of why it failed.
 pub(super) fn prefixed(what: &'static [u8]) -> impl Fn(Error) -> Error {
-    move |reason| Error::of(&[what, &reason.text])
+    move |reason| Error::new(&[what, &reason.text])
 }
 
 /// An empty buffer for `len` bytes.

@@ -9,7 +9,7 @@ use tanto_sys::threads::map_parallel;
 
 use crate::disk::Mtime;
 use crate::flat::Slab;
-use crate::graph::{Graph, Known};
+use crate::graph::{Graph, GraphView};
 use crate::ids::NodeId;
 
 use super::chain::{self, Item, Piece};
@@ -239,7 +239,7 @@ impl Records {
     /// or `roll_back` must follow. An error is a record beyond the limit; then nothing has changed.
     pub(super) fn draft(
         &mut self,
-        graph: &Known<'_>,
+        graph: &GraphView<'_>,
         output: NodeId,
         mtime: Mtime,
         ins: &[NodeId],
@@ -291,7 +291,7 @@ impl Records {
     }
 
     /// New records, with those outputs alone that `is_live` keeps.
-    pub(super) fn rewritten(&self, graph: &Known<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
+    pub(super) fn rewritten(&self, graph: &GraphView<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
         let mut new = Records::default();
         new.commit(new.draft_header());
         for &output in self.nodes() {
@@ -317,7 +317,7 @@ impl Records {
     }
 
     /// How many bytes are not known from what was kept.
-    pub(super) fn unkept(&self) -> usize {
+    pub(super) fn unsaved(&self) -> usize {
         self.len().saturating_sub(self.kept)
     }
 
@@ -334,7 +334,7 @@ fn limits(bytes: &[u8], piece: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Reads all pieces at once, each from where its first record seems to begin. Nothing where one thread does it all.
-fn read_ahead(bytes: &[u8], graph: &Known<'_>, shares: Shares) -> Vec<Option<Piece>> {
+fn read_ahead(bytes: &[u8], graph: &GraphView<'_>, shares: Shares) -> Vec<Option<Piece>> {
     if shares.crew == 1 {
         return Vec::new();
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use super::image::Image;
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 
 /// How many bytes at the beginning are compared: the signature and the version of either log.
 const HEAD: usize = 15;
@@ -37,8 +37,8 @@ impl Seal {
             device: data.dev(),
             inode: data.ino(),
             length: length as u64,
-            head: rapid(&image.copy(0..length.min(HEAD))),
-            tail: rapid(&image.copy(length.saturating_sub(TAIL)..length)),
+            head: rapidhash(&image.copy(0..length.min(HEAD))),
+            tail: rapidhash(&image.copy(length.saturating_sub(TAIL)..length)),
         })
     }
 

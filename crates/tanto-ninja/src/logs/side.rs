@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use crate::flat::Slab;
 
 use super::row::Row;
-use crate::hash::rapid as hash;
+use crate::hash::rapidhash as hash;
 
 /// Places of lines, in the order of the file; of those with one output the last counts.
 #[derive(Default)]

@@ -9,8 +9,8 @@ use tanto_sys::memory::map::Map;
 use tanto_testing::{Random, Scratch};
 
 use super::*;
-use crate::flat::{BLOCK, Blocks, Slab};
-use crate::hash::rapid;
+use crate::flat::{BLOCK_SIZE, Blocks, Slab};
+use crate::hash::rapidhash;
 use crate::ids::NodeId;
 
 /// A path like those of builds: long beginnings in common, all remainders of 8 as lengths.
@@ -185,7 +185,7 @@ fn a_mapped_table_is_the_same() {
     let (file, ranges) = file_of(&table);
     let parts = table.parts();
     assert!(parts.text.len() > 2 && parts.spans.len() > 1, "it shows what it should only with several pieces");
-    let (blocks, again) = mapped(&scratch, &file, &ranges, file.chunks(BLOCK).map(rapid).collect());
+    let (blocks, again) = mapped(&scratch, &file, &ranges, file.chunks(BLOCK_SIZE).map(rapidhash).collect());
     assert_eq!(again.len(), table.len());
     for id in (0..table.len()).map(|id| NodeId(id as u32)) {
         assert_eq!((again.path(id), again.c_path(id)), (table.path(id), table.c_path(id)));
@@ -200,7 +200,7 @@ fn a_damaged_table_answers() {
     let paths: Vec<_> = (0..700).map(path).collect();
     let table = check(Interner::new(0), std::slice::from_ref(&paths));
     let (file, ranges) = file_of(&table);
-    let sums: Vec<u64> = file.chunks(BLOCK).map(rapid).collect();
+    let sums: Vec<u64> = file.chunks(BLOCK_SIZE).map(rapidhash).collect();
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let mut file = file.clone();
@@ -212,7 +212,7 @@ fn a_damaged_table_answers() {
         let (blocks, table) = mapped(&scratch, &file, &ranges, sums.clone());
         ask(&table, &paths);
         assert!(!blocks.check_all(1));
-        ask(&mapped(&scratch, &file, &ranges, file.chunks(BLOCK).map(rapid).collect()).1, &paths);
+        ask(&mapped(&scratch, &file, &ranges, file.chunks(BLOCK_SIZE).map(rapidhash).collect()).1, &paths);
     }
 }
 
@@ -224,12 +224,12 @@ fn a_table_of_garbage_answers() {
         let file: Vec<u8> = (0..8 * 300).map(|_| random.number() as u8).collect();
         let mut cut = || random.below(301) * 8;
         let ranges = [0..cut(), cut()..2400, 800..800 + cut() / 2];
-        let (_, table) = mapped(&scratch, &file, &ranges, vec![rapid(&file)]);
+        let (_, table) = mapped(&scratch, &file, &ranges, vec![rapidhash(&file)]);
         ask(&table, &[path(1), path(2), Vec::new()]);
     }
     // An index without a free slot, all of them of the tag that is sought.
     let tag = Tags::ALL.of(b"a");
     let file: Vec<u8> = (0..64).flat_map(|_| pair(1, tag).to_ne_bytes()).collect();
-    let (_, table) = mapped(&scratch, &file, &[0..512, 0..512, 0..512], vec![rapid(&file)]);
+    let (_, table) = mapped(&scratch, &file, &[0..512, 0..512, 0..512], vec![rapidhash(&file)]);
     assert_eq!(table.lookup(b"a"), None);
 }

@@ -93,7 +93,7 @@ fn edges_below(scan: &Scan<'_, '_>, targets: &[NodeId]) -> Result<Vec<EdgeId>> {
         let Some(edge) = scan.graph.in_edge(node) else { continue };
         match seen.get(&edge) {
             Some(true) => {}
-            Some(false) => return Err(Error::of(&[b"dependency cycle at '", scan.graph.path(node), b"'"])),
+            Some(false) => return Err(Error::new(&[b"dependency cycle at '", scan.graph.path(node), b"'"])),
             None => {
                 seen.insert(edge, false);
                 stack.push(Frame { edge, ins: inputs(scan, edge), next: 0 });

@@ -5,7 +5,7 @@
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
 
@@ -64,7 +64,7 @@ impl Scan<'_, '_> {
             files.cover(graph.node_count());
             self.read_ahead.extend(unread);
         };
-        let graph: &Known<'_> = graph;
+        let graph: &GraphView<'_> = graph;
         // Records are walked once, as a rule, and what tells where files are is not what was looked at so far.
         graph.release();
         deps_log.release();
@@ -106,7 +106,7 @@ impl Scan<'_, '_> {
 
 /// What walks from some targets will come to.
 struct Outlook<'s, 't> {
-    graph: &'s Known<'t>,
+    graph: &'s GraphView<'t>,
     deps_log: &'s DepsLog,
     cone: Cone,
     headers: Headers<'s>,
@@ -116,7 +116,7 @@ struct Outlook<'s, 't> {
 
 impl<'s, 't> Outlook<'s, 't> {
     fn new(
-        graph: &'s Known<'t>,
+        graph: &'s GraphView<'t>,
         deps_log: &'s DepsLog,
         files: &Files,
         edges: &Edges<'s>,

@@ -1,7 +1,7 @@
 //! What walks from some targets will come to, as far as manifests and deps log can tell, and in which order it can be
 //! judged. Does not look at files.
 
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
 
@@ -32,7 +32,7 @@ pub(super) struct Cone {
 
 impl Cone {
     /// What walks from `targets` come to, after those walks by which `files` and `edges` are known.
-    pub(super) fn new(graph: &Known<'_>, files: &Files, edges: &Edges<'_>, more: &More, targets: &[NodeId]) -> Cone {
+    pub(super) fn new(graph: &GraphView<'_>, files: &Files, edges: &Edges<'_>, more: &More, targets: &[NodeId]) -> Cone {
         let cone = Cone {
             edges: Vec::new(),
             nodes: Bits::new(graph.node_count()),
@@ -53,7 +53,7 @@ impl Cone {
     }
 
     /// A discovered input is in the cone, too.
-    pub(super) fn add(&mut self, graph: &Known<'_>, files: &Files, edges: &Edges<'_>, node: NodeId) {
+    pub(super) fn add(&mut self, graph: &GraphView<'_>, files: &Files, edges: &Edges<'_>, node: NodeId) {
         if self.nodes.has(node.index()) {
             return;
         }
@@ -73,7 +73,7 @@ struct Frame<'s> {
 }
 
 struct Visit<'s, 't> {
-    graph: &'s Known<'t>,
+    graph: &'s GraphView<'t>,
     files: &'s Files,
     known: &'s Edges<'t>,
     more: &'s More,

@@ -7,7 +7,7 @@ use crate::canon::{canonical, canonicalize_into};
 use crate::depfile::{self, Depfile};
 use crate::disk::Disk;
 use crate::graph::Escape;
-use crate::graph::{Graph, Known};
+use crate::graph::{Graph, GraphView};
 use crate::ids::{EdgeId, NodeId};
 
 use super::slices::answers;
@@ -38,7 +38,7 @@ pub(super) fn read_ahead<'t>(
     threads: ThreadLimit,
 ) {
     for batch in unread.chunks(BATCH) {
-        let known: &Known<'_> = graph;
+        let known: &GraphView<'_> = graph;
         let read = answers(threads, WORTH_A_THREAD, batch.len(), |number| ins(known, disk, batch[number]));
         for (&edge, ins) in batch.iter().zip(read) {
             let node = |named: Named| match named {
@@ -52,7 +52,7 @@ pub(super) fn read_ahead<'t>(
 }
 
 /// What the edge's depfile names; None if the walk would not use it.
-fn ins(graph: &Known<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Named>> {
+fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Named>> {
     let path = graph.binding(edge, b"depfile", Escape::None).ok()?;
     let text = disk.read(&path).ok()?;
     let found = depfile::parse(&text).ok()?;
@@ -68,7 +68,7 @@ fn ins(graph: &Known<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Named>> {
 }
 
 /// Does it name the edge's first output first, and no other output that is not the edge's?
-fn is_for(graph: &Known<'_>, edge: EdgeId, found: &Depfile<'_>) -> bool {
+fn is_for(graph: &GraphView<'_>, edge: EdgeId, found: &Depfile<'_>) -> bool {
     let outs = graph.edge(edge).outs;
     let Some((first, others)) = found.outs.split_first() else { return false };
     canonical(first) == graph.path(outs[0])

@@ -42,13 +42,13 @@ impl Scan<'_, '_> {
         let text = match self.disk.read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::of(&[b"loading '", path, b"': ", &os_text(&error)])),
+            Err(error) => return Err(Error::new(&[b"loading '", path, b"': ", &os_text(&error)])),
         };
         if text.is_empty() {
             self.explanations.note(out, Why::Other([b"depfile '", path, b"' is missing"].concat()));
             return Ok(false);
         }
-        let found = depfile::parse(&text).map_err(|error| Error::of(&[path, b": ", &error.text]))?;
+        let found = depfile::parse(&text).map_err(|error| Error::new(&[path, b": ", &error.text]))?;
         if !self.depfile_is_for(edge, path, &found)? {
             return Ok(false);
         }
@@ -72,7 +72,7 @@ impl Scan<'_, '_> {
     /// A depfile must name the edge's first output first, and no output that is not the edge's.
     fn depfile_is_for(&mut self, edge: EdgeId, path: &[u8], found: &depfile::Depfile) -> Result<bool> {
         let outs = self.graph.edge(edge).outs;
-        let Some(first) = found.outs.first() else { return Err(Error::of(&[path, b": no outputs declared"])) };
+        let Some(first) = found.outs.first() else { return Err(Error::new(&[path, b": no outputs declared"])) };
         let primary = canonical(first);
         let expected = self.graph.path(outs[0]);
         if primary != expected {
@@ -86,7 +86,7 @@ impl Scan<'_, '_> {
             None => Ok(true),
             Some(name) => {
                 let tail = b"' as an output, but no such output was declared";
-                Err(Error::of(&[path, b": depfile mentions '", name, tail]))
+                Err(Error::new(&[path, b": depfile mentions '", name, tail]))
             }
         }
     }

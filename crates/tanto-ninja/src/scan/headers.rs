@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use tanto_sys::threads::ThreadLimit;
 
 use crate::error::Result;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{Deps, DepsLog};
 
@@ -52,7 +52,7 @@ pub(super) struct Headers<'l> {
 
 /// What is needed to look them up.
 pub(super) struct Lookup<'s, 't, 'l> {
-    pub(super) graph: &'s Known<'t>,
+    pub(super) graph: &'s GraphView<'t>,
     pub(super) known: &'s Edges<'l>,
     pub(super) cone: &'s Cone,
     pub(super) log: &'l DepsLog,

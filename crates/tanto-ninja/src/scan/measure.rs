@@ -4,7 +4,7 @@
 use crate::disk::Mtime;
 use crate::error::Result;
 use crate::graph::Commands;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::BuildLog;
 
@@ -16,7 +16,7 @@ pub(super) const NO_INPUT: Mtime = Mtime::MIN;
 /// What outputs are measured against.
 #[derive(Clone, Copy)]
 pub(super) struct Facts<'s, 't> {
-    pub(super) graph: &'s Known<'t>,
+    pub(super) graph: &'s GraphView<'t>,
     pub(super) log: &'s BuildLog,
     pub(super) files: &'s Files,
 }

@@ -7,7 +7,7 @@ use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Mtime;
 use crate::error::Result;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::Deps;
 
@@ -171,7 +171,7 @@ pub(super) fn newest_of(files: &Files, nodes: &[NodeId]) -> Mtime {
 
 /// Gives groups that are no files the mtimes of their newest members. False of those that are not clean: it has to be
 /// taken back.
-pub(super) fn date_groups(graph: &Known<'_>, cone: &Cone, files: &mut Files) -> Vec<(usize, NodeId)> {
+pub(super) fn date_groups(graph: &GraphView<'_>, cone: &Cone, files: &mut Files) -> Vec<(usize, NodeId)> {
     let mut dated = Vec::new();
     for (place, &edge) in cone.edges.iter().enumerate() {
         let edge = graph.edge(edge);

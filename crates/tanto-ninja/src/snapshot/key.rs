@@ -6,7 +6,7 @@ use tanto_sys::fs::file_stamp::FileStamp;
 
 use super::code::Writer;
 use crate::hash;
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 use crate::load::LoadOptions;
 
 /// Equal for equal circumstances. The order of the machine's bytes is told by all numbers in a snapshot.
@@ -35,7 +35,7 @@ impl Key {
 /// The name of the file for such a load: others have others, as far as 64 bits tell.
 pub(super) fn name(manifest: &[u8], options: LoadOptions) -> String {
     let flags = flags(options).to_le_bytes();
-    format!("{:016x}", rapid(&[&flags, manifest].concat()))
+    format!("{:016x}", rapidhash(&[&flags, manifest].concat()))
 }
 
 /// What changes the graph. The number of threads does not.

@@ -15,9 +15,9 @@ use super::table::LogFacts;
 impl Graph<'_> {
     /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].
     pub fn build_parts(&self) -> Option<BuildParts> {
-        let [last, side, made, ..] = &self.base.logs.ranges;
+        let [last, side, made, ..] = &self.data.logs.ranges;
         Some(BuildParts {
-            facts: self.base.logs.build?,
+            facts: self.data.logs.build?,
             last: self.row(last)?,
             side: self.row(side)?,
             made: self.row(made)?,
@@ -26,9 +26,9 @@ impl Graph<'_> {
 
     /// The index of the deps log in the graph's snapshot; see [`DepsLog::resume`].
     pub fn deps_parts(&self) -> Option<DepsParts> {
-        let [.., nodes, ids, deps] = &self.base.logs.ranges;
+        let [.., nodes, ids, deps] = &self.data.logs.ranges;
         Some(DepsParts {
-            facts: self.base.logs.deps?,
+            facts: self.data.logs.deps?,
             nodes: self.row(nodes)?,
             ids: self.row(ids)?,
             deps: self.row(deps)?,
@@ -36,7 +36,7 @@ impl Graph<'_> {
     }
 
     fn row<T: Pod>(&self, range: &Range<usize>) -> Option<Slab<T>> {
-        self.base.blocks.as_ref().map(|blocks| Slab::mapped(blocks, range.clone()))
+        self.data.blocks.as_ref().map(|blocks| Slab::mapped(blocks, range.clone()))
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) struct SeenLogs<'t> {
 
 impl<'t> SeenLogs<'t> {
     pub(super) fn new(graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> SeenLogs<'t> {
-        let joined = (graph.base.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
+        let joined = (graph.data.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
         SeenLogs { build: build.seen(), deps: deps.seen(), joined: joined.collect() }
     }
 

@@ -2,7 +2,7 @@
 
 use super::logs::SeenLogs;
 use super::order::by_path;
-use crate::graph::base::Base;
+use crate::graph::manifest_data::ManifestData;
 use crate::ids::NodeId;
 use crate::paths::AllPaths;
 
@@ -19,11 +19,11 @@ pub(super) struct Numbers<'p> {
 }
 
 impl<'p> Numbers<'p> {
-    pub(super) fn new(base: &Base, paths: AllPaths<'p>, logs: &SeenLogs<'_>, threads: usize) -> Numbers<'p> {
-        let old = (0..base.named() as u32).map(NodeId);
+    pub(super) fn new(data: &ManifestData, paths: AllPaths<'p>, logs: &SeenLogs<'_>, threads: usize) -> Numbers<'p> {
+        let old = (0..data.named() as u32).map(NodeId);
         let (mut order, mut sorted): (Vec<NodeId>, Vec<&[u8]>) = by_path(paths, old, threads).unzip();
         let named = order.len();
-        for (id, path) in by_path(paths, logs.discovered(base.named()), threads) {
+        for (id, path) in by_path(paths, logs.discovered(data.named()), threads) {
             order.push(id);
             sorted.push(path);
         }

@@ -14,7 +14,7 @@ use super::table::{Ranges, Record, SECTIONS, Section, Table};
 use super::texts;
 use crate::disk::is_racy;
 use crate::flat::{Blocks, Limit, Slab};
-use crate::graph::base::{Base, LogSections};
+use crate::graph::manifest_data::{ManifestData, LogSections};
 use crate::graph::bindings::Cache;
 use crate::graph::env::Env;
 use crate::graph::hashes::Hashes;
@@ -27,14 +27,14 @@ use crate::paths::PathTable;
 const WORTH_A_THREAD: usize = 64;
 
 /// The graph in a file, if that has this key and the manifests are those of which it was made.
-pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<Base> {
+pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<ManifestData> {
     let map = Map::new(file, file.metadata().ok()?.len()).ok()?;
     let (mut table, end) = Table::decode(&map)?;
     if map.is_torn() || table.key != *key {
         return None;
     }
     let settled = check(&mut table.manifests, threads)?;
-    Some(Base { settled, ..base(map, table, end)? })
+    Some(ManifestData { settled, ..map_data(map, table, end)? })
 }
 
 /// Does everybody who loads the manifests now get what was loaded then? None if not. So many bytes had to be read to
@@ -75,7 +75,7 @@ impl Record {
 }
 
 /// The graph that lies in a file, before its table.
-pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
+pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestData> {
     let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, sums, .. } = table;
     let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, sums).with_limits(limits(&ranges)));
     let range = |section: Section| ranges[section as usize].clone();
@@ -85,7 +85,7 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         Slab::mapped(&blocks, range(Section::Index)),
     );
     let env: [Range<usize>; Env::ROWS] = std::array::from_fn(|row| ranges[Section::Env as usize + row].clone());
-    let base = Base {
+    let data = ManifestData {
         paths,
         in_edges: Slab::mapped(&blocks, range(Section::InEdges)),
         edges: Slab::mapped(&blocks, range(Section::Edges)),
@@ -115,10 +115,10 @@ pub(super) fn base(map: Map, table: Table, end: usize) -> Option<Base> {
         blocks: Some(Arc::clone(&blocks)),
         settled: 0,
     };
-    let fits = base.paths.len() >= base.named() && base.edges.len() == base.texts.len();
+    let fits = data.paths.len() >= data.named() && data.edges.len() == data.texts.len();
     // The first node stands for what is missing in a damaged file.
-    let fits = fits && (base.edges.is_empty() || base.named() > 0);
-    (fits && !blocks.is_damaged()).then_some(base)
+    let fits = fits && (data.edges.is_empty() || data.named() > 0);
+    (fits && !blocks.is_damaged()).then_some(data)
 }
 
 /// How many bytes the sections have, which lie one behind the other before the table.
@@ -131,7 +131,7 @@ fn covered(ranges: &Ranges, end: usize) -> Option<usize> {
 /// Numbers by which others are found.
 fn limits(ranges: &Ranges) -> Vec<Limit> {
     let count = |section: Section, size: usize| u32::try_from(ranges[section as usize].len() / size).unwrap_or(0);
-    let (nodes, edges) = (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::base::EdgeText>()));
+    let (nodes, edges) = (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::manifest_data::EdgeText>()));
     let all_nodes = count(Section::Spans, 8);
     let limit = |section: Section, below| Limit { words: ranges[section as usize].clone(), below };
     vec![

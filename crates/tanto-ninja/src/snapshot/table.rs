@@ -8,9 +8,9 @@ use tanto_sys::fs::file_stamp::FileStamp;
 use super::code::{Reader, Writer};
 use super::key::Key;
 use crate::disk::State;
-use crate::graph::base::Notice;
+use crate::graph::manifest_data::Notice;
 use crate::graph::env::Env;
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 
 /// Rows of the graph besides those of its scopes.
 pub(super) const ROWS: usize = 18;
@@ -101,7 +101,7 @@ impl Table {
         }
         out.numbers(&self.sums);
         out.number(start as u64);
-        out.number(rapid(&out.0));
+        out.number(rapidhash(&out.0));
         out.number(MAGIC);
         out.0
     }
@@ -112,7 +112,7 @@ impl Table {
         let mut foot = Reader(foot);
         let start = usize::try_from(foot.number()?).ok()?;
         let table = file.get(start..head.len() + size_of::<u64>())?;
-        if foot.number()? != rapid(table) || foot.number()? != MAGIC || head.len() < start {
+        if foot.number()? != rapidhash(table) || foot.number()? != MAGIC || head.len() < start {
             return None;
         }
         let mut table = Reader(&file[start..head.len()]);

@@ -20,7 +20,7 @@ use super::read;
 use super::table::{Record, Table};
 use super::write::Picture;
 use crate::disk::State;
-use crate::graph::base::Base;
+use crate::graph::manifest_data::ManifestData;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph};
 
@@ -39,36 +39,36 @@ fn picture(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
 fn picture_with<'t>(graph: &Graph<'t>, logs: &SeenLogs<'t>, threads: usize) -> Vec<u8> {
     let scratch = Scratch::new("picture");
     let record = |manifest: &Manifest| Record { path: manifest.path.clone(), state: any_state() };
-    let manifests = graph.base.manifests.list.iter().map(record).collect();
+    let manifests = graph.data.manifests.list.iter().map(record).collect();
     let key = Key(b"key".to_vec());
     let given_up = &AtomicBool::new(false);
-    let picture = Picture { base: graph.base, key: &key, logs, manifests, texts: Vec::new(), threads, given_up };
+    let picture = Picture { data: graph.data, key: &key, logs, manifests, texts: Vec::new(), threads, given_up };
     assert!(picture.write(&File::create_new(scratch.at("file")).unwrap()).unwrap());
     std::fs::read(scratch.at("file")).unwrap()
 }
 
 /// The graph in a snapshot, whatever it is a picture of; the text of its manifests is that of another graph.
-fn base(picture: &[u8], text: &Graph<'_>) -> Option<Base> {
+fn map_data(picture: &[u8], text: &Graph<'_>) -> Option<ManifestData> {
     let scratch = Scratch::new("mapped");
     scratch.write("file", picture);
     let map = Map::new(&File::open(scratch.at("file")).unwrap(), picture.len() as u64).unwrap();
     let (table, end) = Table::decode(&map)?;
-    let base = read::base(map, table, end)?;
+    let data = read::map_data(map, table, end)?;
     let manifest = |manifest: &Manifest| {
         let Text::Kept(text) = &manifest.text else { panic!("it is in memory") };
         let sums = manifest.sums.all().to_vec().into();
         Manifest { path: manifest.path.clone(), state: manifest.state, sums, text: Text::Kept(text.clone()) }
     };
-    Some(Base { manifests: Manifests::new(text.base.manifests.list.iter().map(manifest).collect()), ..base })
+    Some(ManifestData { manifests: Manifests::new(text.data.manifests.list.iter().map(manifest).collect()), ..data })
 }
 
 /// A graph that was loaded from text is the same after it has been a snapshot.
 #[track_caller]
 pub(crate) fn is_kept(graph: &Graph<'_>) {
     let arena = Arena::new();
-    let mapped = arena.hold(base(&picture(graph, 1), graph).expect("a sound snapshot"));
+    let mapped = arena.hold(map_data(&picture(graph, 1), graph).expect("a sound snapshot"));
     same::assert_same(graph, &mapped);
-    assert!(mapped.is_sound());
+    assert!(mapped.is_intact());
     // What was a snapshot once stays as it is.
     assert_eq!(picture(&mapped, 1), picture(graph, 3));
 }

@@ -16,14 +16,14 @@ use super::key::Key;
 use super::logs::{LogParts, SeenLogs};
 use super::numbers::Numbers;
 use super::table::{ALIGNMENT, ROWS, Ranges, Record, SECTIONS, Table};
-use crate::flat::BLOCK;
-use crate::graph::base::{Base, EdgeShape};
-use crate::hash::rapid;
+use crate::flat::BLOCK_SIZE;
+use crate::graph::manifest_data::{ManifestData, EdgeShape};
+use crate::hash::rapidhash;
 use crate::ids::{EdgeId, NodeId};
 use crate::paths::{AllPaths, Relaid};
 
 /// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
-const PIECE: usize = 16 * BLOCK;
+const PIECE: usize = 16 * BLOCK_SIZE;
 
 /// A graph's rows after the renumbering, as far as they are others than before.
 struct Rows {
@@ -38,7 +38,7 @@ struct Rows {
 
 /// What is to be written.
 pub(super) struct Picture<'p> {
-    pub(super) base: &'p Base,
+    pub(super) data: &'p ManifestData,
     pub(super) key: &'p Key,
     pub(super) logs: &'p SeenLogs<'p>,
     pub(super) manifests: Vec<Record>,
@@ -53,25 +53,25 @@ impl Picture<'_> {
     /// Writes all of it. False if it is none, because the graph has too many paths, nothing so long may be written, or
     /// somebody has given up meanwhile.
     pub(super) fn write(self, file: &File) -> io::Result<bool> {
-        let Picture { base, logs, threads, .. } = self;
-        let all = AllPaths { table: &base.paths, others: &logs.joined };
-        let numbers = Numbers::new(base, all, logs, threads);
+        let Picture { data, logs, threads, .. } = self;
+        let all = AllPaths { table: &data.paths, others: &logs.joined };
+        let numbers = Numbers::new(data, all, logs, threads);
         let Some(paths) = Relaid::new(&numbers.paths, threads).filter(|_| !self.is_given_up()) else {
             return Ok(false);
         };
-        let rows = Rows::new(base, &numbers);
+        let rows = Rows::new(data, &numbers);
         let parts = logs.parts(&numbers.new, numbers.named, numbers.order.len(), threads);
-        let sections = sections(base, &paths, &rows, &parts, &self.texts);
+        let sections = sections(data, &paths, &rows, &parts, &self.texts);
         let ranges = ranges(&sections);
         let end = ranges[SECTIONS - 1].end;
         let mut table = Table {
             key: self.key.clone(),
-            notices: base.notices.clone(),
-            sets_reserved: base.env.sets_reserved(),
+            notices: data.notices.clone(),
+            sets_reserved: data.env.sets_reserved(),
             hash_kind: rows.hash_kind,
             facts: parts.facts(),
             ranges,
-            sums: vec![0; end.div_ceil(BLOCK)],
+            sums: vec![0; end.div_ceil(BLOCK_SIZE)],
             manifests: self.manifests,
         };
         if (end + table.encode(end).len()) as u64 > max_file_size() {
@@ -79,7 +79,7 @@ impl Picture<'_> {
         }
         table.sums = write_sections(file, &sections, &table.ranges, threads, self.given_up)?;
         file.write_all_at(&table.encode(end), end as u64)?;
-        Ok(!base.is_damaged() && !self.given_up.load(Ordering::Relaxed))
+        Ok(!data.is_damaged() && !self.given_up.load(Ordering::Relaxed))
     }
 
     fn is_given_up(&self) -> bool {
@@ -88,24 +88,24 @@ impl Picture<'_> {
 }
 
 impl Rows {
-    fn new(base: &Base, numbers: &Numbers<'_>) -> Rows {
+    fn new(data: &ManifestData, numbers: &Numbers<'_>) -> Rows {
         let number = |id: &NodeId| numbers.new.get(id.index()).copied().unwrap_or(NodeId::NONE);
         let named = &numbers.order[..numbers.named];
-        let (mut edges, mut ids) = (Vec::with_capacity(base.edge_count()), Vec::with_capacity(base.ids.len()));
-        for shape in base.edges.all() {
+        let (mut edges, mut ids) = (Vec::with_capacity(data.edge_count()), Vec::with_capacity(data.ids.len()));
+        for shape in data.edges.all() {
             let first = shape.first as usize;
             edges.push(EdgeShape { first: ids.len() as u32, ..*shape });
-            ids.extend(base.ids.slice(first..first + shape.ids()).iter().map(number));
+            ids.extend(data.ids.slice(first..first + shape.ids()).iter().map(number));
         }
-        let (hash_kind, hashes) = base.hashes.all(base.edge_count());
+        let (hash_kind, hashes) = data.hashes.all(data.edge_count());
         Rows {
             hash_kind,
             hashes,
-            in_edges: named.iter().map(|id| base.in_edges.get(id.index())).collect(),
+            in_edges: named.iter().map(|id| data.in_edges.get(id.index())).collect(),
             edges,
             ids,
-            dyndep_files: base.dyndep_files.all().iter().map(number).collect(),
-            defaults: base.defaults.all().iter().map(number).collect(),
+            dyndep_files: data.dyndep_files.all().iter().map(number).collect(),
+            defaults: data.defaults.all().iter().map(number).collect(),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Content<'_> {
 
 /// In the order of `Section`.
 fn sections<'c>(
-    base: &'c Base,
+    data: &'c ManifestData,
     paths: &'c Relaid<'_>,
     rows: &'c Rows,
     parts: &'c LogParts,
@@ -152,15 +152,15 @@ fn sections<'c>(
         Content::Bytes(cast_slice(paths.index())),
         Content::Bytes(cast_slice(&rows.in_edges)),
         Content::Bytes(cast_slice(&rows.edges)),
-        Content::Bytes(cast_slice(base.texts.all())),
+        Content::Bytes(cast_slice(data.texts.all())),
         Content::Bytes(cast_slice(&rows.ids)),
-        Content::Bytes(cast_slice(base.dyndep_edges.all())),
+        Content::Bytes(cast_slice(data.dyndep_edges.all())),
         Content::Bytes(cast_slice(&rows.dyndep_files)),
         Content::Bytes(cast_slice(&rows.defaults)),
         Content::Bytes(cast_slice(&rows.hashes)),
     ];
-    let rows = parts.rows().into_iter().chain([cast_slice(texts)]).chain(base.env.rows());
-    let mut all = own.into_iter().chain(rows.map(Content::Bytes)).chain([Content::Pieces(base.env.texts())]);
+    let rows = parts.rows().into_iter().chain([cast_slice(texts)]).chain(data.env.rows());
+    let mut all = own.into_iter().chain(rows.map(Content::Bytes)).chain([Content::Pieces(data.env.texts())]);
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
 }
 
@@ -210,7 +210,7 @@ fn write_sections(
             file.write_all_at(bytes, piece.start as u64)
         };
         failed.fetch_or(written.is_err(), Ordering::Relaxed);
-        written.map(|()| bytes.chunks(BLOCK).map(rapid).collect())
+        written.map(|()| bytes.chunks(BLOCK_SIZE).map(rapidhash).collect())
     });
     sums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|sums| sums.concat())
 }

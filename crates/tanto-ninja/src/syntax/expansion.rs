@@ -98,7 +98,7 @@ pub(crate) fn check_length(value: &[u8], name: &[u8]) -> Result<()> {
         return Ok(());
     }
     let limit = format!("' makes a value longer than {LONGEST_VALUE} bytes");
-    Err(Error::of(&[b"variable '", name, limit.as_bytes()]))
+    Err(Error::new(&[b"variable '", name, limit.as_bytes()]))
 }
 
 /// The value with its escapes resolved but its variables as `${name}`, as `-t rules` shows it.

@@ -96,7 +96,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 fn nothing_below(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
     let meant = suggest::closest(path, directories(graph));
     let meant = meant.map_or_else(Vec::new, |dir| [b", did you mean '", dir, b"/'?"].concat());
-    Error::of(&[b"unknown target '", arg, b"': nothing is made below it", &meant])
+    Error::new(&[b"unknown target '", arg, b"': nothing is made below it", &meant])
 }
 
 fn no_match(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
@@ -105,7 +105,7 @@ fn no_match(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
         Some(_) => [b", did you mean '", &deeper[..], b"'?"].concat(),
         None => suggest::did_you_mean(path, by_suffix(graph).iter().map(Vec::as_slice)),
     };
-    Error::of(&[b"unknown target '", arg, b"': no output matches", &meant])
+    Error::new(&[b"unknown target '", arg, b"': no output matches", &meant])
 }
 
 /// The globs `DIR/*.SUFFIX` of all outputs, each once, in the order of the manifest.

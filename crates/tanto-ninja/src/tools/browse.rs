@@ -69,7 +69,7 @@ fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> Outco
     let port = String::from_utf8_lossy(parsed.value("port").unwrap_or(b"8000")).into_owned();
     let port: u16 = port.parse().map_err(|_| Error::from(format!("invalid port '{port}'")))?;
     let failed =
-        |error: io::Error| Error::of(&[format!("cannot listen on {host}:{port}: ").as_bytes(), &text_of(&error)]);
+        |error: io::Error| Error::new(&[format!("cannot listen on {host}:{port}: ").as_bytes(), &text_of(&error)]);
     let listener = listen(&host, port).map_err(failed)?;
     let port = listener.local_addr()?.port();
     writeln!(context.out, "Web server running on {host}:{port}, ctl-C to abort...")?;

@@ -175,7 +175,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         let Cleaner { context, steps, .. } = self;
         let dry_run = context.options.dry_run;
         if !dry_run && is_something_there(context, &steps) {
-            context.about_to_write(builddir::of(context.graph))?;
+            context.about_to_write(builddir::path(context.graph))?;
         }
         let verbose = context.options.verbose || dry_run;
         context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;

@@ -14,9 +14,9 @@ const RESTAT_FLAGS: Flags = Flags {
 };
 
 pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
-    let builddir = builddir::of(context.graph);
+    let builddir = builddir::path(context.graph);
     if !context.options.dry_run
-        && let Err([first, second]) = builddir::make(context.disk, builddir)
+        && let Err([first, second]) = builddir::create(context.disk, builddir)
     {
         context.error(&first.text)?;
         return Err(second.into());
@@ -38,7 +38,7 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
     }
     let mut errors = Vec::new();
     let Context { graph, disk, .. } = context;
-    log.recompact(graph, &mut |output| builddir::is_dead(graph, *disk, output, &mut errors))?;
+    log.recompact(graph, &mut |output| builddir::is_obsolete(graph, *disk, output, &mut errors))?;
     for error in errors {
         context.error(&error.text)?;
     }

@@ -2,7 +2,7 @@
 
 use super::dyndeps::Dyndeps;
 use super::{Context, Outcome, Stop};
-use crate::graph::{Graph, Use};
+use crate::graph::{Graph, OutEdgeKind};
 use crate::ids::{EdgeId, NodeId};
 use crate::targets::itself;
 
@@ -19,7 +19,7 @@ impl Users {
 
     /// The edges that have `node` as an input: as the manifest has it, then what dyndep files added since.
     fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
-        let mut users = using(graph, node, Use::Input);
+        let mut users = using(graph, node, OutEdgeKind::Input);
         if let Some(edge) = graph.in_edge(node).filter(|edge| itself(&graph.edge(*edge)) == Some(&node)) {
             users.push(edge);
             users.sort_unstable();
@@ -84,15 +84,15 @@ fn made_with_it(context: &mut Context<'_, '_>, users: &Users, node: NodeId) -> R
     for edge in users.of(context.graph, node) {
         outputs(context, edge)?;
     }
-    let validated = using(context.graph, node, Use::Validation);
+    let validated = using(context.graph, node, OutEdgeKind::Validation);
     if !validated.is_empty() {
         context.out.write_all(b"  validation for:\n")?;
     }
     validated.iter().try_for_each(|edge| outputs(context, *edge))
 }
 
-fn using(graph: &Graph<'_>, node: NodeId, wanted: Use) -> Vec<EdgeId> {
-    graph.users(node).filter(|(_, found)| *found == wanted).map(|(edge, _)| edge).collect()
+fn using(graph: &Graph<'_>, node: NodeId, wanted: OutEdgeKind) -> Vec<EdgeId> {
+    graph.out_edges(node).filter(|(_, found)| *found == wanted).map(|(edge, _)| edge).collect()
 }
 
 fn outputs(context: &mut Context<'_, '_>, edge: EdgeId) -> Result<(), Stop> {

@@ -20,7 +20,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
 
 fn unknown(mode: &[u8]) -> Error {
     let modes: [&[u8]; 3] = [b"rule", b"depth", b"all"];
-    Error::of(&[b"unknown target tool mode '", mode, b"'", &suggest::did_you_mean(mode, modes)])
+    Error::new(&[b"unknown target tool mode '", mode, b"'", &suggest::did_you_mean(mode, modes)])
 }
 
 /// As C's `atoi`: what follows the digits does not matter, and no digits are 0.
@@ -52,7 +52,7 @@ fn by_depth(context: &mut Context<'_, '_>, depth: i64) -> Outcome {
         line(context, node)?;
         if path.len() < limit && !inputs(context.graph, node).is_empty() {
             if std::mem::replace(&mut is_user[node.index()], true) {
-                return Err(Error::of(&[b"dependency cycle at '", context.graph.path(node), b"'"]).into());
+                return Err(Error::new(&[b"dependency cycle at '", context.graph.path(node), b"'"]).into());
             }
             path.push(inputs(context.graph, node).iter());
             users.push(node);

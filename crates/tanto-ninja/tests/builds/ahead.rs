@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io;
 
-use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, VirtualDisk};
+use tanto_ninja::disk::{Disk, Mtime, PathByIndex, RealDisk, VirtualDisk};
 use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::Arena;
 use tanto_ninja::ids::NodeId;
@@ -163,7 +163,7 @@ impl Disk for Watched {
         self.asked.push(path.to_vec());
         self.disk.mtime(path)
     }
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], _threads: ThreadLimit) {
+    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], _threads: ThreadLimit) {
         self.at_once = found.len();
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number).strip_suffix(b"\0").unwrap();

@@ -257,7 +257,7 @@ fn a_response_file_is_written_removed_and_kept_on_failure() {
 #[test]
 fn where_the_file_systems_clock_cannot_be_read_the_output_tells_it() {
     let mut world = World::new("build out: make in\n", &["in"]);
-    world.disk.refuse(".ninja_lock");
+    world.disk.deny_write(".ninja_lock");
     world.touch("in");
     world.build("out");
     world.assert_clean("out");

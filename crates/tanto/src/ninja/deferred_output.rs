@@ -85,7 +85,7 @@ fn wrong() -> io::Error {
 mod tests {
     use super::*;
     use std::fs::File;
-    use tanto_ninja::hash::rapid;
+    use tanto_ninja::hash::rapidhash;
     use tanto_sys::memory::map::Map;
     use tanto_testing::Scratch;
 
@@ -94,7 +94,7 @@ mod tests {
         let scratch = Scratch::new("held");
         scratch.write("file", "text");
         let map = Map::new(&File::open(scratch.at("file")).unwrap(), 4).unwrap();
-        Blocks::new(map, 0..4, vec![rapid(if sound { b"text" } else { b"test" })])
+        Blocks::new(map, 0..4, vec![rapidhash(if sound { b"text" } else { b"test" })])
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tanto_ninja::frontend::Builder;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::ids::NodeId;
 use tanto_ninja::scan::Scan;
-use tanto_ninja::snapshot::Saving;
+use tanto_ninja::snapshot::PendingSnapshot;
 use tanto_ninja::targets::{Hints, Naming, collect_target, collect_targets};
 use tanto_record::views::live::Follow;
 use tanto_record::views::ninja::Verbosity;
@@ -52,7 +52,7 @@ impl Invocation<'_> {
             Err(error) => return Err(self.cannot_rebuild(&error.text)),
             Ok(()) => {}
         }
-        let builddir = builddir::of(builder.scan.graph).to_vec();
+        let builddir = builddir::path(builder.scan.graph).to_vec();
         self.warn_of_older_ninja(builder.scan.found_older_ninja(), &builddir);
         if !schedule.has_work() {
             builder.new_plan();
@@ -90,7 +90,7 @@ impl Invocation<'_> {
         &mut self,
         builder: &mut Builder<'_, '_>,
         builddir: &[u8],
-        saving: &mut Option<Saving<'_>>,
+        saving: &mut Option<PendingSnapshot<'_>>,
     ) -> Step<()> {
         let targets = self.targets(builder, builddir)?;
         self.follow(builder, builddir)?;
@@ -112,7 +112,7 @@ impl Invocation<'_> {
         let executed = self.save_beside(saving.as_ref(), |this| {
             let executed = this.execute(builder, Plan { schedule: &mut schedule, jobserver, manifest: false });
             if let (Ok((BuildOutcome::Interrupted, _)), Some(saving)) = (&executed, &saving) {
-                saving.give_up();
+                saving.cancel();
             }
             executed
         });
@@ -182,7 +182,7 @@ impl Invocation<'_> {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::machine::cpu::count);
-        let jobserver = self.share(jobserver, parallelism, builddir::of(builder.scan.graph));
+        let jobserver = self.share(jobserver, parallelism, builddir::path(builder.scan.graph));
         builder.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
             true => None,
@@ -191,12 +191,12 @@ impl Invocation<'_> {
         let mut runner: Box<dyn Runner> = match self.options.dry_run {
             true => Box::new(DryRunner::default()),
             false => {
-                let builddir = builddir::of(builder.scan.graph);
+                let builddir = builddir::path(builder.scan.graph);
                 let watch = self.watch(schedule);
                 Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
             }
         };
-        self.ration(schedule, parallelism, builddir::of(builder.scan.graph));
+        self.ration(schedule, parallelism, builddir::path(builder.scan.graph));
         let mut sampler = resource_sampler::machine();
         self.begin_record(manifest);
         let run = Build {

@@ -10,8 +10,8 @@ use tanto_exec::monitor::orphans;
 use tanto_ninja::error::Result;
 use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::load::{self, Grain, LoadOptions};
-use tanto_ninja::snapshot::{Policy, Saving, Snapshot};
+use tanto_ninja::load::{self, ParallelOptions, LoadOptions};
+use tanto_ninja::snapshot::{SnapshotPolicy, PendingSnapshot, Snapshot};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::detach;
 
@@ -79,12 +79,12 @@ impl Invocation<'_> {
         LoadOptions {
             phony_cycle_is_error: self.options.phony_cycle_is_error,
             threads: self.options.threads,
-            grain: Grain::default(),
+            parallel: ParallelOptions::default(),
         }
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        let wanted = self.options.snapshots != Policy::Off && !self.doubts.given_up;
+        let wanted = self.options.snapshots != SnapshotPolicy::Off && !self.doubts.given_up;
         wanted.then(|| Snapshot::new(self.state.clone(), &self.options.manifest, self.load_options()))
     }
 
@@ -134,17 +134,17 @@ impl Invocation<'_> {
     }
 
     /// The snapshot that this run is to write, without the logs.
-    pub(super) fn saving<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<Saving<'t>> {
-        let always = self.options.snapshots == Policy::Always;
-        let unkept = logs.build.unkept() + logs.deps.unkept();
-        self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unkept, always)
+    pub(super) fn saving<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<PendingSnapshot<'t>> {
+        let always = self.options.snapshots == SnapshotPolicy::Always;
+        let unsaved = logs.build.unsaved() + logs.deps.unsaved();
+        self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unsaved, always)
     }
 
     /// Writes it when there is nothing else to do. For a build that a user started at a terminal another process does so,
     /// and the user need not wait. Other starters may kill what a build leaves behind, and a directory in the tree may be
     /// removed as soon as the build has ended.
     /// With `--watch` this process goes on, and would have to wait for the other.
-    pub(super) fn save(&mut self, saving: &Saving<'_>) {
+    pub(super) fn save(&mut self, saving: &PendingSnapshot<'_>) {
         let threads = self.threads();
         if self.may_detach() && detach::spawn_detached(|| drop(saving.run(threads))).is_ok() {
             return;
@@ -155,12 +155,12 @@ impl Invocation<'_> {
 
     fn may_detach(&self) -> bool {
         let is_job = std::env::var_os(ANCESTORS).is_some() || orphans::are_looked_for();
-        let fits = self.options.snapshots == Policy::Fitting && self.options.door == Door::Ninja;
+        let fits = self.options.snapshots == SnapshotPolicy::Auto && self.options.door == Door::Ninja;
         fits && !is_job && io::stdout().is_terminal()
     }
 
     /// Does `work` while it is written, if one is to be written.
-    pub(super) fn save_beside<T>(&mut self, saving: Option<&Saving<'_>>, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn save_beside<T>(&mut self, saving: Option<&PendingSnapshot<'_>>, work: impl FnOnce(&mut Self) -> T) -> T {
         let Some(saving) = saving else { return work(self) };
         let (done, saved) = thread::scope(|scope| {
             let writer = thread::Builder::new().spawn_scoped(scope, || saving.run(1));

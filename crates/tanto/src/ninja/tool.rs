@@ -44,7 +44,7 @@ impl<'o> Invocation<'o> {
 
     fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> Step<Round> {
         let builddir = match call.tool.when {
-            When::AfterLogs => builddir::of(graph).to_vec(),
+            When::AfterLogs => builddir::path(graph).to_vec(),
             When::AfterFlags | When::AfterLoad => Vec::new(),
         };
         let options = Options {

@@ -139,12 +139,12 @@ impl Invocation<'_> {
             return;
         }
         let scan = &mut builder.scan;
-        let hints = Hints { builddir: builddir::of(scan.graph), deps_log: Some(scan.deps_log), naming: self.naming() };
+        let hints = Hints { builddir: builddir::path(scan.graph), deps_log: Some(scan.deps_log), naming: self.naming() };
         // What names no target is said by the build.
         let mut nodes: Vec<NodeId> = collect_targets(scan.graph, hints, &self.options.targets).unwrap_or_default();
         nodes.extend(self.manifest_node(scan.graph));
         let manifests: Vec<Vec<u8>> = scan.graph.manifests().map(<[u8]>::to_vec).collect();
-        self.sources = sources::of(scan.graph, scan.deps_log, &RealDisk, nodes);
+        self.sources = sources::source_files(scan.graph, scan.deps_log, &RealDisk, nodes);
         self.sources.extend(manifests);
     }
 

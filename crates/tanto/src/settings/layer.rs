@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use tanto_exec::monitor::watcher::Leftovers;
-use tanto_ninja::snapshot::Policy;
+use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
@@ -173,7 +173,7 @@ pub struct Layer {
     /// `TANTO_THREADS`
     pub threads: Option<Said<ThreadLimit>>,
     /// `TANTO_SNAPSHOT`
-    pub snapshots: Option<Said<Policy>>,
+    pub snapshots: Option<Said<SnapshotPolicy>>,
     /// `--record`
     pub record: Option<Said<bool>>,
 }
@@ -351,11 +351,11 @@ fn count(value: &[u8]) -> Option<u32> {
     number::integer(value).filter(|_| !value.is_empty()).and_then(|count| u32::try_from(count).ok())
 }
 
-fn snapshots(value: &[u8]) -> Option<Policy> {
+fn snapshots(value: &[u8]) -> Option<SnapshotPolicy> {
     match value {
-        b"auto" => Some(Policy::Fitting),
-        b"always" => Some(Policy::Always),
-        b"off" => Some(Policy::Off),
+        b"auto" => Some(SnapshotPolicy::Auto),
+        b"always" => Some(SnapshotPolicy::Always),
+        b"off" => Some(SnapshotPolicy::Off),
         _ => None,
     }
 }

@@ -40,7 +40,7 @@ fn each_source_goes_before_those_below_it() {
     assert_eq!(options.max_load, Some(4.0), "the command line");
     assert_eq!(options.keep_going, 3, "TANTO_FLAGS");
     assert_eq!((options.log_version, options.threads), (Some(7), ThreadLimit::ONE), "their own variables");
-    assert_eq!(options.snapshots, Policy::Off);
+    assert_eq!(options.snapshots, SnapshotPolicy::Off);
     assert_eq!(options.jobs, Jobs::AtMost(2), "the build directory's file");
     assert_eq!(options.verbosity, Verbosity::Quiet, "the user's file");
     assert!(options.debug.explain && options.debug.stats && options.dry_run);

@@ -35,7 +35,7 @@ pub(super) fn load(args: &Args) -> std::result::Result<Build, Vec<u8>> {
 fn replay(args: &Args) -> Result<Replay> {
     let arena = Arena::new();
     let mut graph = load::load(&arena, &RealDisk, &args.manifest, LoadOptions::default(), &mut |_| {})?;
-    let builddir = builddir::of(&graph);
+    let builddir = builddir::path(&graph);
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
     let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
@@ -50,7 +50,7 @@ fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {
     let path = builddir::join(builddir, ".ninja_log");
     let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, ThreadLimit::Auto)?;
     if !log.was_found() {
-        return Err(Error::of(&[b"nothing was built here: there is no ", &path]));
+        return Err(Error::new(&[b"nothing was built here: there is no ", &path]));
     }
     let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, ThreadLimit::Auto)?;
     Ok((log, deps_log))

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::Block;
 use super::block::MOST_CACHED;
 use crate::error::Result;
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, RuleId};
 
 /// One who asks for many commands. What it has said counts if the manifests `are_unchanged` afterwards.
 pub struct Commands<'g, 't> {
-    graph: &'g Known<'t>,
+    graph: &'g GraphView<'t>,
     rules: Map<RuleId, Arc<Block>>,
     /// Manifests that were read.
     files: Vec<u32>,
@@ -23,20 +23,20 @@ pub struct Commands<'g, 't> {
 
 impl<'g, 't> Commands<'g, 't> {
     /// Of this graph's edges.
-    pub fn new(graph: &'g Known<'t>) -> Self {
+    pub fn new(graph: &'g GraphView<'t>) -> Self {
         Commands { graph, rules: Map::default(), files: Vec::new(), own: Vec::new(), command: Vec::new() }
     }
 
-    /// As `Known::command_for_hash`.
+    /// As `GraphView::command_for_hash`.
     pub fn for_hash(&mut self, edge: EdgeId) -> Result<&[u8]> {
         let graph = self.graph;
-        let rule_block = self.rule(RuleId(graph.base.edges.get(edge.index()).rule))?;
+        let rule_block = self.rule(RuleId(graph.data.edges.get(edge.index()).rule))?;
         let own = match graph.own_text(edge) {
             None => None,
             Some(span) => {
                 self.will_read(span.file);
                 self.own.clear();
-                graph.base.manifests.read_into(span, &mut self.own)?;
+                graph.data.manifests.read_into(span, &mut self.own)?;
                 Some(Block::new(std::mem::take(&mut self.own)))
             }
         };
@@ -50,17 +50,17 @@ impl<'g, 't> Commands<'g, 't> {
 
     /// Are the manifests that were read still those that were loaded?
     pub fn are_unchanged(&self) -> bool {
-        self.files.iter().all(|&file| self.graph.base.manifests.is_unchanged(file))
+        self.files.iter().all(|&file| self.graph.data.manifests.is_unchanged(file))
     }
 
     fn rule(&mut self, rule: RuleId) -> Result<Arc<Block>> {
         if let Some(block) = self.rules.get(&rule) {
             return Ok(Arc::clone(block));
         }
-        let span = self.graph.base.env.rule(rule).span;
+        let span = self.graph.data.env.rule(rule).span;
         self.will_read(span.file);
         let mut text = Vec::new();
-        self.graph.base.manifests.read_into(span, &mut text)?;
+        self.graph.data.manifests.read_into(span, &mut text)?;
         let block = Arc::new(Block::new(text));
         if self.rules.len() >= MOST_CACHED {
             self.rules.clear();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Block, Escape, shell_quote_into};
 use crate::error::{Error, Result};
-use crate::graph::Known;
+use crate::graph::GraphView;
 use crate::graph::env::{AT_THE_END, Env};
 use crate::hash::Set;
 use crate::ids::{NodeId, RuleId, ScopeId};
@@ -21,17 +21,17 @@ pub(crate) struct Restat<'v> {
 }
 
 /// Where the paths of nodes are.
-pub(crate) trait PathOf {
+pub(crate) trait NodePaths {
     fn path_of(&self, node: NodeId) -> &[u8];
 }
 
-impl PathOf for Known<'_> {
+impl NodePaths for GraphView<'_> {
     fn path_of(&self, node: NodeId) -> &[u8] {
         self.path(node)
     }
 }
 
-impl PathOf for PathTable {
+impl NodePaths for PathTable {
     fn path_of(&self, node: NodeId) -> &[u8] {
         self.path(node)
     }
@@ -40,7 +40,7 @@ impl PathOf for PathTable {
 /// All that an edge's variables are made from.
 pub(crate) struct Values<'v> {
     pub(crate) env: &'v Env,
-    pub(crate) paths: &'v dyn PathOf,
+    pub(crate) paths: &'v dyn NodePaths,
     pub(crate) restat: Restat<'v>,
     pub(crate) rule: RuleId,
     pub(crate) rule_block: Arc<Block>,

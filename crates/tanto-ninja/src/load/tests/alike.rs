@@ -6,11 +6,11 @@ use tanto_testing::{Random, manifests, seeds};
 
 use super::{Files, picture};
 use crate::graph::Arena;
-use crate::load::{Grain, LoadOptions, load};
+use crate::load::{ParallelOptions, LoadOptions, load};
 use tanto_sys::threads::ThreadLimit;
 
 /// One part a file, one thread, and nothing is read that is not included.
-const PLAIN: Grain = Grain { part: usize::MAX, worth_a_thread: usize::MAX, threads: Some(1), bold: false };
+const PLAIN: ParallelOptions = ParallelOptions { chunk_size: usize::MAX, bytes_per_thread: usize::MAX, max_threads: Some(1), speculative: false };
 
 /// All that a load tells: warnings, then the graph or the error.
 fn told(files: &Files, options: LoadOptions) -> String {
@@ -29,13 +29,13 @@ fn any(random: &mut Random, phony_cycle_is_error: bool) -> LoadOptions {
     let longest = *random.pick(&[2, 20, 200, 2000]);
     let fitting = 1 + random.below(8);
     let allowed = NonZeroUsize::new(random.below(8)).map_or(ThreadLimit::Auto, ThreadLimit::AtMost);
-    let grain = Grain {
-        part: 1 + random.below(longest),
-        worth_a_thread: random.below(2) * random.below(200),
-        threads: Some(fitting),
-        bold: random.chance(80),
+    let parallel = ParallelOptions {
+        chunk_size: 1 + random.below(longest),
+        bytes_per_thread: random.below(2) * random.below(200),
+        max_threads: Some(fitting),
+        speculative: random.chance(80),
     };
-    LoadOptions { phony_cycle_is_error, threads: allowed, grain }
+    LoadOptions { phony_cycle_is_error, threads: allowed, parallel }
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn any_number_of_threads_and_parts_tells_the_same() {
         let texts = manifests(&mut random);
         let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
         let phony_cycle_is_error = random.chance(10);
-        let plain = told(&files, LoadOptions { phony_cycle_is_error, threads: ThreadLimit::ONE, grain: PLAIN });
+        let plain = told(&files, LoadOptions { phony_cycle_is_error, threads: ThreadLimit::ONE, parallel: PLAIN });
         for _ in 0..3 {
             let options = any(&mut random, phony_cycle_is_error);
             let other = told(&files, options);
@@ -72,7 +72,7 @@ fn the_manifests_are_of_all_kinds() {
     for seed in 0..1000 {
         let texts = manifests(&mut Random::new(seed));
         let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
-        let told = told(&files, LoadOptions { threads: ThreadLimit::ONE, grain: PLAIN, ..LoadOptions::default() });
+        let told = told(&files, LoadOptions { threads: ThreadLimit::ONE, parallel: PLAIN, ..LoadOptions::default() });
         warned += usize::from(told.contains("warning: "));
         match told.lines().find_map(|line| line.strip_prefix("error, fatal: ")) {
             Some(error) => *errors.entry(kind(error)).or_insert(0) += 1,

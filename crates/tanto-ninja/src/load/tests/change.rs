@@ -17,7 +17,7 @@ use crate::disk::{Disk, Mtime, RealDisk, Source};
 use crate::graph::Escape;
 use crate::graph::{Arena, Graph};
 use crate::ids::EdgeId;
-use crate::load::{Grain, LoadOptions, TRIES, load};
+use crate::load::{ParallelOptions, LoadOptions, TRIES, load};
 
 /// So long, in bytes, is the text of an edge.
 const EDGE: usize = 45;
@@ -26,7 +26,7 @@ const EDGE: usize = 45;
 const EDGES: usize = MIN_MAPPED_SIZE as usize / EDGE + 1;
 
 /// So finely that several threads read.
-const GRAIN: Grain = Grain { part: 50_000, worth_a_thread: 10_000, threads: Some(4), bold: true };
+const FINE: ParallelOptions = ParallelOptions { chunk_size: 50_000, bytes_per_thread: 10_000, max_threads: Some(4), speculative: true };
 
 /// A manifest of many edges. Whatever whole blocks of the texts of two letters stand one behind the other, they are a
 /// manifest too.
@@ -93,7 +93,7 @@ impl<F: Fn(&[u8]) + Sync> Disk for Meddler<F> {
 
 fn try_load(disk: &dyn Disk, manifest: &[u8]) -> Result<String, String> {
     let arena = Arena::new();
-    let options = LoadOptions { grain: GRAIN, ..LoadOptions::default() };
+    let options = LoadOptions { parallel: FINE, ..LoadOptions::default() };
     let graph = load(&arena, disk, manifest, options, &mut |_| {});
     graph.map(|graph| letters(&graph)).map_err(|error| error.to_string())
 }

@@ -57,16 +57,16 @@ impl Process {
         self.entries().iter().map(|(output, _)| String::from_utf8_lossy(output).into_owned()).collect()
     }
 
-    fn open(&mut self, is_dead: impl Fn(&[u8]) -> bool) -> Result<()> {
-        self.log.open(&self.graph, &mut |output| is_dead(output))
+    fn open(&mut self, is_obsolete: impl Fn(&[u8]) -> bool) -> Result<()> {
+        self.log.open(&self.graph, &mut |output| is_obsolete(output))
     }
 
     fn record(&mut self, outputs: &[&str], entry: Entry) -> Result<()> {
         self.log.record(&self.graph, outputs.iter().map(|output| output.as_bytes()), entry)
     }
 
-    fn recompact(&mut self, is_dead: impl Fn(&[u8]) -> bool) -> Result<()> {
-        self.log.recompact(&self.graph, &mut |output| is_dead(output))
+    fn recompact(&mut self, is_obsolete: impl Fn(&[u8]) -> bool) -> Result<()> {
+        self.log.recompact(&self.graph, &mut |output| is_obsolete(output))
     }
 
     fn restat(&mut self, mtime: Option<Mtime>, outputs: &[&[u8]]) -> Result<()> {

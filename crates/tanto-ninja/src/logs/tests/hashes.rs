@@ -51,11 +51,11 @@ const WRITTEN: &[(usize, u64, u64)] = &[
 #[test]
 fn hashes_are_those_that_ninja_wrote() {
     let (v5, v6, v7) = (BuildLog::in_memory(5), BuildLog::in_memory(6), BuildLog::in_memory(7));
-    for &(length, murmur, rapid) in WRITTEN {
+    for &(length, murmur64a, rapidhash) in WRITTEN {
         let command = command(length);
         assert_eq!(command.len(), length);
-        assert_eq!(v5.hash_command(&command), murmur, "length {length}");
-        assert_eq!(v6.hash_command(&command), murmur, "length {length}");
-        assert_eq!(v7.hash_command(&command), rapid, "length {length}");
+        assert_eq!(v5.hash_command(&command), murmur64a, "length {length}");
+        assert_eq!(v6.hash_command(&command), murmur64a, "length {length}");
+        assert_eq!(v7.hash_command(&command), rapidhash, "length {length}");
     }
 }

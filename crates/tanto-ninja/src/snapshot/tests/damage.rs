@@ -3,10 +3,10 @@
 use tanto_testing::Random;
 
 use super::logs::Dir;
-use super::{base, picture, random};
-use crate::flat::BLOCK;
+use super::{map_data, picture, random};
+use crate::flat::BLOCK_SIZE;
 use crate::graph::{Arena, Graph};
-use crate::hash::rapid;
+use crate::hash::rapidhash;
 use crate::snapshot::table::{SECTIONS, Table};
 
 #[test]
@@ -15,7 +15,7 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
     let mut graph = random::graph(&arena, 1, 40);
     let (dir, sound) = Dir::built(&mut graph, 1);
     let mapped = Arena::new();
-    let expected = dir.answers(&mut mapped.hold(base(&sound, &graph).unwrap()));
+    let expected = dir.answers(&mut mapped.hold(map_data(&sound, &graph).unwrap()));
     let (table, _) = Table::decode(&sound).unwrap();
     let mut random = Random::new(5);
     // Some in each section, and all over the table and the foot.
@@ -29,12 +29,12 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
     for place in places {
         let mut file = sound.clone();
         file[place] ^= 1 << random.below(8);
-        let Some(base) = base(&file, &graph) else { continue };
+        let Some(data) = map_data(&file, &graph) else { continue };
         let arena = Arena::new();
-        let mut mapped = arena.hold(base);
+        let mut mapped = arena.hold(data);
         let answers = dir.answers(&mut mapped);
-        assert!(mapped.base.is_damaged() || answers == expected, "byte {place}");
-        assert!(!mapped.is_sound(), "byte {place}");
+        assert!(mapped.data.is_damaged() || answers == expected, "byte {place}");
+        assert!(!mapped.is_intact(), "byte {place}");
     }
 }
 
@@ -44,9 +44,9 @@ fn a_shorter_or_longer_file_is_none() {
     let graph = random::graph(&arena, 2, 10);
     let sound = picture(&graph, 1);
     for length in (0..sound.len()).rev().step_by(97).chain(sound.len() - 64..sound.len()) {
-        assert!(base(&sound[..length], &graph).is_none(), "{length}");
+        assert!(map_data(&sound[..length], &graph).is_none(), "{length}");
     }
-    assert!(base(&[&sound[..], &[0; 8]].concat(), &graph).is_none());
+    assert!(map_data(&[&sound[..], &[0; 8]].concat(), &graph).is_none());
 }
 
 /// The same file with other bytes and sums that are right.
@@ -54,20 +54,20 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     let (mut table, end) = Table::decode(sound).unwrap();
     let mut file = sound[..end].to_vec();
     change(&mut table, &mut file);
-    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK).map(rapid).collect();
+    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK_SIZE).map(rapidhash).collect();
     file.extend(table.encode(end));
     file
 }
 
 /// Asks for all that there is; the answers may be nonsense.
 fn ask(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
-    if let Some(base) = base(file, graph) {
+    if let Some(data) = map_data(file, graph) {
         let arena = Arena::new();
-        let mut mapped = arena.hold(base);
+        let mut mapped = arena.hold(data);
         dir.answers(&mut mapped);
-        let used: usize = mapped.node_ids().map(|node| mapped.users(node).count()).sum();
-        assert!(used <= mapped.base.ids.len() && mapped.dyndeps().count() <= file.len());
-        mapped.is_sound();
+        let used: usize = mapped.node_ids().map(|node| mapped.out_edges(node).count()).sum();
+        assert!(used <= mapped.data.ids.len() && mapped.dyndeps().count() <= file.len());
+        mapped.is_intact();
     }
 }
 

@@ -7,7 +7,7 @@ use tanto_sys::threads::ThreadLimit;
 use tanto_testing::{Random, Scratch};
 
 use super::same::all_of;
-use super::{base, picture_with, random};
+use super::{map_data, picture_with, random};
 use crate::graph::{Arena, Graph};
 use crate::ids::NodeId;
 use crate::logs::{BuildLog, DepsLog, Entry};
@@ -181,13 +181,13 @@ fn whoever_goes_on_from_a_snapshot_knows_all() {
         let mut file = snapshot(&graph, &logs, 1);
         // It may be written anew from what it is itself.
         let (arena, again) = (Arena::new(), random.chance(50));
-        let mut mapped = arena.hold(base(&file, &graph).unwrap());
+        let mut mapped = arena.hold(map_data(&file, &graph).unwrap());
         if again {
             let (mut logs, _) = dir.load_kept(&mut mapped);
             let times = random.below(20);
             run(&mut mapped, &mut logs, &mut random, times);
             file = snapshot(&mapped, &logs, 3);
-            mapped = arena.hold(base(&file, &graph).unwrap());
+            mapped = arena.hold(map_data(&file, &graph).unwrap());
         }
         let has_deps = fs::metadata(dir.0.at("deps")).is_ok_and(|data| data.len() > 0);
         if !has_deps {

@@ -32,7 +32,7 @@ pub(super) fn all_of(graph: &Graph<'_>) -> String {
     for rule in graph.top_rules() {
         say(format!("rule {:?} {:?}", graph.rule_name(rule), graph.rule_text(rule, b"command")));
     }
-    say(format!("{:?}", graph.base.notices));
+    say(format!("{:?}", graph.data.notices));
     out
 }
 
@@ -53,7 +53,7 @@ fn edge_of(graph: &Graph<'_>, id: EdgeId) -> String {
 #[track_caller]
 pub(super) fn assert_same(one: &Graph<'_>, other: &Graph<'_>) {
     assert_eq!(all_of(one), all_of(other));
-    assert_eq!(one.base.env.rows(), other.base.env.rows());
-    assert_eq!(one.base.env.texts().concat(), other.base.env.texts().concat());
+    assert_eq!(one.data.env.rows(), other.data.env.rows());
+    assert_eq!(one.data.env.texts().concat(), other.data.env.texts().concat());
     assert_eq!(one.rule_name(RuleId::PHONY), other.rule_name(RuleId::PHONY));
 }

@@ -12,12 +12,12 @@ use tanto_testing::Scratch;
 use super::same::assert_same;
 use crate::disk::RealDisk;
 use crate::graph::Escape;
-use crate::graph::base::Base;
+use crate::graph::manifest_data::ManifestData;
 use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph};
 use crate::hash;
 use crate::load::{LoadOptions, load};
-use crate::snapshot::{Saving, Snapshot, is_full};
+use crate::snapshot::{PendingSnapshot, Snapshot, is_full};
 
 const TEXT: &str = "ninja_required_version = 1.1\nrule c\n  command = c $in\nbuild a: c b\nbuild p: phony p\ninclude ";
 
@@ -70,7 +70,7 @@ fn what_is_opened_is_what_was_loaded() {
     let opened = tree.snapshot().open(&arena, &mut |text| warnings.push(text.to_vec())).unwrap().unwrap();
     assert_same(&tree.load(&arena), &opened);
     assert_eq!(warnings, [b"phony target 'p' names itself as an input; ignoring [-w phonycycle=warn]"]);
-    assert!(opened.is_sound());
+    assert!(opened.is_intact());
     assert!(tree.snapshot().of(&opened, 0, true).is_none(), "there is one already");
     tree.snapshot().remove();
     assert!(!tree.opens());
@@ -101,14 +101,14 @@ fn a_changed_manifest_is_loaded() {
 }
 
 /// The graph of a tree whose manifests have other digests.
-fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> Saving<'t> {
-    for manifest in &tree.load(&Arena::new()).base.manifests.list {
+fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> PendingSnapshot<'t> {
+    for manifest in &tree.load(&Arena::new()).data.manifests.list {
         // However long the test is kept waiting, these are young.
         let later = SystemTime::now() + Duration::from_secs(3600);
         File::open(tanto_sys::fs::file::path(&manifest.path)).and_then(|file| file.set_modified(later)).unwrap();
     }
     let graph = tree.load(arena);
-    let manifests = graph.base.manifests.list.iter().map(|manifest| {
+    let manifests = graph.data.manifests.list.iter().map(|manifest| {
         let mut state = manifest.state.unwrap();
         assert!(state.digest.is_some(), "it was written just now");
         state.digest = state.digest.map(&change);
@@ -117,8 +117,8 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
         assert!(sums.iter().copied().eq(hash::block_sums(&text)));
         Manifest { path: manifest.path.clone(), state: Some(state), sums: sums.into(), text: Text::OnDisk }
     });
-    let base = Base { manifests: Manifests::new(manifests.collect()), ..Base::default() };
-    tree.snapshot().of(&arena.hold(base), 0, true).unwrap()
+    let data = ManifestData { manifests: Manifests::new(manifests.collect()), ..ManifestData::default() };
+    tree.snapshot().of(&arena.hold(data), 0, true).unwrap()
 }
 
 #[test]
@@ -136,20 +136,20 @@ fn what_is_no_longer_racy_is_not_compared_again() {
     tree.save();
     let opened = |arena: &'static Arena| tree.snapshot().open(arena, &mut |_| {}).unwrap().unwrap();
     let digests = |graph: &Graph<'_>| {
-        graph.base.manifests.list.iter().filter(|manifest| manifest.state.unwrap().digest.is_some()).count()
+        graph.data.manifests.list.iter().filter(|manifest| manifest.state.unwrap().digest.is_some()).count()
     };
     assert_eq!(digests(&tree.load(&Arena::new())), 2);
     // Only waiting makes files old.
     std::thread::sleep(Duration::from_millis(50));
     let graph = opened(Box::leak(Box::default()));
-    let whole = graph.base.manifests.list.iter().any(|manifest| {
+    let whole = graph.data.manifests.list.iter().any(|manifest| {
         let version = manifest.state.unwrap().version;
         version.mtime_ns % 1_000_000_000 == 0 || version.ctime_ns % 1_000_000_000 == 0
     });
     assert!(whole || digests(&graph) == 0);
     let arena = Arena::new();
     let settled =
-        |settled| tree.snapshot().of(&arena.hold(Base { settled, ..tree.snapshot().read().unwrap() }), 0, true);
+        |settled| tree.snapshot().of(&arena.hold(ManifestData { settled, ..tree.snapshot().read().unwrap() }), 0, true);
     assert!(settled(100).is_none());
     settled(64 << 20).expect("it is written again").run(1).unwrap();
     let graph = opened(Box::leak(Box::default()));
@@ -181,13 +181,13 @@ fn late_text_that_was_changed_without_a_trace_is_noticed() {
     tree.0.write("inner", text("right"));
     tree.save();
     let arena = Arena::new();
-    let mut base = tree.snapshot().read().unwrap();
+    let mut data = tree.snapshot().read().unwrap();
     tree.0.write("inner", text("wrong"));
     // As if the file system had given both the same times.
-    for manifest in &mut base.manifests.list {
+    for manifest in &mut data.manifests.list {
         manifest.state.as_mut().unwrap().version = FileStamp::at(&manifest.path).unwrap();
     }
-    let graph = arena.hold(base);
+    let graph = arena.hold(data);
     let binding = |output: &[u8], name| {
         let edge = graph.in_edge(graph.lookup(output).unwrap()).unwrap();
         graph.binding(edge, name, Escape::Shell)
@@ -274,7 +274,7 @@ fn whoever_gives_up_leaves_nothing() {
     let tree = Tree::new();
     let arena = Arena::new();
     let saving = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
-    saving.give_up();
+    saving.cancel();
     saving.run(1).unwrap();
     assert_eq!(fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().count(), 0);
 }
@@ -290,7 +290,7 @@ fn a_full_disk_is_an_error() {
     let manifests = saving.manifests().unwrap();
     let logs = &saving.logs;
     let picture = super::Picture {
-        base: graph.base,
+        data: graph.data,
         key: &key,
         logs,
         manifests,

@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 
 use tanto_ninja::builddir;
-use tanto_ninja::disk::{Disk, Mtime, PathOf, RealDisk, Source};
+use tanto_ninja::disk::{Disk, Mtime, PathByIndex, RealDisk, Source};
 use tanto_ninja::error::Error;
 use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::ids::NodeId;
-use tanto_ninja::load::{Grain, LoadOptions, load};
+use tanto_ninja::load::{ParallelOptions, LoadOptions, load};
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 use tanto_ninja::targets::default_nodes;
@@ -18,7 +18,7 @@ use tanto_ninja::tools::{self, Context};
 use tanto_sys::threads::ThreadLimit;
 
 /// A few bytes are a part, and worth a thread.
-const FINE: Grain = Grain { part: 16, worth_a_thread: 1, threads: Some(8), bold: true };
+const FINE: ParallelOptions = ParallelOptions { chunk_size: 16, bytes_per_thread: 1, max_threads: Some(8), speculative: true };
 
 /// Tools that show all of a graph.
 const TOOLS: [(&str, &[&str]); 3] = [("targets", &["all"]), ("commands", &[]), ("query", &["@"])];
@@ -48,7 +48,7 @@ fn told(root: &Path, manifest: &str, threads: ThreadLimit) -> String {
 
 fn tell(root: &Path, manifest: &[u8], threads: ThreadLimit, told: &mut String) -> Result<(), Error> {
     let (arena, mut disk) = (Arena::new(), Below(root));
-    let options = LoadOptions { phony_cycle_is_error: false, threads, grain: FINE };
+    let options = LoadOptions { phony_cycle_is_error: false, threads, parallel: FINE };
     let mut graph = load(&arena, &disk, manifest, options, &mut |text| {
         *told += &format!("warning: {}\n", text.escape_ascii());
     })?;
@@ -96,7 +96,7 @@ fn run_tool(
 
 /// What is known of all files and edges before a build of the default targets, by path.
 fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told: &mut String) -> Result<(), Error> {
-    let logs = |name| disk.at(&builddir::join(builddir::of(graph), name));
+    let logs = |name| disk.at(&builddir::join(builddir::path(graph), name));
     let [build, deps] = [logs(".ninja_log"), logs(".ninja_deps")];
     let (mut log, warning) = BuildLog::load(&build, 7, graph, threads)?;
     let (mut deps_log, warned) = DepsLog::load(&deps, graph, threads)?;
@@ -140,7 +140,7 @@ impl Disk for Below<'_> {
         RealDisk.mtime(&self.at(path))
     }
 
-    fn mtimes(&mut self, path: &PathOf<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         let paths: Vec<Vec<u8>> = (0..found.len()).map(|number| self.at(path(number))).collect();
         RealDisk.mtimes(&|number| &paths[number], found, threads);
     }

@@ -48,7 +48,7 @@ pub(crate) const HAS_BINDINGS: u16 = 4;
 
 /// What an edge wants a node for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum OutEdgeKind {
     /// It is an input.
     Input,
     /// It is to be built as well when the edge is in the plan.
@@ -57,11 +57,11 @@ pub enum Use {
 
 impl EdgeShape {
     /// What the id at a place among the edge's is for; None for an output, or behind the last.
-    fn use_of(&self, place: u32) -> Option<Use> {
+    fn use_of(&self, place: u32) -> Option<OutEdgeKind> {
         match place {
             _ if place < self.outs => None,
-            _ if place < self.outs.saturating_add(self.ins) => Some(Use::Input),
-            _ => ((place as usize) < self.ids()).then_some(Use::Validation),
+            _ if place < self.outs.saturating_add(self.ins) => Some(OutEdgeKind::Input),
+            _ => ((place as usize) < self.ids()).then_some(OutEdgeKind::Validation),
         }
     }
 
@@ -71,7 +71,7 @@ impl EdgeShape {
     }
 
     /// Do its numbers fit together, and leave room for the ids behind `end`, which are others'?
-    fn is_sound(&self, end: usize) -> bool {
+    fn is_intact(&self, end: usize) -> bool {
         let ins = u64::from(self.explicit_ins) + u64::from(self.order_only);
         self.outs > 0
             && self.explicit_outs <= self.outs
@@ -105,7 +105,7 @@ tanto_sys::pod! {
 }
 
 /// What the manifests say.
-pub(crate) struct Base {
+pub(crate) struct ManifestData {
     /// Those of the nodes that the manifests name; in a snapshot, those that the deps log alone knows come behind them.
     pub(crate) paths: PathTable,
     /// By node that the manifests name; `EdgeId::NONE` where nothing makes it.
@@ -156,10 +156,10 @@ pub(crate) enum Notice {
     Requires(Vec<u8>),
 }
 
-impl Default for Base {
+impl Default for ManifestData {
     /// That of an empty manifest.
     fn default() -> Self {
-        Base {
+        ManifestData {
             paths: Interner::new(0).freeze(),
             in_edges: Vec::new().into(),
             edges: Vec::new().into(),
@@ -180,7 +180,7 @@ impl Default for Base {
     }
 }
 
-impl Base {
+impl ManifestData {
     /// Was something wrong with what was read of the snapshot so far?
     pub(crate) fn is_damaged(&self) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| blocks.is_damaged())
@@ -227,7 +227,7 @@ impl Base {
     }
 
     /// Which edges have a node as an input or validation, in their order.
-    pub(crate) fn users(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, Use)> {
+    pub(crate) fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
         let places = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
         places.filter_map(|(place, _)| {
             let edge = self.edge_with(place as u32)?;
@@ -255,7 +255,7 @@ impl Base {
         // No edge's ids are another's too: all of them together have a limit.
         let next = id.index() + 1;
         let end = if next < self.edges.len() { self.edges.get(next).first as usize } else { self.ids.len() };
-        shape.is_sound(end)
+        shape.is_intact(end)
     }
 
     #[cold]
