@@ -60,5 +60,5 @@ mod virtual_disk;
 
 pub use real::RealDisk;
 pub use source::Source;
-pub(crate) use source::{State, is_racy};
+pub(crate) use source::{SourceState, is_racy};
 pub use virtual_disk::VirtualDisk;

@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use tanto_sys::memory::FrozenWords;
 use tanto_sys::memory::prefetch;
 
-pub use blocks::{BLOCK_SIZE, Blocks, Limit};
+pub use blocks::{BLOCK_SIZE, Blocks, WordLimit};
 
 /// A row of `T`. Where it lies in memory of our own, asking for what is not there is a bug, and panics; where it lies
 /// in a file, the answer is zeros or nothing, and the file's [`Blocks`] say that it is damaged.
@@ -22,12 +22,12 @@ enum Kind<T> {
     Owned(Vec<T>),
     /// For `T` of a word's size or alignment, or less.
     Frozen(FrozenWords),
-    Mapped(Part),
+    Mapped(MappedRange),
 }
 
 /// These bytes of a file.
 #[derive(Debug)]
-struct Part {
+struct MappedRange {
     blocks: Arc<Blocks>,
     range: Range<usize>,
 }
@@ -60,7 +60,7 @@ impl<T: Pod> Slab<T> {
             blocks.set_damaged();
         }
         let range = if fits { range } else { 0..0 };
-        Slab(Kind::Mapped(Part { blocks: Arc::clone(blocks), range }))
+        Slab(Kind::Mapped(MappedRange { blocks: Arc::clone(blocks), range }))
     }
 
     /// How many there are.
@@ -122,13 +122,13 @@ impl<T: Pod> Slab<T> {
     }
 }
 
-impl Part {
+impl MappedRange {
     /// The bytes of these items; none if they are not all there.
     #[inline]
     fn bytes<T>(&self, items: Range<usize>) -> &[u8] {
         let Range { start, end } = items;
         if start > end || end > self.range.len() / size_of::<T>() {
-            return self.blocks.refuse();
+            return self.blocks.missing();
         }
         if start == end {
             return &[];

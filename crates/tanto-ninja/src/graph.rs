@@ -2,13 +2,13 @@
 //! change; what depfiles, logs and dyndep files add lies beside it. Does not know the file system's state, nor what is
 //! to be built.
 
-pub(crate) mod manifest_data;
 pub(crate) mod bindings;
+pub(crate) mod command_hashes;
 pub(crate) mod env;
-pub(crate) mod hashes;
-pub(crate) mod index;
-pub(crate) mod late;
-pub(crate) mod texts;
+pub(crate) mod hash_index;
+pub(crate) mod lazy_text;
+pub(crate) mod manifest_data;
+pub(crate) mod text_pool;
 
 use crate::hash::Map;
 use crate::hash::Set;
@@ -25,8 +25,8 @@ use hashbrown::HashTable;
 use self::manifest_data::ManifestData;
 use crate::hash::rapidhash as hash;
 
+pub use self::bindings::{CommandEvaluator, Escape, shell_quote_into};
 pub use self::manifest_data::OutEdgeKind;
-pub use self::bindings::{Commands, Escape, shell_quote_into};
 
 /// A build statement.
 #[derive(Clone, Copy, Debug)]
@@ -81,15 +81,15 @@ impl<'t> Edge<'t> {
 #[derive(Default)]
 pub struct Arena {
     bump: Bump,
-    first: Place,
+    first: GraphSlot,
 }
 
 /// Room for one more graph's arrays: others refer to those that are there, so they stay where they are.
-type Place = OnceCell<Box<Held>>;
+type GraphSlot = OnceCell<Box<StoredGraph>>;
 
-struct Held {
+struct StoredGraph {
     data: ManifestData,
-    next: Place,
+    next: GraphSlot,
 }
 
 impl Arena {
@@ -104,11 +104,11 @@ impl Arena {
     }
 
     pub(crate) fn hold(&self, data: ManifestData) -> Graph<'_> {
-        let mut place = &self.first;
-        while let Some(held) = place.get() {
-            place = &held.next;
+        let mut position = &self.first;
+        while let Some(held) = position.get() {
+            position = &held.next;
         }
-        let held = place.get_or_init(|| Box::new(Held { data, next: Place::new() }));
+        let held = position.get_or_init(|| Box::new(StoredGraph { data, next: GraphSlot::new() }));
         Graph { arena: &self.bump, view: GraphView::new(&held.data) }
     }
 }
@@ -124,7 +124,7 @@ impl<'t> std::ops::Deref for Graph<'t> {
     type Target = GraphView<'t>;
 
     fn deref(&self) -> &GraphView<'t> {
-        &self.known
+        &self.view
     }
 }
 
@@ -133,13 +133,13 @@ pub struct GraphView<'t> {
     pub(crate) data: &'t ManifestData,
     /// How many of its nodes are there: all, or those that the manifests name.
     shown: usize,
-    /// The paths of nodes that joined, each with a NUL at its end, and where to find them.
-    joined: Vec<&'t [u8]>,
+    /// The paths of nodes that added, each with a NUL at its end, and where to find them.
+    added: Vec<&'t [u8]>,
     index: HashTable<NodeId>,
     /// Who makes a node, by a dyndep file.
-    makers: Map<NodeId, EdgeId>,
+    dyndep_in_edges: Map<NodeId, EdgeId>,
     /// Outputs and inputs of edges that dyndep files changed.
-    changed: Map<EdgeId, (&'t [NodeId], &'t [NodeId])>,
+    extended_edges: Map<EdgeId, (&'t [NodeId], &'t [NodeId])>,
     /// Dyndep files that have been loaded, or were tried.
     read_dyndeps: Set<NodeId>,
     /// Who restats, by a dyndep file: edges with bindings of their own, and whole files for those that have none.
@@ -153,51 +153,51 @@ impl<'t> Graph<'t> {
     /// # Panics
     /// If there are 2^32 nodes.
     pub fn intern(&mut self, path: &[u8]) -> NodeId {
-        let known = &mut self.known;
-        if let Some(node) = known.lookup_base(path) {
+        let view = &mut self.view;
+        if let Some(node) = view.lookup_base(path) {
             return node;
         }
-        let first = known.data.paths.len();
-        let joined = &mut known.joined;
-        let path_of = |id: &NodeId| without_end(joined[id.index() - first]);
-        let entry = known.index.entry(hash(path), |id| path_of(id) == path, |id| hash(path_of(id)));
+        let first = view.data.paths.len();
+        let added = &mut view.added;
+        let path_of = |id: &NodeId| without_nul(added[id.index() - first]);
+        let entry = view.index.entry(hash(path), |id| path_of(id) == path, |id| hash(path_of(id)));
         match entry {
             hashbrown::hash_table::Entry::Occupied(found) => *found.get(),
             hashbrown::hash_table::Entry::Vacant(free) => {
-                let id = NodeId(u32::try_from(first + joined.len()).expect("under 2^32 paths"));
+                let id = NodeId(u32::try_from(first + added.len()).expect("under 2^32 paths"));
                 free.insert(id);
                 let text = self.arena.alloc_slice_fill_copy(path.len() + 1, 0);
                 text[..path.len()].copy_from_slice(path);
-                joined.push(text);
+                added.push(text);
                 id
             }
         }
     }
 
     /// What a snapshot holds of the deps log's paths that no manifest names: these become nodes. False if others have
-    /// joined before, which may be the same.
+    /// added before, which may be the same.
     pub(crate) fn show_discovered(&mut self) -> bool {
-        let known = &mut self.known;
-        if known.joined.is_empty() {
-            known.shown = known.data.paths.len();
+        let view = &mut self.view;
+        if view.added.is_empty() {
+            view.shown = view.data.paths.len();
         }
-        !known.hides()
+        !view.hides()
     }
 
     /// They are none after all.
     pub(crate) fn hide_discovered(&mut self) {
-        self.known.shown = self.known.data.named();
+        self.view.shown = self.view.data.named();
     }
 
     /// The dyndep file has been loaded, or that was tried.
     pub(crate) fn dyndep_is_read(&mut self, node: NodeId) {
-        self.known.read_dyndeps.insert(node);
+        self.view.read_dyndeps.insert(node);
     }
 
     /// A dyndep file says that the edge makes the node; the edge that made it so far.
     pub(crate) fn set_in_edge(&mut self, node: NodeId, edge: EdgeId) -> Option<EdgeId> {
         let before = self.in_edge(node);
-        self.known.makers.insert(node, edge);
+        self.view.dyndep_in_edges.insert(node, edge);
         before
     }
 
@@ -206,17 +206,17 @@ impl<'t> Graph<'t> {
         let edge = self.edge(id);
         let outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
         let ins = self.arena.alloc_slice_copy(&[edge.dirtying_ins(), ins, edge.order_only()].concat());
-        self.known.changed.insert(id, (outs, ins));
+        self.view.extended_edges.insert(id, (outs, ins));
     }
 
     /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
     /// edge has none of its own.
     pub(crate) fn set_restat(&mut self, edge: EdgeId) {
         if self.data.has_bindings(edge) {
-            self.known.restat_edges.insert(edge);
+            self.view.restat_edges.insert(edge);
         } else {
             let scope = self.data.scope(edge);
-            self.known.restat_scopes.insert(scope);
+            self.view.restat_scopes.insert(scope);
         }
     }
 }
@@ -226,10 +226,10 @@ impl<'t> GraphView<'t> {
         GraphView {
             data,
             shown: data.named(),
-            joined: Vec::new(),
+            added: Vec::new(),
             index: HashTable::new(),
-            makers: Map::default(),
-            changed: Map::default(),
+            dyndep_in_edges: Map::default(),
+            extended_edges: Map::default(),
             read_dyndeps: Set::default(),
             restat_edges: Set::default(),
             restat_scopes: Set::default(),
@@ -253,7 +253,7 @@ impl<'t> GraphView<'t> {
 
     /// The node of a canonical path, if it has one.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
-        self.lookup_base(path).or_else(|| self.lookup_joined(path))
+        self.lookup_base(path).or_else(|| self.lookup_added(path))
     }
 
     fn lookup_base(&self, path: &[u8]) -> Option<NodeId> {
@@ -264,15 +264,15 @@ impl<'t> GraphView<'t> {
     pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
         let before = nodes.len();
         self.data.paths.lookup_all(paths, nodes);
-        if !self.joined.is_empty() || self.hides() {
+        if !self.added.is_empty() || self.hides() {
             for (path, node) in paths.iter().zip(&mut nodes[before..]) {
-                *node = node.filter(|node| node.index() < self.shown).or_else(|| self.lookup_joined(path));
+                *node = node.filter(|node| node.index() < self.shown).or_else(|| self.lookup_added(path));
             }
         }
     }
 
-    fn lookup_joined(&self, path: &[u8]) -> Option<NodeId> {
-        if self.joined.is_empty() {
+    fn lookup_added(&self, path: &[u8]) -> Option<NodeId> {
+        if self.added.is_empty() {
             return None;
         }
         self.index.find(hash(path), |id| self.path(*id) == path).copied()
@@ -280,7 +280,7 @@ impl<'t> GraphView<'t> {
 
     /// How many node ids there are by now. Some of them may stand for no node: those have no path.
     pub fn node_count(&self) -> usize {
-        self.data.paths.len() + self.joined.len()
+        self.data.paths.len() + self.added.len()
     }
 
     /// Does a snapshot hold nodes that are none yet?
@@ -304,7 +304,7 @@ impl<'t> GraphView<'t> {
     pub fn path(&self, node: NodeId) -> &'t [u8] {
         match node.index().checked_sub(self.data.paths.len()) {
             None => self.data.paths.path(node),
-            Some(joined) => without_end(self.joined[joined]),
+            Some(added) => without_nul(self.added[added]),
         }
     }
 
@@ -313,17 +313,17 @@ impl<'t> GraphView<'t> {
     pub fn path_with_nul(&self, node: NodeId) -> &'t [u8] {
         match node.index().checked_sub(self.data.paths.len()) {
             None => self.data.paths.c_path(node).to_bytes_with_nul(),
-            Some(joined) => self.joined[joined],
+            Some(added) => self.added[added],
         }
     }
 
     /// The edge that makes a node.
     #[inline]
     pub fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
-        if !self.makers.is_empty()
-            && let Some(maker) = self.makers.get(&node)
+        if !self.dyndep_in_edges.is_empty()
+            && let Some(edge) = self.dyndep_in_edges.get(&node)
         {
-            return Some(*maker);
+            return Some(*edge);
         }
         if node.index() < self.data.named() { self.data.in_edge(node) } else { None }
     }
@@ -353,8 +353,8 @@ impl<'t> GraphView<'t> {
     #[inline]
     pub fn edge(&self, id: EdgeId) -> Edge<'t> {
         let mut edge = self.data.edge(id);
-        if !self.changed.is_empty()
-            && let Some(&(outs, ins)) = self.changed.get(&id)
+        if !self.extended_edges.is_empty()
+            && let Some(&(outs, ins)) = self.extended_edges.get(&id)
         {
             (edge.outs, edge.ins) = (outs, ins);
         }
@@ -406,7 +406,7 @@ impl<'t> GraphView<'t> {
 
     /// The value of a variable at the end of the manifest, in a scope or, where it has none, in those around it.
     pub fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&'t [u8]> {
-        self.data.env.variable(scope, name, env::AT_THE_END)
+        self.data.env.variable(scope, name, env::END_OF_MANIFEST)
     }
 
     /// The targets of `default` statements.
@@ -416,6 +416,6 @@ impl<'t> GraphView<'t> {
 }
 
 /// A text but for the NUL at its end.
-fn without_end(text: &[u8]) -> &[u8] {
+fn without_nul(text: &[u8]) -> &[u8] {
     &text[..text.len() - 1]
 }

@@ -107,26 +107,26 @@ fn rapid_long(bytes: &[u8], mut seed: u64) -> (u64, u64, u64) {
     (u64_at(bytes, bytes.len() - 16), u64_at(bytes, bytes.len() - 8), seed)
 }
 
-/// Bytes with a sum of their own. Smaller, the sums of large files are many; larger, whoever reads one command reads
-/// and sums more that is not part of it.
+/// Bytes with a sum of their own. Smaller, the checksums of large files are many; larger, whoever reads one command reads
+/// and checksums more that is not part of it.
 pub(crate) const TEXT_BLOCK: usize = 4 << 10;
 
 /// The sum of a block.
-pub(crate) fn block_sum(block: &[u8]) -> u64 {
+pub(crate) fn block_checksum(block: &[u8]) -> u64 {
     checksum::of(block).sum
 }
 
-/// The sums of all blocks.
-pub(crate) fn block_sums(text: &[u8]) -> impl Iterator<Item = u64> {
-    text.chunks(TEXT_BLOCK).map(block_sum)
+/// The checksums of all blocks.
+pub(crate) fn block_checksums(text: &[u8]) -> impl Iterator<Item = u64> {
+    text.chunks(TEXT_BLOCK).map(block_checksum)
 }
 
 /// The sum of a whole text.
-pub(crate) fn text_digest(text: &[u8]) -> u64 {
-    digest_of_sums(&block_sums(text).collect::<Vec<u64>>())
+pub(crate) fn text_hash(text: &[u8]) -> u64 {
+    hash_of_checksums(&block_checksums(text).collect::<Vec<u64>>())
 }
 
-/// The same, from the sums of its blocks.
-pub(crate) fn digest_of_sums(sums: &[u64]) -> u64 {
-    rapidhash(bytemuck::cast_slice(sums))
+/// The same, from the checksums of its blocks.
+pub(crate) fn hash_of_checksums(checksums: &[u64]) -> u64 {
+    rapidhash(bytemuck::cast_slice(checksums))
 }

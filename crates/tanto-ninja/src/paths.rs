@@ -6,33 +6,30 @@
 //! path's hash, and its uppermost bits are the place in the index where the search begins; so the index grows without
 //! a look at any text. Place 0 of the text is never used: a word of zeros in the index is free.
 
-mod all;
 mod intern;
-mod pieces;
-mod relaid;
+mod permuted;
+mod segmented;
 mod slots;
-mod steps;
 mod table;
 
-pub use all::AllPaths;
-pub use intern::{Interner, Writer};
-pub use relaid::Relaid;
-pub use table::{Parts, PathTable};
+pub use intern::{Interner, InternerHandle};
+pub use permuted::PermutedPaths;
+pub use table::{AllPaths, PathTable, PathTableParts};
 
 use crate::hash::rapidhash;
 
 /// The head of a path's text: its number and length.
 fn head(id: u32, length: u32) -> u64 {
-    pair(id, length)
+    pack(id, length)
 }
 
 /// Two numbers in a word, the first in its lower half.
-fn pair(low: u32, high: u32) -> u64 {
+fn pack(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
 /// The numbers in a word.
-fn halves(word: u64) -> (u32, u32) {
+fn unpack(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
@@ -44,13 +41,47 @@ fn words_for(length: usize) -> usize {
 /// Which bits of the hash are a path's tag: all of the upper half, but in tests, where different paths must have the
 /// same tag.
 #[derive(Clone, Copy, Debug)]
-struct Tags(u32);
+struct TagMask(u32);
 
-impl Tags {
-    const ALL: Tags = Tags(u32::MAX);
+impl TagMask {
+    const ALL: TagMask = TagMask(u32::MAX);
 
     fn of(self, path: &[u8]) -> u32 {
         (rapidhash(path) >> 32) as u32 & self.0
+    }
+}
+
+/// Paths between two steps for one path, so that the memory for it comes while they are dealt with. From 8 to 32 it
+/// makes no difference that could be measured.
+const APART: usize = 16;
+
+/// Places for the paths between their first step and their last.
+const PLACES: usize = (2 * APART + 1).next_power_of_two();
+
+/// Three steps for each path.
+trait LookupSteps {
+    /// What is known of a path from one step to the next.
+    type Place: Copy + Default;
+
+    fn first(&mut self, path: &[u8]) -> Self::Place;
+    fn second(&mut self, path: &[u8], place: &mut Self::Place);
+    fn third(&mut self, path: &[u8], place: Self::Place);
+}
+
+/// Takes all paths through all steps. In each step they come in their order.
+#[inline]
+fn run_pipelined<S: LookupSteps>(steps: &mut S, paths: &[&[u8]]) {
+    let mut places = [S::Place::default(); PLACES];
+    for step in 0..paths.len() + 2 * APART {
+        if let Some(path) = paths.get(step) {
+            places[step % PLACES] = steps.first(path);
+        }
+        if let Some(path) = step.checked_sub(APART).and_then(|number| paths.get(number)) {
+            steps.second(path, &mut places[(step - APART) % PLACES]);
+        }
+        if let Some(path) = step.checked_sub(2 * APART).and_then(|number| paths.get(number)) {
+            steps.third(path, places[(step - 2 * APART) % PLACES]);
+        }
     }
 }
 

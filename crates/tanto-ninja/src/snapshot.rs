@@ -3,15 +3,12 @@
 //!
 //! A snapshot changes nothing but time: one that is stale, torn or made by somebody else is as good as none.
 
-mod code;
-mod key;
+mod encoding;
+mod files;
 mod logs;
-mod numbers;
-mod order;
-mod place;
 mod read;
+mod sort;
 mod table;
-mod texts;
 mod write;
 
 use std::io;
@@ -21,25 +18,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tanto_sys::fs::state_dir::StateDirs;
 
-use self::key::Key;
-use self::logs::SeenLogs;
-use self::place::Place;
-use self::table::Record;
-use self::write::Picture;
+use self::files::SnapshotFiles;
+use self::logs::LogState;
+use self::table::{Key, ManifestRecord};
+use self::write::SnapshotWriter;
 use crate::error::{Error, Result};
 use crate::flat::Blocks;
+use crate::graph::lazy_text::Manifest;
 use crate::graph::manifest_data::ManifestData;
-use crate::graph::late::Manifest;
 use crate::graph::{Arena, Graph};
 use crate::load::LoadOptions;
 use crate::logs::{BuildLog, DepsLog};
 
 /// If all manifests together are shorter than this, in bytes, no snapshot of them is worth its time.
-const WORTH_KEEPING: u64 = 256 << 10;
+const MIN_MANIFEST_BYTES: u64 = 256 << 10;
 
 /// If the logs have so many bytes that a snapshot knows nothing of, it is written again. Smaller, it is written after
 /// builds that have not done much; larger, each run reads more.
-const WORTH_RENEWING: u64 = 8 << 20;
+const MIN_UNSAVED_BYTES: u64 = 8 << 20;
 
 /// When snapshots are used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -56,7 +52,7 @@ pub enum SnapshotPolicy {
 /// The snapshot of one load: of a manifest, named so, in a directory.
 #[derive(Clone)]
 pub struct Snapshot {
-    place: Place,
+    place: SnapshotFiles,
     manifest: Vec<u8>,
     options: LoadOptions,
 }
@@ -64,7 +60,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The snapshot of a graph that is loaded with these options in the directory to which `state` belongs.
     pub fn new(state: StateDirs, manifest: &[u8], options: LoadOptions) -> Snapshot {
-        let place = Place::new(state, key::name(manifest, options));
+        let place = SnapshotFiles::new(state, table::file_name(manifest, options));
         Snapshot { place, manifest: manifest.into(), options }
     }
 
@@ -98,15 +94,16 @@ impl Snapshot {
     /// much; `unsaved` says how many bytes of the logs that does not know.
     pub fn of<'t>(&self, graph: &Graph<'t>, unsaved: usize, always: bool) -> Option<PendingSnapshot<'t>> {
         let data = graph.data;
-        let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.version.size));
+        let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.stamp.size));
         let length = lengths.sum::<Option<u64>>()?;
-        let worth = always || length >= WORTH_KEEPING;
-        let unkept_is_much = unsaved as u64 >= if always { 1 } else { WORTH_RENEWING };
-        let lacks_much = data.hashes.have_grown(data.edge_count()) || unkept_is_much || data.settled >= WORTH_RENEWING;
+        let worth = always || length >= MIN_MANIFEST_BYTES;
+        let unkept_is_much = unsaved as u64 >= if always { 1 } else { MIN_UNSAVED_BYTES };
+        let lacks_much =
+            data.hashes.have_grown(data.edge_count()) || unkept_is_much || data.verified_bytes >= MIN_UNSAVED_BYTES;
         let is_new = data.blocks.is_none() || lacks_much;
-        let logs = SeenLogs::default();
-        let saving = || PendingSnapshot { snapshot: self.clone(), data, logs, given_up: AtomicBool::new(false) };
-        (worth && is_new).then(saving)
+        let logs = LogState::default();
+        let pending = || PendingSnapshot { snapshot: self.clone(), data, logs, cancelled: AtomicBool::new(false) };
+        (worth && is_new).then(pending)
     }
 }
 
@@ -114,30 +111,30 @@ impl Snapshot {
 pub struct PendingSnapshot<'t> {
     snapshot: Snapshot,
     data: &'t ManifestData,
-    logs: SeenLogs<'t>,
-    given_up: AtomicBool,
+    logs: LogState<'t>,
+    cancelled: AtomicBool,
 }
 
 impl<'t> PendingSnapshot<'t> {
     /// The same with what is known of the logs now.
     pub fn with_logs(self, graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> PendingSnapshot<'t> {
-        PendingSnapshot { logs: SeenLogs::new(graph, build, deps), ..self }
+        PendingSnapshot { logs: LogState::new(graph, build, deps), ..self }
     }
 
     /// Whoever writes it is to leave off soon.
     pub fn cancel(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Writes it, on so many threads. It is there whole or not at all. That the disk is full is an error; that nothing
     /// may be written here is none.
     pub fn run(&self, threads: usize) -> Result<()> {
         let (Some(key), Some(manifests)) = (self.snapshot.key(), self.manifests()) else { return Ok(()) };
-        let PendingSnapshot { data, logs, given_up, .. } = self;
-        let texts = texts::sums(&data.manifests);
-        let picture = Picture { data, key: &key, logs, manifests, texts, threads, given_up };
-        match self.snapshot.place.write(|file| picture.write(file)) {
-            Err(error) if is_full(&error) && !self.snapshot.place.is_silent() => {
+        let PendingSnapshot { data, logs, cancelled, .. } = self;
+        let checksums = table::all_checksums(&data.manifests);
+        let writer = SnapshotWriter { data, key: &key, logs, manifests, checksums, threads, cancelled };
+        match self.snapshot.place.write(|file| writer.write(file)) {
+            Err(error) if is_full(&error) && !self.snapshot.place.is_best_effort() => {
                 Err(Error::new(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
             }
             _ => Ok(()),
@@ -145,9 +142,9 @@ impl<'t> PendingSnapshot<'t> {
     }
 
     /// Those that were loaded; None if one of them is not there any more.
-    fn manifests(&self) -> Option<Vec<Record>> {
-        let record = |manifest: &Manifest| Some(Record { path: manifest.path.clone(), state: manifest.state? });
-        self.data.manifests.list.iter().map(record).map(|record| record.filter(Record::is_there)).collect()
+    fn manifests(&self) -> Option<Vec<ManifestRecord>> {
+        let record = |manifest: &Manifest| Some(ManifestRecord { path: manifest.path.clone(), state: manifest.state? });
+        self.data.manifests.list.iter().map(record).map(|record| record.filter(ManifestRecord::is_there)).collect()
     }
 }
 

@@ -14,7 +14,12 @@ use crate::logs::DepsLog;
 
 /// Returns the files that these nodes depend on and that no command makes, each once: by the manifests, and by what
 /// compilers said that they have read. They need not exist.
-pub fn source_files(graph: &mut Graph<'_>, deps_log: &DepsLog, disk: &dyn Disk, mut nodes: Vec<NodeId>) -> Vec<Vec<u8>> {
+pub fn source_files(
+    graph: &mut Graph<'_>,
+    deps_log: &DepsLog,
+    disk: &dyn Disk,
+    mut nodes: Vec<NodeId>,
+) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut seen: Set<NodeId> = Set::default();
     let mut edges: Set<EdgeId> = Set::default();

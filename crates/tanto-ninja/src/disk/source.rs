@@ -12,15 +12,15 @@ use crate::hash;
 /// A manifest's text.
 pub struct Source {
     text: Text,
-    state: Option<State>,
+    state: Option<SourceState>,
 }
 
 /// The state of a file when its text was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct State {
-    pub(crate) version: FileStamp,
-    /// Of the text, if the file could be changed afterwards and have the same version.
-    pub(crate) digest: Option<u64>,
+pub(crate) struct SourceState {
+    pub(crate) stamp: FileStamp,
+    /// Of the text, if the file could be changed afterwards and have the same stamp.
+    pub(crate) text_hash: Option<u64>,
 }
 
 enum Text {
@@ -30,7 +30,7 @@ enum Text {
 }
 
 /// So often a file that changes while it is being read is read anew.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 impl Source {
     /// Text that is in no file, or in one of which nothing more is known.
@@ -40,32 +40,34 @@ impl Source {
 
     /// Reads or maps the file; one longer than `limit` bytes is `EFBIG`.
     pub(super) fn open(name: &[u8], limit: u64) -> io::Result<Self> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let began = file_stamp::coarse_now();
             let mut file = File::open(path(name))?;
-            let version = FileStamp::of(&file)?;
-            if version.size > limit {
+            let stamp = FileStamp::of(&file)?;
+            if stamp.size > limit {
                 return Err(too_large());
             }
-            if version.is_regular
-                && version.size >= MIN_MAPPED_SIZE
-                && let Ok(map) = Map::new(&file, version.size)
+            if stamp.is_regular
+                && stamp.size >= MIN_MAPPED_SIZE
+                && let Ok(map) = Map::new(&file, stamp.size)
             {
-                // Before anybody reads it: what changes in between is not what the digest is of.
-                let state = State { version, digest: is_racy(version, began, &file).then(|| hash::text_digest(&map)) };
+                // Before anybody reads it: what changes in between is not what the text_hash is of.
+                let state =
+                    SourceState { stamp, text_hash: is_racy(stamp, began, &file).then(|| hash::text_hash(&map)) };
                 return Ok(Source { text: Text::Mapped(map, file), state: Some(state) });
             }
-            let mut text = Vec::with_capacity(version.size as usize + 1);
+            let mut text = Vec::with_capacity(stamp.size as usize + 1);
             // A device or a pipe does not say its length.
             (&mut file).take(limit + 1).read_to_end(&mut text)?;
             if text.len() as u64 > limit {
                 return Err(too_large());
             }
-            if !version.is_regular {
+            if !stamp.is_regular {
                 return Ok(Source::in_memory(text));
             }
-            if text.len() as u64 == version.size && FileStamp::of(&file)? == version {
-                let state = State { version, digest: is_racy(version, began, &file).then(|| hash::text_digest(&text)) };
+            if text.len() as u64 == stamp.size && FileStamp::of(&file)? == stamp {
+                let state =
+                    SourceState { stamp, text_hash: is_racy(stamp, began, &file).then(|| hash::text_hash(&text)) };
                 return Ok(Source { text: Text::Read(text), state: Some(state) });
             }
         }
@@ -81,7 +83,7 @@ impl Source {
     }
 
     /// How many bytes of memory the text takes for itself.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn owned_bytes(&self) -> usize {
         match &self.text {
             Text::Read(text) => text.len(),
             Text::Mapped(..) => 0,
@@ -99,14 +101,14 @@ impl Source {
     pub(crate) fn is_unchanged(&self) -> bool {
         match (&self.text, &self.state) {
             (Text::Mapped(map, file), Some(state)) => {
-                !map.is_torn() && FileStamp::of(file).is_ok_and(|now| now == state.version)
+                !map.is_torn() && FileStamp::of(file).is_ok_and(|now| now == state.stamp)
             }
             _ => true,
         }
     }
 
     /// The state of the file; None for what is in no regular file.
-    pub(crate) fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<SourceState> {
         self.state
     }
 
@@ -119,8 +121,8 @@ impl Source {
     }
 }
 
-/// Could the file be changed and have the same version?
-pub(crate) fn is_racy(version: FileStamp, began: i64, file: &File) -> bool {
+/// Could the file be changed and have the same stamp?
+pub(crate) fn is_racy(stamp: FileStamp, began: i64, file: &File) -> bool {
     // The file system is asked only where its answer matters.
-    version.is_racy(began, FsClock::Foreign) && version.is_racy(began, FsClock::of(file))
+    stamp.is_racy(began, FsClock::Foreign) && stamp.is_racy(began, FsClock::of(file))
 }

@@ -14,19 +14,19 @@ use crate::hash::rapidhash;
 pub const BLOCK_SIZE: usize = 64 << 10;
 
 /// To check fewer blocks than this is not worth a second thread: they take about as long as to start one.
-const WORTH_A_THREAD: usize = 16;
+const MIN_BLOCKS_PER_THREAD: usize = 16;
 
 /// What must be true of numbers in a file, besides the sums: a file may be forged, and whoever uses them as places in
 /// other rows must not fall off.
 #[derive(Clone, Debug)]
-pub struct Limit {
+pub struct WordLimit {
     /// These bytes are words of 32 bits.
     pub words: Range<usize>,
     /// Each of them is below this.
     pub below: u32,
 }
 
-impl Limit {
+impl WordLimit {
     /// Does it hold for what of its words lies in these bytes, which begin at `start`?
     fn holds(&self, start: usize, bytes: &[u8]) -> bool {
         let from = self.words.start.max(start) - start;
@@ -44,7 +44,7 @@ pub struct Blocks {
     /// What the sums are of. The first block begins at its start; the last one ends where it does.
     covered: Range<usize>,
     sums: Vec<u64>,
-    limits: Vec<Limit>,
+    limits: Vec<WordLimit>,
     /// Which blocks are known to be good. No other memory hangs on it: what was checked does not change.
     checked: Vec<AtomicBool>,
     /// All of them have been looked at.
@@ -72,7 +72,7 @@ impl Blocks {
 
     /// The same, where these limits must hold too. Their words lie at multiples of four behind the beginning of what is
     /// covered.
-    pub fn with_limits(self, limits: Vec<Limit>) -> Blocks {
+    pub fn with_limits(self, limits: Vec<WordLimit>) -> Blocks {
         Blocks { limits, ..self }
     }
 
@@ -90,7 +90,7 @@ impl Blocks {
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         if !self.holds(&range) {
-            return self.refuse();
+            return self.missing();
         }
         if range.is_empty() { &[] } else { self.covered(range) }
     }
@@ -106,7 +106,7 @@ impl Blocks {
                 self.check_block(number);
             }
         };
-        let others = threads.min(self.checked.len() / WORTH_A_THREAD).saturating_sub(1);
+        let others = threads.min(self.checked.len() / MIN_BLOCKS_PER_THREAD).saturating_sub(1);
         thread::scope(|scope| {
             (0..others).for_each(|_| drop(scope.spawn(work)));
             work();
@@ -140,7 +140,7 @@ impl Blocks {
 
     /// The answer to who asks for what is not there.
     #[cold]
-    pub(super) fn refuse(&self) -> &[u8] {
+    pub(super) fn missing(&self) -> &[u8] {
         self.set_damaged();
         &[]
     }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::graph::GraphView;
+use crate::graph::env::END_OF_MANIFEST;
 use crate::graph::manifest_data::HAS_BINDINGS;
-use crate::graph::env::AT_THE_END;
 use crate::ids::{EdgeId, RuleId, ScopeId};
 use crate::syntax::statements::Span;
 
-pub(crate) use self::block::{Block, Cache};
-pub use self::commands::Commands;
-pub(crate) use self::values::{Restat, Values};
+pub(crate) use self::block::{BindingBlock, RuleBlockCache};
+pub use self::commands::CommandEvaluator;
+pub(crate) use self::values::{DyndepRestat, EdgeVariables};
 
 /// How `$in` and `$out` are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ impl<'t> GraphView<'t> {
         if self.plainly_set(edge, name) == Some(false) {
             return Ok(Vec::new());
         }
-        self.checked(self.values(edge)?.value(name, escape, AT_THE_END)?)
+        self.checked(self.values(edge)?.value(name, escape, END_OF_MANIFEST)?)
     }
 
     /// Is the variable set to something? (`restat`, `generator`; a dyndep file's `restat` counts.)
@@ -128,10 +128,10 @@ impl<'t> GraphView<'t> {
         }
     }
 
-    fn append_for_hash(&self, edge: EdgeId, values: &Values<'_>, command: &mut Vec<u8>) -> Result<()> {
-        values.append(b"command", Escape::Shell, AT_THE_END, command)?;
+    fn append_for_hash(&self, edge: EdgeId, values: &EdgeVariables<'_>, command: &mut Vec<u8>) -> Result<()> {
+        values.append(b"command", Escape::Shell, END_OF_MANIFEST, command)?;
         if self.plainly_set(edge, b"rspfile_content") != Some(false) {
-            let content = values.value(b"rspfile_content", Escape::Shell, AT_THE_END)?;
+            let content = values.value(b"rspfile_content", Escape::Shell, END_OF_MANIFEST)?;
             if !content.is_empty() {
                 command.extend_from_slice(b";rspfile=");
                 command.extend_from_slice(&content);
@@ -150,14 +150,14 @@ impl<'t> GraphView<'t> {
     fn plainly_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
         let bit = reserved_bit(name)?;
         let shape = self.data.edges.get(edge.index());
-        if shape.own & bit != 0 || self.may_set(name) || self.restat_edges.contains(&edge) {
+        if shape.reserved & bit != 0 || self.may_set(name) || self.restat_edges.contains(&edge) {
             return None;
         }
         let rule = self.data.env.rule(RuleId(shape.rule));
-        if rule.sets & bit == 0 {
+        if rule.set_vars & bit == 0 {
             return Some(false);
         }
-        (rule.variable & bit == 0).then_some(rule.full & bit != 0)
+        (rule.dynamic & bit == 0).then_some(rule.nonempty & bit != 0)
     }
 
     /// May a scope set it? Spares the look-ups of what every edge is asked for and hardly any file sets.
@@ -165,38 +165,43 @@ impl<'t> GraphView<'t> {
         self.data.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
     }
 
-    fn rule_block(&self, rule: RuleId) -> Result<Arc<Block>> {
+    fn rule_block(&self, rule: RuleId) -> Result<Arc<BindingBlock>> {
         self.data.rule_blocks.get(rule, || self.data.manifests.read(self.data.env.rule(rule).span))
     }
 
-    fn values(&self, edge: EdgeId) -> Result<Values<'_>> {
-        let own = match self.own_text(edge) {
+    fn values(&self, edge: EdgeId) -> Result<EdgeVariables<'_>> {
+        let bindings = match self.bindings_span(edge) {
             None => None,
-            Some(span) => Some(Block::new(self.data.manifests.read(span)?.into_owned())),
+            Some(span) => Some(BindingBlock::new(self.data.manifests.read(span)?.into_owned())),
         };
         let rule = RuleId(self.data.edges.get(edge.index()).rule);
-        Ok(self.values_of(edge, own, self.rule_block(rule)?))
+        Ok(self.values_of(edge, bindings, self.rule_block(rule)?))
     }
 
     /// Where the edge's own bindings stand, if it has some.
-    fn own_text(&self, edge: EdgeId) -> Option<Span> {
+    fn bindings_span(&self, edge: EdgeId) -> Option<Span> {
         let shape = self.data.edges.get(edge.index());
-        (shape.flags & HAS_BINDINGS != 0).then(|| self.data.texts.get(edge.index()).span)
+        (shape.flags & HAS_BINDINGS != 0).then(|| self.data.edge_bindings.get(edge.index()).span)
     }
 
-    fn values_of(&self, edge: EdgeId, own: Option<Block>, rule_block: Arc<Block>) -> Values<'_> {
+    fn values_of(
+        &self,
+        edge: EdgeId,
+        bindings: Option<BindingBlock>,
+        rule_block: Arc<BindingBlock>,
+    ) -> EdgeVariables<'_> {
         let data = self.data;
         let it = self.edge(edge);
-        let restat = Restat { edge: self.restat_edges.contains(&edge), scopes: &self.restat_scopes };
-        Values {
+        let restat = DyndepRestat { edge: self.restat_edges.contains(&edge), scopes: &self.restat_scopes };
+        EdgeVariables {
             env: &data.env,
             paths: self,
             restat,
             rule: it.rule,
             rule_block,
-            scope: ScopeId(data.texts.get(edge.index()).scope),
-            place: edge.0,
-            own,
+            scope: ScopeId(data.edge_bindings.get(edge.index()).scope),
+            position: edge.0,
+            bindings,
             ins: it.explicit(),
             outs: &it.outs[..it.explicit_outs as usize],
         }

@@ -1,6 +1,6 @@
 //! What names mean: the variables, rules and pools of all scopes, and since when. Does not know edges.
 //!
-//! A `subninja` has its own scope, whose parent is the includer's. A place in the manifests is told by how many edges
+//! A `subninja` has its own scope, whose parent is the includer's. A position in the manifests is told by how many edges
 //! stand before it: what a name meant for an edge can be asked at any time later, by any thread.
 
 use crate::syntax::statements::RuleBody;
@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use bytemuck::cast_slice;
 
-use super::index::{self, Index};
-use super::texts::{self, Texts};
+use super::hash_index::{HashIndex, HashIndexBuilder};
+use super::text_pool::{TextPool, TextPoolBuilder};
 use crate::flat::{Blocks, Slab};
 use crate::hash::rapidhash as hash;
 use crate::ids::{PoolId, RuleId, ScopeId};
 use crate::syntax::statements::Span;
 use crate::syntax::statements::is_reserved;
 
-/// The place behind everything.
-pub(crate) const AT_THE_END: u32 = u32::MAX;
+/// The position behind everything.
+pub(crate) const END_OF_MANIFEST: u32 = u32::MAX;
 
 tanto_sys::pod! {
     /// A name.
     #[derive(Default, Debug)]
-    pub(crate) struct Own {
+    pub(crate) struct NameSpan {
         at: u32,
         len: u32,
     }
@@ -34,7 +34,7 @@ tanto_sys::pod! {
     #[derive(Default, Debug)]
     struct Variable {
         scope: u32,
-        name: Own,
+        name: NameSpan,
         /// Its values, in the order of the manifests.
         first: u32,
         count: u32,
@@ -47,8 +47,8 @@ tanto_sys::pod! {
     struct Value {
         at: u64,
         len: u32,
-        /// Its place.
-        place: u32,
+        /// Its position.
+        position: u32,
     }
 }
 
@@ -56,17 +56,17 @@ tanto_sys::pod! {
     /// A rule: its bindings are late text.
     #[derive(Default, Debug)]
     pub(crate) struct Rule {
-        name: Own,
+        name: NameSpan,
         scope: u32,
-        place: u32,
+        position: u32,
         /// Its bindings.
         pub(crate) span: Span,
         /// Which reserved variables it has bindings for, a bit each.
-        pub(crate) sets: u16,
+        pub(crate) set_vars: u16,
         /// For which of them that is not empty.
-        pub(crate) full: u16,
+        pub(crate) nonempty: u16,
         /// For which of them that has a variable or an escape in it.
-        pub(crate) variable: u16,
+        pub(crate) dynamic: u16,
         padding: u16,
     }
 }
@@ -75,8 +75,8 @@ tanto_sys::pod! {
     /// A pool.
     #[derive(Default, Debug)]
     pub(crate) struct Pool {
-        name: Own,
-        place: u32,
+        name: NameSpan,
+        position: u32,
         /// How many of its edges may run at once; 0 for any number.
         pub(crate) depth: u32,
     }
@@ -87,19 +87,19 @@ pub(crate) struct Env {
     /// By scope; the top one's is itself.
     parents: Slab<u32>,
     variables: Slab<Variable>,
-    by_variable: Index,
+    by_variable: HashIndex,
     values: Slab<Value>,
     rules: Slab<Rule>,
-    by_rule: Index,
+    by_rule: HashIndex,
     pools: Slab<Pool>,
     names: Slab<u8>,
-    text: Texts,
+    text: TextPool,
     /// Some scope sets a variable that a rule may have too (`restat = 1` for a whole file).
     sets_reserved: bool,
 }
 
 fn hash_in(scope: ScopeId, name: &[u8]) -> u64 {
-    // The golden ratio's bits keep one name in many scopes apart.
+    // The golden ratio's bits add_name one name in many scopes apart.
     hash(name) ^ u64::from(scope.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -132,13 +132,13 @@ impl Env {
         Env {
             parents: Slab::mapped(blocks, parents),
             variables: Slab::mapped(blocks, variables),
-            by_variable: Index::mapped(blocks, by_variable),
+            by_variable: HashIndex::mapped(blocks, by_variable),
             values: Slab::mapped(blocks, values),
             rules: Slab::mapped(blocks, rules),
-            by_rule: Index::mapped(blocks, by_rule),
+            by_rule: HashIndex::mapped(blocks, by_rule),
             pools: Slab::mapped(blocks, pools),
             names: Slab::mapped(blocks, names),
-            text: Texts::mapped(blocks, text),
+            text: TextPool::mapped(blocks, text),
             sets_reserved,
         }
     }
@@ -148,7 +148,7 @@ impl Env {
         self.sets_reserved
     }
 
-    fn own(&self, text: Own) -> &[u8] {
+    fn name(&self, text: NameSpan) -> &[u8] {
         self.names.slice(text.at as usize..text.at as usize + text.len as usize)
     }
 
@@ -163,11 +163,11 @@ impl Env {
         Some(ScopeId(self.parents.get(scope.index()))).filter(|parent| *parent < scope)
     }
 
-    /// The value of a variable at a place, in a scope or, where it has none, in those around it.
-    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<&[u8]> {
+    /// The value of a variable at a position, in a scope or, where it has none, in those around it.
+    pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<&[u8]> {
         let mut next = Some(scope);
         while let Some(scope) = next {
-            if let Some(value) = self.variable_in(scope, name, place) {
+            if let Some(value) = self.variable_in(scope, name, position) {
                 return Some(value);
             }
             next = self.parent(scope);
@@ -175,12 +175,12 @@ impl Env {
         None
     }
 
-    /// Will the variable have the value that it has at this place to the end?
-    pub(crate) fn is_settled(&self, scope: ScopeId, name: &[u8], place: u32) -> bool {
+    /// Will the variable have the value that it has at this position to the end?
+    pub(crate) fn is_stable(&self, scope: ScopeId, name: &[u8], position: u32) -> bool {
         let mut next = Some(scope);
         while let Some(scope) = next {
             if let Some(values) = self.values_in(scope, name) {
-                return values.last().is_some_and(|last| last.place <= place);
+                return values.last().is_some_and(|last| last.position <= position);
             }
             next = self.parent(scope);
         }
@@ -188,28 +188,28 @@ impl Env {
     }
 
     /// As `variable`, in this scope alone.
-    pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<&[u8]> {
+    pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<&[u8]> {
         let values = self.values_in(scope, name)?;
-        let value = values[..values.partition_point(|value| value.place <= place)].last()?;
+        let value = values[..values.partition_point(|value| value.position <= position)].last()?;
         Some(self.text.get(value.at, value.len as usize))
     }
 
     fn values_in(&self, scope: ScopeId, name: &[u8]) -> Option<&[Value]> {
-        let is_it = |id: u32| {
+        let is_match = |id: u32| {
             let it = self.variables.get(id as usize);
-            it.scope == scope.0 && self.own(it.name) == name
+            it.scope == scope.0 && self.name(it.name) == name
         };
-        let it = self.variables.get(self.by_variable.find(hash_in(scope, name), is_it)? as usize);
+        let it = self.variables.get(self.by_variable.find(hash_in(scope, name), is_match)? as usize);
         Some(self.values.slice(it.first as usize..it.first as usize + it.count as usize))
     }
 
     /// The rule of this name in a scope.
     pub(crate) fn rule_in(&self, scope: ScopeId, name: &[u8]) -> Option<RuleId> {
-        let is_it = |id: u32| {
+        let is_match = |id: u32| {
             let it = self.rules.get(id as usize);
-            it.scope == scope.0 && self.own(it.name) == name
+            it.scope == scope.0 && self.name(it.name) == name
         };
-        self.by_rule.find(hash_in(scope, name), is_it).map(RuleId)
+        self.by_rule.find(hash_in(scope, name), is_match).map(RuleId)
     }
 
     /// All rules of a scope, `phony` among those of the top one.
@@ -218,11 +218,11 @@ impl Env {
         (0..).map(RuleId).zip(rules).filter(move |(_, rule)| rule.scope == scope.0).map(|(id, _)| id)
     }
 
-    /// The rule that a name stands for at a place.
-    pub(crate) fn rule_for(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<RuleId> {
+    /// The rule that a name stands for at a position.
+    pub(crate) fn rule_for(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<RuleId> {
         let mut next = Some(scope);
         while let Some(scope) = next {
-            if let Some(rule) = self.rule_in(scope, name).filter(|rule| self.rule(*rule).place <= place) {
+            if let Some(rule) = self.rule_in(scope, name).filter(|rule| self.rule(*rule).position <= position) {
                 return Some(rule);
             }
             next = self.parent(scope);
@@ -230,13 +230,13 @@ impl Env {
         None
     }
 
-    /// Is this rule, if there is one of that number, one of the scope itself with this name, and said before a place?
-    pub(crate) fn is_rule(&self, id: RuleId, scope: ScopeId, name: &[u8], place: u32) -> bool {
+    /// Is this rule, if there is one of that number, one of the scope itself with this name, and said before a position?
+    pub(crate) fn is_rule(&self, id: RuleId, scope: ScopeId, name: &[u8], position: u32) -> bool {
         if id.index() >= self.rules.len() {
             return false;
         }
         let rule = self.rule(id);
-        rule.scope == scope.0 && rule.place <= place && self.own(rule.name) == name
+        rule.scope == scope.0 && rule.position <= position && self.name(rule.name) == name
     }
 
     pub(crate) fn rule(&self, id: RuleId) -> Rule {
@@ -244,63 +244,63 @@ impl Env {
     }
 
     pub(crate) fn rule_name(&self, id: RuleId) -> &[u8] {
-        self.own(self.rules.get(id.index()).name)
+        self.name(self.rules.get(id.index()).name)
     }
 
-    /// The names that stand for rules at a place.
-    pub(crate) fn rule_names(&self, scope: ScopeId, place: u32) -> impl Iterator<Item = &[u8]> {
+    /// The names that stand for rules at a position.
+    pub(crate) fn rule_names(&self, scope: ScopeId, position: u32) -> impl Iterator<Item = &[u8]> {
         let scopes: Vec<u32> = std::iter::successors(Some(scope), |scope| self.parent(*scope)).map(|it| it.0).collect();
-        let is_it = move |rule: &&Rule| rule.place <= place && scopes.contains(&rule.scope);
-        self.rules.all().iter().filter(is_it).map(|rule| self.own(rule.name))
+        let is_match = move |rule: &&Rule| rule.position <= position && scopes.contains(&rule.scope);
+        self.rules.all().iter().filter(is_match).map(|rule| self.name(rule.name))
     }
 
     pub(crate) fn pool(&self, id: PoolId) -> Pool {
         self.pools.get(id.index())
     }
 
-    /// The pool of this name at a place; the one without a name has none.
-    pub(crate) fn pool_named(&self, name: &[u8], place: u32) -> Option<PoolId> {
-        let is_it = |pool: &Pool| pool.place <= place && self.own(pool.name) == name;
-        self.pools.all().iter().skip(1).position(is_it).map(|at| PoolId(at as u32 + 1))
+    /// The pool of this name at a position; the one without a name has none.
+    pub(crate) fn pool_named(&self, name: &[u8], position: u32) -> Option<PoolId> {
+        let is_match = |pool: &Pool| pool.position <= position && self.name(pool.name) == name;
+        self.pools.all().iter().skip(1).position(is_match).map(|at| PoolId(at as u32 + 1))
     }
 
-    /// The names that pools have at a place.
-    pub(crate) fn pool_names(&self, place: u32) -> impl Iterator<Item = &[u8]> {
-        self.pools.all().iter().skip(1).filter(move |pool| pool.place <= place).map(|pool| self.own(pool.name))
+    /// The names that pools have at a position.
+    pub(crate) fn pool_names(&self, position: u32) -> impl Iterator<Item = &[u8]> {
+        self.pools.all().iter().skip(1).filter(move |pool| pool.position <= position).map(|pool| self.name(pool.name))
     }
 }
 
 /// The scopes while the manifests are read, in their order.
-pub(crate) struct Builder {
+pub(crate) struct EnvBuilder {
     parents: Vec<u32>,
     variables: Vec<Variable>,
-    by_variable: index::Builder,
+    by_variable: HashIndexBuilder,
     /// Each with its variable.
     values: Vec<(u32, Value)>,
     /// By variable: its value so far.
     last: Vec<u32>,
     rules: Vec<Rule>,
-    by_rule: index::Builder,
+    by_rule: HashIndexBuilder,
     pools: Vec<Pool>,
     names: Vec<u8>,
-    text: texts::Builder,
+    text: TextPoolBuilder,
     sets_reserved: bool,
 }
 
-impl Builder {
+impl EnvBuilder {
     /// The top scope, with the builtin rule and pools.
     pub(crate) fn new() -> Self {
-        let mut new = Builder {
+        let mut new = EnvBuilder {
             parents: vec![0],
             variables: Vec::new(),
-            by_variable: index::Builder::default(),
+            by_variable: HashIndexBuilder::default(),
             values: Vec::new(),
             last: Vec::new(),
             rules: Vec::new(),
-            by_rule: index::Builder::default(),
+            by_rule: HashIndexBuilder::default(),
             pools: Vec::new(),
             names: Vec::new(),
-            text: texts::Builder::default(),
+            text: TextPoolBuilder::default(),
             sets_reserved: false,
         };
         new.add_rule(ScopeId::TOP, b"phony", 0, RuleBody::default());
@@ -309,14 +309,14 @@ impl Builder {
         new
     }
 
-    fn own(&self, text: Own) -> &[u8] {
+    fn name(&self, text: NameSpan) -> &[u8] {
         &self.names[text.at as usize..text.at as usize + text.len as usize]
     }
 
-    fn keep(&mut self, text: &[u8]) -> Own {
+    fn add_name(&mut self, text: &[u8]) -> NameSpan {
         let at = u32::try_from(self.names.len()).expect("under 4 GiB of names");
         self.names.extend_from_slice(text);
-        Own { at, len: text.len() as u32 }
+        NameSpan { at, len: text.len() as u32 }
     }
 
     /// A scope within another.
@@ -326,11 +326,11 @@ impl Builder {
     }
 
     fn find_variable(&self, scope: ScopeId, name: &[u8]) -> Option<u32> {
-        let is_it = |id: u32| {
+        let is_match = |id: u32| {
             let it = &self.variables[id as usize];
-            it.scope == scope.0 && self.own(it.name) == name
+            it.scope == scope.0 && self.name(it.name) == name
         };
-        self.by_variable.find(hash_in(scope, name), is_it)
+        self.by_variable.find(hash_in(scope, name), is_match)
     }
 
     /// The value of a variable here and now, in a scope or in those around it.
@@ -340,10 +340,10 @@ impl Builder {
         Some(self.text.get(value.at, value.len as usize))
     }
 
-    /// Sets a variable at a place to what is copied.
-    pub(crate) fn set(&mut self, scope: ScopeId, name: &[u8], value: &[u8], place: u32) {
+    /// Sets a variable at a position to what is copied.
+    pub(crate) fn set(&mut self, scope: ScopeId, name: &[u8], value: &[u8], position: u32) {
         let at = self.text.copy(value);
-        self.set_to(scope, name, Value { at, len: value.len() as u32, place });
+        self.set_to(scope, name, Value { at, len: value.len() as u32, position });
     }
 
     /// Takes text in which values lie; says where it begins.
@@ -351,9 +351,9 @@ impl Builder {
         self.text.add(text)
     }
 
-    /// Sets a variable at a place to what lies in such text.
-    pub(crate) fn set_part(&mut self, scope: ScopeId, name: &[u8], at: u64, len: u32, place: u32) {
-        self.set_to(scope, name, Value { at, len, place });
+    /// Sets a variable at a position to what lies in such text.
+    pub(crate) fn set_part(&mut self, scope: ScopeId, name: &[u8], at: u64, len: u32, position: u32) {
+        self.set_to(scope, name, Value { at, len, position });
     }
 
     fn set_to(&mut self, scope: ScopeId, name: &[u8], value: Value) {
@@ -369,8 +369,8 @@ impl Builder {
 
     fn add_variable(&mut self, scope: ScopeId, name: &[u8]) -> u32 {
         let id = self.variables.len() as u32;
-        let own = self.keep(name);
-        self.variables.push(Variable { scope: scope.0, name: own, first: 0, count: 0 });
+        let span = self.add_name(name);
+        self.variables.push(Variable { scope: scope.0, name: span, first: 0, count: 0 });
         self.last.push(0);
         self.by_variable.push(hash_in(scope, name));
         id
@@ -378,22 +378,22 @@ impl Builder {
 
     /// Is there a rule of this name in the scope itself?
     pub(crate) fn has_rule(&self, scope: ScopeId, name: &[u8]) -> bool {
-        let is_it = |id: u32| {
+        let is_match = |id: u32| {
             let it = &self.rules[id as usize];
-            it.scope == scope.0 && self.own(it.name) == name
+            it.scope == scope.0 && self.name(it.name) == name
         };
-        self.by_rule.find(hash_in(scope, name), is_it).is_some()
+        self.by_rule.find(hash_in(scope, name), is_match).is_some()
     }
 
     /// Does the name stand for a rule, here and now?
-    pub(crate) fn knows_rule(&self, scope: ScopeId, name: &[u8]) -> bool {
+    pub(crate) fn has_rule_in_scope(&self, scope: ScopeId, name: &[u8]) -> bool {
         self.scopes(scope).any(|scope| self.has_rule(scope, name))
     }
 
     /// The names that stand for rules.
     pub(crate) fn rule_names(&self, scope: ScopeId) -> impl Iterator<Item = &[u8]> {
         let scopes: Vec<u32> = self.scopes(scope).map(|scope| scope.0).collect();
-        self.rules.iter().filter(move |rule| scopes.contains(&rule.scope)).map(|rule| self.own(rule.name))
+        self.rules.iter().filter(move |rule| scopes.contains(&rule.scope)).map(|rule| self.name(rule.name))
     }
 
     /// A scope and those around it.
@@ -403,22 +403,31 @@ impl Builder {
     }
 
     /// Adds a rule; the scope has none of this name.
-    pub(crate) fn add_rule(&mut self, scope: ScopeId, name: &[u8], place: u32, body: RuleBody) {
-        let RuleBody { span, sets, full, variable } = body;
-        let name_kept = self.keep(name);
-        self.rules.push(Rule { name: name_kept, scope: scope.0, place, span, sets, full, variable, padding: 0 });
+    pub(crate) fn add_rule(&mut self, scope: ScopeId, name: &[u8], position: u32, body: RuleBody) {
+        let RuleBody { span, set_vars, nonempty, dynamic } = body;
+        let name_span = self.add_name(name);
+        self.rules.push(Rule {
+            name: name_span,
+            scope: scope.0,
+            position,
+            span,
+            set_vars,
+            nonempty,
+            dynamic,
+            padding: 0,
+        });
         self.by_rule.push(hash_in(scope, name));
     }
 
     /// Is there a pool of this name?
     pub(crate) fn has_pool(&self, name: &[u8]) -> bool {
-        self.pools.iter().skip(1).any(|pool| self.own(pool.name) == name)
+        self.pools.iter().skip(1).any(|pool| self.name(pool.name) == name)
     }
 
     /// Adds a pool.
-    pub(crate) fn add_pool(&mut self, name: &[u8], depth: u32, place: u32) {
-        let name = self.keep(name);
-        self.pools.push(Pool { name, place, depth });
+    pub(crate) fn add_pool(&mut self, name: &[u8], depth: u32, position: u32) {
+        let name = self.add_name(name);
+        self.pools.push(Pool { name, position, depth });
     }
 
     /// All that was said.

@@ -11,10 +11,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Edge;
-use super::bindings::Cache;
-use super::env::{self, Env};
-use super::hashes::Hashes;
-use super::late::Manifests;
+use super::bindings::RuleBlockCache;
+use super::command_hashes::CommandHashes;
+use super::env::{Env, EnvBuilder};
+use super::lazy_text::Manifests;
 use crate::flat::{Blocks, Slab};
 use crate::paths::{Interner, PathTable};
 
@@ -33,7 +33,7 @@ tanto_sys::pod! {
         pub(crate) rule: u32,
         pub(crate) pool: u32,
         /// Which of the reserved variables it has bindings for, a bit each.
-        pub(crate) own: u16,
+        pub(crate) reserved: u16,
         /// `NAMES_ITSELF` and so on.
         pub(crate) flags: u16,
     }
@@ -56,12 +56,12 @@ pub enum OutEdgeKind {
 }
 
 impl EdgeShape {
-    /// What the id at a place among the edge's is for; None for an output, or behind the last.
-    fn use_of(&self, place: u32) -> Option<OutEdgeKind> {
-        match place {
-            _ if place < self.outs => None,
-            _ if place < self.outs.saturating_add(self.ins) => Some(OutEdgeKind::Input),
-            _ => ((place as usize) < self.ids()).then_some(OutEdgeKind::Validation),
+    /// What the id at a position among the edge's is for; None for an output, or behind the last.
+    fn use_of(&self, position: u32) -> Option<OutEdgeKind> {
+        match position {
+            _ if position < self.outs => None,
+            _ if position < self.outs.saturating_add(self.ins) => Some(OutEdgeKind::Input),
+            _ => ((position as usize) < self.ids()).then_some(OutEdgeKind::Validation),
         }
     }
 
@@ -80,7 +80,7 @@ impl EdgeShape {
     }
 }
 
-/// What takes the place of an edge that a damaged snapshot has not: a group that the first node stands for.
+/// What takes the position of an edge that a damaged snapshot has not: a group that the first node stands for.
 const NO_EDGE: Edge<'static> = Edge {
     rule: RuleId::PHONY,
     pool: PoolId::DEFAULT,
@@ -97,7 +97,7 @@ const NO_EDGE: Edge<'static> = Edge {
 tanto_sys::pod! {
     /// Where an edge's bindings stand, and in which scope.
     #[derive(Default, Debug)]
-    pub(crate) struct EdgeText {
+    pub(crate) struct EdgeBindings {
         /// The indented lines.
         pub(crate) span: Span,
         pub(crate) scope: u32,
@@ -113,7 +113,7 @@ pub(crate) struct ManifestData {
     /// By edge, in the order of the manifest.
     pub(crate) edges: Slab<EdgeShape>,
     /// By edge.
-    pub(crate) texts: Slab<EdgeText>,
+    pub(crate) edge_bindings: Slab<EdgeBindings>,
     /// The nodes of all edges.
     pub(crate) ids: Slab<NodeId>,
     /// Edges that have a dyndep file, in order.
@@ -123,15 +123,15 @@ pub(crate) struct ManifestData {
     pub(crate) defaults: Slab<NodeId>,
     pub(crate) env: Env,
     pub(crate) manifests: Manifests,
-    pub(crate) rule_blocks: Cache,
-    pub(crate) hashes: Hashes,
+    pub(crate) rule_blocks: RuleBlockCache,
+    pub(crate) hashes: CommandHashes,
     /// What the loader had to say, in this order.
     pub(crate) notices: Vec<Notice>,
     /// The snapshot that all this lies in, if it does.
     pub(crate) blocks: Option<Arc<Blocks>>,
     /// So many bytes of manifests were read to tell that it is a picture of them, and need not be read again if it is
     /// written again.
-    pub(crate) settled: u64,
+    pub(crate) verified_bytes: u64,
     /// The indexes of the logs in that snapshot.
     pub(crate) logs: LogSections,
 }
@@ -163,18 +163,18 @@ impl Default for ManifestData {
             paths: Interner::new(0).freeze(),
             in_edges: Vec::new().into(),
             edges: Vec::new().into(),
-            texts: Vec::new().into(),
+            edge_bindings: Vec::new().into(),
             ids: Vec::new().into(),
             dyndep_edges: Vec::new().into(),
             dyndep_files: Vec::new().into(),
             defaults: Vec::new().into(),
-            env: env::Builder::new().finish(),
+            env: EnvBuilder::new().finish(),
             manifests: Manifests::default(),
-            rule_blocks: Cache::default(),
-            hashes: Hashes::default(),
+            rule_blocks: RuleBlockCache::default(),
+            hashes: CommandHashes::default(),
             notices: Vec::new(),
             blocks: None,
-            settled: 0,
+            verified_bytes: 0,
             logs: LogSections::default(),
         }
     }
@@ -229,19 +229,19 @@ impl ManifestData {
     /// Which edges have a node as an input or validation, in their order.
     pub(crate) fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
         let places = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
-        places.filter_map(|(place, _)| {
-            let edge = self.edge_with(place as u32)?;
+        places.filter_map(|(position, _)| {
+            let edge = self.edge_with(position as u32)?;
             let shape = self.edges.get(edge.index());
-            Some((edge, shape.use_of((place as u32).checked_sub(shape.first)?)?))
+            Some((edge, shape.use_of((position as u32).checked_sub(shape.first)?)?))
         })
     }
 
-    /// The last edge whose ids begin at `place` or before.
-    fn edge_with(&self, place: u32) -> Option<EdgeId> {
+    /// The last edge whose ids begin at `position` or before.
+    fn edge_with(&self, position: u32) -> Option<EdgeId> {
         let (mut low, mut high) = (0, self.edges.len());
         while low < high {
             let middle = (low + high) / 2;
-            if self.edges.get(middle).first <= place { low = middle + 1 } else { high = middle }
+            if self.edges.get(middle).first <= position { low = middle + 1 } else { high = middle }
         }
         low.checked_sub(1).map(|edge| EdgeId(edge as u32))
     }
@@ -279,6 +279,6 @@ impl ManifestData {
     }
 
     pub(crate) fn scope(&self, edge: EdgeId) -> ScopeId {
-        ScopeId(self.texts.get(edge.index()).scope)
+        ScopeId(self.edge_bindings.get(edge.index()).scope)
     }
 }

@@ -1,5 +1,5 @@
 //! The first pass: a part of one manifest's text to edges, paths and statements. It needs nothing but the text, so all
-//! parts of all manifests can be read at once. Does not know what a variable or a rule's name stands for, nor whether a
+//! parts of all manifests can be read at once. Does not know kind a variable or a rule's name stands for, nor whether a
 //! file is included at all.
 
 use std::ops::Range;
@@ -11,50 +11,50 @@ use crate::error::Result;
 use crate::graph::manifest_data::{EdgeShape, HAS_BINDINGS};
 use crate::hash;
 use crate::ids::NodeId;
-use crate::paths::{Interner, Writer};
-use crate::syntax::expansion::{Piece, Pieces};
+use crate::paths::{Interner, InternerHandle};
+use crate::syntax::expansion::{ValuePart, ValueParts};
 use crate::syntax::lexer::{Lexer, Raw, Token};
 use crate::syntax::statements::{self, BuildLine, BuildPaths, RuleBody, reserved_bit};
 
-/// A part of a file, or of what a chunk has kept, in bytes from the beginning.
+/// A part of a file, or of kind a chunk has kept, in bytes from the beginning.
 pub(super) type Part = Range<u32>;
 
-/// What was found in a part of a manifest.
+/// StatementKind was found in a part of a manifest.
 #[derive(Clone, Default)]
 pub(super) struct Chunk {
     pub(super) edges: Vec<RawEdge>,
-    /// The nodes of all edges; `NodeId::NONE` for each of `late`.
+    /// The nodes of all edges; `NodeId::NONE` for each of `lazy`.
     pub(super) ids: Vec<NodeId>,
     /// Paths that have variables in them, or are not canonical.
-    pub(super) late: Vec<LatePath>,
-    /// What later passes need of the text: names, values, late paths. The manifest's own is given back.
+    pub(super) lazy: Vec<LazyPath>,
+    /// StatementKind later passes need of the text: names, values, lazy paths. The manifest's own is given back.
     pub(super) kept: Arc<Vec<u8>>,
     /// Where that is among the values of variables, once it is.
     pub(super) home: Option<u64>,
     /// All statements but `build`.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<Statement>,
     /// Where a statement begins that cannot be read; nothing behind it was.
     pub(super) broken: Option<u32>,
     /// Where a NUL ends the file within this part.
     pub(super) nul: Option<u32>,
     /// Those of the text's blocks that begin in this part.
-    pub(super) sums: Vec<u64>,
+    pub(super) checksums: Vec<u64>,
 }
 
 impl Chunk {
-    /// Forgets everything but the room it had.
+    /// Forgets everything but the task it had.
     fn clear(&mut self) {
-        // What was kept is not here yet.
-        let Chunk { edges, ids, late, kept: _, home: _, events, broken, nul, sums } = self;
+        // StatementKind was kept is not here yet.
+        let Chunk { edges, ids, lazy, kept: _, home: _, events, broken, nul, checksums } = self;
         edges.clear();
         ids.clear();
-        late.clear();
+        lazy.clear();
         events.clear();
-        sums.clear();
+        checksums.clear();
         (*broken, *nul) = (None, None);
     }
 
-    /// What was kept of the text.
+    /// StatementKind was kept of the text.
     pub(super) fn text(&self, part: &Part) -> &[u8] {
         &self.kept[part.start as usize..part.end as usize]
     }
@@ -75,7 +75,7 @@ pub(super) struct RawEdge {
 
 /// A path whose node cannot be known yet.
 #[derive(Clone)]
-pub(super) struct LatePath {
+pub(super) struct LazyPath {
     /// Whose.
     pub(super) edge: u32,
     /// Where in the chunk's ids its node goes.
@@ -88,8 +88,8 @@ pub(super) struct LatePath {
 
 /// A statement that is not `build`.
 #[derive(Clone)]
-pub(super) struct Event {
-    pub(super) what: What,
+pub(super) struct Statement {
+    pub(super) kind: StatementKind,
     /// Where it begins.
     pub(super) at: u32,
     /// How many of the chunk's edges stand before it.
@@ -97,7 +97,7 @@ pub(super) struct Event {
 }
 
 #[derive(Clone)]
-pub(super) enum What {
+pub(super) enum StatementKind {
     Variable {
         name: Part,
         value: Part,
@@ -119,27 +119,27 @@ pub(super) enum What {
 /// are no longer in the processor's cache when they are looked up.
 const BATCH: usize = 256;
 
-/// What one thread needs to read part after part.
-pub(super) struct Desk<'i> {
-    writer: Writer<'i>,
-    /// Room that has grown with the parts before: what was found is copied from it, in its true size.
+/// StatementKind one thread needs to read part after part.
+pub(super) struct ChunkParser<'i> {
+    interner: InternerHandle<'i>,
+    /// SegmentTask that has grown with the parts before: kind was found is copied from it, in its true size.
     chunk: Chunk,
-    /// What is being kept.
+    /// StatementKind is being kept.
     kept: Vec<u8>,
 }
 
-impl<'i> Desk<'i> {
+impl<'i> ChunkParser<'i> {
     pub(super) fn new(interner: &'i Interner) -> Self {
-        Desk { writer: interner.writer(), chunk: Chunk::default(), kept: Vec::new() }
+        ChunkParser { interner: interner.handle(), chunk: Chunk::default(), kept: Vec::new() }
     }
 
     /// Reads `part` of the file `file`; it begins and ends where a statement does.
     pub(super) fn read(&mut self, file: u32, text: &[u8], part: Range<usize>) -> Chunk {
         self.chunk.clear();
         Reader::read(file, text, part, self);
-        // The text is most of it, and too much to copy: the next part gets new room, of about the same size.
-        let room = Vec::with_capacity(self.kept.len() + self.kept.len() / 4);
-        let kept = std::mem::replace(&mut self.kept, room);
+        // The text is most of it, and too much to copy: the next part gets new task, of about the same size.
+        let task = Vec::with_capacity(self.kept.len() + self.kept.len() / 4);
+        let kept = std::mem::replace(&mut self.kept, task);
         Chunk { kept: Arc::new(kept), ..self.chunk.clone() }
     }
 }
@@ -148,7 +148,7 @@ impl<'i> Desk<'i> {
 struct Reader<'t, 'd, 'i> {
     lexer: Lexer<'t>,
     file: u32,
-    writer: &'d mut Writer<'i>,
+    interner: &'d mut InternerHandle<'i>,
     chunk: &'d mut Chunk,
     kept: &'d mut Vec<u8>,
     raws: BuildPaths<'t>,
@@ -156,22 +156,22 @@ struct Reader<'t, 'd, 'i> {
     own: Vec<&'t [u8]>,
     /// The name of the last rule that was named.
     last_rule: Part,
-    /// Paths that wait for their nodes; empty ones for late ones.
+    /// Paths that wait for their nodes; empty ones for lazy ones.
     batch: Vec<&'t [u8]>,
 }
 
 impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
-    fn read(file: u32, text: &'t [u8], part: Range<usize>, desk: &'d mut Desk<'i>) {
-        // All of it passes by once before it is read: so it comes from memory at full speed, and what is summed is not
-        // newer than what is read.
-        let nul = sum(text, part.clone(), &mut desk.chunk.sums);
+    fn read(file: u32, text: &'t [u8], part: Range<usize>, parser: &'d mut ChunkParser<'i>) {
+        // All of it passes by once before it is read: so it comes from memory at full speed, and kind is summed is not
+        // newer than kind is read.
+        let nul = sum(text, part.clone(), &mut parser.chunk.checksums);
         let lexer = Lexer::of_part(b"", text, part.start..nul.unwrap_or(part.end));
-        let Desk { writer, chunk, kept } = desk;
+        let ChunkParser { interner, chunk, kept } = parser;
         chunk.nul = nul.map(|at| at as u32);
         let mut reader = Reader {
             lexer,
             file,
-            writer,
+            interner,
             chunk,
             kept,
             raws: BuildPaths::default(),
@@ -198,7 +198,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
                 Token::Default => self.default(at),
                 _ => Err("no statement begins so".into()),
             };
-            // What is wrong is found out when its turn has come, with all that is known then.
+            // StatementKind is wrong is found out when its turn has come, with all that is known then.
             if result.is_err() {
                 self.chunk.broken = Some(at);
                 return;
@@ -221,44 +221,44 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         self.last_rule.clone()
     }
 
-    fn event(&mut self, what: What, at: u32) {
+    fn event(&mut self, kind: StatementKind, at: u32) {
         let edges_before = self.chunk.edges.len() as u32;
-        self.chunk.events.push(Event { what, at, edges_before });
+        self.chunk.events.push(Statement { kind, at, edges_before });
     }
 
     fn variable(&mut self, at: u32) -> Result<()> {
         self.lexer.unread();
         let (name, value) = statements::assignment(&mut self.lexer)?;
-        let what = What::Variable { name: self.keep(name), value: self.keep(value.text), plain: value.plain };
-        self.event(what, at);
+        let kind = StatementKind::Variable { name: self.keep(name), value: self.keep(value.text), plain: value.plain };
+        self.event(kind, at);
         Ok(())
     }
 
     fn rule(&mut self, at: u32) -> Result<()> {
         let (name, mut body) = statements::rule(&mut self.lexer)?;
         body.span.file = self.file;
-        let what = What::Rule { name: self.keep_rule(name), body };
-        self.event(what, at);
+        let kind = StatementKind::Rule { name: self.keep_rule(name), body };
+        self.event(kind, at);
         Ok(())
     }
 
     fn include(&mut self, at: u32) -> Result<()> {
         let raw = self.lexer.path()?;
         let path = raw.plain.then(|| self.keep(raw.text));
-        self.event(What::Include { path }, at);
+        self.event(StatementKind::Include { path }, at);
         self.lexer.expect(Token::Newline)
     }
 
     fn pool(&mut self, at: u32) -> Result<()> {
         statements::pool(&mut self.lexer)?;
-        self.event(What::Other, at);
+        self.event(StatementKind::Other, at);
         Ok(())
     }
 
     fn default(&mut self, at: u32) -> Result<()> {
         while !self.lexer.path()?.text.is_empty() {}
         self.lexer.expect(Token::Newline)?;
-        self.event(What::Other, at);
+        self.event(StatementKind::Other, at);
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         self.own.clear();
         while let Some((name, _)) = statements::binding(&mut self.lexer)? {
             self.own.push(name);
-            shape.own |= reserved_bit(name).unwrap_or(0);
+            shape.reserved |= reserved_bit(name).unwrap_or(0);
             shape.flags |= HAS_BINDINGS;
             end = self.lexer.at() as u32;
         }
@@ -299,18 +299,18 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         if raw.canonical {
             self.batch.push(raw.text);
         } else {
-            self.late_path(raw);
+            self.lazy_path(raw);
             self.batch.push(b"");
         }
     }
 
-    fn late_path(&mut self, raw: Raw<'t>) {
+    fn lazy_path(&mut self, raw: Raw<'t>) {
         let id = (self.chunk.ids.len() + self.batch.len()) as u32;
         let text = self.keep(raw.text);
         let edge = self.chunk.edges.len() as u32 - 1;
-        let is_own = |piece| matches!(piece, Piece::Variable(name) if self.own.contains(&name));
-        let bindings = if Pieces(raw.text).any(is_own) { self.keep_bindings(edge) } else { 0..0 };
-        self.chunk.late.push(LatePath { edge, id, text, bindings });
+        let is_own = |piece| matches!(piece, ValuePart::Variable(name) if self.own.contains(&name));
+        let bindings = if ValueParts(raw.text).any(is_own) { self.keep_bindings(edge) } else { 0..0 };
+        self.chunk.lazy.push(LazyPath { edge, id, text, bindings });
     }
 
     fn keep_bindings(&mut self, edge: u32) -> Part {
@@ -320,7 +320,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     }
 
     fn flush(&mut self) {
-        self.writer.intern_all(&self.batch, &mut self.chunk.ids);
+        self.interner.intern_all(&self.batch, &mut self.chunk.ids);
         self.batch.clear();
     }
 }
@@ -338,15 +338,15 @@ pub(super) fn shape(line: &BuildLine<'_>, raws: &BuildPaths<'_>) -> EdgeShape {
     }
 }
 
-/// Adds the sums of the blocks that begin in a part of a text; says where the part's first NUL is.
-fn sum(text: &[u8], part: Range<usize>, sums: &mut Vec<u64>) -> Option<usize> {
+/// Adds the checksums of the blocks that begin in a part of a text; says where the part's first NUL is.
+fn sum(text: &[u8], part: Range<usize>, checksums: &mut Vec<u64>) -> Option<usize> {
     let find = |range: Range<usize>| Some(range.start + memchr::memchr(0, &text[range])?);
     let first = part.start.next_multiple_of(hash::TEXT_BLOCK).min(part.end);
     let mut nul = find(part.start..first);
     for start in (first..part.end).step_by(hash::TEXT_BLOCK) {
         let end = start + hash::TEXT_BLOCK;
         let Checksum { sum, has_nul } = checksum::of(&text[start..end.min(text.len())]);
-        sums.push(sum);
+        checksums.push(sum);
         if has_nul && nul.is_none() {
             nul = find(start..end.min(part.end));
         }

@@ -1,5 +1,5 @@
 //! The fourth pass: edges get their rules, pools and dyndep files, and nodes the edges that make them. Does not word
-//! errors: it only says which edge is the first that something is wrong with.
+//! errors: it only says index edge is the first that something is wrong with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tanto_sys::threads::map_parallel;
 
 use super::chunk::{Chunk, RawEdge};
-use super::crew::File;
-use super::late::{self, Late};
-use super::order::Segment;
+use super::evaluate::Segment;
+use super::lazy_paths::{self, LazyNodes};
+use super::loader::File;
 use crate::canon::canonical;
 use crate::error::Result;
 use crate::graph::Escape;
-use crate::graph::manifest_data::{EdgeShape, EdgeText, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
-use crate::graph::bindings::{Block, Restat, Values};
+use crate::graph::bindings::{BindingBlock, DyndepRestat, EdgeVariables};
 use crate::graph::env::Env;
+use crate::graph::manifest_data::{EdgeBindings, EdgeShape, HAS_BINDINGS, HAS_DYNDEP, NAMES_ITSELF};
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId, PoolId, RuleId};
 use crate::paths::PathTable;
@@ -24,20 +24,20 @@ use crate::syntax::statements::reserved_bit;
 
 /// All edges.
 #[derive(Default)]
-pub(super) struct Linked {
+pub(super) struct LinkedEdges {
     pub(super) edges: Vec<EdgeShape>,
-    pub(super) texts: Vec<EdgeText>,
+    pub(super) texts: Vec<EdgeBindings>,
     pub(super) ids: Vec<NodeId>,
     pub(super) in_edges: Vec<EdgeId>,
-    /// Edges with their dyndep files, in order.
+    /// Edges with their dyndep files, in evaluate.
     pub(super) dyndeps: Vec<(EdgeId, NodeId)>,
-    /// Phony edges that name themselves, in order.
-    pub(super) selfish: Vec<EdgeId>,
+    /// Phony edges that name themselves, in evaluate.
+    pub(super) self_references: Vec<EdgeId>,
     /// The first edge that something is wrong with.
-    pub(super) fault: Option<u32>,
+    pub(super) first_error: Option<u32>,
 }
 
-/// What edges are linked with.
+/// StatementKind edges are linked with.
 pub(super) struct Linker<'l> {
     pub(super) files: &'l [File],
     pub(super) env: &'l Env,
@@ -47,51 +47,51 @@ pub(super) struct Linker<'l> {
     pub(super) no_scopes: Set<crate::ids::ScopeId>,
 }
 
-/// A segment, and room for its edges.
-struct Room<'r> {
+/// A segment, and task for its edges.
+struct SegmentTask<'r> {
     segment: &'r Segment,
-    late: Late,
+    lazy: LazyNodes,
     edges: &'r mut [EdgeShape],
-    texts: &'r mut [EdgeText],
+    texts: &'r mut [EdgeBindings],
     ids: &'r mut [NodeId],
     /// The number of the first of `ids`.
     first_id: u32,
 }
 
-/// What is found in a segment besides edges.
+/// StatementKind is found in a segment besides edges.
 #[derive(Default)]
-struct Findings {
+struct SegmentResult {
     dyndeps: Vec<(EdgeId, NodeId)>,
-    selfish: Vec<EdgeId>,
-    fault: Option<u32>,
+    self_references: Vec<EdgeId>,
+    first_error: Option<u32>,
 }
 
-impl Findings {
-    fn fault(&mut self, edge: u32) {
-        self.fault = Some(self.fault.map_or(edge, |first| first.min(edge)));
+impl SegmentResult {
+    fn first_error(&mut self, edge: u32) {
+        self.first_error = Some(self.first_error.map_or(edge, |first| first.min(edge)));
     }
 }
 
 impl Linker<'_> {
-    /// Links the edges of all segments; `lates` are theirs.
-    pub(super) fn link(&self, segments: &[Segment], lates: Vec<Late>, threads: usize) -> Linked {
+    /// Links the edges of all segments; `lazy_nodes` are theirs.
+    pub(super) fn link(&self, segments: &[Segment], lazy_nodes: Vec<LazyNodes>, threads: usize) -> LinkedEdges {
         let counts: Vec<usize> = segments.iter().map(|segment| self.id_range(segment).len()).collect();
         let edges = segments.last().map_or(0, |last| last.first as usize + last.edges.len());
-        let mut linked = Linked {
+        let mut linked = LinkedEdges {
             edges: zeroed(edges),
             texts: zeroed(edges),
             ids: zeroed(counts.iter().sum()),
-            ..Linked::default()
+            ..LinkedEdges::default()
         };
-        let makers: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
-        let rooms = rooms(segments, lates, &counts, &mut linked);
-        let findings = map_parallel(threads, rooms, |room| self.segment(room, &makers));
+        let in_edges: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
+        let tasks = tasks(segments, lazy_nodes, &counts, &mut linked);
+        let findings = map_parallel(threads, tasks, |task| self.segment(task, &in_edges));
         for found in findings {
             linked.dyndeps.extend(found.dyndeps);
-            linked.selfish.extend(found.selfish);
-            linked.fault = linked.fault.into_iter().chain(found.fault).min();
+            linked.self_references.extend(found.self_references);
+            linked.first_error = linked.first_error.into_iter().chain(found.first_error).min();
         }
-        linked.in_edges = makers.into_iter().map(|maker| EdgeId(maker.into_inner())).collect();
+        linked.in_edges = in_edges.into_iter().map(|maker| EdgeId(maker.into_inner())).collect();
         linked
     }
 
@@ -106,31 +106,31 @@ impl Linker<'_> {
         at(segment.edges.start)..at(segment.edges.end)
     }
 
-    fn segment(&self, room: Room<'_>, makers: &[AtomicU32]) -> Findings {
-        let Room { segment, late, edges, texts, ids, first_id } = room;
+    fn segment(&self, task: SegmentTask<'_>, in_edges: &[AtomicU32]) -> SegmentResult {
+        let SegmentTask { segment, lazy, edges, texts, ids, first_id } = task;
         let chunk = self.chunk(segment);
         let from = self.id_range(segment);
         ids.copy_from_slice(&chunk.ids[from.clone()]);
-        for (path, node) in late::of_segment(segment, chunk).iter().zip(late.nodes) {
+        for (path, node) in lazy_paths::of_segment(segment, chunk).iter().zip(lazy.nodes) {
             ids[path.id as usize - from.start] = node;
         }
-        let mut found = Findings { fault: late.fault, ..Findings::default() };
-        let mut names = Names { linker: self, segment, last: RuleId::PHONY };
+        let mut found = SegmentResult { first_error: lazy.first_error, ..SegmentResult::default() };
+        let mut names = NameResolver { linker: self, segment, last: RuleId::PHONY };
         let raws = &chunk.edges[segment.edges.start as usize..segment.edges.end as usize];
         for (number, raw) in raws.iter().enumerate() {
             let first = raw.shape.first as usize - from.start;
             let id = segment.first + number as u32;
-            let mut one = One {
+            let mut one = LinkingEdge {
                 id,
                 raw,
                 shape: EdgeShape { first: first_id + first as u32, ..raw.shape },
                 ids: &mut ids[first..first + raw.shape.ids()],
             };
-            if names.link(&mut one, makers, &mut found).is_err() {
-                found.fault(id);
+            if names.link(&mut one, in_edges, &mut found).is_err() {
+                found.first_error(id);
             }
             edges[number] = one.shape;
-            texts[number] = EdgeText { span: raw.span(segment.file), scope: segment.scope.0 };
+            texts[number] = EdgeBindings { span: raw.span(segment.file), scope: segment.scope.0 };
         }
         found
     }
@@ -150,17 +150,17 @@ impl Linker<'_> {
         (id, raw): (u32, &RawEdge),
         rule: RuleId,
         [ins, outs]: [&'v [NodeId]; 2],
-    ) -> Values<'v> {
+    ) -> EdgeVariables<'v> {
         let own = raw.shape.flags & HAS_BINDINGS != 0;
-        Values {
+        EdgeVariables {
             env: self.env,
             paths: self.paths,
-            restat: Restat { edge: false, scopes: &self.no_scopes },
+            restat: DyndepRestat { edge: false, scopes: &self.no_scopes },
             rule,
-            rule_block: Arc::new(Block::new(self.text(self.env.rule(rule).span).into())),
+            rule_block: Arc::new(BindingBlock::new(self.text(self.env.rule(rule).span).into())),
             scope: segment.scope,
-            place: id,
-            own: own.then(|| Block::new(self.text(raw.span(segment.file)).into())),
+            position: id,
+            bindings: own.then(|| BindingBlock::new(self.text(raw.span(segment.file)).into())),
             ins,
             outs,
         }
@@ -174,22 +174,27 @@ impl RawEdge {
     }
 }
 
-fn rooms<'r>(segments: &'r [Segment], lates: Vec<Late>, counts: &[usize], linked: &'r mut Linked) -> Vec<Room<'r>> {
+fn tasks<'r>(
+    segments: &'r [Segment],
+    lazy_nodes: Vec<LazyNodes>,
+    counts: &[usize],
+    linked: &'r mut LinkedEdges,
+) -> Vec<SegmentTask<'r>> {
     let (mut edges, mut texts, mut ids) = (&mut linked.edges[..], &mut linked.texts[..], &mut linked.ids[..]);
     let mut first_id = 0;
-    let mut rooms = Vec::with_capacity(segments.len());
-    for ((segment, late), &count) in segments.iter().zip(lates).zip(counts) {
+    let mut tasks = Vec::with_capacity(segments.len());
+    for ((segment, lazy), &count) in segments.iter().zip(lazy_nodes).zip(counts) {
         let (of_edges, of_texts, of_ids);
         (of_edges, edges) = edges.split_at_mut(segment.edges.len());
         (of_texts, texts) = texts.split_at_mut(segment.edges.len());
         (of_ids, ids) = ids.split_at_mut(count);
-        rooms.push(Room { segment, late, edges: of_edges, texts: of_texts, ids: of_ids, first_id });
+        tasks.push(SegmentTask { segment, lazy, edges: of_edges, texts: of_texts, ids: of_ids, first_id });
         first_id += count as u32;
     }
-    rooms
+    tasks
 }
 
-/// Room that costs nothing until it is filled.
+/// SegmentTask that costs nothing until it is filled.
 fn zeroed<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let zeroed = bytemuck::zeroed_vec(count);
     tanto_sys::memory::advise_huge_pages(&zeroed);
@@ -197,14 +202,14 @@ fn zeroed<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
 }
 
 /// An edge that is being linked.
-struct One<'o> {
+struct LinkingEdge<'o> {
     id: u32,
     raw: &'o RawEdge,
     shape: EdgeShape,
     ids: &'o mut [NodeId],
 }
 
-impl One<'_> {
+impl LinkingEdge<'_> {
     fn outs(&self) -> &[NodeId] {
         &self.ids[..self.shape.outs as usize]
     }
@@ -215,37 +220,37 @@ impl One<'_> {
 }
 
 /// Something is wrong with the edge.
-struct Fault;
+struct LinkError;
 
-/// Says what the names in a segment's edges stand for.
-struct Names<'n> {
+/// Says kind the names in a segment's edges stand for.
+struct NameResolver<'n> {
     linker: &'n Linker<'n>,
     segment: &'n Segment,
     /// The rule of the last edge. The next one's is often the same, or the one behind it.
     last: RuleId,
 }
 
-impl Names<'_> {
+impl NameResolver<'_> {
     fn link(
         &mut self,
-        edge: &mut One<'_>,
-        makers: &[AtomicU32],
-        found: &mut Findings,
-    ) -> std::result::Result<(), Fault> {
-        let rule = self.rule(edge).ok_or(Fault)?;
+        edge: &mut LinkingEdge<'_>,
+        in_edges: &[AtomicU32],
+        found: &mut SegmentResult,
+    ) -> std::result::Result<(), LinkError> {
+        let rule = self.rule(edge).ok_or(LinkError)?;
         edge.shape.rule = rule.0;
         edge.shape.pool = self.pool(edge, rule)?.0;
         if edge.ids.contains(&NodeId::NONE) {
-            return Err(Fault);
+            return Err(LinkError);
         }
         for out in edge.outs() {
-            let other = makers[out.index()].fetch_min(edge.id, Ordering::Relaxed);
+            let other = in_edges[out.index()].fetch_min(edge.id, Ordering::Relaxed);
             if other != EdgeId::NONE.0 {
-                found.fault(other.max(edge.id));
+                found.first_error(other.max(edge.id));
             }
         }
         if !self.linker.phony_cycle_is_error && drop_self_reference(&mut edge.shape, edge.ids) {
-            found.selfish.push(EdgeId(edge.id));
+            found.self_references.push(EdgeId(edge.id));
         }
         if let Some(file) = self.dyndep(edge, rule)? {
             edge.shape.flags |= HAS_DYNDEP;
@@ -254,7 +259,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    fn rule(&mut self, edge: &One<'_>) -> Option<RuleId> {
+    fn rule(&mut self, edge: &LinkingEdge<'_>) -> Option<RuleId> {
         let (env, scope) = (self.linker.env, self.segment.scope);
         let name = self.linker.chunk(self.segment).text(&edge.raw.rule);
         let guess =
@@ -265,44 +270,44 @@ impl Names<'_> {
     }
 
     /// May the edge have this variable? Hardly any has.
-    fn may_have(&self, edge: &One<'_>, rule: RuleId, name: &[u8]) -> bool {
+    fn may_have(&self, edge: &LinkingEdge<'_>, rule: RuleId, name: &[u8]) -> bool {
         let bit = reserved_bit(name).unwrap_or(0);
-        (edge.shape.own | self.linker.env.rule(rule).sets) & bit != 0 || self.linker.env.may_set(name)
+        (edge.shape.reserved | self.linker.env.rule(rule).set_vars) & bit != 0 || self.linker.env.may_set(name)
     }
 
     /// Asked for before the edge has its paths: `$in` and `$out` are empty here.
-    fn pool(&self, edge: &One<'_>, rule: RuleId) -> std::result::Result<PoolId, Fault> {
+    fn pool(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<PoolId, LinkError> {
         if !self.may_have(edge, rule, b"pool") {
             return Ok(PoolId::DEFAULT);
         }
-        let name = self.linker.pool_name(self.segment, (edge.id, edge.raw), rule).map_err(|_| Fault)?;
+        let name = self.linker.pool_name(self.segment, (edge.id, edge.raw), rule).map_err(|_| LinkError)?;
         if name.is_empty() {
             return Ok(PoolId::DEFAULT);
         }
-        self.linker.env.pool_named(&name, edge.id).ok_or(Fault)
+        self.linker.env.pool_named(&name, edge.id).ok_or(LinkError)
     }
 
-    /// The dyndep file, which must be one of the edge's inputs.
-    fn dyndep(&self, edge: &One<'_>, rule: RuleId) -> std::result::Result<Option<NodeId>, Fault> {
+    /// The dyndep file, index must be one of the edge's inputs.
+    fn dyndep(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<Option<NodeId>, LinkError> {
         if !self.may_have(edge, rule, b"dyndep") {
             return Ok(None);
         }
         let explicit =
             [&edge.ins()[..edge.shape.explicit_ins as usize], &edge.outs()[..edge.shape.explicit_outs as usize]];
-        let path = self.linker.dyndep_path(self.segment, (edge.id, edge.raw), rule, explicit).map_err(|_| Fault)?;
+        let path = self.linker.dyndep_path(self.segment, (edge.id, edge.raw), rule, explicit).map_err(|_| LinkError)?;
         if path.is_empty() {
             return Ok(None);
         }
         let node = self.linker.paths.lookup(&path).filter(|node| edge.ins().contains(node));
-        node.map(Some).ok_or(Fault)
+        node.map(Some).ok_or(LinkError)
     }
 }
 
 impl Linker<'_> {
     /// The name of an edge's pool, as it is said where the edge stands.
     pub(super) fn pool_name(&self, segment: &Segment, edge: (u32, &RawEdge), rule: RuleId) -> Result<Vec<u8>> {
-        let place = edge.0;
-        self.values(segment, edge, rule, [&[], &[]]).value(b"pool", Escape::Shell, place)
+        let position = edge.0;
+        self.values(segment, edge, rule, [&[], &[]]).value(b"pool", Escape::Shell, position)
     }
 
     /// The canonical path of an edge's dyndep file; empty where it has none.
@@ -313,14 +318,14 @@ impl Linker<'_> {
         rule: RuleId,
         explicit: [&[NodeId]; 2],
     ) -> Result<Vec<u8>> {
-        let place = edge.0;
-        let value = self.values(segment, edge, rule, explicit).value(b"dyndep", Escape::None, place)?;
+        let position = edge.0;
+        let value = self.values(segment, edge, rule, explicit).value(b"dyndep", Escape::None, position)?;
         Ok(if value.is_empty() { value } else { canonical(&value) })
     }
 }
 
 /// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. Its count of the
-/// order-only ones stays as it was, so that an explicit one may become order-only; a count of more than there are
+/// evaluate-only ones stays as it was, so that an explicit one may become evaluate-only; a count of more than there are
 /// means none to it. False if the edge is not such a one.
 fn drop_self_reference(shape: &mut EdgeShape, ids: &mut [NodeId]) -> bool {
     let implicit_ins = shape.ins - shape.explicit_ins - shape.order_only;

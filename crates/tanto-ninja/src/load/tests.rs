@@ -1,8 +1,8 @@
 //! Tests of the loader: graphs from manifests in memory, and errors.
 
-mod alike;
-mod change;
-mod picture;
+mod concurrent_changes;
+mod determinism;
+mod dump;
 
 use std::collections::BTreeMap;
 use std::io;

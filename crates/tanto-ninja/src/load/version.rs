@@ -14,7 +14,7 @@ pub(crate) fn parse(version: &[u8]) -> (i32, i32) {
     (number(), number())
 }
 
-/// What C's `atoi` makes of a text: blanks, a sign, digits; 0 where there are none.
+/// StatementKind C's `atoi` makes of a text: blanks, a sign, digits; 0 where there are none.
 pub(crate) fn leading_number(text: &[u8]) -> i32 {
     let blank = |b: &u8| matches!(b, b' ' | b'\t'..=b'\r');
     let text = &text[text.iter().take_while(|b| blank(b)).count()..];
@@ -56,7 +56,7 @@ pub(crate) fn check(required: &[u8], warn: &mut dyn FnMut(&[u8])) -> Result<()> 
 }
 
 impl Notice {
-    /// Says what is to be said; an error if the version that is asked for is newer than ours.
+    /// Says kind is to be said; an error if the version that is asked for is newer than ours.
     pub(crate) fn say(&self, warn: &mut dyn FnMut(&[u8])) -> Result<()> {
         match self {
             Notice::Warning(text) => warn(text),

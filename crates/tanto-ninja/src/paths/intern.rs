@@ -6,18 +6,18 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use tanto_sys::memory::prefetch;
 
-use super::pieces::{Growing, no_room};
-use super::slots::Slots;
-use super::steps::{self, Steps};
+use super::segmented::{GrowingWords, out_of_memory};
+use super::slots::HashSlots;
 use super::table::PathTable;
-use super::{Tags, halves, head, pair, words_for};
+use super::{LookupSteps, run_pipelined};
+use super::{TagMask, head, pack, unpack, words_for};
 use crate::ids::NodeId;
 
 /// Paths that are looked for in one turn. After it, another thread may let the index grow.
-const TURN: usize = 256;
+const BATCH: usize = 256;
 
 /// Numbers that a thread takes at once: as many as it may need in a turn. It never has twice as many.
-const IDS: usize = TURN;
+const IDS: usize = BATCH;
 
 /// Words of text that a thread takes at once: 64 KiB.
 const TEXT: usize = 8 << 10;
@@ -26,27 +26,27 @@ const TEXT: usize = 8 << 10;
 /// depends on the threads, unless there is only one: then they count in the order of first sight.
 #[derive(Debug)]
 pub struct Interner {
-    slots: RwLock<Slots>,
-    text: Growing,
+    slots: RwLock<HashSlots>,
+    text: GrowingWords,
     /// Place and length of the text, by number.
-    spans: Growing,
-    tags: Tags,
+    spans: GrowingWords,
+    tags: TagMask,
 }
 
 impl Interner {
     /// With room in the index for so many different paths. It grows.
     pub fn new(expected: usize) -> Interner {
-        Interner::with_tags(expected, Tags::ALL)
+        Interner::with_tags(expected, TagMask::ALL)
     }
 
-    pub(super) fn with_tags(expected: usize, tags: Tags) -> Interner {
-        let slots = RwLock::new(Slots::new(expected));
-        Interner { slots, text: Growing::new(1), spans: Growing::new(0), tags }
+    pub(super) fn with_tags(expected: usize, tags: TagMask) -> Interner {
+        let slots = RwLock::new(HashSlots::new(expected));
+        Interner { slots, text: GrowingWords::new(1), spans: GrowingWords::new(0), tags }
     }
 
     /// What one thread needs to add paths.
-    pub fn writer(&self) -> Writer<'_> {
-        Writer { interner: self, ids: 0..0, more_ids: 0..0, room: 0..0 }
+    pub fn handle(&self) -> InternerHandle<'_> {
+        InternerHandle { interner: self, ids: 0..0, more_ids: 0..0, room: 0..0 }
     }
 
     /// The table of all paths. No path is copied.
@@ -55,7 +55,7 @@ impl Interner {
         PathTable::new(self.text.freeze(), self.spans.freeze(), slots.freeze().into(), self.tags)
     }
 
-    fn slots(&self) -> RwLockReadGuard<'_, Slots> {
+    fn slots(&self) -> RwLockReadGuard<'_, HashSlots> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,18 +73,18 @@ impl Interner {
     fn is_text(&self, at: u32, path: &[u8]) -> bool {
         let words = self.text.from(at);
         let Some((first, words)) = words.split_first() else { return false };
-        halves(first.load(Ordering::Relaxed)).1 as usize == path.len() && is_same(words, path)
+        unpack(first.load(Ordering::Relaxed)).1 as usize == path.len() && is_same(words, path)
     }
 
     #[inline]
     fn id_at(&self, at: u32) -> NodeId {
-        NodeId(halves(self.text.from(at)[0].load(Ordering::Relaxed)).0)
+        NodeId(unpack(self.text.from(at)[0].load(Ordering::Relaxed)).0)
     }
 }
 
 /// What one thread needs to add paths to an [`Interner`].
 #[derive(Debug)]
-pub struct Writer<'i> {
+pub struct InternerHandle<'i> {
     interner: &'i Interner,
     /// Numbers to be used next, and after them.
     ids: Range<u32>,
@@ -95,7 +95,7 @@ pub struct Writer<'i> {
 
 /// A path that is looked for.
 #[derive(Clone, Copy, Default)]
-struct Sought {
+struct InternQuery {
     tag: u32,
     /// Where a text with this tag lies; 0 if there is none yet.
     at: u32,
@@ -103,21 +103,21 @@ struct Sought {
     slot: usize,
 }
 
-impl<'i> Writer<'i> {
+impl<'i> InternerHandle<'i> {
     /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. What is
     /// empty is no path, and gets `NodeId::NONE`. Many at once cost less than each alone.
     pub fn intern_all(&mut self, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
         ids.reserve(paths.len());
-        for paths in paths.chunks(TURN) {
+        for paths in paths.chunks(BATCH) {
             let slots = &self.slots();
             let room = self.room.start;
-            steps::take(&mut Turn { writer: self, slots, room, ids }, paths);
+            run_pipelined(&mut InternBatch { writer: self, slots, room, ids }, paths);
         }
     }
 
     /// The index, with room for all numbers that anybody has, and so for all paths; and numbers for a turn.
-    fn slots(&mut self) -> RwLockReadGuard<'i, Slots> {
-        if self.ids.len() + self.more_ids.len() < TURN {
+    fn slots(&mut self) -> RwLockReadGuard<'i, HashSlots> {
+        if self.ids.len() + self.more_ids.len() < BATCH {
             self.take_ids();
         }
         let needed = self.ids.end.max(self.more_ids.end) as usize;
@@ -142,24 +142,24 @@ impl<'i> Writer<'i> {
 
     /// Goes on with the search, and ends it with a new number if need be.
     #[inline(never)]
-    fn enter(&mut self, slots: &Slots, sought: Sought, path: &[u8]) -> NodeId {
+    fn find_or_insert(&mut self, slots: &HashSlots, query: InternQuery, path: &[u8]) -> NodeId {
         if path.is_empty() {
             return NodeId::NONE;
         }
-        let Sought { tag, mut slot, .. } = sought;
+        let InternQuery { tag, mut slot, .. } = query;
         // A new text, which nobody sees yet.
-        let mut mine = None;
+        let mut written = None;
         loop {
             let mut word = slots.at(slot).load(Ordering::Acquire);
             if word == 0 {
-                let at = *mine.get_or_insert_with(|| self.write(path));
-                let known = slots.at(slot).compare_exchange(0, pair(at, tag), Ordering::Release, Ordering::Acquire);
+                let at = *written.get_or_insert_with(|| self.write(path));
+                let known = slots.at(slot).compare_exchange(0, pack(at, tag), Ordering::Release, Ordering::Acquire);
                 match known {
                     Ok(_) => return self.keep(at, path),
                     Err(other) => word = other,
                 }
             }
-            let (at, other) = halves(word);
+            let (at, other) = unpack(word);
             if other == tag && self.interner.is_text(at, path) {
                 return self.interner.id_at(at);
             }
@@ -174,7 +174,7 @@ impl<'i> Writer<'i> {
             self.interner.text.give_back(self.room.clone());
             self.room = self.interner.text.take(count.max(TEXT));
         }
-        let length = u32::try_from(path.len()).unwrap_or_else(|_| no_room(count));
+        let length = u32::try_from(path.len()).unwrap_or_else(|_| out_of_memory(count));
         let words = self.interner.text.from(self.room.start);
         words[0].store(head(self.next_id(), length), Ordering::Relaxed);
         copy(path, &words[1..]);
@@ -185,7 +185,7 @@ impl<'i> Writer<'i> {
     fn keep(&mut self, at: u32, path: &[u8]) -> NodeId {
         let id = self.next_id();
         // `write` has seen that both fit.
-        self.interner.spans.from(id)[0].store(pair(at, path.len() as u32), Ordering::Relaxed);
+        self.interner.spans.from(id)[0].store(pack(at, path.len() as u32), Ordering::Relaxed);
         self.room.start += (1 + words_for(path.len())) as u32;
         self.ids.start += 1;
         NodeId(id)
@@ -200,7 +200,7 @@ impl<'i> Writer<'i> {
     }
 }
 
-impl Drop for Writer<'_> {
+impl Drop for InternerHandle<'_> {
     fn drop(&mut self) {
         let Interner { text, spans, .. } = self.interner;
         spans.give_back(self.more_ids.clone());
@@ -210,34 +210,34 @@ impl Drop for Writer<'_> {
 }
 
 /// The paths that are looked for in one turn.
-struct Turn<'t, 'i> {
-    writer: &'t mut Writer<'i>,
-    slots: &'t Slots,
+struct InternBatch<'t, 'i> {
+    writer: &'t mut InternerHandle<'i>,
+    slots: &'t HashSlots,
     /// Where the text of the next new path will lie, most likely.
     room: u32,
     ids: &'t mut Vec<NodeId>,
 }
 
-impl Steps for Turn<'_, '_> {
-    type Place = Sought;
+impl LookupSteps for InternBatch<'_, '_> {
+    type Place = InternQuery;
 
     #[inline]
-    fn first(&mut self, path: &[u8]) -> Sought {
+    fn first(&mut self, path: &[u8]) -> InternQuery {
         let tag = self.writer.interner.tags.of(path);
         let slot = self.slots.first(tag);
         prefetch::for_read(self.slots.at(slot));
-        Sought { tag, at: 0, slot }
+        InternQuery { tag, at: 0, slot }
     }
 
     #[inline]
-    fn second(&mut self, path: &[u8], sought: &mut Sought) {
-        sought.find(self.slots);
+    fn second(&mut self, path: &[u8], query: &mut InternQuery) {
+        query.find(self.slots);
         let text = &self.writer.interner.text;
         let count = 1 + words_for(path.len());
-        if sought.at != 0 {
-            each_line(text.from(sought.at), count, prefetch::for_read);
+        if query.at != 0 {
+            each_line(text.from(query.at), count, prefetch::for_read);
         } else {
-            prefetch::for_write(self.slots.at(sought.slot));
+            prefetch::for_write(self.slots.at(query.slot));
             if self.room < self.writer.room.end {
                 each_line(text.from(self.room), count, prefetch::for_write);
                 self.room = self.room.saturating_add(count as u32);
@@ -246,21 +246,25 @@ impl Steps for Turn<'_, '_> {
     }
 
     #[inline]
-    fn third(&mut self, path: &[u8], sought: Sought) {
+    fn third(&mut self, path: &[u8], query: InternQuery) {
         // What the slots lead to was written before them.
         fence(Ordering::Acquire);
         let interner = self.writer.interner;
-        let known = sought.at != 0 && interner.is_text(sought.at, path);
-        self.ids.push(if known { interner.id_at(sought.at) } else { self.writer.enter(self.slots, sought, path) });
+        let known = query.at != 0 && interner.is_text(query.at, path);
+        self.ids.push(if known {
+            interner.id_at(query.at)
+        } else {
+            self.writer.find_or_insert(self.slots, query, path)
+        });
     }
 }
 
-impl Sought {
+impl InternQuery {
     /// Finds the first slot that is free or has the tag.
     #[inline]
-    fn find(&mut self, slots: &Slots) {
+    fn find(&mut self, slots: &HashSlots) {
         loop {
-            let (at, tag) = halves(slots.at(self.slot).load(Ordering::Relaxed));
+            let (at, tag) = unpack(slots.at(self.slot).load(Ordering::Relaxed));
             self.at = at;
             if at == 0 || tag == self.tag {
                 return;

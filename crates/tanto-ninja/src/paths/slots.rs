@@ -4,25 +4,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tanto_sys::memory::{FrozenWords, SharedWords};
 
-use super::halves;
-use super::pieces::no_room;
+use super::segmented::out_of_memory;
+use super::unpack;
 
 /// The smallest index has 2 to this power slots: 8 KiB, which a small build can afford to clear.
-const SMALLEST: u32 = 10;
+const MIN_BITS: u32 = 10;
 
 /// Words of place and tag, in the order of the tags as far as collisions allow. At most half of them are ever used.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct HashSlots {
     words: SharedWords,
     bits: u32,
 }
 
-impl Slots {
+impl HashSlots {
     /// With room for so many paths.
-    pub(super) fn new(paths: usize) -> Slots {
-        let bits = SMALLEST.max((paths * 2).next_power_of_two().ilog2());
-        let words = SharedWords::new(1 << bits).unwrap_or_else(|_| no_room(1 << bits));
-        Slots { words, bits }
+    pub(super) fn new(paths: usize) -> HashSlots {
+        let bits = MIN_BITS.max((paths * 2).next_power_of_two().ilog2());
+        let words = SharedWords::new(1 << bits).unwrap_or_else(|_| out_of_memory(1 << bits));
+        HashSlots { words, bits }
     }
 
     /// How many paths it has room for.
@@ -48,10 +48,10 @@ impl Slots {
     }
 
     /// The same, with more room. Nobody else has it meanwhile.
-    pub(super) fn grown(&self, paths: usize) -> Slots {
-        let grown = Slots::new(paths.max(self.words.len()));
+    pub(super) fn grown(&self, paths: usize) -> HashSlots {
+        let grown = HashSlots::new(paths.max(self.words.len()));
         for word in self.words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|&word| word != 0) {
-            let mut slot = grown.first(halves(word).1);
+            let mut slot = grown.first(unpack(word).1);
             while grown.at(slot).load(Ordering::Relaxed) != 0 {
                 slot = grown.after(slot);
             }

@@ -28,7 +28,7 @@ fn references(different: usize, count: usize, seed: u64) -> Vec<Vec<u8>> {
 fn intern(interner: &Interner, paths: &[Vec<u8>]) -> Vec<NodeId> {
     let mut ids = Vec::new();
     let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
-    let mut writer = interner.writer();
+    let mut writer = interner.handle();
     for some in paths.chunks(paths.len() / 3 + 1) {
         writer.intern_all(some, &mut ids);
     }
@@ -71,7 +71,7 @@ fn check(interner: Interner, lists: &[Vec<Vec<u8>>]) -> PathTable {
 #[test]
 fn no_path_is_an_empty_table() {
     let interner = Interner::new(0);
-    interner.writer().intern_all(&[], &mut Vec::new());
+    interner.handle().intern_all(&[], &mut Vec::new());
     let table = interner.freeze();
     assert!(table.is_empty() && table.lookup(b"a").is_none());
     let parts = table.parts();
@@ -108,7 +108,7 @@ fn many_threads_may_add_the_same_paths_at_once() {
 fn paths_with_equal_tags_are_told_apart() {
     for tags in [0, 1, 0x8000_0000, 0xff00_0000, 0xf] {
         let lists: Vec<_> = (0..3).map(|seed| references(700, 1500, seed)).collect();
-        check(Interner::with_tags(0, Tags(tags)), &lists);
+        check(Interner::with_tags(0, TagMask(tags)), &lists);
     }
 }
 
@@ -228,8 +228,8 @@ fn a_table_of_garbage_answers() {
         ask(&table, &[path(1), path(2), Vec::new()]);
     }
     // An index without a free slot, all of them of the tag that is sought.
-    let tag = Tags::ALL.of(b"a");
-    let file: Vec<u8> = (0..64).flat_map(|_| pair(1, tag).to_ne_bytes()).collect();
+    let tag = TagMask::ALL.of(b"a");
+    let file: Vec<u8> = (0..64).flat_map(|_| pack(1, tag).to_ne_bytes()).collect();
     let (_, table) = mapped(&scratch, &file, &[0..512, 0..512, 0..512], vec![rapidhash(&file)]);
     assert_eq!(table.lookup(b"a"), None);
 }

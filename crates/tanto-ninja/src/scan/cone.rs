@@ -32,7 +32,13 @@ pub(super) struct Cone {
 
 impl Cone {
     /// What walks from `targets` come to, after those walks by which `files` and `edges` are known.
-    pub(super) fn new(graph: &GraphView<'_>, files: &Files, edges: &Edges<'_>, more: &More, targets: &[NodeId]) -> Cone {
+    pub(super) fn new(
+        graph: &GraphView<'_>,
+        files: &Files,
+        edges: &Edges<'_>,
+        more: &More,
+        targets: &[NodeId],
+    ) -> Cone {
         let cone = Cone {
             edges: Vec::new(),
             nodes: Bits::new(graph.node_count()),

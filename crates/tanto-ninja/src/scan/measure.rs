@@ -3,7 +3,7 @@
 
 use crate::disk::Mtime;
 use crate::error::Result;
-use crate::graph::Commands;
+use crate::graph::CommandEvaluator;
 use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::BuildLog;
@@ -98,7 +98,7 @@ impl Facts<'_, '_> {
     /// Finds out which of these edges had the command that they have now, if the log has their outputs and if that
     /// matters, where that is not known.
     pub(super) fn compare_commands(&self, edges: impl Iterator<Item = Option<EdgeId>>, same: &mut [bool]) {
-        let mut commands = Commands::new(self.graph);
+        let mut commands = CommandEvaluator::new(self.graph);
         let mut hashes = Vec::new();
         for (edge, same) in edges.zip(&mut *same) {
             let Some(edge) = edge else { continue };
@@ -114,7 +114,7 @@ impl Facts<'_, '_> {
     fn is_same_command(
         &self,
         edge: EdgeId,
-        commands: &mut Commands<'_, '_>,
+        commands: &mut CommandEvaluator<'_, '_>,
         hashes: &mut Vec<(EdgeId, u64)>,
     ) -> Result<bool> {
         let it = self.graph.edge(edge);

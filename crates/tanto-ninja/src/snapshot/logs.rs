@@ -10,7 +10,7 @@ use crate::graph::Graph;
 use crate::ids::NodeId;
 use crate::logs::{BuildLog, BuildParts, DepsLog, DepsParts, SeenBuild, SeenDeps};
 
-use super::table::LogFacts;
+use super::table::LogHeaders;
 
 impl Graph<'_> {
     /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].
@@ -42,17 +42,17 @@ impl Graph<'_> {
 
 /// What is known of the logs when a snapshot is to be written. They may go on while it is.
 #[derive(Default)]
-pub(super) struct SeenLogs<'t> {
+pub(super) struct LogState<'t> {
     build: Option<SeenBuild>,
     deps: Option<SeenDeps>,
     /// The paths of nodes that joined the graph.
     pub(super) joined: Vec<&'t [u8]>,
 }
 
-impl<'t> SeenLogs<'t> {
-    pub(super) fn new(graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> SeenLogs<'t> {
+impl<'t> LogState<'t> {
+    pub(super) fn new(graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> LogState<'t> {
         let joined = (graph.data.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
-        SeenLogs { build: build.seen(), deps: deps.seen(), joined: joined.collect() }
+        LogState { build: build.seen(), deps: deps.seen(), joined: joined.collect() }
     }
 
     /// The nodes behind the first `named` that the deps log knows.
@@ -62,32 +62,32 @@ impl<'t> SeenLogs<'t> {
     }
 
     /// The parts, where nodes have these numbers: so many, of which the first `named` are named by manifests.
-    pub(super) fn parts(&self, numbers: &[NodeId], named: usize, count: usize, threads: usize) -> LogParts {
+    pub(super) fn parts(&self, numbers: &[NodeId], named: usize, count: usize, threads: usize) -> LogSectionData {
         let build = self.build.as_ref().and_then(|log| log.parts(numbers, named, threads));
         let deps = self.deps.as_ref().and_then(|log| log.parts(numbers, count));
-        LogParts { build, deps }
+        LogSectionData { build, deps }
     }
 }
 
 /// What is to be written of the logs.
-pub(super) struct LogParts {
+pub(super) struct LogSectionData {
     pub(super) build: Option<BuildParts>,
     pub(super) deps: Option<DepsParts>,
 }
 
-impl LogParts {
+impl LogSectionData {
     /// How many rows.
     pub(super) const ROWS: usize = 6;
 
-    pub(super) fn facts(&self) -> LogFacts {
-        LogFacts {
+    pub(super) fn facts(&self) -> LogHeaders {
+        LogHeaders {
             build: self.build.as_ref().map(|parts| parts.facts),
             deps: self.deps.as_ref().map(|parts| parts.facts),
         }
     }
 
     /// The bytes of the rows, in the order of their sections.
-    pub(super) fn rows(&self) -> [&[u8]; LogParts::ROWS] {
+    pub(super) fn rows(&self) -> [&[u8]; LogSectionData::ROWS] {
         let (build, deps) = (self.build.as_ref(), self.deps.as_ref());
         [
             build.map_or(&[], |parts| bytemuck::cast_slice(parts.last.all())),

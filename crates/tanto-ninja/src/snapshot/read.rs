@@ -9,16 +9,14 @@ use tanto_sys::fs::file_stamp::{self, FileStamp};
 use tanto_sys::memory::map::Map;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
-use super::key::Key;
-use super::table::{Ranges, Record, SECTIONS, Section, Table};
-use super::texts;
+use super::table::{self, Key, ManifestRecord, Ranges, SECTIONS, Section, Table};
 use crate::disk::is_racy;
-use crate::flat::{Blocks, Limit, Slab};
-use crate::graph::manifest_data::{ManifestData, LogSections};
-use crate::graph::bindings::Cache;
+use crate::flat::{Blocks, Slab, WordLimit};
+use crate::graph::bindings::RuleBlockCache;
+use crate::graph::command_hashes::CommandHashes;
 use crate::graph::env::Env;
-use crate::graph::hashes::Hashes;
-use crate::graph::late::{Manifest, Manifests, Text};
+use crate::graph::lazy_text::{Manifest, ManifestText, Manifests};
+use crate::graph::manifest_data::{LogSections, ManifestData};
 use crate::hash;
 use crate::paths::PathTable;
 
@@ -33,51 +31,51 @@ pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<Manif
     if map.is_torn() || table.key != *key {
         return None;
     }
-    let settled = check(&mut table.manifests, threads)?;
-    Some(ManifestData { settled, ..map_data(map, table, end)? })
+    let verified_bytes = check(&mut table.manifests, threads)?;
+    Some(ManifestData { verified_bytes, ..map_data(map, table, end)? })
 }
 
 /// Does everybody who loads the manifests now get what was loaded then? None if not. So many bytes had to be read to
 /// tell, and need not be again.
-fn check(manifests: &mut [Record], threads: ThreadLimit) -> Option<u64> {
+fn check(manifests: &mut [ManifestRecord], threads: ThreadLimit) -> Option<u64> {
     let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::machine::cpu::count())).max(1);
     let shares = manifests.chunks_mut(manifests.len().div_ceil(crew).max(1)).collect();
-    let check = |share: &mut [Record]| share.iter_mut().map(Record::check).sum::<Option<u64>>();
+    let check = |share: &mut [ManifestRecord]| share.iter_mut().map(ManifestRecord::check).sum::<Option<u64>>();
     map_parallel(crew, shares, check).into_iter().sum()
 }
 
-impl Record {
+impl ManifestRecord {
     /// Is it what it was when it was loaded? None if not; see `check`.
     fn check(&mut self) -> Option<u64> {
         if !self.is_there() {
             return None;
         }
-        let Some(digest) = self.state.digest else { return Some(0) };
+        let Some(text_hash) = self.state.text_hash else { return Some(0) };
         let began = file_stamp::coarse_now();
         let file = File::open(path(&self.path)).ok()?;
-        let map = Map::new(&file, self.state.version.size).ok()?;
+        let map = Map::new(&file, self.state.stamp.size).ok()?;
         // Asked again after the reading: the text may have changed meanwhile.
-        if hash::text_digest(&map) != digest || map.is_torn() || !self.is_there() {
+        if hash::text_hash(&map) != text_hash || map.is_torn() || !self.is_there() {
             return None;
         }
-        if is_racy(self.state.version, began, &file) {
+        if is_racy(self.state.stamp, began, &file) {
             return Some(0);
         }
         // Whoever changes it from now on cannot leave it this version.
-        self.state.digest = None;
-        Some(self.state.version.size)
+        self.state.text_hash = None;
+        Some(self.state.stamp.size)
     }
 
     /// Is a file of that version there?
     pub(super) fn is_there(&self) -> bool {
-        FileStamp::at(&self.path).is_ok_and(|version| version == self.state.version)
+        FileStamp::at(&self.path).is_ok_and(|stamp| stamp == self.state.stamp)
     }
 }
 
 /// The graph that lies in a file, before its table.
 pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestData> {
-    let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, sums, .. } = table;
-    let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, sums).with_limits(limits(&ranges)));
+    let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, checksums, .. } = table;
+    let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, checksums).with_limits(limits(&ranges)));
     let range = |section: Section| ranges[section as usize].clone();
     let paths = PathTable::from_parts(
         Slab::mapped(&blocks, range(Section::Text)),
@@ -89,15 +87,15 @@ pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestDat
         paths,
         in_edges: Slab::mapped(&blocks, range(Section::InEdges)),
         edges: Slab::mapped(&blocks, range(Section::Edges)),
-        texts: Slab::mapped(&blocks, range(Section::Texts)),
+        edge_bindings: Slab::mapped(&blocks, range(Section::Texts)),
         ids: Slab::mapped(&blocks, range(Section::Ids)),
         dyndep_edges: Slab::mapped(&blocks, range(Section::DyndepEdges)),
         dyndep_files: Slab::mapped(&blocks, range(Section::DyndepFiles)),
         defaults: Slab::mapped(&blocks, range(Section::Defaults)),
         env: Env::mapped(&blocks, env, sets_reserved),
         manifests: self::manifests(manifests, range(Section::Sums), &blocks)?,
-        rule_blocks: Cache::default(),
-        hashes: Hashes::kept(Slab::mapped(&blocks, range(Section::Hashes)), hash_kind),
+        rule_blocks: RuleBlockCache::default(),
+        hashes: CommandHashes::stored(Slab::mapped(&blocks, range(Section::CommandHashes)), hash_kind),
         notices,
         logs: LogSections {
             build: facts.build,
@@ -113,9 +111,9 @@ pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestDat
             .map(range),
         },
         blocks: Some(Arc::clone(&blocks)),
-        settled: 0,
+        verified_bytes: 0,
     };
-    let fits = data.paths.len() >= data.named() && data.edges.len() == data.texts.len();
+    let fits = data.paths.len() >= data.named() && data.edges.len() == data.edge_bindings.len();
     // The first node stands for what is missing in a damaged file.
     let fits = fits && (data.edges.is_empty() || data.named() > 0);
     (fits && !blocks.is_damaged()).then_some(data)
@@ -128,12 +126,13 @@ fn covered(ranges: &Ranges, end: usize) -> Option<usize> {
     (in_order && covered == end).then_some(covered)
 }
 
-/// Numbers by which others are found.
-fn limits(ranges: &Ranges) -> Vec<Limit> {
+/// NodeNumbering by which others are found.
+fn limits(ranges: &Ranges) -> Vec<WordLimit> {
     let count = |section: Section, size: usize| u32::try_from(ranges[section as usize].len() / size).unwrap_or(0);
-    let (nodes, edges) = (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::manifest_data::EdgeText>()));
+    let (nodes, edges) =
+        (count(Section::InEdges, 4), count(Section::Texts, size_of::<crate::graph::manifest_data::EdgeBindings>()));
     let all_nodes = count(Section::Spans, 8);
-    let limit = |section: Section, below| Limit { words: ranges[section as usize].clone(), below };
+    let limit = |section: Section, below| WordLimit { words: ranges[section as usize].clone(), below };
     vec![
         limit(Section::Ids, nodes),
         limit(Section::DyndepEdges, edges),
@@ -143,15 +142,16 @@ fn limits(ranges: &Ranges) -> Vec<Limit> {
     ]
 }
 
-fn manifests(records: Vec<Record>, sums: Range<usize>, blocks: &Arc<Blocks>) -> Option<Manifests> {
-    let total = records.iter().map(texts::blocks).try_fold(0, usize::checked_add)?;
-    if total.checked_mul(size_of::<u64>())? != sums.len() {
+fn manifests(records: Vec<ManifestRecord>, checksums: Range<usize>, blocks: &Arc<Blocks>) -> Option<Manifests> {
+    let total = records.iter().map(table::block_count).try_fold(0, usize::checked_add)?;
+    if total.checked_mul(size_of::<u64>())? != checksums.len() {
         return None;
     }
-    let sums: Vec<_> = texts::shared_out(&records, sums.start, |range| Slab::mapped(blocks, range)).collect();
-    let manifest = |(record, sums): (Record, Slab<u64>)| {
-        let Record { path, state } = record;
-        Manifest { path, state: Some(state), sums, text: Text::OnDisk }
+    let checksums: Vec<_> =
+        table::split_checksums(&records, checksums.start, |range| Slab::mapped(blocks, range)).collect();
+    let manifest = |(record, checksums): (ManifestRecord, Slab<u64>)| {
+        let ManifestRecord { path, state } = record;
+        Manifest { path, state: Some(state), checksums, text: ManifestText::OnDisk }
     };
-    Some(Manifests::new(records.into_iter().zip(sums).map(manifest).collect()))
+    Some(Manifests::new(records.into_iter().zip(checksums).map(manifest).collect()))
 }

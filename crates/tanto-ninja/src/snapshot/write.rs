@@ -12,21 +12,20 @@ use bytemuck::cast_slice;
 use tanto_sys::fs::file::max_file_size;
 use tanto_sys::threads::map_parallel;
 
-use super::key::Key;
-use super::logs::{LogParts, SeenLogs};
-use super::numbers::Numbers;
-use super::table::{ALIGNMENT, ROWS, Ranges, Record, SECTIONS, Table};
+use super::logs::{LogSectionData, LogState};
+use super::sort::by_path;
+use super::table::{ALIGNMENT, Key, ManifestRecord, ROWS, Ranges, SECTIONS, Table};
 use crate::flat::BLOCK_SIZE;
-use crate::graph::manifest_data::{ManifestData, EdgeShape};
+use crate::graph::manifest_data::{EdgeShape, ManifestData};
 use crate::hash::rapidhash;
 use crate::ids::{EdgeId, NodeId};
-use crate::paths::{AllPaths, Relaid};
+use crate::paths::{AllPaths, PermutedPaths};
 
 /// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
-const PIECE: usize = 16 * BLOCK_SIZE;
+const BYTES_PER_TASK: usize = 16 * BLOCK_SIZE;
 
 /// A graph's rows after the renumbering, as far as they are others than before.
-struct Rows {
+struct RenumberedRows {
     in_edges: Vec<EdgeId>,
     edges: Vec<EdgeShape>,
     ids: Vec<NodeId>,
@@ -37,31 +36,31 @@ struct Rows {
 }
 
 /// What is to be written.
-pub(super) struct Picture<'p> {
+pub(super) struct SnapshotWriter<'p> {
     pub(super) data: &'p ManifestData,
     pub(super) key: &'p Key,
-    pub(super) logs: &'p SeenLogs<'p>,
-    pub(super) manifests: Vec<Record>,
-    /// The sums of their blocks.
-    pub(super) texts: Vec<u64>,
+    pub(super) logs: &'p LogState<'p>,
+    pub(super) manifests: Vec<ManifestRecord>,
+    /// The checksums of their blocks.
+    pub(super) checksums: Vec<u64>,
     pub(super) threads: usize,
     /// Nobody needs it any more.
-    pub(super) given_up: &'p AtomicBool,
+    pub(super) cancelled: &'p AtomicBool,
 }
 
-impl Picture<'_> {
+impl SnapshotWriter<'_> {
     /// Writes all of it. False if it is none, because the graph has too many paths, nothing so long may be written, or
     /// somebody has given up meanwhile.
     pub(super) fn write(self, file: &File) -> io::Result<bool> {
-        let Picture { data, logs, threads, .. } = self;
+        let SnapshotWriter { data, logs, threads, .. } = self;
         let all = AllPaths { table: &data.paths, others: &logs.joined };
-        let numbers = Numbers::new(data, all, logs, threads);
-        let Some(paths) = Relaid::new(&numbers.paths, threads).filter(|_| !self.is_given_up()) else {
+        let numbers = NodeNumbering::new(data, all, logs, threads);
+        let Some(paths) = PermutedPaths::new(&numbers.paths, threads).filter(|_| !self.is_cancelled()) else {
             return Ok(false);
         };
-        let rows = Rows::new(data, &numbers);
+        let rows = RenumberedRows::new(data, &numbers);
         let parts = logs.parts(&numbers.new, numbers.named, numbers.order.len(), threads);
-        let sections = sections(data, &paths, &rows, &parts, &self.texts);
+        let sections = sections(data, &paths, &rows, &parts, &self.checksums);
         let ranges = ranges(&sections);
         let end = ranges[SECTIONS - 1].end;
         let mut table = Table {
@@ -71,24 +70,24 @@ impl Picture<'_> {
             hash_kind: rows.hash_kind,
             facts: parts.facts(),
             ranges,
-            sums: vec![0; end.div_ceil(BLOCK_SIZE)],
+            checksums: vec![0; end.div_ceil(BLOCK_SIZE)],
             manifests: self.manifests,
         };
         if (end + table.encode(end).len()) as u64 > max_file_size() {
             return Ok(false);
         }
-        table.sums = write_sections(file, &sections, &table.ranges, threads, self.given_up)?;
+        table.checksums = write_sections(file, &sections, &table.ranges, threads, self.cancelled)?;
         file.write_all_at(&table.encode(end), end as u64)?;
-        Ok(!data.is_damaged() && !self.given_up.load(Ordering::Relaxed))
+        Ok(!data.is_damaged() && !self.cancelled.load(Ordering::Relaxed))
     }
 
-    fn is_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 }
 
-impl Rows {
-    fn new(data: &ManifestData, numbers: &Numbers<'_>) -> Rows {
+impl RenumberedRows {
+    fn new(data: &ManifestData, numbers: &NodeNumbering<'_>) -> RenumberedRows {
         let number = |id: &NodeId| numbers.new.get(id.index()).copied().unwrap_or(NodeId::NONE);
         let named = &numbers.order[..numbers.named];
         let (mut edges, mut ids) = (Vec::with_capacity(data.edge_count()), Vec::with_capacity(data.ids.len()));
@@ -98,7 +97,7 @@ impl Rows {
             ids.extend(data.ids.slice(first..first + shape.ids()).iter().map(number));
         }
         let (hash_kind, hashes) = data.hashes.all(data.edge_count());
-        Rows {
+        RenumberedRows {
             hash_kind,
             hashes,
             in_edges: named.iter().map(|id| data.in_edges.get(id.index())).collect(),
@@ -116,7 +115,7 @@ enum Content<'c> {
     /// Side by side.
     Pieces(Vec<&'c [u8]>),
     /// The text of paths.
-    Text(&'c Relaid<'c>),
+    Text(&'c PermutedPaths<'c>),
 }
 
 impl Content<'_> {
@@ -141,25 +140,25 @@ impl Content<'_> {
 /// In the order of `Section`.
 fn sections<'c>(
     data: &'c ManifestData,
-    paths: &'c Relaid<'_>,
-    rows: &'c Rows,
-    parts: &'c LogParts,
-    texts: &'c [u64],
+    paths: &'c PermutedPaths<'_>,
+    rows: &'c RenumberedRows,
+    parts: &'c LogSectionData,
+    checksums: &'c [u64],
 ) -> [Content<'c>; SECTIONS] {
-    let own: [Content<'c>; ROWS - LogParts::ROWS - 1] = [
+    let own: [Content<'c>; ROWS - LogSectionData::ROWS - 1] = [
         Content::Text(paths),
         Content::Bytes(cast_slice(paths.spans())),
         Content::Bytes(cast_slice(paths.index())),
         Content::Bytes(cast_slice(&rows.in_edges)),
         Content::Bytes(cast_slice(&rows.edges)),
-        Content::Bytes(cast_slice(data.texts.all())),
+        Content::Bytes(cast_slice(data.edge_bindings.all())),
         Content::Bytes(cast_slice(&rows.ids)),
         Content::Bytes(cast_slice(data.dyndep_edges.all())),
         Content::Bytes(cast_slice(&rows.dyndep_files)),
         Content::Bytes(cast_slice(&rows.defaults)),
         Content::Bytes(cast_slice(&rows.hashes)),
     ];
-    let rows = parts.rows().into_iter().chain([cast_slice(texts)]).chain(data.env.rows());
+    let rows = parts.rows().into_iter().chain([cast_slice(checksums)]).chain(data.env.rows());
     let mut all = own.into_iter().chain(rows.map(Content::Bytes)).chain([Content::Pieces(data.env.texts())]);
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
 }
@@ -185,34 +184,35 @@ fn ranges(sections: &[Content<'_>; SECTIONS]) -> Ranges {
     })
 }
 
-/// Writes the sections; the sums of their blocks.
+/// Writes the sections; the checksums of their blocks.
 fn write_sections(
     file: &File,
     sections: &[Content<'_>; SECTIONS],
     ranges: &Ranges,
     threads: usize,
-    given_up: &AtomicBool,
+    cancelled: &AtomicBool,
 ) -> io::Result<Vec<u64>> {
     let failed = AtomicBool::new(false);
     // The kernel lets one thread at a time write to a file, and the others spin. With this lock they sleep.
-    let turn = Mutex::new(());
+    let write_lock = Mutex::new(());
     let end = ranges[SECTIONS - 1].end;
-    let pieces: Vec<Range<usize>> = (0..end).step_by(PIECE).map(|start| start..end.min(start + PIECE)).collect();
-    let sums = map_parallel(threads, pieces, |piece| {
-        if failed.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed) {
+    let pieces: Vec<Range<usize>> =
+        (0..end).step_by(BYTES_PER_TASK).map(|start| start..end.min(start + BYTES_PER_TASK)).collect();
+    let checksums = map_parallel(threads, pieces, |piece| {
+        if failed.load(Ordering::Relaxed) || cancelled.load(Ordering::Relaxed) {
             return Ok(Vec::new());
         }
         let mut words = vec![0_u64; piece.len().div_ceil(size_of::<u64>())];
         let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..piece.len()];
         fill(sections, ranges, &piece, bytes);
         let written = {
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = write_lock.lock().unwrap_or_else(PoisonError::into_inner);
             file.write_all_at(bytes, piece.start as u64)
         };
         failed.fetch_or(written.is_err(), Ordering::Relaxed);
         written.map(|()| bytes.chunks(BLOCK_SIZE).map(rapidhash).collect())
     });
-    sums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|sums| sums.concat())
+    checksums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|checksums| checksums.concat())
 }
 
 /// Copies a piece of the file out of its sections.
@@ -222,5 +222,39 @@ fn fill(sections: &[Content<'_>; SECTIONS], ranges: &Ranges, piece: &Range<usize
         if start < end {
             content.fill(start - range.start, &mut out[start - piece.start..end - piece.start]);
         }
+    }
+}
+
+/// The numbers.
+pub(super) struct NodeNumbering<'p> {
+    /// The old ones, by the new ones.
+    pub(super) order: Vec<NodeId>,
+    /// The paths, by the new numbers.
+    pub(super) paths: Vec<&'p [u8]>,
+    /// How many of these nodes the manifests name.
+    pub(super) named: usize,
+    /// The new ones, by the old ones; `NodeId::NONE` for a node that is left behind.
+    pub(super) new: Vec<NodeId>,
+}
+
+impl<'p> NodeNumbering<'p> {
+    pub(super) fn new(
+        data: &ManifestData,
+        paths: AllPaths<'p>,
+        logs: &LogState<'_>,
+        threads: usize,
+    ) -> NodeNumbering<'p> {
+        let old = (0..data.named() as u32).map(NodeId);
+        let (mut order, mut sorted): (Vec<NodeId>, Vec<&[u8]>) = by_path(paths, old, threads).unzip();
+        let named = order.len();
+        for (id, path) in by_path(paths, logs.discovered(data.named()), threads) {
+            order.push(id);
+            sorted.push(path);
+        }
+        let mut new = vec![NodeId::NONE; paths.len()];
+        for (number, id) in (0..).zip(&order) {
+            new[id.index()] = NodeId(number);
+        }
+        NodeNumbering { order, paths: sorted, named, new }
     }
 }

@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 
 /// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
 /// (`a = $a$a`) would fill the memory.
-pub(crate) const LONGEST_VALUE: usize = 1 << 26;
+pub(crate) const MAX_VALUE_BYTES: usize = 1 << 26;
 
 /// A part of a raw value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum ValuePart<'a> {
     /// Text as it is.
     Text(&'a [u8]),
     /// The value of this variable.
@@ -19,12 +19,12 @@ pub(crate) enum Piece<'a> {
 }
 
 /// The parts of a raw value whose escapes the lexer has checked.
-pub(crate) struct Pieces<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ValueParts<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Iterator for Pieces<'a> {
-    type Item = Piece<'a>;
+impl<'a> Iterator for ValueParts<'a> {
+    type Item = ValuePart<'a>;
 
-    fn next(&mut self) -> Option<Piece<'a>> {
+    fn next(&mut self) -> Option<ValuePart<'a>> {
         loop {
             let rest = self.0;
             match memchr(b'$', rest) {
@@ -33,19 +33,19 @@ impl<'a> Iterator for Pieces<'a> {
                 plain => {
                     let (text, after) = rest.split_at(plain.unwrap_or(rest.len()));
                     self.0 = after;
-                    return Some(Piece::Text(text));
+                    return Some(ValuePart::Text(text));
                 }
             }
-            if let Some(piece) = self.escape(rest) {
-                return Some(piece);
+            if let Some(part) = self.escape(rest) {
+                return Some(part);
             }
         }
     }
 }
 
-impl<'a> Pieces<'a> {
-    /// Takes the escape at the beginning; a continued line is no piece.
-    fn escape(&mut self, rest: &'a [u8]) -> Option<Piece<'a>> {
+impl<'a> ValueParts<'a> {
+    /// Takes the escape at the beginning; a continued line is no part.
+    fn escape(&mut self, rest: &'a [u8]) -> Option<ValuePart<'a>> {
         match rest {
             [_, b'\n', after @ ..] | [_, b'\r', b'\n', after @ ..] => {
                 self.0 = skip_spaces(after);
@@ -54,16 +54,16 @@ impl<'a> Pieces<'a> {
             [_, b'{', after @ ..] => {
                 let end = memchr(b'}', after).unwrap_or(after.len());
                 self.0 = after.get(end + 1..).unwrap_or_default();
-                Some(Piece::Variable(&after[..end]))
+                Some(ValuePart::Variable(&after[..end]))
             }
             _ => {
                 let end = simple_name_end(rest, 1);
-                let (piece, end) = match end {
-                    1 => (Piece::Text(&rest[1..rest.len().min(2)]), rest.len().min(2)),
-                    _ => (Piece::Variable(&rest[1..end]), end),
+                let (part, end) = match end {
+                    1 => (ValuePart::Text(&rest[1..rest.len().min(2)]), rest.len().min(2)),
+                    _ => (ValuePart::Variable(&rest[1..end]), end),
                 };
                 self.0 = &rest[end..];
-                Some(piece)
+                Some(part)
             }
         }
     }
@@ -80,10 +80,10 @@ pub(crate) fn append_value<'v>(
     value: &mut Vec<u8>,
     look_up: impl Fn(&[u8]) -> Option<&'v [u8]>,
 ) -> Result<()> {
-    for piece in Pieces(raw) {
-        match piece {
-            Piece::Text(text) => value.extend_from_slice(text),
-            Piece::Variable(name) => {
+    for part in ValueParts(raw) {
+        match part {
+            ValuePart::Text(text) => value.extend_from_slice(text),
+            ValuePart::Variable(name) => {
                 value.extend_from_slice(look_up(name).unwrap_or_default());
                 check_length(value, name)?;
             }
@@ -94,20 +94,20 @@ pub(crate) fn append_value<'v>(
 
 /// An error if the value is longer than any should be.
 pub(crate) fn check_length(value: &[u8], name: &[u8]) -> Result<()> {
-    if value.len() <= LONGEST_VALUE {
+    if value.len() <= MAX_VALUE_BYTES {
         return Ok(());
     }
-    let limit = format!("' makes a value longer than {LONGEST_VALUE} bytes");
+    let limit = format!("' makes a value longer than {MAX_VALUE_BYTES} bytes");
     Err(Error::new(&[b"variable '", name, limit.as_bytes()]))
 }
 
 /// The value with its escapes resolved but its variables as `${name}`, as `-t rules` shows it.
 pub fn unparse(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    for piece in Pieces(raw) {
-        match piece {
-            Piece::Text(text) => out.extend_from_slice(text),
-            Piece::Variable(name) => out.extend_from_slice(&[b"${", name, b"}"].concat()),
+    for part in ValueParts(raw) {
+        match part {
+            ValuePart::Text(text) => out.extend_from_slice(text),
+            ValuePart::Variable(name) => out.extend_from_slice(&[b"${", name, b"}"].concat()),
         }
     }
     out

@@ -79,7 +79,7 @@ pub(crate) struct Raw<'t> {
 const SHOWN_COLUMNS: usize = 72;
 
 /// The longest `file:line: ` in front of an error, in bytes.
-const LONGEST_PREFIX: usize = 1023;
+const MAX_PREFIX_BYTES: usize = 1023;
 
 /// A place in the text of one file.
 #[derive(Clone, Copy)]
@@ -344,7 +344,7 @@ impl<'t> Lexer<'t> {
     pub(crate) fn error_about(&self, part: &'t [u8], message: &[&[u8]]) -> Error {
         let last = self.place(self.last);
         let mut text = [self.file, format!(":{}: ", last.line).as_bytes()].concat();
-        text.truncate(LONGEST_PREFIX);
+        text.truncate(MAX_PREFIX_BYTES);
         message.iter().for_each(|part| text.extend_from_slice(part));
         text.push(b'\n');
         if last.column > 0 && last.column < SHOWN_COLUMNS {

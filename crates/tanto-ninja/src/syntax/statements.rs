@@ -20,9 +20,9 @@ tanto_sys::pod! {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RuleBody {
     pub(crate) span: Span,
-    pub(crate) sets: u16,
-    pub(crate) full: u16,
-    pub(crate) variable: u16,
+    pub(crate) set_vars: u16,
+    pub(crate) nonempty: u16,
+    pub(crate) dynamic: u16,
 }
 
 /// The variables that a rule may have. An edge and a scope may have any.
@@ -96,10 +96,10 @@ pub(crate) fn rule_body<'t>(lexer: &mut Lexer<'t>, name: &'t [u8]) -> Result<Rul
         body.set(bit, raw);
         end = lexer.at();
     }
-    if body.is_full(b"rspfile") != body.is_full(b"rspfile_content") {
+    if body.is_nonempty(b"rspfile") != body.is_nonempty(b"rspfile_content") {
         return Err(lexer.error_about(name, &[b"rspfile and rspfile_content need to be both specified"]));
     }
-    if !body.is_full(b"command") {
+    if !body.is_nonempty(b"command") {
         return Err(lexer.error_about(name, &[b"expected 'command =' line"]));
     }
     body.span = Span { file: 0, at: begin as u32, len: (end - begin) as u32 };
@@ -110,13 +110,13 @@ impl RuleBody {
     /// A later binding of the same name wins.
     fn set(&mut self, bit: u16, raw: Raw<'_>) {
         let set = |bits: &mut u16, on: bool| *bits = if on { *bits | bit } else { *bits & !bit };
-        set(&mut self.sets, true);
-        set(&mut self.full, !raw.text.is_empty());
-        set(&mut self.variable, !raw.plain);
+        set(&mut self.set_vars, true);
+        set(&mut self.nonempty, !raw.text.is_empty());
+        set(&mut self.dynamic, !raw.plain);
     }
 
-    fn is_full(&self, name: &[u8]) -> bool {
-        reserved_bit(name).is_some_and(|bit| self.full & bit != 0)
+    fn is_nonempty(&self, name: &[u8]) -> bool {
+        reserved_bit(name).is_some_and(|bit| self.nonempty & bit != 0)
     }
 }
 

@@ -89,7 +89,8 @@ impl Invocation<'_> {
             logs.build.begin_as(other_ninja::log_version(self.options.cache.as_deref()).unwrap_or(NEWEST), graph);
         }
         let mut errors = Vec::new();
-        let opened = logs.build.open(graph, &mut |output| builddir::is_obsolete(graph, &mut RealDisk, output, &mut errors));
+        let opened =
+            logs.build.open(graph, &mut |output| builddir::is_obsolete(graph, &mut RealDisk, output, &mut errors));
         for error in &errors {
             self.say(Level::Error, &error.text);
         }

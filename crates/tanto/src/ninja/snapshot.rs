@@ -10,8 +10,8 @@ use tanto_exec::monitor::orphans;
 use tanto_ninja::error::Result;
 use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::load::{self, ParallelOptions, LoadOptions};
-use tanto_ninja::snapshot::{SnapshotPolicy, PendingSnapshot, Snapshot};
+use tanto_ninja::load::{self, LoadOptions, ParallelOptions};
+use tanto_ninja::snapshot::{PendingSnapshot, Snapshot, SnapshotPolicy};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::detach;
 
@@ -160,7 +160,11 @@ impl Invocation<'_> {
     }
 
     /// Does `work` while it is written, if one is to be written.
-    pub(super) fn save_beside<T>(&mut self, saving: Option<&PendingSnapshot<'_>>, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn save_beside<T>(
+        &mut self,
+        saving: Option<&PendingSnapshot<'_>>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         let Some(saving) = saving else { return work(self) };
         let (done, saved) = thread::scope(|scope| {
             let writer = thread::Builder::new().spawn_scoped(scope, || saving.run(1));

@@ -139,7 +139,8 @@ impl Invocation<'_> {
             return;
         }
         let scan = &mut builder.scan;
-        let hints = Hints { builddir: builddir::path(scan.graph), deps_log: Some(scan.deps_log), naming: self.naming() };
+        let hints =
+            Hints { builddir: builddir::path(scan.graph), deps_log: Some(scan.deps_log), naming: self.naming() };
         // What names no target is said by the build.
         let mut nodes: Vec<NodeId> = collect_targets(scan.graph, hints, &self.options.targets).unwrap_or_default();
         nodes.extend(self.manifest_node(scan.graph));

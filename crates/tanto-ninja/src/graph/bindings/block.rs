@@ -12,25 +12,25 @@ use crate::syntax::lexer::Lexer;
 use crate::syntax::statements::binding;
 
 /// Names and unevaluated values, whose escapes are known to be good.
-pub(crate) struct Block {
+pub(crate) struct BindingBlock {
     text: Vec<u8>,
     bindings: Vec<(Range<usize>, Range<usize>)>,
 }
 
-impl Block {
+impl BindingBlock {
     /// The bindings of a text that was read without an error before.
     pub(crate) fn new(text: Vec<u8>) -> Self {
         let mut bindings = Vec::new();
         let mut lexer = Lexer::new(b"", &text);
         // It was read without an error before.
         while let Ok(Some((name, raw))) = binding(&mut lexer) {
-            let place = |part: &[u8]| {
+            let position = |part: &[u8]| {
                 let start = part.as_ptr() as usize - text.as_ptr() as usize;
                 start..start + part.len()
             };
-            bindings.push((place(name), place(raw.text)));
+            bindings.push((position(name), position(raw.text)));
         }
-        Block { text, bindings }
+        BindingBlock { text, bindings }
     }
 
     /// Its text, for use again.
@@ -57,21 +57,25 @@ impl Block {
 
 /// The bindings of rules that were asked for last. Most trees have few rules for many edges.
 #[derive(Default)]
-pub(crate) struct Cache(RwLock<Map<RuleId, Arc<Block>>>);
+pub(crate) struct RuleBlockCache(RwLock<Map<RuleId, Arc<BindingBlock>>>);
 
 /// Smaller, trees with more rules read them again and again; larger, trees with a rule for each edge keep more text
 /// that is of no more use.
-pub(super) const MOST_CACHED: usize = 128;
+pub(super) const MAX_CACHED_RULES: usize = 128;
 
-impl Cache {
+impl RuleBlockCache {
     /// The rule's bindings; `read` gets their text.
-    pub(crate) fn get<'t>(&self, rule: RuleId, read: impl FnOnce() -> Result<Cow<'t, [u8]>>) -> Result<Arc<Block>> {
+    pub(crate) fn get<'t>(
+        &self,
+        rule: RuleId,
+        read: impl FnOnce() -> Result<Cow<'t, [u8]>>,
+    ) -> Result<Arc<BindingBlock>> {
         if let Some(block) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&rule) {
             return Ok(Arc::clone(block));
         }
-        let block = Arc::new(Block::new(read()?.into_owned()));
+        let block = Arc::new(BindingBlock::new(read()?.into_owned()));
         let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() >= MOST_CACHED {
+        if blocks.len() >= MAX_CACHED_RULES {
             blocks.clear();
         }
         blocks.insert(rule, Arc::clone(&block));

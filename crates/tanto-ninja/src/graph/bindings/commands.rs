@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use super::Block;
-use super::block::MOST_CACHED;
+use super::BindingBlock;
+use super::block::MAX_CACHED_RULES;
 use crate::error::Result;
 use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, RuleId};
 
 /// One who asks for many commands. What it has said counts if the manifests `are_unchanged` afterwards.
-pub struct Commands<'g, 't> {
+pub struct CommandEvaluator<'g, 't> {
     graph: &'g GraphView<'t>,
-    rules: Map<RuleId, Arc<Block>>,
+    rules: Map<RuleId, Arc<BindingBlock>>,
     /// Manifests that were read.
     files: Vec<u32>,
     /// Room for an edge's bindings, and for its command.
@@ -21,29 +21,29 @@ pub struct Commands<'g, 't> {
     command: Vec<u8>,
 }
 
-impl<'g, 't> Commands<'g, 't> {
+impl<'g, 't> CommandEvaluator<'g, 't> {
     /// Of this graph's edges.
     pub fn new(graph: &'g GraphView<'t>) -> Self {
-        Commands { graph, rules: Map::default(), files: Vec::new(), own: Vec::new(), command: Vec::new() }
+        CommandEvaluator { graph, rules: Map::default(), files: Vec::new(), own: Vec::new(), command: Vec::new() }
     }
 
     /// As `GraphView::command_for_hash`.
     pub fn for_hash(&mut self, edge: EdgeId) -> Result<&[u8]> {
         let graph = self.graph;
         let rule_block = self.rule(RuleId(graph.data.edges.get(edge.index()).rule))?;
-        let own = match graph.own_text(edge) {
+        let own = match graph.bindings_span(edge) {
             None => None,
             Some(span) => {
                 self.will_read(span.file);
                 self.own.clear();
                 graph.data.manifests.read_into(span, &mut self.own)?;
-                Some(Block::new(std::mem::take(&mut self.own)))
+                Some(BindingBlock::new(std::mem::take(&mut self.own)))
             }
         };
         let values = graph.values_of(edge, own, rule_block);
         self.command.clear();
         graph.append_for_hash(edge, &values, &mut self.command)?;
-        self.own = values.own.map_or_else(Vec::new, Block::into_text);
+        self.own = values.bindings.map_or_else(Vec::new, BindingBlock::into_text);
         graph.check()?;
         Ok(&self.command)
     }
@@ -53,7 +53,7 @@ impl<'g, 't> Commands<'g, 't> {
         self.files.iter().all(|&file| self.graph.data.manifests.is_unchanged(file))
     }
 
-    fn rule(&mut self, rule: RuleId) -> Result<Arc<Block>> {
+    fn rule(&mut self, rule: RuleId) -> Result<Arc<BindingBlock>> {
         if let Some(block) = self.rules.get(&rule) {
             return Ok(Arc::clone(block));
         }
@@ -61,8 +61,8 @@ impl<'g, 't> Commands<'g, 't> {
         self.will_read(span.file);
         let mut text = Vec::new();
         self.graph.data.manifests.read_into(span, &mut text)?;
-        let block = Arc::new(Block::new(text));
-        if self.rules.len() >= MOST_CACHED {
+        let block = Arc::new(BindingBlock::new(text));
+        if self.rules.len() >= MAX_CACHED_RULES {
             self.rules.clear();
         }
         self.rules.insert(rule, Arc::clone(&block));
@@ -108,14 +108,14 @@ mod tests {
         let arena = Arena::new();
         let options = LoadOptions::default();
         let graph = load(&arena, &RealDisk, &dir.bytes("build.ninja"), options, &mut |_| {}).unwrap();
-        let mut commands = Commands::new(&graph);
+        let mut commands = CommandEvaluator::new(&graph);
         for edge in graph.edge_ids() {
             assert_eq!(commands.for_hash(edge).unwrap(), graph.command_for_hash(edge).unwrap());
         }
         assert!(commands.are_unchanged());
         dir.write("build.ninja", manifest() + "#");
         assert!(!commands.are_unchanged());
-        let mut late = Commands::new(&graph);
+        let mut late = CommandEvaluator::new(&graph);
         assert!(late.are_unchanged());
         late.for_hash(EdgeId(0)).unwrap();
         assert!(!late.are_unchanged());

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Block, Escape, shell_quote_into};
+use super::{BindingBlock, Escape, shell_quote_into};
 use crate::error::{Error, Result};
 use crate::graph::GraphView;
-use crate::graph::env::{AT_THE_END, Env};
+use crate::graph::env::{END_OF_MANIFEST, Env};
 use crate::hash::Set;
 use crate::ids::{NodeId, RuleId, ScopeId};
 use crate::paths::PathTable;
-use crate::syntax::expansion::{Piece, Pieces, append_value, check_length};
+use crate::syntax::expansion::{ValuePart, ValueParts, append_value, check_length};
 
 /// What dyndep files say about `restat`.
 #[derive(Clone, Copy)]
-pub(crate) struct Restat<'v> {
+pub(crate) struct DyndepRestat<'v> {
     /// The edge, which has bindings of its own, has this one too.
     pub(crate) edge: bool,
     /// So have these scopes.
@@ -38,60 +38,60 @@ impl NodePaths for PathTable {
 }
 
 /// All that an edge's variables are made from.
-pub(crate) struct Values<'v> {
+pub(crate) struct EdgeVariables<'v> {
     pub(crate) env: &'v Env,
     pub(crate) paths: &'v dyn NodePaths,
-    pub(crate) restat: Restat<'v>,
+    pub(crate) restat: DyndepRestat<'v>,
     pub(crate) rule: RuleId,
-    pub(crate) rule_block: Arc<Block>,
+    pub(crate) rule_block: Arc<BindingBlock>,
     pub(crate) scope: ScopeId,
     /// Where in the manifests the edge stands.
-    pub(crate) place: u32,
+    pub(crate) position: u32,
     /// Its own bindings, if it has some.
-    pub(crate) own: Option<Block>,
+    pub(crate) bindings: Option<BindingBlock>,
     /// What `$in` and `$out` name.
     pub(crate) ins: &'v [NodeId],
     pub(crate) outs: &'v [NodeId],
 }
 
-impl Values<'_> {
-    /// The value of a variable; the scopes' as they are at a place.
-    pub(crate) fn value(&self, name: &[u8], escape: Escape, place: u32) -> Result<Vec<u8>> {
+impl EdgeVariables<'_> {
+    /// The value of a variable; the scopes' as they are at a position.
+    pub(crate) fn value(&self, name: &[u8], escape: Escape, position: u32) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        self.append(name, escape, place, &mut value)?;
+        self.append(name, escape, position, &mut value)?;
         Ok(value)
     }
 
     /// Appends the value of a variable to nothing, or to what stands before it.
-    pub(crate) fn append(&self, name: &[u8], escape: Escape, place: u32, value: &mut Vec<u8>) -> Result<()> {
-        Evaluator { values: self, escape, place, within: Vec::new() }.append(name, value)
+    pub(crate) fn append(&self, name: &[u8], escape: Escape, position: u32, value: &mut Vec<u8>) -> Result<()> {
+        Evaluator { values: self, escape, position, within: Vec::new() }.append(name, value)
     }
 
     /// Appends the value that the edge's own environment gives, before its rule is asked: its bindings or, where it
     /// has none at all, its file's. False if it gives none.
-    fn append_own(&self, name: &[u8], place: u32, out: &mut Vec<u8>) -> Result<bool> {
-        let Some(block) = &self.own else { return Ok(append(self.in_scope(self.scope, name, place), out)) };
+    fn append_from_edge(&self, name: &[u8], position: u32, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(block) = &self.bindings else { return Ok(append(self.in_scope(self.scope, name, position), out)) };
         if self.restat.edge && name == b"restat" {
             return Ok(append(Some(b"1"), out));
         }
         let Some(raw) = block.get(name) else { return Ok(false) };
         // Its values were meant where they stand.
-        append_value(raw, out, |name| self.env.variable(self.scope, name, self.place))?;
+        append_value(raw, out, |name| self.env.variable(self.scope, name, self.position))?;
         Ok(true)
     }
 
-    fn in_scope(&self, scope: ScopeId, name: &[u8], place: u32) -> Option<&[u8]> {
-        if name == b"restat" && place == AT_THE_END && self.restat.scopes.contains(&scope) {
+    fn in_scope(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<&[u8]> {
+        if name == b"restat" && position == END_OF_MANIFEST && self.restat.scopes.contains(&scope) {
             return Some(b"1");
         }
-        if self.env.may_set(name) { self.env.variable_in(scope, name, place) } else { None }
+        if self.env.may_set(name) { self.env.variable_in(scope, name, position) } else { None }
     }
 
     /// The value that the scopes around the edge's own environment give.
-    fn outer(&self, name: &[u8], place: u32) -> Option<&[u8]> {
-        let mut next = if self.own.is_some() { Some(self.scope) } else { self.env.parent(self.scope) };
+    fn outer(&self, name: &[u8], position: u32) -> Option<&[u8]> {
+        let mut next = if self.bindings.is_some() { Some(self.scope) } else { self.env.parent(self.scope) };
         while let Some(scope) = next {
-            if let Some(value) = self.in_scope(scope, name, place) {
+            if let Some(value) = self.in_scope(scope, name, position) {
                 return Some(value);
             }
             next = self.env.parent(scope);
@@ -101,7 +101,7 @@ impl Values<'_> {
 
     /// The unevaluated value that the rule gives. A response file is the rule's alone: where a rule has none, no
     /// scope around gives it one.
-    fn of_rule(&self, name: &[u8]) -> Option<&[u8]> {
+    fn rule_value(&self, name: &[u8]) -> Option<&[u8]> {
         let none =
             || (self.rule != RuleId::PHONY && matches!(name, b"rspfile" | b"rspfile_content")).then_some(&b""[..]);
         self.rule_block.get(name).or_else(none)
@@ -114,9 +114,9 @@ fn append(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
 
 /// One evaluation.
 struct Evaluator<'e, 'v> {
-    values: &'e Values<'v>,
+    values: &'e EdgeVariables<'v>,
     escape: Escape,
-    place: u32,
+    position: u32,
     /// The rule's variables that are being evaluated, but for the first: ninja lets it come once more.
     within: Vec<&'e [u8]>,
 }
@@ -127,20 +127,20 @@ impl<'e> Evaluator<'e, '_> {
             return Ok(());
         }
         let values = self.values;
-        if values.append_own(name, self.place, out)? {
-        } else if let Some(raw) = values.of_rule(name) {
+        if values.append_from_edge(name, self.position, out)? {
+        } else if let Some(raw) = values.rule_value(name) {
             self.append_raw(raw, out)?;
         } else {
-            append(values.outer(name, self.place), out);
+            append(values.outer(name, self.position), out);
         }
         check_length(out, name)
     }
 
     fn append_raw(&mut self, raw: &'e [u8], out: &mut Vec<u8>) -> Result<()> {
-        for piece in Pieces(raw) {
+        for piece in ValueParts(raw) {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Variable(name) => self.append_nested(name, out)?,
+                ValuePart::Text(text) => out.extend_from_slice(text),
+                ValuePart::Variable(name) => self.append_nested(name, out)?,
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl<'e> Evaluator<'e, '_> {
             let cycle = [&self.within[first..], &[name]].concat().join(&b" -> "[..]);
             return Err(Error::fatal(&[b"cycle in rule variables: ", &cycle]));
         }
-        let recorded = self.values.of_rule(name).is_some();
+        let recorded = self.values.rule_value(name).is_some();
         if recorded {
             self.within.push(name);
         }

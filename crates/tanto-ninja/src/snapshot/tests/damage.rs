@@ -3,7 +3,7 @@
 use tanto_testing::Random;
 
 use super::logs::Dir;
-use super::{map_data, picture, random};
+use super::{map_data, random, snapshot_bytes};
 use crate::flat::BLOCK_SIZE;
 use crate::graph::{Arena, Graph};
 use crate::hash::rapidhash;
@@ -42,19 +42,19 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
 fn a_shorter_or_longer_file_is_none() {
     let arena = Arena::new();
     let graph = random::graph(&arena, 2, 10);
-    let sound = picture(&graph, 1);
+    let sound = snapshot_bytes(&graph, 1);
     for length in (0..sound.len()).rev().step_by(97).chain(sound.len() - 64..sound.len()) {
         assert!(map_data(&sound[..length], &graph).is_none(), "{length}");
     }
     assert!(map_data(&[&sound[..], &[0; 8]].concat(), &graph).is_none());
 }
 
-/// The same file with other bytes and sums that are right.
+/// The same file with other bytes and checksums that are right.
 fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     let (mut table, end) = Table::decode(sound).unwrap();
     let mut file = sound[..end].to_vec();
     change(&mut table, &mut file);
-    table.sums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK_SIZE).map(rapidhash).collect();
+    table.checksums = file[..table.ranges[SECTIONS - 1].end.min(end)].chunks(BLOCK_SIZE).map(rapidhash).collect();
     file.extend(table.encode(end));
     file
 }

@@ -6,12 +6,12 @@ use std::io::Write;
 use tanto_sys::threads::ThreadLimit;
 use tanto_testing::{Random, Scratch};
 
-use super::same::all_of;
-use super::{map_data, picture_with, random};
+use super::equality::all_of;
+use super::{map_data, random, snapshot_bytes_with};
 use crate::graph::{Arena, Graph};
 use crate::ids::NodeId;
 use crate::logs::{BuildLog, DepsLog, Entry};
-use crate::snapshot::logs::SeenLogs;
+use crate::snapshot::logs::LogState;
 
 const EDGES: usize = 30;
 
@@ -115,7 +115,7 @@ fn known(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String {
 
 /// The snapshot of a graph and its logs.
 fn snapshot(graph: &Graph<'_>, logs: &(BuildLog, DepsLog), threads: usize) -> Vec<u8> {
-    picture_with(graph, &SeenLogs::new(graph, &logs.0, &logs.1), threads)
+    snapshot_bytes_with(graph, &LogState::new(graph, &logs.0, &logs.1), threads)
 }
 
 fn append(path: &std::path::Path, bytes: &[u8]) {

@@ -66,7 +66,7 @@ fn graphs_are_kept() {
 fn nodes_are_in_the_order_of_their_paths() {
     let arena = Arena::new();
     let graph = graph(&arena, 7, 20_000);
-    let mapped = arena.hold(super::map_data(&super::picture(&graph, 2), &graph).unwrap());
+    let mapped = arena.hold(super::map_data(&super::snapshot_bytes(&graph, 2), &graph).unwrap());
     let ids: Vec<_> = mapped.node_ids().collect();
     assert_eq!(ids.len(), mapped.node_count());
     assert!(ids.is_sorted_by_key(|id| mapped.path(*id)));

@@ -9,11 +9,11 @@ use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
-use super::same::assert_same;
+use super::equality::assert_same;
 use crate::disk::RealDisk;
 use crate::graph::Escape;
+use crate::graph::lazy_text::{Manifest, ManifestText, Manifests};
 use crate::graph::manifest_data::ManifestData;
-use crate::graph::late::{Manifest, Manifests, Text};
 use crate::graph::{Arena, Graph};
 use crate::hash;
 use crate::load::{LoadOptions, load};
@@ -110,12 +110,17 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
     let graph = tree.load(arena);
     let manifests = graph.data.manifests.list.iter().map(|manifest| {
         let mut state = manifest.state.unwrap();
-        assert!(state.digest.is_some(), "it was written just now");
-        state.digest = state.digest.map(&change);
+        assert!(state.text_hash.is_some(), "it was written just now");
+        state.text_hash = state.text_hash.map(&change);
         let text = fs::read(tanto_sys::fs::file::path(&manifest.path)).unwrap();
-        let sums = manifest.sums.all().to_vec();
-        assert!(sums.iter().copied().eq(hash::block_sums(&text)));
-        Manifest { path: manifest.path.clone(), state: Some(state), sums: sums.into(), text: Text::OnDisk }
+        let checksums = manifest.checksums.all().to_vec();
+        assert!(checksums.iter().copied().eq(hash::block_checksums(&text)));
+        Manifest {
+            path: manifest.path.clone(),
+            state: Some(state),
+            checksums: checksums.into(),
+            text: ManifestText::OnDisk,
+        }
     });
     let data = ManifestData { manifests: Manifests::new(manifests.collect()), ..ManifestData::default() };
     tree.snapshot().of(&arena.hold(data), 0, true).unwrap()
@@ -124,9 +129,9 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
 #[test]
 fn a_racy_manifest_is_compared() {
     let tree = Tree::new();
-    with_digests(&tree, &Arena::new(), |digest| digest).run(1).unwrap();
+    with_digests(&tree, &Arena::new(), |text_hash| text_hash).run(1).unwrap();
     assert!(tree.opens());
-    with_digests(&tree, &Arena::new(), |digest| digest ^ 1).run(1).unwrap();
+    with_digests(&tree, &Arena::new(), |text_hash| text_hash ^ 1).run(1).unwrap();
     assert!(!tree.opens());
 }
 
@@ -136,22 +141,23 @@ fn what_is_no_longer_racy_is_not_compared_again() {
     tree.save();
     let opened = |arena: &'static Arena| tree.snapshot().open(arena, &mut |_| {}).unwrap().unwrap();
     let digests = |graph: &Graph<'_>| {
-        graph.data.manifests.list.iter().filter(|manifest| manifest.state.unwrap().digest.is_some()).count()
+        graph.data.manifests.list.iter().filter(|manifest| manifest.state.unwrap().text_hash.is_some()).count()
     };
     assert_eq!(digests(&tree.load(&Arena::new())), 2);
     // Only waiting makes files old.
     std::thread::sleep(Duration::from_millis(50));
     let graph = opened(Box::leak(Box::default()));
     let whole = graph.data.manifests.list.iter().any(|manifest| {
-        let version = manifest.state.unwrap().version;
+        let version = manifest.state.unwrap().stamp;
         version.mtime_ns % 1_000_000_000 == 0 || version.ctime_ns % 1_000_000_000 == 0
     });
     assert!(whole || digests(&graph) == 0);
     let arena = Arena::new();
-    let settled =
-        |settled| tree.snapshot().of(&arena.hold(ManifestData { settled, ..tree.snapshot().read().unwrap() }), 0, true);
-    assert!(settled(100).is_none());
-    settled(64 << 20).expect("it is written again").run(1).unwrap();
+    let verified_bytes = |verified_bytes| {
+        tree.snapshot().of(&arena.hold(ManifestData { verified_bytes, ..tree.snapshot().read().unwrap() }), 0, true)
+    };
+    assert!(verified_bytes(100).is_none());
+    verified_bytes(64 << 20).expect("it is written again").run(1).unwrap();
     let graph = opened(Box::leak(Box::default()));
     assert!(whole || tree.snapshot().of(&graph, 0, true).is_none(), "and then no more");
 }
@@ -185,7 +191,7 @@ fn late_text_that_was_changed_without_a_trace_is_noticed() {
     tree.0.write("inner", text("wrong"));
     // As if the file system had given both the same times.
     for manifest in &mut data.manifests.list {
-        manifest.state.as_mut().unwrap().version = FileStamp::at(&manifest.path).unwrap();
+        manifest.state.as_mut().unwrap().stamp = FileStamp::at(&manifest.path).unwrap();
     }
     let graph = arena.hold(data);
     let binding = |output: &[u8], name| {
@@ -202,11 +208,11 @@ fn an_old_manifest_is_not_summed() {
     let tree = Tree::new();
     let state =
         || crate::disk::Source::state(&crate::disk::Disk::open(&RealDisk, &tree.0.bytes("inner"), 100).unwrap());
-    assert!(state().unwrap().digest.is_some());
+    assert!(state().unwrap().text_hash.is_some());
     // The change of the time itself is new; only waiting makes it old.
     std::thread::sleep(Duration::from_millis(50));
     let whole = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos() == 0;
-    assert!(whole || state().unwrap().digest.is_none());
+    assert!(whole || state().unwrap().text_hash.is_none());
 }
 
 #[test]
@@ -245,7 +251,7 @@ fn small_manifests_are_not_worth_it() {
     let arena = Arena::new();
     let graph = tree.load(&arena);
     assert!(tree.snapshot().of(&graph, 0, false).is_none());
-    let comment = "# what nobody needs\n".repeat(crate::snapshot::WORTH_KEEPING as usize / 20);
+    let comment = "# what nobody needs\n".repeat(crate::snapshot::MIN_MANIFEST_BYTES as usize / 20);
     tree.0.write("inner", comment);
     assert!(tree.snapshot().of(&tree.load(&arena), 0, false).is_some());
 }
@@ -263,9 +269,9 @@ fn what_is_in_no_file_has_no_snapshot() {
 fn a_manifest_that_has_changed_since_is_not_pictured() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let saving = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
+    let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
     tree.0.write("inner", "build d: c f g\n");
-    saving.run(1).unwrap();
+    pending.run(1).unwrap();
     assert!(!tree.0.at(".tanto").exists());
 }
 
@@ -273,9 +279,9 @@ fn a_manifest_that_has_changed_since_is_not_pictured() {
 fn whoever_gives_up_leaves_nothing() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let saving = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
-    saving.cancel();
-    saving.run(1).unwrap();
+    let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
+    pending.cancel();
+    pending.run(1).unwrap();
     assert_eq!(fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().count(), 0);
 }
 
@@ -284,19 +290,19 @@ fn a_full_disk_is_an_error() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
-    let saving = tree.snapshot().of(&graph, 0, true).unwrap();
-    let key = saving.snapshot.key().unwrap();
-    let given_up = std::sync::atomic::AtomicBool::new(false);
-    let manifests = saving.manifests().unwrap();
-    let logs = &saving.logs;
-    let picture = super::Picture {
+    let pending = tree.snapshot().of(&graph, 0, true).unwrap();
+    let key = pending.snapshot.key().unwrap();
+    let cancelled = std::sync::atomic::AtomicBool::new(false);
+    let manifests = pending.manifests().unwrap();
+    let logs = &pending.logs;
+    let picture = super::SnapshotWriter {
         data: graph.data,
         key: &key,
         logs,
         manifests,
-        texts: Vec::new(),
+        checksums: Vec::new(),
         threads: 1,
-        given_up: &given_up,
+        cancelled: &cancelled,
     };
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let error = picture.write(&full).unwrap_err();

@@ -10,7 +10,7 @@ use tanto_ninja::error::Error;
 use tanto_ninja::explain::{Explanations, Wanted};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::ids::NodeId;
-use tanto_ninja::load::{ParallelOptions, LoadOptions, load};
+use tanto_ninja::load::{LoadOptions, ParallelOptions, load};
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{LookAhead, Scan};
 use tanto_ninja::targets::default_nodes;
@@ -18,7 +18,8 @@ use tanto_ninja::tools::{self, Context};
 use tanto_sys::threads::ThreadLimit;
 
 /// A few bytes are a part, and worth a thread.
-const FINE: ParallelOptions = ParallelOptions { chunk_size: 16, bytes_per_thread: 1, max_threads: Some(8), speculative: true };
+const FINE: ParallelOptions =
+    ParallelOptions { chunk_size: 16, bytes_per_thread: 1, max_threads: Some(8), speculative: true };
 
 /// Tools that show all of a graph.
 const TOOLS: [(&str, &[&str]); 3] = [("targets", &["all"]), ("commands", &[]), ("query", &["@"])];

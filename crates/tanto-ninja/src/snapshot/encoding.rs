@@ -1,10 +1,10 @@
-//! Numbers and texts to bytes and back. Does not know what they mean.
+//! NodeNumbering and texts to bytes and back. Does not know what they mean.
 
 /// Bytes that are being written.
 #[derive(Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(super) struct Encoder(pub(super) Vec<u8>);
 
-impl Writer {
+impl Encoder {
     pub(super) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_ne_bytes());
     }
@@ -20,9 +20,9 @@ impl Writer {
 }
 
 /// Bytes that are being read. None: they are not what they should be.
-pub(super) struct Reader<'b>(pub(super) &'b [u8]);
+pub(super) struct Decoder<'b>(pub(super) &'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> Decoder<'b> {
     pub(super) fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

@@ -4,13 +4,14 @@ use std::num::NonZeroUsize;
 
 use tanto_testing::{Random, manifests, seeds};
 
-use super::{Files, picture};
+use super::{Files, dump};
 use crate::graph::Arena;
-use crate::load::{ParallelOptions, LoadOptions, load};
+use crate::load::{LoadOptions, ParallelOptions, load};
 use tanto_sys::threads::ThreadLimit;
 
-/// One part a file, one thread, and nothing is read that is not included.
-const PLAIN: ParallelOptions = ParallelOptions { chunk_size: usize::MAX, bytes_per_thread: usize::MAX, max_threads: Some(1), speculative: false };
+/// LinkingEdge part a file, one thread, and nothing is read that is not included.
+const PLAIN: ParallelOptions =
+    ParallelOptions { chunk_size: usize::MAX, bytes_per_thread: usize::MAX, max_threads: Some(1), speculative: false };
 
 /// All that a load tells: warnings, then the graph or the error.
 fn told(files: &Files, options: LoadOptions) -> String {
@@ -18,7 +19,7 @@ fn told(files: &Files, options: LoadOptions) -> String {
     let mut told = String::new();
     let mut warn = |text: &[u8]| told += &format!("warning: {}\n", text.escape_ascii());
     match load(&arena, files, b"build.ninja", options, &mut warn) {
-        Ok(graph) => told += &picture::of(&graph),
+        Ok(graph) => told += &dump::dump(&graph),
         Err(error) => told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii()),
     }
     told
@@ -64,7 +65,7 @@ fn unlike(plain: &str, other: &str, files: &Files) -> String {
     format!("plain: {plain}\nother: {other}\n{}", texts.replace("\\n", "\n"))
 }
 
-/// Most of what is tested must be sound, and most of the errors different.
+/// Most of kind is tested must be sound, and most of the errors different.
 #[test]
 fn the_manifests_are_of_all_kinds() {
     let mut errors = std::collections::BTreeMap::new();

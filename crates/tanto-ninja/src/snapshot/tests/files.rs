@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 use tanto_testing::Scratch;
 
-use crate::snapshot::place::Place;
+use crate::snapshot::files::SnapshotFiles;
 
-fn place(scratch: &Scratch, name: &str) -> Place {
-    Place::new(StateDirs::in_tree(scratch.path()), name.to_owned())
+fn place(scratch: &Scratch, name: &str) -> SnapshotFiles {
+    SnapshotFiles::new(StateDirs::in_tree(scratch.path()), name.to_owned())
 }
 
 fn put(scratch: &Scratch, name: &str) {
@@ -139,11 +139,11 @@ fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
 fn one_that_lies_in_the_other_place_is_found_too() {
     let (scratch, cache) = (Scratch::new("place-both"), Scratch::new("place-cache"));
     let [tree, cached] = [StateLocation::Tree, StateLocation::Cache]
-        .map(|written| Place::new(StateDirs::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));
-    let put = |place: &Place, text: &[u8]| {
+        .map(|written| SnapshotFiles::new(StateDirs::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));
+    let put = |place: &SnapshotFiles, text: &[u8]| {
         place.write(|file| io::Write::write_all(&mut &*file, text).map(|()| true)).unwrap();
     };
-    let lengths = |place: &Place| place.files().map(|file| file.metadata().unwrap().len()).collect::<Vec<_>>();
+    let lengths = |place: &SnapshotFiles| place.files().map(|file| file.metadata().unwrap().len()).collect::<Vec<_>>();
     put(&cached, b"12");
     assert!(!scratch.at(".tanto").exists());
     assert_eq!((lengths(&tree), lengths(&cached)), (vec![2], vec![2]));

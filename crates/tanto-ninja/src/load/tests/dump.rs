@@ -26,36 +26,36 @@ const NAMES: [&[u8]; 14] = [
     b"",
 ];
 
-/// What is the same for the same manifests, a line for each thing.
-pub(super) fn of(graph: &Graph<'_>) -> String {
-    let mut picture = Picture { graph, text: String::new() };
-    graph.edge_ids().for_each(|edge| picture.edge(edge));
-    picture.nodes();
-    picture.top();
-    picture.text
+/// StatementKind is the same for the same manifests, a line for each thing.
+pub(super) fn dump(graph: &Graph<'_>) -> String {
+    let mut dump = Dump { graph, text: String::new() };
+    graph.edge_ids().for_each(|edge| dump.edge(edge));
+    dump.nodes();
+    dump.top();
+    dump.text
 }
 
-struct Picture<'g, 't> {
+struct Dump<'g, 't> {
     graph: &'g Graph<'t>,
     text: String,
 }
 
-impl<'t> Picture<'_, 't> {
-    fn line(&mut self, what: &str, value: &[u8]) {
-        let _ = writeln!(self.text, "{what} {}", value.escape_ascii());
+impl<'t> Dump<'_, 't> {
+    fn line(&mut self, kind: &str, value: &[u8]) {
+        let _ = writeln!(self.text, "{kind} {}", value.escape_ascii());
     }
 
-    fn result(&mut self, what: &str, value: Result<Vec<u8>>) {
+    fn result(&mut self, kind: &str, value: Result<Vec<u8>>) {
         match value {
             Ok(value) if value.is_empty() => {}
-            Ok(value) => self.line(what, &value),
-            Err(error) => self.line(&format!("{what} fails"), &error.text),
+            Ok(value) => self.line(kind, &value),
+            Err(error) => self.line(&format!("{kind} fails"), &error.text),
         }
     }
 
-    fn paths(&mut self, what: &str, nodes: &[NodeId]) {
+    fn paths(&mut self, kind: &str, nodes: &[NodeId]) {
         let paths: Vec<&[u8]> = nodes.iter().map(|node| self.graph.path(*node)).collect();
-        self.line(what, &paths.join(&b"\n"[..]));
+        self.line(kind, &paths.join(&b"\n"[..]));
     }
 
     fn edge(&mut self, id: EdgeId) {
@@ -70,14 +70,14 @@ impl<'t> Picture<'_, 't> {
         self.paths("validations", edge.validations);
         self.paths("dyndep", edge.dyndep.as_slice());
         for name in RESERVED.iter().chain(&NAMES) {
-            let what = String::from_utf8_lossy(name);
+            let kind = String::from_utf8_lossy(name);
             let [quoted, plain] = [Escape::Shell, Escape::None].map(|escape| graph.binding(id, name, escape));
             let flag = graph.flag(id, name);
-            assert_eq!(flag.ok(), quoted.as_ref().ok().map(|value| !value.is_empty()), "{what} of {id:?}");
+            assert_eq!(flag.ok(), quoted.as_ref().ok().map(|value| !value.is_empty()), "{kind} of {id:?}");
             if quoted != plain {
-                self.result(&format!("plain {what}"), plain);
+                self.result(&format!("plain {kind}"), plain);
             }
-            self.result(&what, quoted);
+            self.result(&kind, quoted);
         }
         self.result("hashed", graph.command_for_hash(id));
     }

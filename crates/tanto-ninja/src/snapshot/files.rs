@@ -12,24 +12,24 @@ use tanto_sys::fs::{lock, private_files};
 
 /// Snapshots in one directory. Fewer, and who builds with many manifests by turns loads some of them each time; more,
 /// and what nobody needs any more takes room on the disk.
-const MOST: usize = 8;
+const MAX_SNAPSHOTS: usize = 8;
 
 /// The directory of snapshots.
 const SNAPSHOTS: &str = "snapshots";
 
 /// The end of the name of one that is being written.
-const UNFINISHED: &str = "new";
+const UNFINISHED_EXTENSION: &str = "new";
 
 /// The places of one snapshot.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct SnapshotFiles {
     state: StateDirs,
     name: String,
 }
 
-impl Place {
-    pub(super) fn new(state: StateDirs, name: String) -> Place {
-        Place { state, name }
+impl SnapshotFiles {
+    pub(super) fn new(state: StateDirs, name: String) -> SnapshotFiles {
+        SnapshotFiles { state, name }
     }
 
     /// The directory whose state the snapshot is.
@@ -53,7 +53,7 @@ impl Place {
     }
 
     /// Has `write` fill a new file, which takes the place of the old one if that says so. The file is not synced to the
-    /// disk, which takes longer than all else: sums tell a file that lost its content in a power failure.
+    /// disk, which takes longer than all else: checksums tell a file that lost its content in a power failure.
     pub(super) fn write(&self, write: impl FnOnce(&File) -> io::Result<bool>) -> io::Result<()> {
         let top = self.state.make()?;
         let dir = top.join(SNAPSHOTS);
@@ -65,7 +65,7 @@ impl Place {
         if tidy(&dir, &file).contains(&file) {
             return Ok(());
         }
-        let name = file.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
+        let name = file.with_extension(format!("{}.{UNFINISHED_EXTENSION}", std::process::id()));
         let written = create(&name).and_then(|file| write(&file));
         if written.as_ref().is_ok_and(|wanted| *wanted) {
             return fs::rename(&name, &file);
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Is it nothing to tell the user that a snapshot cannot be written?
-    pub(super) fn is_silent(&self) -> bool {
+    pub(super) fn is_best_effort(&self) -> bool {
         self.state.is_best_effort()
     }
 }
@@ -87,7 +87,7 @@ fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path == kept {
-        } else if path.extension().is_some_and(|end| end == UNFINISHED) {
+        } else if path.extension().is_some_and(|end| end == UNFINISHED_EXTENSION) {
             if is_in_progress(&path) {
                 in_progress.push(path.with_extension("").with_extension(""));
             }
@@ -97,7 +97,7 @@ fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
         }
     }
     others.sort();
-    let too_many = (others.len() + 1).saturating_sub(MOST);
+    let too_many = (others.len() + 1).saturating_sub(MAX_SNAPSHOTS);
     others.iter().take(too_many).for_each(|(_, path)| drop(fs::remove_file(path)));
     in_progress
 }

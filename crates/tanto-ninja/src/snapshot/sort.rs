@@ -12,18 +12,18 @@ use crate::paths::AllPaths;
 const STEP: usize = size_of::<u64>();
 
 /// How many paths ahead memory is prefetched: about as many misses as a processor handles at a time.
-const AHEAD: usize = 8;
+const PREFETCH_DISTANCE: usize = 8;
 
 /// Paths that a thread sorts by itself. Smaller, threads switch too often; larger, one works while others wait.
-const PIECE: usize = 16 << 10;
+const PATHS_PER_TASK: usize = 16 << 10;
 
 /// So many paths are sorted by comparing them. Fewer, and steps are taken for two paths that are long and nearly the
 /// same; more, and the same bytes are compared again and again.
-const FEW: usize = 16;
+const INSERTION_LIMIT: usize = 16;
 
 /// A path, and those of its bytes that are being compared.
 #[derive(Clone, Copy)]
-struct Key<'p> {
+struct SortKey<'p> {
     word: u64,
     path: &'p [u8],
     id: NodeId,
@@ -41,8 +41,8 @@ pub(super) fn by_path<'p>(
     nodes: impl Iterator<Item = NodeId>,
     threads: usize,
 ) -> impl Iterator<Item = (NodeId, &'p [u8])> {
-    let keys = nodes.map(|id| Key { word: 0, path: paths.path(id), id });
-    let mut keys: Vec<Key<'p>> = keys.filter(|key| !key.path.is_empty()).collect();
+    let keys = nodes.map(|id| SortKey { word: 0, path: paths.path(id), id });
+    let mut keys: Vec<SortKey<'p>> = keys.filter(|key| !key.path.is_empty()).collect();
     let small = split(&mut keys, threads);
     let mut pieces = Vec::with_capacity(small.len());
     let (mut rest, mut at) = (&mut keys[..], 0);
@@ -57,36 +57,36 @@ pub(super) fn by_path<'p>(
 }
 
 /// Sorts until there are only small groups, and returns them in order.
-fn split(keys: &mut [Key<'_>], threads: usize) -> Vec<Group> {
+fn split(keys: &mut [SortKey<'_>], threads: usize) -> Vec<Group> {
     let mut small = Vec::new();
     let mut groups = vec![Group { keys: 0..keys.len(), depth: 0 }];
     while let Some(group) = groups.pop() {
-        if group.keys.len() <= PIECE {
+        if group.keys.len() <= PATHS_PER_TASK {
             small.push(group);
         } else {
-            let looks = keys[group.keys.clone()].chunks_mut(PIECE).collect();
-            map_parallel(threads, looks, |keys| look(keys, group.depth));
-            step(keys, group, &mut groups);
+            let parts = keys[group.keys.clone()].chunks_mut(PATHS_PER_TASK).collect();
+            map_parallel(threads, parts, |keys| load_words(keys, group.depth));
+            sort_by_word(keys, group, &mut groups);
         }
     }
     small
 }
 
-fn sort(keys: &mut [Key<'_>], depth: usize) {
+fn sort(keys: &mut [SortKey<'_>], depth: usize) {
     let mut groups = vec![Group { keys: 0..keys.len(), depth }];
     while let Some(group) = groups.pop() {
-        if group.keys.len() <= FEW {
+        if group.keys.len() <= INSERTION_LIMIT {
             keys[group.keys].sort_unstable_by(|a, b| rest(a.path, group.depth).cmp(rest(b.path, group.depth)));
         } else {
-            look(&mut keys[group.keys.clone()], group.depth);
-            step(keys, group, &mut groups);
+            load_words(&mut keys[group.keys.clone()], group.depth);
+            sort_by_word(keys, group, &mut groups);
         }
     }
 }
 
-/// Sorts a group by the bytes that `look` has read, and adds groups of those that are still the same. The first comes
+/// Sorts a group by the bytes that `load_words` has read, and adds groups of those that are still the same. The first comes
 /// last.
-fn step(keys: &mut [Key<'_>], group: Group, groups: &mut Vec<Group>) {
+fn sort_by_word(keys: &mut [SortKey<'_>], group: Group, groups: &mut Vec<Group>) {
     let Group { keys: Range { start, end }, depth } = group;
     let keys = &mut keys[start..end];
     if keys.iter().any(|key| key.word != keys[0].word) {
@@ -104,9 +104,9 @@ fn step(keys: &mut [Key<'_>], group: Group, groups: &mut Vec<Group>) {
 }
 
 /// Reads the bytes at `depth` of each path.
-fn look(keys: &mut [Key<'_>], depth: usize) {
+fn load_words(keys: &mut [SortKey<'_>], depth: usize) {
     for number in 0..keys.len() {
-        if let Some(ahead) = keys.get(number + AHEAD) {
+        if let Some(ahead) = keys.get(number + PREFETCH_DISTANCE) {
             ahead.path.get(depth).into_iter().for_each(prefetch::for_read);
         }
         keys[number].word = word(keys[number].path, depth);

@@ -1,39 +1,38 @@
 //! Late text: what the manifests say and hardly any build asks for (commands, above all) is left where it is, and read
 //! when it is needed. Does not know what the text means.
 
-mod open;
-
 use crate::syntax::statements::Span;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tanto_sys::error::is_resource_exhausted;
+use tanto_sys::fs::file::path;
 use tanto_sys::fs::file_stamp::FileStamp;
 
-use self::open::Open;
-use crate::disk::State;
+use crate::disk::SourceState;
 use crate::error::{Error, Result};
 use crate::flat::Slab;
-use crate::hash;
+use crate::hash::{self, Map};
 
 /// A manifest that was read.
 pub(crate) struct Manifest {
     /// As the includer, or `-f`, names it.
     pub(crate) path: Vec<u8>,
     /// None for what is no regular file.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<SourceState>,
     /// Those of its blocks, as they were when it was loaded.
-    pub(crate) sums: Slab<u64>,
-    pub(crate) text: Text,
+    pub(crate) checksums: Slab<u64>,
+    pub(crate) text: ManifestText,
 }
 
 /// Where a manifest's text is.
-pub(crate) enum Text {
+pub(crate) enum ManifestText {
     /// Here.
-    Kept(Vec<u8>),
+    InMemory(Vec<u8>),
     /// In the file, as long as that is the same as it was.
     OnDisk,
 }
@@ -42,12 +41,12 @@ pub(crate) enum Text {
 #[derive(Default)]
 pub(crate) struct Manifests {
     pub(crate) list: Vec<Manifest>,
-    open: Open,
+    open: OpenFiles,
 }
 
 impl Manifests {
     pub(crate) fn new(list: Vec<Manifest>) -> Self {
-        Manifests { list, open: Open::default() }
+        Manifests { list, open: OpenFiles::default() }
     }
 
     /// The text of a span. An error if the manifest is not the one that was loaded.
@@ -55,7 +54,7 @@ impl Manifests {
         if span.len == 0 {
             return Ok(Cow::Borrowed(b""));
         }
-        if let Some(Manifest { text: Text::Kept(text), .. }) = self.list.get(span.file as usize) {
+        if let Some(Manifest { text: ManifestText::InMemory(text), .. }) = self.list.get(span.file as usize) {
             return text.get(range(span)).map(Cow::Borrowed).ok_or_else(|| self.changed(span));
         }
         let mut text = Vec::new();
@@ -71,8 +70,8 @@ impl Manifests {
         }
         let Some(manifest) = self.list.get(span.file as usize) else { return Err(self.changed(span)) };
         let appended = match &manifest.text {
-            Text::Kept(all) => all.get(range(span)).map(|part| text.extend_from_slice(part)),
-            Text::OnDisk => match self.open.get(span.file, &manifest.path) {
+            ManifestText::InMemory(all) => all.get(range(span)).map(|part| text.extend_from_slice(part)),
+            ManifestText::OnDisk => match self.open.get(span.file, &manifest.path) {
                 Ok(file) => manifest.append(&file, &range(span), text),
                 // The manifest may be what it was; it is we who cannot read it now.
                 Err(error) if is_resource_exhausted(&error) => return Err(manifest.unreadable(&error)),
@@ -86,11 +85,11 @@ impl Manifests {
     pub(crate) fn is_unchanged(&self, number: u32) -> bool {
         let Some(manifest) = self.list.get(number as usize) else { return false };
         match &manifest.text {
-            Text::Kept(_) => true,
-            Text::OnDisk => {
+            ManifestText::InMemory(_) => true,
+            ManifestText::OnDisk => {
                 let file = self.open.get(number, &manifest.path);
                 let now = file.and_then(|file| FileStamp::of(&file)).ok();
-                now.is_some() && now == manifest.state.map(|state| state.version)
+                now.is_some() && now == manifest.state.map(|state| state.stamp)
             }
         }
     }
@@ -108,16 +107,16 @@ impl Manifest {
 
     /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.
     fn append(&self, file: &File, wanted: &Range<usize>, text: &mut Vec<u8>) -> Option<()> {
-        let size = usize::try_from(self.state?.version.size).ok()?;
+        let size = usize::try_from(self.state?.stamp.size).ok()?;
         let blocks = wanted.start / hash::TEXT_BLOCK..wanted.end.div_ceil(hash::TEXT_BLOCK);
-        if wanted.end > size || blocks.end > self.sums.len() {
+        if wanted.end > size || blocks.end > self.checksums.len() {
             return None;
         }
         let whole = blocks.start * hash::TEXT_BLOCK..(blocks.end * hash::TEXT_BLOCK).min(size);
         let start = text.len();
         text.resize(start + whole.len(), 0);
         file.read_exact_at(&mut text[start..], whole.start as u64).ok()?;
-        if !hash::block_sums(&text[start..]).eq(self.sums.slice(blocks).iter().copied()) {
+        if !hash::block_checksums(&text[start..]).eq(self.checksums.slice(blocks).iter().copied()) {
             return None;
         }
         let skipped = wanted.start - whole.start;
@@ -131,6 +130,29 @@ fn range(span: Span) -> Range<usize> {
     span.at as usize..span.at as usize + span.len as usize
 }
 
+/// So many are open at a time. Fewer, and manifests that are read by turns are opened again and again; more, and few
+/// descriptors are left for commands: often there are 1,024 of them.
+const MAX_OPEN_FILES: usize = 64;
+
+/// By their numbers.
+#[derive(Default)]
+struct OpenFiles(RwLock<Map<u32, Arc<File>>>);
+
+impl OpenFiles {
+    /// The file at this path, which has this number.
+    fn get(&self, number: u32, name: &[u8]) -> io::Result<Arc<File>> {
+        if let Some(file) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(path(name))?);
+        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if files.len() >= MAX_OPEN_FILES {
+            files.clear();
+        }
+        Ok(Arc::clone(files.entry(number).or_insert(file)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +161,14 @@ mod tests {
     /// One manifest with this text.
     fn manifests(dir: &Scratch, text: &[u8]) -> Manifests {
         dir.write("m", text);
-        let state = Some(State { version: FileStamp::at(&dir.bytes("m")).unwrap(), digest: None });
-        let sums: Vec<u64> = hash::block_sums(text).collect();
-        Manifests::new(vec![Manifest { path: dir.bytes("m"), state, sums: sums.into(), text: Text::OnDisk }])
+        let state = Some(SourceState { stamp: FileStamp::at(&dir.bytes("m")).unwrap(), text_hash: None });
+        let checksums: Vec<u64> = hash::block_checksums(text).collect();
+        Manifests::new(vec![Manifest {
+            path: dir.bytes("m"),
+            state,
+            checksums: checksums.into(),
+            text: ManifestText::OnDisk,
+        }])
     }
 
     #[test]
@@ -171,8 +198,8 @@ mod tests {
         let mut manifests = manifests(&dir, &text);
         dir.write("m", &other);
         // As if both were written at the same moment.
-        let version = FileStamp::at(&dir.bytes("m")).unwrap();
-        manifests.list[0].state = Some(State { version, digest: None });
+        let stamp = FileStamp::at(&dir.bytes("m")).unwrap();
+        manifests.list[0].state = Some(SourceState { stamp, text_hash: None });
         let read = |at, len| manifests.read(Span { file: 0, at, len });
         assert!(read(8000, 200).is_err());
         assert!(read(0, 4096).is_ok() && read(8192, 10).is_ok());
@@ -186,5 +213,20 @@ mod tests {
         dir.write("m", "text and more");
         assert!(!manifests.is_unchanged(0));
         assert!(manifests.read(Span { file: 0, at: 0, len: 4 }).is_err());
+    }
+
+    #[test]
+    fn no_more_than_some_are_open() {
+        let dir = Scratch::new("open");
+        let open = OpenFiles::default();
+        let count = || open.0.read().unwrap().len();
+        for number in 0..3 * MAX_OPEN_FILES as u32 {
+            dir.write(&number.to_string(), "");
+            let name = dir.bytes(&number.to_string());
+            let file = open.get(number, &name).unwrap();
+            assert!(Arc::ptr_eq(&file, &open.get(number, &name).unwrap()));
+            assert!((1..=MAX_OPEN_FILES).contains(&count()));
+        }
+        assert!(open.get(u32::MAX, &dir.bytes("none")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Manifests that change while they are read: what is loaded is one of their states, or the error says so.
+//! Manifests that change while they are read: kind is loaded is one of their states, or the error says so.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ use crate::disk::{Disk, Mtime, RealDisk, Source};
 use crate::graph::Escape;
 use crate::graph::{Arena, Graph};
 use crate::ids::EdgeId;
-use crate::load::{ParallelOptions, LoadOptions, TRIES, load};
+use crate::load::{LoadOptions, MAX_ATTEMPTS, ParallelOptions, load};
 
 /// So long, in bytes, is the text of an edge.
 const EDGE: usize = 45;
@@ -26,7 +26,8 @@ const EDGE: usize = 45;
 const EDGES: usize = MIN_MAPPED_SIZE as usize / EDGE + 1;
 
 /// So finely that several threads read.
-const FINE: ParallelOptions = ParallelOptions { chunk_size: 50_000, bytes_per_thread: 10_000, max_threads: Some(4), speculative: true };
+const FINE: ParallelOptions =
+    ParallelOptions { chunk_size: 50_000, bytes_per_thread: 10_000, max_threads: Some(4), speculative: true };
 
 /// A manifest of many edges. Whatever whole blocks of the texts of two letters stand one behind the other, they are a
 /// manifest too.
@@ -37,7 +38,7 @@ fn text(letter: char) -> Vec<u8> {
     text
 }
 
-/// Of which letter's text the graph is; more than that where it is of none, or not of all.
+/// Of index letter's text the graph is; more than that where it is of none, or not of all.
 fn letters(graph: &Graph<'_>) -> String {
     let letters: BTreeSet<String> = graph.edge_ids().map(|id| letter(graph, id)).collect();
     letters.into_iter().collect::<Vec<_>>().join("; ")
@@ -60,7 +61,7 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
     }
 }
 
-/// A real disk, on which something happens after files are opened.
+/// A real disk, on index something happens after files are opened.
 struct Meddler<F>(F);
 
 impl<F: Fn(&[u8]) + Sync> Disk for Meddler<F> {
@@ -98,7 +99,7 @@ fn try_load(disk: &dyn Disk, manifest: &[u8]) -> Result<String, String> {
     graph.map(|graph| letters(&graph)).map_err(|error| error.to_string())
 }
 
-/// What becomes of `build.ninja` if something happens to it, once, after it has been opened.
+/// StatementKind becomes of `build.ninja` if something happens to it, once, after it has been opened.
 fn after(change: impl Fn(&Path) + Sync) -> Result<String, String> {
     let scratch = Scratch::new("change");
     scratch.write("build.ninja", text('a'));
@@ -174,7 +175,7 @@ fn what_always_changes_is_an_error_in_the_end() {
     });
     let error = try_load(&disk, &scratch.bytes("build.ninja")).unwrap_err();
     assert!(error.starts_with("loading '") && error.ends_with("': it changes while it is being read"), "{error}");
-    assert_eq!(opened.into_inner(), TRIES as u64);
+    assert_eq!(opened.into_inner(), MAX_ATTEMPTS as u64);
 }
 
 /// Changes a file, now and then.
@@ -279,7 +280,7 @@ fn of_a_manifest_that_is_replaced_one_or_the_other_is_read() {
     });
 }
 
-/// What is written in place is nothing whole in between. That it is read as something, or refused, is all that can be
+/// StatementKind is written in place is nothing whole in between. That it is read as something, or refused, is all that can be
 /// asked for.
 #[test]
 fn a_manifest_that_is_written_in_place_is_no_danger() {

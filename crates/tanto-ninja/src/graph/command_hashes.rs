@@ -12,24 +12,24 @@ use crate::flat::Slab;
 /// A snapshot is written anew when a run has found out so many hashes that it lacks: one of so many edges. Smaller, a
 /// large snapshot is written again for a few commands; larger, commands are read again and again that it could have
 /// spared.
-const WORTH_KEEPING: usize = 32;
+const REWRITE_FRACTION: usize = 32;
 
 /// The hash of each edge's command. A hash of 0 counts as unknown.
 #[derive(Default)]
-pub(crate) struct Hashes {
+pub(crate) struct CommandHashes {
     /// By edge; empty if none is known.
-    kept: Slab<u64>,
+    stored: Slab<u64>,
     /// How they were hashed: the version of the log that asked.
-    kept_kind: u32,
+    stored_kind: u32,
     /// What this run has found out, and how.
     found: OnceLock<Option<(u32, SharedWords)>>,
     count: AtomicUsize,
 }
 
-impl Hashes {
+impl CommandHashes {
     /// Those of a snapshot.
-    pub(crate) fn kept(kept: Slab<u64>, kind: u32) -> Self {
-        Hashes { kept, kept_kind: kind, ..Hashes::default() }
+    pub(crate) fn stored(stored: Slab<u64>, kind: u32) -> Self {
+        CommandHashes { stored, stored_kind: kind, ..CommandHashes::default() }
     }
 
     /// The hash of this kind, if it is known.
@@ -42,8 +42,8 @@ impl Hashes {
         {
             return Some(hash);
         }
-        let known = self.kept_kind == kind && edge.index() < self.kept.len();
-        if known { Some(self.kept.get(edge.index())).filter(|hash| *hash != 0) } else { None }
+        let known = self.stored_kind == kind && edge.index() < self.stored.len();
+        if known { Some(self.stored.get(edge.index())).filter(|hash| *hash != 0) } else { None }
     }
 
     /// Remembers a hash; `edges` is how many edges there are. Without memory for it, it is forgotten.
@@ -60,14 +60,14 @@ impl Hashes {
 
     /// Has this run found out so much that it is worth keeping?
     pub(crate) fn have_grown(&self, edges: usize) -> bool {
-        self.count.load(Ordering::Relaxed) > edges / WORTH_KEEPING
+        self.count.load(Ordering::Relaxed) > edges / REWRITE_FRACTION
     }
 
     /// All that is known of one kind, by edge, and the kind.
     pub(crate) fn all(&self, edges: usize) -> (u32, Vec<u64>) {
-        let kind = self.found.get().and_then(Option::as_ref).map_or(self.kept_kind, |(kind, _)| *kind);
+        let kind = self.found.get().and_then(Option::as_ref).map_or(self.stored_kind, |(kind, _)| *kind);
         let hash = |edge| self.get(EdgeId(edge), kind).unwrap_or(0);
-        let known = kind == self.kept_kind && !self.kept.is_empty() || self.count.load(Ordering::Relaxed) > 0;
+        let known = kind == self.stored_kind && !self.stored.is_empty() || self.count.load(Ordering::Relaxed) > 0;
         (kind, if known { (0..edges as u32).map(hash).collect() } else { Vec::new() })
     }
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_was_found_is_known_besides_what_was_kept() {
-        let hashes = Hashes::kept(vec![7, 0, 9].into(), 5);
+        let hashes = CommandHashes::stored(vec![7, 0, 9].into(), 5);
         let known = |kind| [0, 1, 2].map(|edge| hashes.get(EdgeId(edge), kind));
         assert_eq!(known(5), [Some(7), None, Some(9)]);
         assert_eq!(known(7), [None; 3]);
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn another_kind_takes_the_place_of_what_was_kept() {
-        let hashes = Hashes::kept(vec![7, 0].into(), 5);
+        let hashes = CommandHashes::stored(vec![7, 0].into(), 5);
         assert_eq!(hashes.all(2), (5, vec![7, 0]));
         hashes.put(EdgeId(0), 7, 3, 2);
         assert_eq!(hashes.all(2), (7, vec![3, 0]));
-        assert_eq!(Hashes::default().all(2), (0, vec![]));
+        assert_eq!(CommandHashes::default().all(2), (0, vec![]));
     }
 }

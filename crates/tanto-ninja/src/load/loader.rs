@@ -1,5 +1,5 @@
-//! Reads manifests on several threads: all parts of a file at once, and what it includes while it is still being read.
-//! Does not know in which order they count, nor whether they are included at all.
+//! Reads manifests on several threads: all parts of a file at once, and kind it includes while it is still being read.
+//! Does not know in index evaluate they count, nor whether they are included at all.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 
-use super::chunk::{Chunk, Desk, What, parts};
-use super::{LONGEST_MANIFEST, LoadOptions};
+use super::chunk::{Chunk, ChunkParser, StatementKind, parts};
+use super::{LoadOptions, MAX_MANIFEST_BYTES};
 use crate::disk::{Disk, Source};
 use crate::hash::Map;
 use crate::paths::Interner;
@@ -18,7 +18,7 @@ pub(super) struct File {
     pub(super) path: Vec<u8>,
     /// Or why it could not be read.
     pub(super) source: io::Result<Arc<Source>>,
-    /// In order.
+    /// In evaluate.
     pub(super) chunks: Vec<Chunk>,
     /// It turned out to be included.
     pub(super) used: bool,
@@ -43,19 +43,19 @@ enum Task {
     Read(usize, usize, Arc<Source>, Range<usize>),
 }
 
-/// What a file is taken for that nobody has looked at yet, in bytes.
-const UNSEEN: usize = 16 << 10;
+/// StatementKind a file is taken for that nobody has looked at yet, in bytes.
+const UNOPENED_WEIGHT: usize = 16 << 10;
 
 impl Task {
     fn weight(&self) -> usize {
         match self {
-            Task::Open(..) => UNSEEN,
+            Task::Open(..) => UNOPENED_WEIGHT,
             Task::Read(.., part) => part.len(),
         }
     }
 }
 
-/// The work and what came of it.
+/// The work and kind came of it.
 #[derive(Default)]
 struct State {
     files: Vec<Option<File>>,
@@ -67,7 +67,7 @@ struct State {
     busy: usize,
     threads: usize,
     /// The most of them that there were at a time.
-    most_threads: usize,
+    max_threads: usize,
 }
 
 impl State {
@@ -90,22 +90,30 @@ impl State {
 }
 
 /// Those who read.
-pub(super) struct Crew<'c> {
+pub(super) struct Loader<'c> {
     disk: &'c dyn Disk,
     interner: &'c Interner,
     /// Who reads, and how much.
     options: LoadOptions,
     /// There are no more threads than these.
     most: OnceLock<usize>,
-    /// What may turn out not to belong to the manifests is read all the same, if that saves time.
+    /// StatementKind may turn out not to belong to the manifests is read all the same, if that saves time.
     pub(super) speculative: bool,
     state: Mutex<State>,
     news: Condvar,
 }
 
-impl<'c> Crew<'c> {
+impl<'c> Loader<'c> {
     pub(super) fn new(disk: &'c dyn Disk, interner: &'c Interner, options: LoadOptions, speculative: bool) -> Self {
-        Crew { disk, interner, options, most: OnceLock::new(), speculative, state: Mutex::default(), news: Condvar::new() }
+        Loader {
+            disk,
+            interner,
+            options,
+            most: OnceLock::new(),
+            speculative,
+            state: Mutex::default(),
+            news: Condvar::new(),
+        }
     }
 
     /// Reads files, and all that they include by plain names, before this returns. The paths are as the manifests have
@@ -131,16 +139,16 @@ impl<'c> Crew<'c> {
 
     /// So many threads were worth their cost.
     pub(super) fn threads(&mut self) -> usize {
-        self.state().most_threads.max(1)
+        self.state().max_threads.max(1)
     }
 
     /// Was anything read that does not belong to the manifests? Its paths are nodes now.
-    pub(super) fn has_strangers(&mut self) -> bool {
-        let is_stranger = |file: &File| {
+    pub(super) fn has_unused(&mut self) -> bool {
+        let is_unused = |file: &File| {
             let end = file.chunks.iter().position(|chunk| chunk.nul.is_some());
             !file.used || end.is_some_and(|end| end + 1 < file.chunks.len())
         };
-        self.state().files.iter().flatten().any(is_stranger)
+        self.state().files.iter().flatten().any(is_unused)
     }
 
     /// All files, by number.
@@ -158,13 +166,13 @@ impl<'c> Crew<'c> {
     }
 
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let _alarm = Alarm(self);
-        let mut desk = Desk::new(self.interner);
+        let _alarm = PanicGuard(self);
+        let mut parser = ChunkParser::new(self.interner);
         while let Some(task) = self.next() {
             match task {
-                Task::Open(number, path) => self.open(number, path, &mut desk),
+                Task::Open(number, path) => self.open(number, path, &mut parser),
                 Task::Read(number, at, source, part) => {
-                    let chunk = desk.read(number as u32, source.bytes(), part.clone());
+                    let chunk = parser.read(number as u32, source.bytes(), part.clone());
                     source.release(part);
                     self.has_read(number, at, chunk);
                 }
@@ -190,8 +198,8 @@ impl<'c> Crew<'c> {
         }
     }
 
-    fn open(&self, number: usize, path: Vec<u8>, desk: &mut Desk<'_>) {
-        let source = self.disk.open(&path, LONGEST_MANIFEST).map(Arc::new);
+    fn open(&self, number: usize, path: Vec<u8>, parser: &mut ChunkParser<'_>) {
+        let source = self.disk.open(&path, MAX_MANIFEST_BYTES).map(Arc::new);
         let cut = |source: &Arc<Source>| match self.speculative {
             true => parts(source.bytes(), self.options.parallel.chunk_size),
             false => std::iter::once(0..source.bytes().len()).collect(),
@@ -204,7 +212,7 @@ impl<'c> Crew<'c> {
         match (opened, parts.as_slice()) {
             (Some(source), [part]) => {
                 drop(state);
-                let chunk = desk.read(number as u32, source.bytes(), part.clone());
+                let chunk = parser.read(number as u32, source.bytes(), part.clone());
                 self.has_read(number, 0, chunk);
             }
             (source, parts) => {
@@ -219,7 +227,7 @@ impl<'c> Crew<'c> {
     fn has_read(&self, number: usize, at: usize, chunk: Chunk) {
         let mut state = self.lock();
         for event in &chunk.events {
-            if let What::Include { path: Some(path) } = &event.what {
+            if let StatementKind::Include { path: Some(path) } = &event.kind {
                 state.number(chunk.text(path));
             }
         }
@@ -240,18 +248,18 @@ impl<'c> Crew<'c> {
     fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = self.lock();
         let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.parallel.bytes_per_thread);
-        if is_worth_it && state.threads < *self.most.get_or_init(|| self.options.most_threads()) {
+        if is_worth_it && state.threads < *self.most.get_or_init(|| self.options.max_threads()) {
             let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
             state.threads += usize::from(started.is_ok());
-            state.most_threads = state.most_threads.max(state.threads);
+            state.max_threads = state.max_threads.max(state.threads);
         }
     }
 }
 
-/// Where a panic unwinds, in tests: what this thread was doing will never be done, so that nobody must wait for it.
-struct Alarm<'a, 'c>(&'a Crew<'c>);
+/// Where a panic unwinds, in tests: kind this thread was doing will never be done, so that nobody must wait for it.
+struct PanicGuard<'a, 'c>(&'a Loader<'c>);
 
-impl Drop for Alarm<'_, '_> {
+impl Drop for PanicGuard<'_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let mut state = self.0.lock();

@@ -1,4 +1,4 @@
-//! Text that is found by where it begins: in pieces that were made elsewhere and are not copied, or in a snapshot. Does
+//! Text that is found by where it begins: in segments that were made elsewhere and are not copied, or in a snapshot. Does
 //! not know what it says.
 
 use std::ops::Range;
@@ -6,54 +6,54 @@ use std::sync::Arc;
 
 use crate::flat::{Blocks, Slab};
 
-/// Where pieces seem to begin as long as it is not known how much lies before them.
-const FAR: u64 = 1 << 48;
+/// Where segments seem to begin as long as it is not known how much lies before them.
+const SEGMENT_BASE: u64 = 1 << 48;
 
-/// Text, one piece behind the other.
-pub(crate) struct Texts(Kind);
+/// Text, one segment behind the other.
+pub(crate) struct TextPool(Kind);
 
 enum Kind {
-    Pieces(Pieces),
+    Segments(Segments),
     Mapped(Slab<u8>),
 }
 
-/// Pieces, and where each begins.
+/// Segments, and where each begins.
 #[derive(Default)]
-struct Pieces {
-    pieces: Vec<Arc<Vec<u8>>>,
+struct Segments {
+    segments: Vec<Arc<Vec<u8>>>,
     starts: Vec<u64>,
     end: u64,
 }
 
-impl Pieces {
-    /// Where the piece begins from now on.
-    fn add(&mut self, piece: Arc<Vec<u8>>) -> u64 {
+impl Segments {
+    /// Where the segment begins from now on.
+    fn add(&mut self, segment: Arc<Vec<u8>>) -> u64 {
         let start = self.end;
-        self.end += piece.len() as u64;
-        self.pieces.push(piece);
+        self.end += segment.len() as u64;
+        self.segments.push(segment);
         self.starts.push(start);
         start
     }
 
-    /// What lies in one piece.
+    /// What lies in one segment.
     fn get(&self, at: u64, length: usize) -> &[u8] {
         // The last that begins there or before: empty ones, which begin where the next one does, come before it.
         let Some(number) = self.starts.partition_point(|start| *start <= at).checked_sub(1) else { return &[] };
         let at = (at - self.starts[number]) as usize;
-        &self.pieces[number][at..at + length]
+        &self.segments[number][at..at + length]
     }
 }
 
-impl Texts {
+impl TextPool {
     /// Text in a file.
     pub(crate) fn mapped(blocks: &Arc<Blocks>, range: Range<usize>) -> Self {
-        Texts(Kind::Mapped(Slab::mapped(blocks, range)))
+        TextPool(Kind::Mapped(Slab::mapped(blocks, range)))
     }
 
-    /// What begins at a place and has this length; nothing if a damaged file has it not.
+    /// What begins at a position and has this length; nothing if a damaged file has it not.
     pub(crate) fn get(&self, at: u64, length: usize) -> &[u8] {
         match &self.0 {
-            Kind::Pieces(pieces) => pieces.get(at, length),
+            Kind::Segments(segments) => segments.get(at, length),
             Kind::Mapped(text) => text.slice(at as usize..(at as usize).saturating_add(length)),
         }
     }
@@ -61,7 +61,7 @@ impl Texts {
     /// All of it, in order.
     pub(crate) fn all(&self) -> Vec<&[u8]> {
         match &self.0 {
-            Kind::Pieces(pieces) => pieces.pieces.iter().map(|piece| piece.as_slice()).collect(),
+            Kind::Segments(segments) => segments.segments.iter().map(|segment| segment.as_slice()).collect(),
             Kind::Mapped(text) => vec![text.all()],
         }
     }
@@ -69,13 +69,13 @@ impl Texts {
 
 /// Text that is being put together.
 #[derive(Default)]
-pub(crate) struct Builder {
+pub(crate) struct TextPoolBuilder {
     /// What was copied. It will come first.
     own: Vec<u8>,
-    pieces: Pieces,
+    segments: Segments,
 }
 
-impl Builder {
+impl TextPoolBuilder {
     /// Copies a text; where it lies for now.
     pub(crate) fn copy(&mut self, text: &[u8]) -> u64 {
         let at = self.own.len() as u64;
@@ -83,30 +83,30 @@ impl Builder {
         at
     }
 
-    /// Takes a piece; where it begins for now.
-    pub(crate) fn add(&mut self, piece: &Arc<Vec<u8>>) -> u64 {
-        FAR + self.pieces.add(Arc::clone(piece))
+    /// Takes a segment; where it begins for now.
+    pub(crate) fn add(&mut self, segment: &Arc<Vec<u8>>) -> u64 {
+        SEGMENT_BASE + self.segments.add(Arc::clone(segment))
     }
 
     pub(crate) fn get(&self, at: u64, length: usize) -> &[u8] {
-        match at.checked_sub(FAR) {
+        match at.checked_sub(SEGMENT_BASE) {
             None => &self.own[at as usize..at as usize + length],
-            Some(at) => self.pieces.get(at, length),
+            Some(at) => self.segments.get(at, length),
         }
     }
 
     /// Where in the end something lies that lies here now.
     pub(crate) fn settled(&self, at: u64) -> u64 {
-        if at < FAR { at } else { at - FAR + self.own.len() as u64 }
+        if at < SEGMENT_BASE { at } else { at - SEGMENT_BASE + self.own.len() as u64 }
     }
 
     /// The text, in which all have their places in the end.
-    pub(crate) fn finish(self) -> Texts {
-        let mut all = Pieces::default();
-        for piece in [Arc::new(self.own)].into_iter().chain(self.pieces.pieces) {
-            all.add(piece);
+    pub(crate) fn finish(self) -> TextPool {
+        let mut all = Segments::default();
+        for segment in [Arc::new(self.own)].into_iter().chain(self.segments.segments) {
+            all.add(segment);
         }
-        Texts(Kind::Pieces(all))
+        TextPool(Kind::Segments(all))
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn all_are_found_before_and_after() {
-        let mut builder = Builder::default();
+        let mut builder = TextPoolBuilder::default();
         let empty = builder.add(&Arc::default());
         let one = builder.add(&Arc::new(b"one".to_vec()));
         let a = builder.copy(b"a");
@@ -128,6 +128,6 @@ mod tests {
         let texts = builder.finish();
         assert!(settled.iter().all(|(at, text)| texts.get(*at, text.len()) == *text));
         assert_eq!(texts.all().concat(), b"abconetwo");
-        assert!(Builder::default().finish().get(0, 0).is_empty());
+        assert!(TextPoolBuilder::default().finish().get(0, 0).is_empty());
     }
 }

@@ -3,19 +3,19 @@
 use tanto_sys::memory::prefetch;
 use tanto_sys::threads::map_parallel;
 
-use super::{Tags, halves, head, pair, words_for};
+use super::{TagMask, head, pack, unpack, words_for};
 
 /// How many paths ahead memory is prefetched: about as many misses as a processor handles at a time.
-const AHEAD: usize = 8;
+const PREFETCH_DISTANCE: usize = 8;
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+const CACHE_LINE: usize = 64;
 
 /// Paths that a thread takes at a time.
-const PIECE: usize = 16 << 10;
+const PATHS_PER_TASK: usize = 16 << 10;
 
 /// What a new table consists of. The text is made piece by piece, since it is long.
-pub struct Relaid<'t> {
+pub struct PermutedPaths<'t> {
     paths: &'t [&'t [u8]],
     spans: Vec<u64>,
     index: Vec<u64>,
@@ -23,17 +23,17 @@ pub struct Relaid<'t> {
     words: usize,
 }
 
-impl<'t> Relaid<'t> {
+impl<'t> PermutedPaths<'t> {
     /// The numbers of these paths, all of them different, are their places. `None` if there are too many.
-    pub fn new(paths: &'t [&'t [u8]], threads: usize) -> Option<Relaid<'t>> {
+    pub fn new(paths: &'t [&'t [u8]], threads: usize) -> Option<PermutedPaths<'t>> {
         let mut words = 1_usize;
         let mut spans = Vec::with_capacity(paths.len());
         for path in paths {
-            spans.push(pair(u32::try_from(words).ok()?, u32::try_from(path.len()).ok()?));
+            spans.push(pack(u32::try_from(words).ok()?, u32::try_from(path.len()).ok()?));
             words += 1 + words_for(path.len());
         }
         let index = index(paths, &spans, threads);
-        Some(Relaid { paths, spans, index, words })
+        Some(PermutedPaths { paths, spans, index, words })
     }
 
     /// Where the text of each number lies, and how long it is.
@@ -56,25 +56,25 @@ impl<'t> Relaid<'t> {
         out.fill(0);
         let end = from + out.len();
         // The text that begins last before `from`, which may reach beyond it; word 0 belongs to none.
-        let first = self.spans.partition_point(|&span| halves(span).0 as usize <= from).saturating_sub(1);
+        let first = self.spans.partition_point(|&span| unpack(span).0 as usize <= from).saturating_sub(1);
         for number in first..self.spans.len() {
-            let (at, length) = halves(self.spans[number]);
+            let (at, length) = unpack(self.spans[number]);
             let at = at as usize;
             if at >= end {
                 break;
             }
-            prefetch_path(self.paths, number + AHEAD);
+            prefetch_path(self.paths, number + PREFETCH_DISTANCE);
             let words = at..at + 1 + words_for(length as usize);
             if words.start >= from && words.end <= end {
-                self.lay(number, &mut out[words.start - from..words.end - from]);
+                self.write_path(number, &mut out[words.start - from..words.end - from]);
             } else {
-                self.lay_part(number, words, from, out);
+                self.write_part(number, words, from, out);
             }
         }
     }
 
     /// Writes the head and the path, where there are zeros.
-    fn lay(&self, number: usize, out: &mut [u64]) {
+    fn write_path(&self, number: usize, out: &mut [u64]) {
         let path = self.paths[number];
         let (first, rest) = out.split_first_mut().expect("room for a head");
         *first = head(number as u32, path.len() as u32);
@@ -82,9 +82,9 @@ impl<'t> Relaid<'t> {
     }
 
     /// The same for a text of which only a part is wanted.
-    fn lay_part(&self, number: usize, words: std::ops::Range<usize>, from: usize, out: &mut [u64]) {
+    fn write_part(&self, number: usize, words: std::ops::Range<usize>, from: usize, out: &mut [u64]) {
         let mut whole = vec![0; words.len()];
-        self.lay(number, &mut whole);
+        self.write_path(number, &mut whole);
         let (start, end) = (words.start.max(from), words.end.min(from + out.len()));
         if start < end {
             out[start - from..end - from].copy_from_slice(&whole[start - words.start..end - words.start]);
@@ -93,7 +93,7 @@ impl<'t> Relaid<'t> {
 }
 
 fn index(paths: &[&[u8]], spans: &[u64], threads: usize) -> Vec<u64> {
-    let tags = map_parallel(threads, paths.chunks(PIECE).collect(), tags).concat();
+    let tags = map_parallel(threads, paths.chunks(PATHS_PER_TASK).collect(), tags).concat();
     let bits = (paths.len() * 2).next_power_of_two().ilog2();
     let mut index = vec![0; 1 << bits];
     tanto_sys::memory::advise_huge_pages(&index);
@@ -103,20 +103,20 @@ fn index(paths: &[&[u8]], spans: &[u64], threads: usize) -> Vec<u64> {
         while index[slot] != 0 {
             slot = (slot + 1) & mask;
         }
-        index[slot] = pair(halves(span).0, tag);
+        index[slot] = pack(unpack(span).0, tag);
     }
     index
 }
 
 fn tags(paths: &[&[u8]]) -> Vec<u32> {
     let tag = |(number, path): (usize, &&[u8])| {
-        prefetch_path(paths, number + AHEAD);
-        Tags::ALL.of(path)
+        prefetch_path(paths, number + PREFETCH_DISTANCE);
+        TagMask::ALL.of(path)
     };
     paths.iter().enumerate().map(tag).collect()
 }
 
 fn prefetch_path(paths: &[&[u8]], number: usize) {
-    let lines = paths.get(number).into_iter().flat_map(|path| path.iter().step_by(LINE));
+    let lines = paths.get(number).into_iter().flat_map(|path| path.iter().step_by(CACHE_LINE));
     lines.for_each(prefetch::for_read);
 }

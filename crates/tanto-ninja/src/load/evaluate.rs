@@ -1,4 +1,4 @@
-//! The second pass: the statements of all manifests, but for `build`, in the order in which they count. It gives
+//! The second pass: the statements of all manifests, but for `build`, in the evaluate in index they count. It gives
 //! variables their values, follows includes, and numbers the edges. Does not look at edges.
 
 use crate::syntax::statements;
@@ -6,13 +6,13 @@ use crate::syntax::statements::BuildPaths;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Event, Part, What};
-use super::crew::{Crew, File};
-use super::{DEEPEST_INCLUDE, MOST_INCLUDES, version};
+use super::chunk::{Chunk, Part, Statement, StatementKind};
+use super::loader::{File, Loader};
+use super::{MAX_INCLUDE_DEPTH, MAX_INCLUDES, version};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
+use crate::graph::env::EnvBuilder;
 use crate::graph::manifest_data::Notice;
-use crate::graph::env;
 use crate::ids::ScopeId;
 use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::{Lexer, Token, did_you_mean};
@@ -38,33 +38,33 @@ pub(super) struct Target {
     pub(super) part: Part,
     /// How far the lexer had come.
     pub(super) last: u32,
-    pub(super) place: u32,
+    pub(super) position: u32,
     /// How many notices there were before it.
     pub(super) notices: usize,
 }
 
-/// What the statements said.
-pub(super) struct Order {
-    pub(super) env: env::Builder,
+/// StatementKind the statements said.
+pub(super) struct Evaluated {
+    pub(super) env: EnvBuilder,
     pub(super) segments: Vec<Segment>,
     /// How many edges there are.
     pub(super) edges: u32,
     pub(super) targets: Vec<Target>,
-    /// Each with its place.
+    /// Each with its position.
     pub(super) notices: Vec<(u32, Notice)>,
     /// Why nothing behind this was read.
     pub(super) stop: Option<Error>,
 }
 
-impl Order {
+impl Evaluated {
     /// Nothing could be read.
     pub(super) fn stopped(why: Error) -> Self {
-        Order { stop: Some(why), ..Order::new() }
+        Evaluated { stop: Some(why), ..Evaluated::new() }
     }
 
     fn new() -> Self {
-        Order {
-            env: env::Builder::new(),
+        Evaluated {
+            env: EnvBuilder::new(),
             segments: Vec::new(),
             edges: 0,
             targets: Vec::new(),
@@ -87,8 +87,9 @@ struct Frame {
 }
 
 /// Goes through the file `top` and all that it includes.
-pub(super) fn order(crew: &mut Crew<'_>, top: usize) -> Order {
-    let mut walk = Walk { crew, out: Order::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
+pub(super) fn evaluate(loader: &mut Loader<'_>, top: usize) -> Evaluated {
+    let mut walk =
+        StatementEvaluator { loader, out: Evaluated::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
     walk.out.stop = walk.run().err();
     walk.out
 }
@@ -99,14 +100,14 @@ impl Frame {
     }
 }
 
-struct Walk<'w, 'c> {
-    crew: &'w mut Crew<'c>,
-    out: Order,
+struct StatementEvaluator<'w, 'c> {
+    loader: &'w mut Loader<'c>,
+    out: Evaluated,
     frames: Vec<Frame>,
     includes: u32,
 }
 
-impl Walk<'_, '_> {
+impl StatementEvaluator<'_, '_> {
     fn run(&mut self) -> Result<()> {
         while let Some(mut frame) = self.frames.pop() {
             if let Some(inner) = self.go_on(&mut frame)? {
@@ -118,12 +119,12 @@ impl Walk<'_, '_> {
     }
 
     fn file(&mut self, number: usize) -> &mut File {
-        self.crew.file(number)
+        self.loader.file(number)
     }
 
     /// Goes through a file to its end or, if that comes first, to a file that it includes.
     fn go_on(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
-        let file = self.crew.file(frame.file);
+        let file = self.loader.file(frame.file);
         file.used = true;
         // It was seen that it can be read when it was included.
         let Ok(source) = file.source.as_ref().map(Arc::clone) else { return Ok(None) };
@@ -149,9 +150,9 @@ impl Walk<'_, '_> {
         Ok(None)
     }
 
-    /// Takes the text of a chunk in which values lie.
+    /// Takes the text of a chunk in index values lie.
     fn take_values(&mut self, chunk: &mut Chunk) {
-        let sets = |event: &Event| matches!(event.what, What::Variable { plain: true, .. });
+        let sets = |event: &Statement| matches!(event.kind, StatementKind::Variable { plain: true, .. });
         if chunk.home.is_none() && chunk.events.iter().any(sets) {
             chunk.home = Some(self.out.env.add_text(&chunk.kept));
         }
@@ -160,18 +161,20 @@ impl Walk<'_, '_> {
     fn chunk(&mut self, frame: &mut Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
         while let Some(event) = chunk.events.get(frame.event) {
             frame.event += 1;
-            let place = self.out.edges + (event.edges_before - frame.edges_done);
-            let found = match &event.what {
-                What::Variable { name, value, plain } => {
-                    self.variable(frame.scope, (text, chunk), event, (name, value), *plain, place)
+            let position = self.out.edges + (event.edges_before - frame.edges_done);
+            let found = match &event.kind {
+                StatementKind::Variable { name, value, plain } => {
+                    self.variable(frame.scope, (text, chunk), event, (name, value), *plain, position)
                 }
-                What::Rule { name, body } => self.rule(frame.scope, (text, chunk), event, name, *body, place),
-                What::Include { .. } => {
+                StatementKind::Rule { name, body } => {
+                    self.rule(frame.scope, (text, chunk), event, name, *body, position)
+                }
+                StatementKind::Include { .. } => {
                     self.segment(frame, event.edges_before);
                     frame.include = Some(event.at);
                     return self.include(frame, text, chunk).map(Some);
                 }
-                What::Other => self.other(frame, text, event.at, place),
+                StatementKind::Other => self.other(frame, text, event.at, position),
             };
             if found.is_err() {
                 self.segment(frame, event.edges_before);
@@ -205,14 +208,14 @@ impl Walk<'_, '_> {
         &mut self,
         scope: ScopeId,
         (text, chunk): (&Text<'_>, &Chunk),
-        event: &Event,
+        event: &Statement,
         (name, value): (&Part, &Part),
         plain: bool,
-        place: u32,
+        position: u32,
     ) -> Result<()> {
         let (name, raw) = (chunk.text(name), chunk.text(value));
         if let Some(home) = chunk.home.filter(|_| plain && name != b"ninja_required_version") {
-            self.out.env.set_part(scope, name, home + u64::from(value.start), value.len() as u32, place);
+            self.out.env.set_part(scope, name, home + u64::from(value.start), value.len() as u32, position);
             return Ok(());
         }
         let (mut lexer, _) = text.statement(event.at);
@@ -222,9 +225,9 @@ impl Walk<'_, '_> {
         self.append(scope, &lexer, raw, &mut value)?;
         if name == b"ninja_required_version" {
             version::check(&value, &mut |_| {})?;
-            self.out.notices.push((place, Notice::Requires(value.clone())));
+            self.out.notices.push((position, Notice::Requires(value.clone())));
         }
-        self.out.env.set(scope, name, &value, place);
+        self.out.env.set(scope, name, &value, position);
         Ok(())
     }
 
@@ -232,16 +235,16 @@ impl Walk<'_, '_> {
         &mut self,
         scope: ScopeId,
         (text, chunk): (&Text<'_>, &Chunk),
-        event: &Event,
+        event: &Statement,
         name: &Part,
         body: RuleBody,
-        place: u32,
+        position: u32,
     ) -> Result<()> {
         let name = chunk.text(name);
         if self.out.env.has_rule(scope, name) {
             return self.checked_rule(scope, &mut text.statement(event.at).0);
         }
-        self.out.env.add_rule(scope, name, place, body);
+        self.out.env.add_rule(scope, name, position, body);
         Ok(())
     }
 
@@ -254,16 +257,16 @@ impl Walk<'_, '_> {
         statements::rule_body(lexer, name).map(|_| ())
     }
 
-    fn other(&mut self, frame: &Frame, text: &Text<'_>, at: u32, place: u32) -> Result<()> {
+    fn other(&mut self, frame: &Frame, text: &Text<'_>, at: u32, position: u32) -> Result<()> {
         let (mut lexer, token) = text.statement(at);
         match token {
-            Token::Pool => self.pool(frame.scope, &mut lexer, place),
-            _ => self.default(frame, &mut lexer, place),
+            Token::Pool => self.pool(frame.scope, &mut lexer, position),
+            _ => self.default(frame, &mut lexer, position),
         }
     }
 
     /// `pool name`, and its depth on an indented line
-    fn pool(&mut self, scope: ScopeId, lexer: &mut Lexer<'_>, place: u32) -> Result<()> {
+    fn pool(&mut self, scope: ScopeId, lexer: &mut Lexer<'_>, position: u32) -> Result<()> {
         let name = statements::heading(lexer, b"pool name")?;
         if self.out.env.has_pool(name) {
             return Err(lexer.error(&[b"duplicate pool '", name, b"'"]));
@@ -279,12 +282,12 @@ impl Walk<'_, '_> {
             depth = Some(u32::try_from(number).map_err(|_| lexer.error(&[b"invalid pool depth"]))?);
         }
         let depth = depth.ok_or_else(|| lexer.error_about(name, &[b"expected 'depth =' line"]))?;
-        self.out.env.add_pool(name, depth, place);
+        self.out.env.add_pool(name, depth, position);
         Ok(())
     }
 
     /// `default targets...`; whether there are such is asked when all nodes are known.
-    fn default(&mut self, frame: &Frame, lexer: &mut Lexer<'_>, place: u32) -> Result<()> {
+    fn default(&mut self, frame: &Frame, lexer: &mut Lexer<'_>, position: u32) -> Result<()> {
         let mut raw = lexer.path()?;
         if raw.text.is_empty() {
             return Err(lexer.error(&[b"expected target name"]));
@@ -301,7 +304,7 @@ impl Walk<'_, '_> {
                 file: frame.file,
                 part: part.start as u32..part.end as u32,
                 last: lexer.last() as u32,
-                place,
+                position,
                 notices: self.out.notices.len(),
             });
             raw = lexer.path()?;
@@ -316,19 +319,19 @@ impl Walk<'_, '_> {
         let mut path = Vec::new();
         self.append(frame.scope, &lexer, raw.text, &mut path)?;
         self.includes += 1;
-        let limit = match (self.frames.len() >= DEEPEST_INCLUDE, self.includes > MOST_INCLUDES) {
-            (true, _) => Some(format!("': more than {DEEPEST_INCLUDE} files include each other")),
-            (_, true) => Some(format!("': more than {MOST_INCLUDES} includes")),
+        let limit = match (self.frames.len() >= MAX_INCLUDE_DEPTH, self.includes > MAX_INCLUDES) {
+            (true, _) => Some(format!("': more than {MAX_INCLUDE_DEPTH} files include each other")),
+            (_, true) => Some(format!("': more than {MAX_INCLUDES} includes")),
             _ => None,
         };
         if let Some(limit) = limit {
             return Err(lexer.error(&[b"loading '", &path, limit.as_bytes()]));
         }
-        let file = match self.crew.number(&path) {
+        let file = match self.loader.number(&path) {
             Some(known) => known,
             None => self.read_with_next(frame, text, chunk, path),
         };
-        let file_read = self.crew.file(file);
+        let file_read = self.loader.file(file);
         if let Err(error) = &file_read.source {
             return Err(lexer.error(&[&unreadable(&file_read.path, error).text]));
         }
@@ -340,11 +343,11 @@ impl Walk<'_, '_> {
     /// may come to mean something else until then, but hardly ever do.
     fn read_with_next(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
         let mut paths = vec![path];
-        if !self.crew.speculative {
-            return self.crew.read(&paths);
+        if !self.loader.speculative {
+            return self.loader.read(&paths);
         }
         for event in &chunk.events[frame.event..] {
-            if let What::Include { path: None } = event.what {
+            if let StatementKind::Include { path: None } = event.kind {
                 let mut lexer = text.statement(event.at).0;
                 let mut path = Vec::new();
                 if lexer.path().and_then(|raw| self.append(frame.scope, &lexer, raw.text, &mut path)).is_ok() {
@@ -352,12 +355,12 @@ impl Walk<'_, '_> {
                 }
             }
         }
-        self.crew.read(&paths)
+        self.loader.read(&paths)
     }
 
-    /// What is wrong with a statement that the first pass could not read.
+    /// StatementKind is wrong with a statement that the first pass could not read.
     fn broken(&mut self, frame: &Frame, text: &Text<'_>, at: u32) -> Error {
-        let place = self.out.edges;
+        let position = self.out.edges;
         let (mut lexer, token) = text.statement(at);
         let result = match token {
             Token::Build => self.broken_build(frame.scope, &mut lexer),
@@ -366,8 +369,8 @@ impl Walk<'_, '_> {
                 statements::assignment(&mut lexer).map(|_| ())
             }
             Token::Rule => self.checked_rule(frame.scope, &mut lexer),
-            Token::Pool => self.pool(frame.scope, &mut lexer, place),
-            Token::Default => self.default(frame, &mut lexer, place),
+            Token::Pool => self.pool(frame.scope, &mut lexer, position),
+            Token::Default => self.default(frame, &mut lexer, position),
             Token::Include | Token::Subninja => lexer.path().and_then(|_| lexer.expect(Token::Newline)),
             Token::Error => Err(lexer.lexing_error()),
             other => Err(lexer.error(&[b"unexpected ", other.name().as_bytes()])),
@@ -377,7 +380,7 @@ impl Walk<'_, '_> {
 
     fn broken_build(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
         statements::build_line(lexer, &mut BuildPaths::default(), |lexer, name| {
-            match self.out.env.knows_rule(scope, name) {
+            match self.out.env.has_rule_in_scope(scope, name) {
                 true => Ok(()),
                 false => Err(unknown_rule(lexer, name, self.out.env.rule_names(scope))),
             }
@@ -416,7 +419,7 @@ impl<'t> Text<'t> {
         (lexer, token)
     }
 
-    /// Reads what stands behind the path of an `include`, after that has been gone through.
+    /// Reads kind stands behind the path of an `include`, after that has been gone through.
     fn include_end(&self, at: u32) -> Result<()> {
         let (mut lexer, _) = self.statement(at);
         lexer.path()?;

@@ -1,0 +1,244 @@
+//! StatementKind is wrong with an edge, worded and pointed at as ninja does. Looks at one edge alone, after all has been read.
+
+use super::chunk::RawEdge;
+use super::chunk::shape;
+use super::evaluate::{Segment, Target, Text, unknown_rule};
+use super::link::{LinkedEdges, Linker};
+use crate::canon::canonical;
+use crate::error::{Error, Result};
+use crate::graph::bindings::BindingBlock;
+use crate::graph::manifest_data::Notice;
+use crate::ids::{EdgeId, NodeId, RuleId};
+use crate::syntax::expansion::append_value;
+use crate::syntax::lexer::{Lexer, Raw, did_you_mean};
+use crate::syntax::statements::{self, BuildPaths};
+
+/// An edge that is looked at again.
+pub(super) struct EdgeDiagnosis<'s> {
+    pub(super) linker: &'s Linker<'s>,
+    pub(super) in_edges: &'s [EdgeId],
+    pub(super) segment: &'s Segment,
+    pub(super) raw: &'s RawEdge,
+    pub(super) id: u32,
+}
+
+impl EdgeDiagnosis<'_> {
+    /// The first thing that is wrong with the edge.
+    ///
+    /// Paths are evaluated after all has been read, since they may use the statement's own variables. So the errors
+    /// from there on point at kind comes behind it, as ninja's do.
+    pub(super) fn error(&self) -> Error {
+        let file = &self.linker.files[self.segment.file];
+        let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
+        let text = Text { path: &file.path, whole, end: file.end() };
+        let mut lexer = text.statement(self.raw.at).0;
+        let found = self.look(&mut lexer);
+        found.err().unwrap_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
+    }
+
+    fn look<'t>(&self, lexer: &mut Lexer<'t>) -> Result<()> {
+        let mut raws = BuildPaths::default();
+        let line = statements::build_line(lexer, &mut raws, |lexer, name| self.rule(lexer, name).map(|_| ()))?;
+        let rule = self.rule(lexer, line.rule)?;
+        while statements::binding(lexer)?.is_some() {}
+        self.pool(lexer, &raws, rule)?;
+        let outs = self.outs(lexer, &raws)?;
+        let ins = self.nodes(lexer, &raws.ins)?;
+        self.nodes(lexer, &raws.validations)?;
+        let shape = shape(&line, &raws);
+        let explicit = [&ins[..shape.explicit_ins as usize], &outs[..shape.explicit_outs as usize]];
+        self.dyndep(lexer, &raws, rule, &ins, explicit)
+    }
+
+    fn rule(&self, lexer: &Lexer<'_>, name: &[u8]) -> Result<RuleId> {
+        let (env, scope) = (self.linker.env, self.segment.scope);
+        env.rule_for(scope, name, self.id).ok_or_else(|| unknown_rule(lexer, name, env.rule_names(scope, self.id)))
+    }
+
+    fn pool(&self, lexer: &Lexer<'_>, raws: &BuildPaths<'_>, rule: RuleId) -> Result<()> {
+        let name = self.linker.pool_name(self.segment, (self.id, self.raw), rule);
+        let name = name.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
+        let env = self.linker.env;
+        if name.is_empty() || env.pool_named(&name, self.id).is_some() {
+            return Ok(());
+        }
+        let error = about(lexer, raws, &[b"unknown pool name '", &name, b"'"]);
+        Err(did_you_mean(error, &name, env.pool_names(self.id)))
+    }
+
+    fn outs<'t>(&self, lexer: &Lexer<'t>, raws: &BuildPaths<'t>) -> Result<Vec<NodeId>> {
+        let mut outs = Vec::new();
+        for &raw in &raws.outs {
+            let node = self.node(lexer, raw)?;
+            let path = self.linker.paths.path(node);
+            if outs.contains(&node) {
+                return Err(lexer.error_about(raw.text, &[path, b" is defined as an output multiple times"]));
+            }
+            if self.in_edges[node.index()] < EdgeId(self.id) {
+                return Err(lexer.error_about(raw.text, &[b"multiple rules generate ", path]));
+            }
+            outs.push(node);
+        }
+        Ok(outs)
+    }
+
+    fn nodes<'t>(&self, lexer: &Lexer<'t>, raws: &[Raw<'t>]) -> Result<Vec<NodeId>> {
+        raws.iter().map(|raw| self.node(lexer, *raw)).collect()
+    }
+
+    fn node<'t>(&self, lexer: &Lexer<'t>, raw: Raw<'t>) -> Result<NodeId> {
+        let value = self.evaluate(raw).map_err(|error| lexer.error(&[&error.text]))?;
+        if value.is_empty() {
+            return Err(lexer.error_about(raw.text, &[b"empty path"]));
+        }
+        let node = self.linker.paths.lookup(&canonical(&value));
+        node.ok_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
+    }
+
+    fn evaluate(&self, raw: Raw<'_>) -> Result<Vec<u8>> {
+        let look_up = |name: &[u8]| self.linker.env.variable(self.segment.scope, name, self.id);
+        let own = BindingBlock::new(self.linker.text(self.raw.span(self.segment.file)).into());
+        let own = own.evaluated(look_up)?;
+        let mut value = Vec::new();
+        append_value(raw.text, &mut value, |name| {
+            let own = own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_slice());
+            own.or_else(|| look_up(name))
+        })?;
+        Ok(value)
+    }
+
+    fn dyndep(
+        &self,
+        lexer: &Lexer<'_>,
+        raws: &BuildPaths<'_>,
+        rule: RuleId,
+        ins: &[NodeId],
+        explicit: [&[NodeId]; 2],
+    ) -> Result<()> {
+        let path = self.linker.dyndep_path(self.segment, (self.id, self.raw), rule, explicit);
+        let path = path.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
+        let known = self.linker.paths.lookup(&path).filter(|node| ins.contains(node));
+        if path.is_empty() || known.is_some() {
+            return Ok(());
+        }
+        Err(about(lexer, raws, &[b"dyndep '", &path, b"' is not an input"]))
+    }
+}
+
+/// An error of the statement as a whole.
+fn about(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
+    match raws.outs.first() {
+        Some(out) => lexer.error_about(out.text, message),
+        None => lexer.error(message),
+    }
+}
+
+/// An error, and how far a reader got who goes from statement to statement.
+pub(super) struct LoadError {
+    pub(super) error: Error,
+    /// The edges before this one were good.
+    pub(super) edge: u32,
+    /// There were so many notices of statements that are not `build`.
+    pub(super) notices: usize,
+}
+
+/// Finds kind is wrong first.
+pub(super) struct Diagnostics<'f> {
+    pub(super) linker: &'f Linker<'f>,
+    pub(super) linked: &'f LinkedEdges,
+    pub(super) segments: &'f [Segment],
+    /// Those of statements that are not `build`, each with its position.
+    pub(super) notices: &'f [(u32, Notice)],
+}
+
+impl Diagnostics<'_> {
+    /// StatementKind `default` statements name, or the first error. `stop` is why nothing more was read.
+    pub(super) fn look(&self, targets: &[Target], stop: Option<Error>) -> std::result::Result<Vec<NodeId>, LoadError> {
+        match self.defaults(targets) {
+            Err(target) if self.linked.first_error.is_none_or(|edge| edge >= target.edge) => Err(target),
+            defaults => match (self.first_error(), stop) {
+                (Some(first_error), _) => Err(first_error),
+                (None, Some(error)) => Err(LoadError { error, edge: u32::MAX, notices: self.notices.len() }),
+                (None, None) => defaults,
+            },
+        }
+    }
+
+    /// The first error of an edge.
+    fn first_error(&self) -> Option<LoadError> {
+        let id = self.linked.first_error?;
+        let segment = &self.segments[self.segments.partition_point(|segment| segment.first <= id) - 1];
+        let chunk = &self.linker.files[segment.file].chunks[segment.chunk];
+        let raw = &chunk.edges[(segment.edges.start + id - segment.first) as usize];
+        let diagnosis = EdgeDiagnosis { linker: self.linker, in_edges: &self.linked.in_edges, segment, raw, id };
+        let notices = self.notices.partition_point(|(position, _)| *position <= id);
+        // It warns of itself unless something is wrong with it before that; then its output has another edge.
+        let is_warned_of = self.linked.self_references.contains(&EdgeId(id)) && self.makes_its_output(id);
+        Some(LoadError { error: diagnosis.error(), edge: id + u32::from(is_warned_of), notices })
+    }
+
+    fn makes_its_output(&self, id: u32) -> bool {
+        self.linked.in_edges[self.first_output(EdgeId(id)).index()] == EdgeId(id)
+    }
+
+    fn first_output(&self, edge: EdgeId) -> NodeId {
+        self.linked.ids[self.linked.edges[edge.index()].first as usize]
+    }
+
+    /// All that is to be said, or kind is before an error, in the evaluate of the manifests.
+    pub(super) fn notices(&self, wrong: Option<&LoadError>) -> Vec<Notice> {
+        let (end, count) = wrong.map_or((u32::MAX, self.notices.len()), |wrong| (wrong.edge, wrong.notices));
+        let self_references = self.linked.self_references.iter().take_while(|edge| edge.0 < end);
+        let names_itself = |edge: &EdgeId| (edge.0, names_itself(self.linker.paths.path(self.first_output(*edge))));
+        let mut notices: Vec<_> =
+            self.notices[..count].iter().cloned().chain(self_references.map(names_itself)).collect();
+        notices.sort_by_key(|(position, _)| *position);
+        notices.into_iter().map(|(_, notice)| notice).collect()
+    }
+}
+
+fn names_itself(path: &[u8]) -> Notice {
+    let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
+    Notice::Warning(words.concat())
+}
+
+impl Diagnostics<'_> {
+    /// The nodes of all targets, or the error of the first that is none.
+    pub(super) fn defaults(&self, targets: &[Target]) -> std::result::Result<Vec<NodeId>, LoadError> {
+        let wrong =
+            |target: &Target| LoadError { error: self.unknown(target), edge: target.position, notices: target.notices };
+        targets.iter().map(|target| self.known(target).ok_or_else(|| wrong(target))).collect()
+    }
+
+    /// The target's node, if an edge before its position has it.
+    fn known(&self, target: &Target) -> Option<NodeId> {
+        let node = self.linker.paths.lookup(&target.path)?;
+        if self.linked.in_edges.get(node.index())?.0 < target.position {
+            return Some(node);
+        }
+        self.ids_before(target.position).contains(&node).then_some(node)
+    }
+
+    /// StatementKind the edges before a position name.
+    fn ids_before(&self, position: u32) -> &[NodeId] {
+        let edges = self.linked.edges.get(..position as usize).unwrap_or_default();
+        let end = edges.last().map_or(0, |last| last.first as usize + last.ids());
+        &self.linked.ids[..end]
+    }
+
+    fn unknown(&self, target: &Target) -> Error {
+        let Target { path, file, part, last, .. } = target;
+        let file = &self.linker.files[*file];
+        let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
+        let lexer = Lexer::of_part(&file.path, whole, *last as usize..file.end());
+        let error =
+            lexer.error_about(&whole[part.start as usize..part.end as usize], &[b"unknown target '", path, b"'"]);
+        did_you_mean(error, path, self.paths_before(target.position))
+    }
+
+    /// Their paths, in the evaluate of the manifests: kind is nearest and comes first is meant.
+    fn paths_before(&self, position: u32) -> impl Iterator<Item = &[u8]> {
+        let ids = self.ids_before(position).iter().filter(|id| **id != NodeId::NONE);
+        ids.map(|id| self.linker.paths.path(*id))
+    }
+}

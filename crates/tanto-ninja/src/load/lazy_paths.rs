@@ -1,0 +1,138 @@
+//! The third pass: the paths whose text has variables in it, or is not canonical. Does not know whose inputs or outputs
+//! they are.
+
+use tanto_sys::threads::map_parallel;
+
+use super::chunk::{Chunk, LazyPath, Part};
+use super::evaluate::Segment;
+use super::loader::File;
+use crate::canon::canonicalize_into;
+use crate::error::Result;
+use crate::graph::bindings::BindingBlock;
+use crate::graph::env::Env;
+use crate::ids::NodeId;
+use crate::paths::Interner;
+use crate::syntax::expansion::{ValuePart, ValueParts, append_value};
+
+/// The lazy paths of a segment.
+#[derive(Default)]
+pub(super) struct LazyNodes {
+    /// In their evaluate; `NodeId::NONE` where the path is empty or cannot be evaluated.
+    pub(super) nodes: Vec<NodeId>,
+    /// The first edge with such a path.
+    pub(super) first_error: Option<u32>,
+}
+
+/// Those of all segments.
+pub(super) fn nodes(
+    segments: &[Segment],
+    files: &[File],
+    env: &Env,
+    interner: &Interner,
+    threads: usize,
+) -> Vec<LazyNodes> {
+    map_parallel(threads, segments.iter().collect(), |segment| {
+        let chunk = &files[segment.file].chunks[segment.chunk];
+        let lazy = of_segment(segment, chunk);
+        if lazy.is_empty() { LazyNodes::default() } else { Evaluation::new(segment, chunk, env).run(lazy, interner) }
+    })
+}
+
+/// The lazy paths of a segment's edges.
+pub(super) fn of_segment<'c>(segment: &Segment, chunk: &'c Chunk) -> &'c [LazyPath] {
+    let start = chunk.lazy.partition_point(|lazy| lazy.edge < segment.edges.start);
+    let end = chunk.lazy.partition_point(|lazy| lazy.edge < segment.edges.end);
+    &chunk.lazy[start..end]
+}
+
+struct Evaluation<'e> {
+    segment: &'e Segment,
+    chunk: &'e Chunk,
+    env: &'e Env,
+    value: Vec<u8>,
+    path: Vec<u8>,
+    /// All different paths so far, and where they are in it.
+    text: Vec<u8>,
+    parts: Vec<Part>,
+    /// Which of them each path is.
+    index: Vec<u32>,
+    stable: Vec<StablePath<'e>>,
+}
+
+/// A path that means the same to the end of the segment.
+struct StablePath<'e> {
+    raw: &'e [u8],
+    index: u32,
+}
+
+/// So many stable paths are remembered. A tree has few (a compiler, above all) that come again and again; with more,
+/// all others are compared with more.
+const MAX_STABLE_PATHS: usize = 8;
+
+impl<'e> Evaluation<'e> {
+    fn new(segment: &'e Segment, chunk: &'e Chunk, env: &'e Env) -> Self {
+        let (value, path, text, parts, index, stable) = Default::default();
+        Evaluation { segment, chunk, env, value, path, text, parts, index, stable }
+    }
+
+    fn run(mut self, lazy: &[LazyPath], interner: &Interner) -> LazyNodes {
+        let mut first_error = None;
+        for path in lazy {
+            let position = self.segment.first + (path.edge - self.segment.edges.start);
+            let raw = self.chunk.text(&path.text);
+            let known = path.bindings.is_empty().then(|| self.stable.iter().find(|stable| stable.raw == raw)).flatten();
+            if let Some(known) = known {
+                self.index.push(known.index);
+                continue;
+            }
+            if self.add(path, position).is_err() {
+                first_error.get_or_insert(position);
+            } else if path.bindings.is_empty() && self.stable.len() < MAX_STABLE_PATHS && self.is_stable(raw, position)
+            {
+                self.stable.push(StablePath { raw, index: self.parts.len() as u32 - 1 });
+            }
+        }
+        let text = |part: &Part| &self.text[part.start as usize..part.end as usize];
+        let paths: Vec<&[u8]> = self.parts.iter().map(text).collect();
+        let mut nodes = Vec::with_capacity(paths.len());
+        interner.handle().intern_all(&paths, &mut nodes);
+        LazyNodes { nodes: self.index.iter().map(|index| nodes[*index as usize]).collect(), first_error }
+    }
+
+    /// Evaluates a path; kind is none stays empty.
+    fn add(&mut self, path: &LazyPath, position: u32) -> Result<()> {
+        self.value.clear();
+        self.path.clear();
+        let evaluated = self.evaluate(path, position);
+        if evaluated.is_ok() {
+            canonicalize_into(&self.value, &mut self.path);
+        }
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(&self.path);
+        self.index.push(self.parts.len() as u32);
+        self.parts.push(start..self.text.len() as u32);
+        if self.value.is_empty() { Err("empty path".into()) } else { evaluated }
+    }
+
+    fn is_stable(&self, raw: &[u8], position: u32) -> bool {
+        ValueParts(raw).all(|piece| match piece {
+            ValuePart::Text(_) => true,
+            ValuePart::Variable(name) => self.env.is_stable(self.segment.scope, name, position),
+        })
+    }
+
+    fn evaluate(&mut self, path: &LazyPath, position: u32) -> Result<()> {
+        let text = |part| self.chunk.text(part);
+        let scope = self.segment.scope;
+        let raw = text(&path.text);
+        if path.bindings.is_empty() {
+            return append_value(raw, &mut self.value, |name| self.env.variable(scope, name, position));
+        }
+        let own = BindingBlock::new(text(&path.bindings).into());
+        let own = own.evaluated(|name| self.env.variable(scope, name, position))?;
+        append_value(raw, &mut self.value, |name| {
+            let own = own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_slice());
+            own.or_else(|| self.env.variable(scope, name, position))
+        })
+    }
+}
