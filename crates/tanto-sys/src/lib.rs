@@ -1,7 +1,7 @@
 //! The operating system: files, memory, processes, signals, terminals, locks, clock. The only crate with `unsafe`.
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Where it runs\" in README.md");
+compile_error!("Tanto runs on Linux on x86-64 and aarch64; see \"Platforms\" in docs/install.md");
 
 pub mod bytes;
 pub mod cgroup;
