@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tanto_ninja::disk::{RealDisk, VirtualDisk};
-use tanto_ninja::explain::{Explanations, Wanted};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::flat::BLOCK_SIZE;
 use tanto_ninja::graph::Escape;
 use tanto_ninja::graph::{Arena, Graph};
@@ -179,12 +179,12 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
     }
     let nodes: Vec<_> = graph.node_ids().chain(graph.defaults().iter().copied()).collect();
     let mut disk = VirtualDisk::new();
-    let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(Wanted::All));
-    scan.look_ahead.least = 0;
+    let mut scan = Scan::new(graph, &mut disk, &mut log, &mut deps, Explanations::new(ExplainLevel::All));
+    scan.prefetch.min_files = 0;
     for node in nodes {
-        scan.look_ahead(&[node]);
-        let walked = scan.recompute(node);
-        scan.end_look_ahead();
+        scan.prefetch(&[node]);
+        let walked = scan.recompute_dirty(node);
+        scan.end_prefetch();
         if walked.is_err() {
             // After an error a walk is over.
             scan.reset();

@@ -20,12 +20,12 @@ use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, PoolId};
 use crate::logs::Entry;
 use crate::msvc;
-use crate::plan::{Plan, Walk};
+use crate::plan::{Plan, PlanContext};
 use crate::scan::Scan;
 
-/// What the user may choose about a build.
+/// What the user may choose job_info a build.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Options {
+pub struct FrontendOptions {
     /// `-n`: commands are only shown; nothing is written.
     pub dry_run: bool,
     /// `-d keepdepfile`: a depfile stays after it was read.
@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 /// What is to be remembered of an edge while its command runs.
-struct Active {
+struct RunningEdge {
     /// The file system's clock at its start; 0 if that could not be had.
     start: Mtime,
     /// The kind of its command's hash, and the hash.
@@ -48,45 +48,45 @@ struct Active {
     depfile: Vec<u8>,
     /// Likewise.
     rspfile: Vec<u8>,
-    deps: Deps,
+    deps: DepsSource,
 }
 
 /// What says what a command has read.
-struct Deps {
+struct DepsSource {
     /// `gcc` or `msvc`; empty if nothing does.
     kind: Vec<u8>,
     /// What stands before a file's name in the output; for `msvc` alone.
     prefix: Vec<u8>,
 }
 
-impl Deps {
-    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<Deps> {
+impl DepsSource {
+    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<DepsSource> {
         let kind = graph.binding(edge, b"deps", Escape::Shell)?;
         let prefix = || graph.binding(edge, b"msvc_deps_prefix", Escape::Shell);
-        Ok(Deps { prefix: if kind == b"msvc" { prefix()? } else { Vec::new() }, kind })
+        Ok(DepsSource { prefix: if kind == b"msvc" { prefix()? } else { Vec::new() }, kind })
     }
 }
 
 /// What the manifest says of a command that is to be started.
-struct Words {
+struct EdgeCommand {
     command: Vec<u8>,
     description: Vec<u8>,
-    /// As `Active` has it.
+    /// As `RunningEdge` has it.
     hash: (u32, u64),
     depfile: Vec<u8>,
     rspfile: Vec<u8>,
     rspfile_content: Vec<u8>,
     generator: bool,
-    deps: Deps,
+    deps: DepsSource,
 }
 
-impl Words {
-    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<Words> {
+impl EdgeCommand {
+    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<EdgeCommand> {
         let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
         let content = || graph.binding(edge, b"rspfile_content", Escape::Shell);
-        Ok(Words {
+        Ok(EdgeCommand {
             generator: graph.flag(edge, b"generator")?,
-            deps: Deps::of(graph, edge)?,
+            deps: DepsSource::of(graph, edge)?,
             depfile: graph.binding(edge, b"depfile", Escape::None)?,
             rspfile_content: if rspfile.is_empty() { Vec::new() } else { content()? },
             rspfile,
@@ -98,110 +98,118 @@ impl Words {
 }
 
 /// A build of some targets.
-pub struct Builder<'a, 't> {
+pub struct NinjaFrontend<'a, 't> {
     /// What is dirty.
     pub scan: Scan<'a, 't>,
     /// Who remembers what commands cost, besides the log.
-    pub past: Option<CostLookup<'a>>,
+    pub cost_history: Option<CostLookup<'a>>,
     plan: Plan<'a>,
-    options: Options,
-    active: Map<JobId, Active>,
+    options: FrontendOptions,
+    running: Map<JobId, RunningEdge>,
     /// A file without a name, from the first start on, that is touched at each start to read the file system's clock.
     clock: Option<File>,
     /// The name under which it is made.
     clock_file: Vec<u8>,
 }
 
-impl<'a, 't> Builder<'a, 't> {
+impl<'a, 't> NinjaFrontend<'a, 't> {
     /// A build over what `scan` knows.
-    pub fn new(scan: Scan<'a, 't>, options: Options) -> Self {
+    pub fn new(scan: Scan<'a, 't>, options: FrontendOptions) -> Self {
         let clock_file = builddir::join(builddir::path(scan.graph), ".ninja_lock");
-        Builder { scan, past: None, plan: Plan::default(), options, active: Map::default(), clock: None, clock_file }
+        NinjaFrontend {
+            scan,
+            cost_history: None,
+            plan: Plan::default(),
+            options,
+            running: Map::default(),
+            clock: None,
+            clock_file,
+        }
     }
 
     /// Forgets the plan, for another build over the same scan.
     pub fn new_plan(&mut self) {
         self.plan = Plan::default();
-        self.active.clear();
+        self.running.clear();
     }
 
     /// Adds targets, one after the other. Their files are asked for at once where that pays.
     pub fn add_targets(&mut self, schedule: &mut Schedule, view: &mut dyn View, targets: &[NodeId]) -> Result<()> {
-        self.scan.look_ahead(targets);
+        self.scan.prefetch(targets);
         let added = targets.iter().try_for_each(|&target| self.add_target(schedule, view, target));
-        self.scan.end_look_ahead();
+        self.scan.end_prefetch();
         added
     }
 
     /// Adds a target, what it needs and what is to be validated with it.
     fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
-        let validations = self.scan.recompute(target);
+        let validations = self.scan.recompute_dirty(target);
         self.explain(view);
         let validations = validations?;
-        self.plan_if_not_ready(schedule, view, target)?;
+        self.add_to_plan(schedule, view, target)?;
         for validation in validations {
             if self.scan.graph.in_edge(validation).is_some() {
-                self.plan_if_not_ready(schedule, view, validation)?;
+                self.add_to_plan(schedule, view, validation)?;
             }
         }
         Ok(())
     }
 
-    fn plan_if_not_ready(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
+    fn add_to_plan(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
         let edge = self.scan.graph.in_edge(target);
         if edge.is_some_and(|edge| self.scan.outputs_ready(edge)) {
             return Ok(());
         }
-        let mut walk = Walk { scan: &mut self.scan, schedule, view };
-        self.plan.add_target(&mut walk, target)
+        let mut ctx = PlanContext { scan: &mut self.scan, schedule, view };
+        self.plan.add_target(&mut ctx, target)
     }
 
     /// Lets the schedule begin, for so many commands at a time, when all targets have been added.
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
-        self.plan.begin(&self.scan, schedule, slots, self.past);
+        self.plan.begin(&self.scan, schedule, slots, self.cost_history);
     }
 
     fn start_edge(&mut self, job: JobId) -> Result<Start> {
         let edge = self.plan.edge(job);
         let graph = &self.scan.graph;
         if graph.edge(edge).is_phony() {
-            return Ok(Start::NoOp(self.passed(job)));
+            return Ok(Start::NoOp(self.noop_info(job)));
         }
         // A build within this one finds in the logs what was done before it.
         self.flush_logs()?;
-        let words = match self.words(edge) {
+        let evaluated = match self.evaluated(edge) {
             // The manifest is not what it was: what to run is not known any more.
             Err(error) if !error.fatal => {
-                return Ok(Start::Fail(self.about(job, Vec::new(), Vec::new()), error.text));
+                return Ok(Start::Fail(self.job_info(job, Vec::new(), Vec::new()), error.text));
             }
-            words => words?,
+            evaluated => evaluated?,
         };
-        if words.generator {
+        if evaluated.generator {
             self.scan.log.close(self.scan.graph)?;
         }
-        let start = if self.options.dry_run { 0 } else { self.prepare(edge, &words)? };
-        let Words { command: line, description, hash, depfile, rspfile, deps, .. } = words;
-        self.active.insert(job, Active { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
-        let about = self.about(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: about.console, limits: None }, about))
+        let start = if self.options.dry_run { 0 } else { self.prepare(edge, &evaluated)? };
+        let EdgeCommand { command: line, description, hash, depfile, rspfile, deps, .. } = evaluated;
+        self.running.insert(job, RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
+        let job_info = self.job_info(job, line.clone(), description);
+        Ok(Start::Run(Command { line, console: job_info.console, limits: None }, job_info))
     }
 
     /// All that is needed of the manifest, now and when the command has ended: it may change meanwhile.
-    fn words(&self, edge: EdgeId) -> Result<Words> {
-        let words = Words::of(self.scan.graph, edge)?;
-        let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &words.command)? };
-        Ok(Words { hash, ..words })
+    fn evaluated(&self, edge: EdgeId) -> Result<EdgeCommand> {
+        let evaluated = EdgeCommand::of(self.scan.graph, edge)?;
+        let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &evaluated.command)? };
+        Ok(EdgeCommand { hash, ..evaluated })
     }
 
-    fn about(&self, job: JobId, command: Vec<u8>, description: Vec<u8>) -> JobInfo {
+    fn job_info(&self, job: JobId, command: Vec<u8>, description: Vec<u8>) -> JobInfo {
         let it = self.scan.graph.edge(self.plan.edge(job));
         JobInfo {
             command,
             description,
             outputs: self.outputs(job),
             console: it.pool == PoolId::CONSOLE,
-            why: self.scan.explanations.about(self.scan.graph, it.outs),
-            after: self.after(job),
+            why: self.scan.explanations.of_nodes(self.scan.graph, it.outs),
+            after: self.dependencies(job),
         }
     }
 
@@ -214,19 +222,19 @@ impl<'a, 't> Builder<'a, 't> {
 
     /// What may be shown of a job that runs nothing. The outputs of a command that need not run after all are told
     /// nowhere else either.
-    fn passed(&self, job: JobId) -> JobInfo {
+    fn noop_info(&self, job: JobId) -> JobInfo {
         let edge = self.scan.graph.edge(self.plan.edge(job));
         let named = self.options.detail && edge.is_phony();
         let outputs = if named { self.outputs(job) } else { Vec::new() };
-        JobInfo { outputs, after: self.after(job), ..JobInfo::default() }
+        JobInfo { outputs, after: self.dependencies(job), ..JobInfo::default() }
     }
 
-    fn after(&self, job: JobId) -> Vec<JobId> {
-        if self.options.detail { self.plan.after(&self.scan, job) } else { Vec::new() }
+    fn dependencies(&self, job: JobId) -> Vec<JobId> {
+        if self.options.detail { self.plan.dependencies(&self.scan, job) } else { Vec::new() }
     }
 
     /// Makes directories and the response file; says what the file system's clock showed.
-    fn prepare(&mut self, edge: EdgeId, words: &Words) -> Result<Mtime> {
+    fn prepare(&mut self, edge: EdgeId, evaluated: &EdgeCommand) -> Result<Mtime> {
         let mut start = None;
         for &out in self.scan.graph.edge(edge).outs {
             let path = self.scan.graph.path(out);
@@ -235,12 +243,12 @@ impl<'a, 't> Builder<'a, 't> {
                 start = Some(self.file_system_now());
             }
         }
-        if !words.depfile.is_empty() {
-            self.make_parents(&words.depfile)?;
+        if !evaluated.depfile.is_empty() {
+            self.make_parents(&evaluated.depfile)?;
         }
-        if !words.rspfile.is_empty() {
-            let written = self.scan.disk.write(&words.rspfile, &words.rspfile_content);
-            written.map_err(|error| Error::new(&[b"WriteFile(", &words.rspfile, b"): ", &os_text(&error)]))?;
+        if !evaluated.rspfile.is_empty() {
+            let written = self.scan.disk.write(&evaluated.rspfile, &evaluated.rspfile_content);
+            written.map_err(|error| Error::new(&[b"WriteFile(", &evaluated.rspfile, b"): ", &os_text(&error)]))?;
         }
         Ok(start.unwrap_or(0))
     }
@@ -256,8 +264,8 @@ impl<'a, 't> Builder<'a, 't> {
     }
 
     /// Reads what the command discovered. An error makes the command fail.
-    fn discover(&mut self, completion: &mut Completion) -> Result<Vec<NodeId>> {
-        let Some(Active { deps, depfile, .. }) = self.active.get(&completion.job) else { return Ok(Vec::new()) };
+    fn extract_deps(&mut self, completion: &mut Completion) -> Result<Vec<NodeId>> {
+        let Some(RunningEdge { deps, depfile, .. }) = self.running.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
             b"msvc" if completion.capture != Capture::Complete => {
@@ -298,22 +306,22 @@ impl<'a, 't> Builder<'a, 't> {
     /// The command succeeded: what that means for the plan, then for the logs.
     fn succeeded(&mut self, job: JobId, times: (i64, i64), schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         let edge = self.plan.edge(job);
-        let active = self.active.remove(&job).expect("a job that ran was started");
+        let running = self.running.remove(&job).expect("a job that ran was started");
         if !self.options.dry_run {
             // A nested build may have begun one of another version.
             self.scan.log.join_new(self.scan.graph)?;
         }
         let mtime = match self.options.dry_run {
             true => 0,
-            false => self.restat(edge, active.start, schedule, view)?,
+            false => self.restat(edge, running.start, schedule, view)?,
         };
         self.outputs_done(edge, schedule, view)?;
         if self.options.dry_run {
             return Ok(());
         }
-        self.remove_rspfile(&active.rspfile);
-        self.record(edge, times, mtime, active.hash)?;
-        if active.deps.kind.is_empty() { Ok(()) } else { self.record_deps(edge, active.discovered) }
+        self.remove_rspfile(&running.rspfile);
+        self.record(edge, times, mtime, running.hash)?;
+        if running.deps.kind.is_empty() { Ok(()) } else { self.record_deps(edge, running.discovered) }
     }
 
     /// The mtime that the log is to hold: when the command started, or of what it made where that is later. With
@@ -332,20 +340,20 @@ impl<'a, 't> Builder<'a, 't> {
             newest_output = newest_output.max(mtime);
             // A missing output that was missing before did not change either.
             if restat && mtime == self.scan.mtime(out) {
-                let mut walk = Walk { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
-                self.plan.clean(&mut walk, out)?;
+                let mut ctx = PlanContext { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
+                self.plan.clean_node(&mut ctx, out)?;
                 cleaned = true;
             }
         }
         match (output_mtime_wanted, cleaned) {
-            (true, cleaned) => self.old_restat_mtime(edge, newest_output, cleaned),
+            (true, cleaned) => self.v5_restat_mtime(edge, newest_output, cleaned),
             (false, true) => Ok(start),
             (false, false) => Ok(newest),
         }
     }
 
     /// What a log of version 5 holds: the newest output's mtime or, if restat cleaned anything, the newest input's.
-    fn old_restat_mtime(&mut self, edge: EdgeId, newest_output: Mtime, cleaned: bool) -> Result<Mtime> {
+    fn v5_restat_mtime(&mut self, edge: EdgeId, newest_output: Mtime, cleaned: bool) -> Result<Mtime> {
         if !cleaned {
             return Ok(newest_output);
         }
@@ -375,20 +383,20 @@ impl<'a, 't> Builder<'a, 't> {
         }
         // What is dirty now may depend on what the logs say of this build.
         self.flush_logs()?;
-        // All of them before the plan looks at any: a walk that met the next one would load it behind its back.
+        // All of them before the plan looks at any: a ctx that met the next one would load it behind its back.
         let mut updates = Vec::new();
         for &file in &files {
             let loaded = self.scan.load_dyndep(file);
             self.explain(view);
             updates.extend(loaded?);
         }
-        let mut walk = Walk { scan: &mut self.scan, schedule, view };
-        self.plan.dyndeps_loaded(&mut walk, &files, &updates)
+        let mut ctx = PlanContext { scan: &mut self.scan, schedule, view };
+        self.plan.apply_dyndeps(&mut ctx, &files, &updates)
     }
 
     /// Says what cannot wait for a command.
     fn explain(&mut self, view: &mut dyn View) {
-        for text in self.scan.explanations.take_urgent() {
+        for text in self.scan.explanations.take_announcements() {
             view.event(Event::Notice { level: Level::Explain, text: &text });
         }
     }
@@ -452,20 +460,20 @@ impl<'a, 't> Builder<'a, 't> {
     }
 }
 
-impl Frontend for Builder<'_, '_> {
+impl Frontend for NinjaFrontend<'_, '_> {
     fn start(&mut self, job: JobId) -> std::result::Result<Start, Fatal> {
         self.start_edge(job).map_err(fatal)
     }
 
     fn describe_noop(&self, job: JobId) -> Option<JobInfo> {
-        self.options.detail.then(|| self.passed(job))
+        self.options.detail.then(|| self.noop_info(job))
     }
 
     fn finish_command(&mut self, completion: &mut Completion) -> std::result::Result<(), Fatal> {
-        match self.discover(completion) {
+        match self.extract_deps(completion) {
             Ok(nodes) => {
-                if let Some(active) = self.active.get_mut(&completion.job) {
-                    active.discovered = nodes;
+                if let Some(running) = self.running.get_mut(&completion.job) {
+                    running.discovered = nodes;
                 }
             }
             Err(error) if error.fatal => return Err(fatal(error)),
@@ -481,16 +489,16 @@ impl Frontend for Builder<'_, '_> {
     fn finish_job(
         &mut self,
         job: JobId,
-        ending: JobOutcome<'_>,
+        outcome: JobOutcome<'_>,
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> std::result::Result<(), Fatal> {
         let edge = self.plan.edge(job);
-        match ending {
+        match outcome {
             JobOutcome::NoOp => self.outputs_done(edge, schedule, view),
             JobOutcome::Succeeded { start_ms, end_ms, .. } => self.succeeded(job, (start_ms, end_ms), schedule, view),
             JobOutcome::Failed => {
-                self.active.remove(&job);
+                self.running.remove(&job);
                 Ok(())
             }
         }
@@ -508,10 +516,10 @@ impl Frontend for Builder<'_, '_> {
 
     fn on_abort(&mut self, job: JobId, view: &mut dyn View) {
         let edge = self.plan.edge(job);
-        if let Some(active) = self.active.remove(&job)
+        if let Some(running) = self.running.remove(&job)
             && !self.options.dry_run
         {
-            self.remove_outputs(edge, &active.depfile, view);
+            self.remove_outputs(edge, &running.depfile, view);
         }
     }
 }

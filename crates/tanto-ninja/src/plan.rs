@@ -3,7 +3,8 @@
 
 mod estimates;
 pub mod full_plan;
-mod urgency;
+mod priorities;
+mod restat;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
 use crate::scan::Scan;
 
-use self::estimates::Estimates;
+use self::estimates::CostEstimates;
 
 /// The edges of a build and their jobs.
 #[derive(Default)]
@@ -29,30 +30,30 @@ pub struct Plan<'p> {
     edges: Vec<EdgeId>,
     /// By ninja's pool number; pools come into the schedule with their first edge.
     pools: Map<u32, ExecPool>,
-    /// Jobs, each after all that it depends on: the order of the first walk.
+    /// Jobs, each after all that it depends on: the order of the first ctx.
     order: Vec<JobId>,
     /// What the jobs will take; not asked for where time is not what orders them.
-    estimates: Option<Estimates<'p>>,
-    /// Jobs that the build came to want after its beginning, and that have not hurried anybody yet.
-    woken: Vec<JobId>,
+    estimates: Option<CostEstimates<'p>>,
+    /// Jobs that the build came to want after its beginning, and that have not changed anybody yet.
+    newly_wanted: Vec<JobId>,
     /// So many of `edges` have been told whom to wait for.
     linked: usize,
     /// Made when first needed; void when an edge joins the plan or gets another input.
-    users: OnceCell<Users>,
+    users: OnceCell<NodeUsers>,
 }
 
 /// For each node the jobs whose edges have it as an input, whether they are done or not.
-struct Users(Map<NodeId, Vec<JobId>>);
+struct NodeUsers(Map<NodeId, Vec<JobId>>);
 
-impl Users {
-    fn new(edges: &[EdgeId], scan: &Scan<'_, '_>) -> Users {
+impl NodeUsers {
+    fn new(edges: &[EdgeId], scan: &Scan<'_, '_>) -> NodeUsers {
         let mut users: Map<NodeId, Vec<JobId>> = Map::default();
         for (job, &edge) in (0..).map(JobId).zip(edges) {
             for input in scan.all_ins(edge) {
                 users.entry(input).or_default().push(job);
             }
         }
-        Users(users)
+        NodeUsers(users)
     }
 
     fn of(&self, node: NodeId) -> &[JobId] {
@@ -60,8 +61,8 @@ impl Users {
     }
 }
 
-/// What a walk over the graph needs beside the plan.
-pub struct Walk<'w, 'a, 't> {
+/// What a ctx over the graph needs beside the plan.
+pub struct PlanContext<'w, 'a, 't> {
     /// What is dirty.
     pub scan: &'w mut Scan<'a, 't>,
     /// Where jobs go.
@@ -85,29 +86,29 @@ impl<'p> Plan<'p> {
     }
 
     /// Adds what is needed for `target`. An error names a file that is missing and that nothing makes.
-    pub fn add_target(&mut self, walk: &mut Walk<'_, '_, '_>, target: NodeId) -> Result<()> {
-        self.add(walk, target, None, None)
+    pub fn add_target(&mut self, ctx: &mut PlanContext<'_, '_, '_>, target: NodeId) -> Result<()> {
+        self.add(ctx, target, None, None)
     }
 
-    /// Adds `start` and all below it. With `met`, collects the edges that it came across.
+    /// Adds `start` and all below it. With `visited`, collects the edges that it came across.
     fn add(
         &mut self,
-        walk: &mut Walk<'_, '_, '_>,
+        ctx: &mut PlanContext<'_, '_, '_>,
         start: NodeId,
         dependent: Option<NodeId>,
-        mut met: Option<&mut BTreeSet<EdgeId>>,
+        mut visited: Option<&mut BTreeSet<EdgeId>>,
     ) -> Result<()> {
         let mut stack = Vec::new();
-        stack.extend(self.enter(walk, start, dependent, &mut met)?);
+        stack.extend(self.enter(ctx, start, dependent, &mut visited)?);
         while let Some(frame) = stack.last_mut() {
-            let Some(input) = walk.scan.input(frame.edge, frame.next) else {
+            let Some(input) = ctx.scan.input(frame.edge, frame.next) else {
                 let frame = stack.pop().expect("the frame just seen");
                 self.order.push(frame.job);
                 continue;
             };
             frame.next += 1;
             let node = frame.node;
-            stack.extend(self.enter(walk, input, Some(node), &mut met)?);
+            stack.extend(self.enter(ctx, input, Some(node), &mut visited)?);
         }
         Ok(())
     }
@@ -131,14 +132,14 @@ impl<'p> Plan<'p> {
     fn link(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule) {
         for at in self.linked..self.edges.len() {
             for input in scan.all_ins(self.edges[at]) {
-                self.wait_for(scan, schedule, JobId(at as u32), input);
+                self.depend_on_producer(scan, schedule, JobId(at as u32), input);
             }
         }
         self.linked = self.edges.len();
     }
 
     /// Lets the job wait for the one that makes `input`, if there is one.
-    fn wait_for(&self, scan: &Scan<'_, '_>, schedule: &mut Schedule, job: JobId, input: NodeId) {
+    fn depend_on_producer(&self, scan: &Scan<'_, '_>, schedule: &mut Schedule, job: JobId, input: NodeId) {
         let Some(edge) = scan.graph.in_edge(input) else { return };
         let Some(&on) = self.jobs.get(&edge) else { return };
         let place = scan.graph.edge(edge).outs.iter().position(|&out| out == input);
@@ -146,7 +147,7 @@ impl<'p> Plan<'p> {
     }
 
     /// The jobs that this one waits for, or has waited for, each once.
-    pub fn after(&self, scan: &Scan<'_, '_>, job: JobId) -> Vec<JobId> {
+    pub fn dependencies(&self, scan: &Scan<'_, '_>, job: JobId) -> Vec<JobId> {
         let makers = scan.all_ins(self.edge(job)).filter_map(|input| scan.graph.in_edge(input));
         let mut jobs: Vec<JobId> = makers.filter_map(|edge| self.jobs.get(&edge).copied()).collect();
         jobs.sort_unstable();
@@ -157,43 +158,43 @@ impl<'p> Plan<'p> {
     /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
     fn enter(
         &mut self,
-        walk: &mut Walk<'_, '_, '_>,
+        ctx: &mut PlanContext<'_, '_, '_>,
         node: NodeId,
         dependent: Option<NodeId>,
-        met: &mut Option<&mut BTreeSet<EdgeId>>,
+        visited: &mut Option<&mut BTreeSet<EdgeId>>,
     ) -> Result<Option<Frame>> {
-        let Some(edge) = walk.scan.graph.in_edge(node) else {
-            return match missing_source(walk.scan, node, dependent) {
+        let Some(edge) = ctx.scan.graph.in_edge(node) else {
+            return match missing_source(ctx.scan, node, dependent) {
                 Some(error) => Err(error),
                 None => Ok(None),
             };
         };
-        if walk.scan.outputs_ready(edge) {
+        if ctx.scan.outputs_ready(edge) {
             return Ok(None);
         }
         let known = self.jobs.get(&edge).copied();
-        let job = known.unwrap_or_else(|| self.add_job(walk, edge));
-        if met.is_some() && walk.schedule.is_wanted(job) && walk.schedule.state(job) != State::Waiting {
+        let job = known.unwrap_or_else(|| self.add_job(ctx, edge));
+        if visited.is_some() && ctx.schedule.is_wanted(job) && ctx.schedule.state(job) != State::Waiting {
             return Ok(None);
         }
-        if walk.scan.is_dirty(node) {
-            self.want(walk, edge, job);
+        if ctx.scan.is_dirty(node) {
+            self.want(ctx, edge, job);
         }
-        if let Some(met) = met {
-            met.insert(edge);
+        if let Some(visited) = visited {
+            visited.insert(edge);
         }
         Ok(known.is_none().then_some(Frame { node, edge, job, next: 0 }))
     }
 
-    fn add_job(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId) -> JobId {
-        let it = walk.scan.graph.edge(edge);
+    fn add_job(&mut self, ctx: &mut PlanContext<'_, '_, '_>, edge: EdgeId) -> JobId {
+        let it = ctx.scan.graph.edge(edge);
         let kind = if it.is_phony() { Kind::Phony } else { Kind::Command };
-        let depth = walk.scan.graph.pool_depth(it.pool);
+        let depth = ctx.scan.graph.pool_depth(it.pool);
         let pool = *self.pools.entry(it.pool.0).or_insert_with(|| match depth {
             0 => ExecPool::UNLIMITED,
-            depth => walk.schedule.add_pool(depth),
+            depth => ctx.schedule.add_pool(depth),
         });
-        let job = walk.schedule.add(JobSpec { pool, order: edge.0, kind, wanted: false });
+        let job = ctx.schedule.add(JobSpec { pool, order: edge.0, kind, wanted: false });
         assert_eq!(job.0 as usize, self.edges.len(), "the plan is the schedule's only source of jobs");
         self.jobs.insert(edge, job);
         self.edges.push(edge);
@@ -201,108 +202,76 @@ impl<'p> Plan<'p> {
         job
     }
 
-    fn want(&mut self, walk: &mut Walk<'_, '_, '_>, edge: EdgeId, job: JobId) {
-        if walk.schedule.is_wanted(job) {
+    fn want(&mut self, ctx: &mut PlanContext<'_, '_, '_>, edge: EdgeId, job: JobId) {
+        if ctx.schedule.is_wanted(job) {
             return;
         }
-        walk.schedule.want(job);
+        ctx.schedule.want(job);
         if let Some(estimates) = &self.estimates {
-            walk.schedule.set_cost(job, estimates.of(walk.scan, edge));
-            self.woken.push(job);
+            ctx.schedule.set_cost(job, estimates.of(ctx.scan, edge));
+            self.newly_wanted.push(job);
         }
-        if !walk.scan.graph.edge(edge).is_phony() {
-            walk.view.event(Event::Planned { job, expected_ms: walk.scan.expected_ms(edge) });
+        if !ctx.scan.graph.edge(edge).is_phony() {
+            ctx.view.event(Event::Planned { job, expected_ms: ctx.scan.expected_ms(edge) });
         }
     }
 
-    fn users(&self, scan: &Scan<'_, '_>) -> &Users {
-        self.users.get_or_init(|| Users::new(&self.edges, scan))
-    }
-
-    /// The node did not change though its edge ran (restat): takes out of the plan what is not dirty any more.
-    pub fn clean(&self, walk: &mut Walk<'_, '_, '_>, node: NodeId) -> Result<()> {
-        let users = self.users(walk.scan);
-        let mut nodes = vec![node];
-        while let Some(node) = nodes.pop() {
-            walk.scan.set_clean(node);
-            for &job in users.of(node) {
-                if self.clean_job(walk, job)? {
-                    nodes.extend(walk.scan.graph.edge(self.edge(job)).outs);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the job out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
-    fn clean_job(&self, walk: &mut Walk<'_, '_, '_>, job: JobId) -> Result<bool> {
-        let edge = self.edge(job);
-        // A job that did not wait for the node (a dyndep file named it later) may have run.
-        let waits = walk.schedule.is_wanted(job) && walk.schedule.state(job) == State::Waiting;
-        if !waits || walk.scan.deps_missing(edge) {
-            return Ok(false);
-        }
-        if walk.scan.dirtying_ins(edge).any(|input| walk.scan.is_dirty(input)) {
-            return Ok(false);
-        }
-        let newest = newest_of(walk.scan, edge);
-        if walk.scan.outputs_dirty(edge, newest)? {
-            return Ok(false);
-        }
-        walk.schedule.unwant(job);
-        if !walk.scan.graph.edge(edge).is_phony() {
-            walk.view.event(Event::Unplanned { job, expected_ms: walk.scan.expected_ms(edge) });
-        }
-        Ok(true)
+    fn users(&self, scan: &Scan<'_, '_>) -> &NodeUsers {
+        self.users.get_or_init(|| NodeUsers::new(&self.edges, scan))
     }
 
     /// Dyndep files that an edge of this build made have been loaded: looks again at all that depends on them, and
     /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
-    pub fn dyndeps_loaded(&mut self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId], updates: &[Update]) -> Result<()> {
+    pub fn apply_dyndeps(
+        &mut self,
+        ctx: &mut PlanContext<'_, '_, '_>,
+        files: &[NodeId],
+        updates: &[Update],
+    ) -> Result<()> {
         self.users.take();
         let planned = |plan: &Plan<'_>, scan: &Scan<'_, '_>, update: &Update| {
             plan.jobs.get(&update.edge).copied().filter(|_| !scan.outputs_ready(update.edge))
         };
-        let mut met = BTreeSet::new();
-        self.refresh_dependents(walk, files, &mut met)?;
+        let mut visited = BTreeSet::new();
+        self.refresh_dependents(ctx, files, &mut visited)?;
         for update in updates {
-            if let Some(job) = planned(self, walk.scan, update) {
-                self.add_inputs(walk, job, update, &mut met)?;
+            if let Some(job) = planned(self, ctx.scan, update) {
+                self.add_inputs(ctx, job, update, &mut visited)?;
             }
         }
-        self.link(walk.scan, walk.schedule);
+        self.link(ctx.scan, ctx.schedule);
         for update in updates {
-            if planned(self, walk.scan, update).is_some() {
-                self.let_users_wait(walk, update);
+            if planned(self, ctx.scan, update).is_some() {
+                self.add_user_dependencies(ctx, update);
             }
         }
-        self.hurry(walk, updates);
-        for edge in met {
-            walk.schedule.enqueue_if_ready(self.jobs[&edge]);
+        self.raise_priorities(ctx, updates);
+        for edge in visited {
+            ctx.schedule.enqueue_if_ready(self.jobs[&edge]);
         }
         Ok(())
     }
 
     fn add_inputs(
         &mut self,
-        walk: &mut Walk<'_, '_, '_>,
+        ctx: &mut PlanContext<'_, '_, '_>,
         job: JobId,
         update: &Update,
-        met: &mut BTreeSet<EdgeId>,
+        visited: &mut BTreeSet<EdgeId>,
     ) -> Result<()> {
-        let first_out = walk.scan.graph.edge(update.edge).outs[0];
+        let first_out = ctx.scan.graph.edge(update.edge).outs[0];
         for &input in &update.ins {
-            self.add(walk, input, Some(first_out), Some(&mut *met))?;
-            self.wait_for(walk.scan, walk.schedule, job, input);
+            self.add(ctx, input, Some(first_out), Some(&mut *visited))?;
+            self.depend_on_producer(ctx.scan, ctx.schedule, job, input);
         }
         Ok(())
     }
 
     /// Edges that took the new outputs for source files now wait for the edge that makes them.
-    fn let_users_wait(&self, walk: &mut Walk<'_, '_, '_>, update: &Update) {
+    fn add_user_dependencies(&self, ctx: &mut PlanContext<'_, '_, '_>, update: &Update) {
         for &out in &update.outs {
-            for &user in self.users(walk.scan).of(out) {
-                self.wait_for(walk.scan, walk.schedule, user, out);
+            for &user in self.users(ctx.scan).of(out) {
+                self.depend_on_producer(ctx.scan, ctx.schedule, user, out);
             }
         }
     }
@@ -310,46 +279,41 @@ impl<'p> Plan<'p> {
     /// Walks again whatever depends on `files`: it may be dirty now, and there may be a cycle.
     fn refresh_dependents(
         &mut self,
-        walk: &mut Walk<'_, '_, '_>,
+        ctx: &mut PlanContext<'_, '_, '_>,
         files: &[NodeId],
-        met: &mut BTreeSet<EdgeId>,
+        visited: &mut BTreeSet<EdgeId>,
     ) -> Result<()> {
-        for node in self.unmark_dependents(walk, files) {
-            for validation in walk.scan.recompute(node)? {
-                let edge = walk.scan.graph.in_edge(validation);
-                if edge.is_some_and(|edge| !walk.scan.outputs_ready(edge)) {
-                    self.add(walk, validation, None, Some(&mut *met))?;
+        for node in self.unmark_dependents(ctx, files) {
+            for validation in ctx.scan.recompute_dirty(node)? {
+                let edge = ctx.scan.graph.in_edge(validation);
+                if edge.is_some_and(|edge| !ctx.scan.outputs_ready(edge)) {
+                    self.add(ctx, validation, None, Some(&mut *visited))?;
                 }
             }
-            if walk.scan.is_dirty(node) {
-                let edge = walk.scan.graph.in_edge(node).expect("a dependent has an edge");
-                self.want(walk, edge, self.jobs[&edge]);
+            if ctx.scan.is_dirty(node) {
+                let edge = ctx.scan.graph.in_edge(node).expect("a dependent has an edge");
+                self.want(ctx, edge, self.jobs[&edge]);
             }
         }
         Ok(())
     }
 
-    fn unmark_dependents(&self, walk: &mut Walk<'_, '_, '_>, files: &[NodeId]) -> BTreeSet<NodeId> {
-        let users = self.users(walk.scan);
+    fn unmark_dependents(&self, ctx: &mut PlanContext<'_, '_, '_>, files: &[NodeId]) -> BTreeSet<NodeId> {
+        let users = self.users(ctx.scan);
         let mut dependents = BTreeSet::new();
         let mut nodes = files.to_vec();
         while let Some(node) = nodes.pop() {
             for &job in users.of(node) {
                 let edge = self.edge(job);
                 // What took a new output for a source file and is done by now comes too early for it.
-                if walk.schedule.state(job) != State::Done && walk.scan.unmark(edge) {
+                if ctx.schedule.state(job) != State::Done && ctx.scan.unmark(edge) {
                     let new = |out: &NodeId| dependents.insert(*out);
-                    nodes.extend(walk.scan.graph.edge(edge).outs.iter().copied().filter(new));
+                    nodes.extend(ctx.scan.graph.edge(edge).outs.iter().copied().filter(new));
                 }
             }
         }
         dependents
     }
-}
-
-/// The first of the edge's newest inputs.
-fn newest_of(scan: &Scan<'_, '_>, edge: EdgeId) -> Option<NodeId> {
-    scan.dirtying_ins(edge).reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
 }
 
 /// A leaf that is missing, unless only a compiler or a dyndep file ever named it.

@@ -3,30 +3,24 @@
 //!
 //! The walk is iterative: a chain of a million edges needs no deeper stack than one of ten.
 
-mod ahead;
-mod bits;
-mod cone;
-mod depfiles;
-mod discovered;
-mod headers;
-mod measure;
-mod slices;
+mod load_deps;
+mod output_check;
+mod prefetch;
 mod state;
-mod verdict;
 
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
 use crate::error::{Error, Result};
-use crate::explain::{Explanations, Newest, Why};
+use crate::explain::{Explanation, Explanations, NewestInput};
 use crate::graph::Graph;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
 
-use self::measure::{Facts, NO_INPUT, Reason};
-use self::state::{Edges, Files, Mark};
+use self::output_check::{DirtyInputs, DirtyReason, NO_INPUT};
+use self::state::{EdgeStates, FileStates, Mark};
 
-pub use self::ahead::LookAhead;
+pub use self::prefetch::PrefetchOptions;
 
 /// The state of the files, as far as a walk has come.
 pub struct Scan<'a, 't> {
@@ -38,16 +32,16 @@ pub struct Scan<'a, 't> {
     pub log: &'a mut BuildLog,
     /// What was discovered last time.
     pub deps_log: &'a mut DepsLog,
-    /// Why things are dirty.
+    /// Explanation things are dirty.
     pub explanations: Explanations,
     /// Which files are asked for before the walk.
-    pub look_ahead: LookAhead,
+    pub prefetch: PrefetchOptions,
     /// What the look ahead has asked for.
-    ahead: Vec<NodeId>,
-    /// Edges whose depfiles it has read.
-    read_ahead: Vec<EdgeId>,
-    files: Files,
-    edges: Edges<'t>,
+    prefetched: Vec<NodeId>,
+    /// EdgeStates whose depfiles it has read.
+    prefetched_depfiles: Vec<EdgeId>,
+    files: FileStates,
+    edges: EdgeStates<'t>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
     older_ninja: OlderNinja,
 }
@@ -61,7 +55,7 @@ enum OlderNinja {
 }
 
 /// So many commands are compared with what an older ninja would have logged: a change of flags changes all of them.
-const MOST_COMPARED: u32 = 64;
+const MAX_COMPARED: u32 = 64;
 
 /// An edge whose inputs are being visited.
 struct Frame {
@@ -69,7 +63,7 @@ struct Frame {
     node: NodeId,
     edge: EdgeId,
     /// Its dyndep file, outputs and discovered inputs have been looked at.
-    opened: bool,
+    expanded: bool,
     /// How many inputs are done with.
     next: usize,
     dirty: bool,
@@ -85,16 +79,16 @@ impl<'a, 't> Scan<'a, 't> {
         deps_log: &'a mut DepsLog,
         explanations: Explanations,
     ) -> Self {
-        let (files, edges) = (Files::new(graph.node_count()), Edges::new(graph.edge_count()));
+        let (files, edges) = (FileStates::new(graph.node_count()), EdgeStates::new(graph.edge_count()));
         Scan {
             graph,
             disk,
             log,
             deps_log,
             explanations,
-            look_ahead: LookAhead::default(),
-            ahead: Vec::new(),
-            read_ahead: Vec::new(),
+            prefetch: PrefetchOptions::default(),
+            prefetched: Vec::new(),
+            prefetched_depfiles: Vec::new(),
             files,
             edges,
             dyndep_users: None,
@@ -109,10 +103,10 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
     pub fn reset(&mut self) {
-        self.ahead.clear();
-        self.read_ahead.clear();
-        self.files = Files::new(self.graph.node_count());
-        self.edges = Edges::new(self.graph.edge_count());
+        self.prefetched.clear();
+        self.prefetched_depfiles.clear();
+        self.files = FileStates::new(self.graph.node_count());
+        self.edges = EdgeStates::new(self.graph.edge_count());
     }
 
     /// Is the node known to be out of date or missing?
@@ -171,7 +165,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Finds out whether `target` is dirty, and everything that it needs. Validations that the walk meets are walked
     /// too; they come back in the order in which they were met.
-    pub fn recompute(&mut self, target: NodeId) -> Result<Vec<NodeId>> {
+    pub fn recompute_dirty(&mut self, target: NodeId) -> Result<Vec<NodeId>> {
         self.cover_new_nodes();
         let mut validations = Vec::new();
         self.walk(target, &mut validations)?;
@@ -209,7 +203,7 @@ impl<'a, 't> Scan<'a, 't> {
         self.edges.set_mark(edge, Mark::InStack);
         self.edges.set_outputs_ready(edge, true);
         let dirty = self.edges.deps_missing(edge);
-        stack.push(Frame { node, edge, opened: false, next: 0, dirty, newest_input: None });
+        stack.push(Frame { node, edge, expanded: false, next: 0, dirty, newest_input: None });
         Ok(())
     }
 
@@ -220,7 +214,7 @@ impl<'a, 't> Scan<'a, 't> {
         self.stat(node)?;
         let exists = self.files.exists(node);
         if !exists {
-            self.explanations.note(node, Why::NoSource);
+            self.explanations.note(node, Explanation::NoSource);
         }
         self.files.set_dirty(node, !exists);
         Ok(())
@@ -228,7 +222,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Goes on with an edge; says which node is to be visited before it can go further.
     fn advance(&mut self, frame: &mut Frame, validations: &mut Vec<NodeId>) -> Result<Option<NodeId>> {
-        if !frame.opened {
+        if !frame.expanded {
             if let Some(file) = self.unvisited_dyndep(frame.edge) {
                 return Ok(Some(file));
             }
@@ -241,7 +235,7 @@ impl<'a, 't> Scan<'a, 't> {
                 Some(edge) if self.edges.outputs_ready(edge) => {}
                 Some(_) => self.edges.set_outputs_ready(frame.edge, false),
             }
-            self.weigh_input(frame, input);
+            self.merge_input(frame, input);
             frame.next += 1;
         }
         Ok(None)
@@ -254,13 +248,13 @@ impl<'a, 't> Scan<'a, 't> {
             Some(maker) => self.edges.is_done(maker),
             None => self.files.is_seen(file),
         };
-        (!self.edges.is_opened(edge) && self.graph.dyndep_pending(file) && !visited).then_some(file)
+        (!self.edges.is_expanded(edge) && self.graph.dyndep_pending(file) && !visited).then_some(file)
     }
 
     /// The edge's first look at itself, after its dyndep file was visited.
     fn open(&mut self, frame: &mut Frame, validations: &mut Vec<NodeId>) -> Result<()> {
-        frame.opened = true;
-        let first_time = !self.edges.is_opened(frame.edge);
+        frame.expanded = true;
+        let first_time = !self.edges.is_expanded(frame.edge);
         if first_time {
             self.load_ready_dyndep(frame.edge)?;
         }
@@ -268,7 +262,7 @@ impl<'a, 't> Scan<'a, 't> {
             self.stat_if_unknown(out)?;
         }
         if first_time {
-            self.edges.set_opened(frame.edge);
+            self.edges.set_expanded(frame.edge);
             if !self.load_deps(frame.edge)? {
                 self.edges.set_deps_missing(frame.edge);
                 frame.dirty = true;
@@ -289,7 +283,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Applies a dyndep file to the graph.
     pub fn load_dyndep(&mut self, file: NodeId) -> Result<Vec<dyndep::Update>> {
-        self.explanations.say(&[b"loading dyndep file '", self.graph.path(file), b"'"]);
+        self.explanations.announce(&[b"loading dyndep file '", self.graph.path(file), b"'"]);
         let users = self.dyndep_users.get_or_insert_with(|| dyndep::users(self.graph));
         let users = users.get(&file).map_or(&[] as &[EdgeId], Vec::as_slice);
         let updates = dyndep::load(self.graph, self.disk, file, users)?;
@@ -309,14 +303,14 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     /// What a visited input means for the edge; an order-only one means nothing.
-    fn weigh_input(&mut self, frame: &mut Frame, input: NodeId) {
+    fn merge_input(&mut self, frame: &mut Frame, input: NodeId) {
         let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges.deps(frame.edge).len();
         if frame.next >= dirtying {
             return;
         }
         if self.files.is_dirty(input) {
             frame.dirty = true;
-            self.explanations.note(frame.node, Why::Input(input));
+            self.explanations.note(frame.node, Explanation::Input(input));
         } else if frame.newest_input.is_none_or(|newest| self.mtime(input) > self.mtime(newest)) {
             frame.newest_input = Some(input);
         }
@@ -345,32 +339,33 @@ impl<'a, 't> Scan<'a, 't> {
             return Ok(self.phony_outputs_dirty(edge, newest_input));
         }
         let newest = newest_input.map_or(NO_INPUT, |input| self.mtime(input));
-        let facts = self.facts();
-        let mut measure = facts.measure(edge, newest)?;
-        let found = self.graph.edge(edge).outs.iter().find_map(|&out| match facts.reason(&mut measure, out) {
-            Ok(None) => None,
-            Ok(Some(reason)) => Some(Ok((out, reason))),
-            Err(error) => Some(Err(error)),
-        });
+        let dirty_inputs = self.dirty_inputs();
+        let mut output_check = dirty_inputs.output_check(edge, newest)?;
+        let found =
+            self.graph.edge(edge).outs.iter().find_map(|&out| match dirty_inputs.reason(&mut output_check, out) {
+                Ok(None) => None,
+                Ok(Some(reason)) => Some(Ok((out, reason))),
+                Err(error) => Some(Err(error)),
+            });
         let Some((out, reason)) = found.transpose()? else { return Ok(false) };
-        if reason == Reason::OtherCommand {
-            self.look_for_older_ninja(edge, out)?;
+        if reason == DirtyReason::OtherCommand {
+            self.detect_older_ninja(edge, out)?;
         }
         self.note_reason(out, reason, newest_input);
         Ok(true)
     }
 
-    fn look_for_older_ninja(&mut self, edge: EdgeId, out: NodeId) -> Result<()> {
+    fn detect_older_ninja(&mut self, edge: EdgeId, out: NodeId) -> Result<()> {
         let OlderNinja::NotFound(compared) = self.older_ninja else { return Ok(()) };
-        if compared < MOST_COMPARED {
-            let is_of = self.log.is_of_older_ninja(self.graph, out, &self.graph.command_for_hash(edge)?);
+        if compared < MAX_COMPARED {
+            let is_of = self.log.logged_by_older_ninja(self.graph, out, &self.graph.command_for_hash(edge)?);
             self.older_ninja = if is_of { OlderNinja::Found } else { OlderNinja::NotFound(compared + 1) };
         }
         Ok(())
     }
 
-    fn facts(&self) -> Facts<'_, 't> {
-        Facts { graph: self.graph, log: self.log, files: &self.files }
+    fn dirty_inputs(&self) -> DirtyInputs<'_, 't> {
+        DirtyInputs { graph: self.graph, log: self.log, files: &self.files }
     }
 
     fn phony_outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> bool {
@@ -379,7 +374,7 @@ impl<'a, 't> Scan<'a, 't> {
         for &out in edge.outs {
             let exists = self.files.exists(out);
             if edge.ins.is_empty() && !exists {
-                self.explanations.note(out, Why::EmptyGroup);
+                self.explanations.note(out, Explanation::EmptyGroup);
                 return true;
             }
             // Whatever depends on a group sees the newest of the group's members.
@@ -390,14 +385,14 @@ impl<'a, 't> Scan<'a, 't> {
         false
     }
 
-    fn note_reason(&mut self, out: NodeId, reason: Reason, input: Option<NodeId>) {
-        let newest = |ours| Newest { input, ours, theirs: input.map_or(0, |input| self.mtime(input)) };
+    fn note_reason(&mut self, out: NodeId, reason: DirtyReason, input: Option<NodeId>) {
+        let newest = |ours| NewestInput { input, ours, theirs: input.map_or(0, |input| self.mtime(input)) };
         let why = match reason {
-            Reason::Missing => Why::Missing,
-            Reason::Older => Why::Older(newest(self.mtime(out))),
-            Reason::NotLogged => Why::NotLogged,
-            Reason::OtherCommand => Why::OtherCommand,
-            Reason::LoggedBefore(ours) => Why::LoggedBefore(newest(ours)),
+            DirtyReason::Missing => Explanation::Missing,
+            DirtyReason::Older => Explanation::Older(newest(self.mtime(out))),
+            DirtyReason::NotLogged => Explanation::NotLogged,
+            DirtyReason::OtherCommand => Explanation::OtherCommand,
+            DirtyReason::LoggedBefore(ours) => Explanation::LoggedBefore(newest(ours)),
         };
         self.explanations.note(out, why);
     }
@@ -427,9 +422,9 @@ impl<'a, 't> Scan<'a, 't> {
         if !self.files.is_known(node) {
             let path = self.graph.path(node);
             let mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
-            self.files.foretell(node, mtime);
+            self.files.set_prefetched(node, mtime);
         }
-        self.files.see(node);
+        self.files.mark_seen(node);
         Ok(())
     }
 
@@ -438,6 +433,3 @@ impl<'a, 't> Scan<'a, 't> {
         self.files.cover(self.graph.node_count());
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,18 +14,18 @@ use crate::suggest;
 
 /// Where a name is looked for besides the graph.
 #[derive(Clone, Copy, Default)]
-pub struct Hints<'a> {
+pub struct LookupOptions<'a> {
     /// A name that is no path of the graph may be one below this directory; empty where it may not.
     pub builddir: &'a [u8],
     /// Knows who read a header: for `header.h^`.
     pub deps_log: Option<&'a DepsLog>,
     /// The names that arguments may be.
-    pub naming: Naming,
+    pub names: TargetNames,
 }
 
 /// The names that arguments may be.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Naming {
+pub enum TargetNames {
     /// Those of nodes, as ninja has it.
     #[default]
     Nodes,
@@ -34,23 +34,23 @@ pub enum Naming {
 }
 
 /// The node that one argument names. `source^` is the first output of the first edge that uses `source`.
-pub fn collect_target(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<NodeId> {
-    named(graph, hints, arg)?.ok_or_else(|| {
+pub fn collect_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -> Result<NodeId> {
+    find_target(graph, hints, arg)?.ok_or_else(|| {
         let path = canonical(arg);
         unknown(graph, path.strip_suffix(b"^").unwrap_or(&path), &[])
     })
 }
 
 /// The nodes that the arguments name; without any, the default ones.
-pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
+pub fn collect_targets(graph: &Graph<'_>, hints: LookupOptions<'_>, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
     if args.is_empty() {
         return default_nodes(graph);
     }
     let mut nodes = Vec::with_capacity(args.len());
     for arg in args {
-        match hints.naming {
-            Naming::Nodes => nodes.push(collect_target(graph, hints, arg)?),
-            Naming::Patterns => match named(graph, hints, arg)? {
+        match hints.names {
+            TargetNames::Nodes => nodes.push(collect_target(graph, hints, arg)?),
+            TargetNames::Patterns => match find_target(graph, hints, arg)? {
                 Some(node) => nodes.push(node),
                 None => nodes.extend(patterns::matching(graph, hints.builddir, arg)?),
             },
@@ -60,14 +60,14 @@ pub fn collect_targets(graph: &Graph<'_>, hints: Hints<'_>, args: &[Vec<u8>]) ->
 }
 
 /// The node that one argument names, if there is one with such a name.
-fn named(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<Option<NodeId>> {
+fn find_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -> Result<Option<NodeId>> {
     if arg.is_empty() {
         return Err("empty path".into());
     }
     let path = canonical(arg);
     let source = path.strip_suffix(b"^");
     let path = source.unwrap_or(&path);
-    let Some(node) = graph.lookup(path).or_else(|| below_builddir(graph, hints.builddir, path)) else {
+    let Some(node) = graph.lookup(path).or_else(|| lookup_in_builddir(graph, hints.builddir, path)) else {
         return Ok(None);
     };
     if source.is_none() {
@@ -79,7 +79,7 @@ fn named(graph: &Graph<'_>, hints: Hints<'_>, arg: &[u8]) -> Result<Option<NodeI
 
 /// Is there a command among all that these nodes need, or a dyndep file, which may add one? If not, no log says anything
 /// about them.
-pub fn need_commands(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
+pub fn needs_command(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
     let mut seen: Set<EdgeId> = Set::default();
     let mut nodes = nodes.to_vec();
     while let Some(node) = nodes.pop() {
@@ -93,7 +93,7 @@ pub fn need_commands(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
     false
 }
 
-/// What is built where no target is named: the `default` statements' or else the roots.
+/// What is built where no target is find_target: the `default` statements' or else the roots.
 pub fn default_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     if graph.defaults().is_empty() { root_nodes(graph) } else { Ok(graph.defaults().to_vec()) }
 }
@@ -102,7 +102,7 @@ pub fn default_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
 pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     let mut used = vec![false; graph.node_count()];
     for edge in graph.edges() {
-        edge.ins.iter().chain(itself(&edge)).for_each(|node| used[node.index()] = true);
+        edge.ins.iter().chain(self_input(&edge)).for_each(|node| used[node.index()] = true);
     }
     let outs = graph.edges().flat_map(|edge| edge.outs).copied();
     let roots: Vec<_> = outs.filter(|node| !used[node.index()]).collect();
@@ -112,12 +112,12 @@ pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     Ok(roots)
 }
 
-/// The output of a phony edge that named itself as its input. Ninja drops the input, but still counts a use of it.
-pub(crate) fn itself<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
+/// The output of a phony edge that find_target self_input as its input. Ninja drops the input, but still counts a use of it.
+pub(crate) fn self_input<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
     edge.outs.first().filter(|_| edge.names_itself)
 }
 
-fn below_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<NodeId> {
+fn lookup_in_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option<NodeId> {
     graph.lookup(&in_builddir(builddir, path)?)
 }
 
@@ -126,8 +126,8 @@ fn in_builddir(builddir: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     (!builddir.is_empty()).then(|| canonical(&[builddir, b"/", path].concat()))
 }
 
-fn dependent(graph: &Graph<'_>, hints: Hints<'_>, node: NodeId) -> Option<NodeId> {
-    let uses = |edge: &Edge<'_>| edge.ins.contains(&node) || itself(edge) == Some(&node);
+fn dependent(graph: &Graph<'_>, hints: LookupOptions<'_>, node: NodeId) -> Option<NodeId> {
+    let uses = |edge: &Edge<'_>| edge.ins.contains(&node) || self_input(edge) == Some(&node);
     match graph.edges().find(uses) {
         Some(edge) => edge.outs.first().copied(),
         None => hints.deps_log.and_then(|log| log.first_reader(node)),

@@ -12,7 +12,7 @@ use crate::graph::Graph;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
 use crate::suggest;
-use crate::targets::{self, Hints};
+use crate::targets::{self, LookupOptions};
 
 mod browse;
 mod browse_page;
@@ -262,8 +262,8 @@ impl<'t> Context<'_, 't> {
         text.map_or(Ok(()), |text| self.warn(&text))
     }
 
-    fn hints(&self) -> Hints<'_> {
-        Hints { builddir: &self.options.builddir, deps_log: Some(self.deps_log), ..Hints::default() }
+    fn hints(&self) -> LookupOptions<'_> {
+        LookupOptions { builddir: &self.options.builddir, deps_log: Some(self.deps_log), ..LookupOptions::default() }
     }
 
     fn target(&self, arg: &[u8]) -> Result<NodeId> {

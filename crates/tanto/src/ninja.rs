@@ -28,9 +28,9 @@ use tanto_exec::writer::Writer;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
-use tanto_ninja::explain::{Explanations, Wanted};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::frontend;
-use tanto_ninja::frontend::Builder;
+use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
 use tanto_record::history::History;
@@ -198,18 +198,18 @@ impl Invocation<'_> {
         let mut disk = RealDisk;
         let explanations = Explanations::new(self.reasons());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
-        scan.look_ahead.threads = self.options.threads;
+        scan.prefetch.threads = self.options.threads;
         let (history, state) = (OnceCell::new(), self.state.clone());
         // Opened for the first question: a build with nothing to run asks none.
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
-        let mut builder = Builder::new(scan, self.front_options());
-        builder.past = if self.options.record { Some(&past) } else { None };
-        let rebuilt = self.rebuild_manifest(&mut builder);
-        if rebuilt.inspect_err(|_| self.note_sources(&mut builder))? {
+        let mut frontend = NinjaFrontend::new(scan, self.front_options());
+        frontend.cost_history = if self.options.record { Some(&past) } else { None };
+        let rebuilt = self.rebuild_manifest(&mut frontend);
+        if rebuilt.inspect_err(|_| self.note_sources(&mut frontend))? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
-        let built = self.build_targets(&mut builder, builddir, &mut saving);
-        self.note_sources(&mut builder);
+        let built = self.build_targets(&mut frontend, builddir, &mut saving);
+        self.note_sources(&mut frontend);
         // Nobody may be there to read it.
         let _ = match self.view.shown.is_lines() {
             true => io::stderr().write_all(self.stats.table().as_bytes()),
@@ -235,16 +235,16 @@ impl Invocation<'_> {
     }
 
     /// How much is to be told of why commands run.
-    fn reasons(&self) -> Wanted {
+    fn reasons(&self) -> ExplainLevel {
         match (self.options.debug.explain, self.tells_more()) {
-            (true, _) => Wanted::All,
-            (false, true) => Wanted::Few,
-            (false, false) => Wanted::No,
+            (true, _) => ExplainLevel::All,
+            (false, true) => ExplainLevel::Brief,
+            (false, false) => ExplainLevel::Off,
         }
     }
 
-    fn front_options(&self) -> frontend::Options {
-        frontend::Options {
+    fn front_options(&self) -> frontend::FrontendOptions {
+        frontend::FrontendOptions {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,

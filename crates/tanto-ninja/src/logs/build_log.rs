@@ -131,7 +131,7 @@ impl BuildLog {
 
     /// Did a ninja up to 1.11 log this output, which was made by this command? It takes a log of version 7 for one of its
     /// own, and adds hashes of version 5.
-    pub fn is_of_older_ninja(&self, graph: &GraphView<'_>, output: NodeId, command: &[u8]) -> bool {
+    pub fn logged_by_older_ninja(&self, graph: &GraphView<'_>, output: NodeId, command: &[u8]) -> bool {
         let logged = || self.made(graph, output).map(|made| made.command_hash);
         self.hash_kind() == 7 && logged() == Some(hash::murmur64a(command))
     }

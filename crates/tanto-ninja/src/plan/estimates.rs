@@ -8,11 +8,11 @@ use crate::ids::{EdgeId, RuleId};
 use crate::scan::Scan;
 
 /// So many edges of the graph are asked, at most, for what is typical of a rule.
-const ASKED: usize = 4096;
+const MAX_SAMPLED: usize = 4096;
 
 /// What is known of past builds.
 #[derive(Default)]
-pub(crate) struct Estimates<'p> {
+pub(crate) struct CostEstimates<'p> {
     /// By the path of an output.
     past: Option<CostLookup<'p>>,
     rules: Map<RuleId, Cost>,
@@ -22,21 +22,24 @@ pub(crate) struct Estimates<'p> {
 
 /// Numbers of which the median is wanted. A 0 is a number that nobody took.
 #[derive(Default)]
-struct Known {
+struct Samples {
     wall_ms: Vec<u32>,
     cpu_ms: Vec<u32>,
     memory_kib: Vec<u32>,
 }
 
-impl<'p> Estimates<'p> {
-    /// Estimates for a plan of these edges.
-    pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<CostLookup<'p>>) -> Estimates<'p> {
-        let mut it = Estimates { past, ..Estimates::default() };
+impl<'p> CostEstimates<'p> {
+    /// CostEstimates for a plan of these edges.
+    pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<CostLookup<'p>>) -> CostEstimates<'p> {
+        let mut it = CostEstimates { past, ..CostEstimates::default() };
         let is_command = |edge: &EdgeId| !scan.graph.edge(*edge).is_phony();
         let commands = || plan.iter().copied().filter(is_command);
         if commands().any(|edge| it.measured(scan, edge).wall_ms == 0) {
-            let stride = scan.graph.edge_count() / ASKED + 1;
-            it.learn(scan, commands().take(ASKED).chain(scan.graph.edge_ids().step_by(stride).filter(is_command)));
+            let stride = scan.graph.edge_count() / MAX_SAMPLED + 1;
+            it.learn(
+                scan,
+                commands().take(MAX_SAMPLED).chain(scan.graph.edge_ids().step_by(stride).filter(is_command)),
+            );
         }
         it
     }
@@ -62,14 +65,14 @@ impl<'p> Estimates<'p> {
     }
 
     fn learn(&mut self, scan: &Scan<'_, '_>, edges: impl Iterator<Item = EdgeId>) {
-        let mut rules: Map<RuleId, Known> = Map::default();
+        let mut rules: Map<RuleId, Samples> = Map::default();
         for edge in edges {
             let cost = self.measured(scan, edge);
             if cost != Cost::default() {
                 rules.entry(scan.graph.edge(edge).rule).or_default().add(cost);
             }
         }
-        let mut all = Known::default();
+        let mut all = Samples::default();
         for (rule, mut known) in rules {
             all.wall_ms.extend(&known.wall_ms);
             all.cpu_ms.extend(&known.cpu_ms);
@@ -80,7 +83,7 @@ impl<'p> Estimates<'p> {
     }
 }
 
-impl Known {
+impl Samples {
     fn add(&mut self, cost: Cost) {
         let put = |to: &mut Vec<u32>, number| to.extend((number > 0).then_some(number));
         put(&mut self.wall_ms, cost.wall_ms);

@@ -8,19 +8,19 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use crate::error::{Error, Result};
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
-use crate::plan::estimates::Estimates;
+use crate::plan::estimates::CostEstimates;
 use crate::scan::Scan;
 
 /// A whole build, as it would be begun.
-pub struct Replay {
+pub struct FullPlan {
     /// Its jobs. It has no order yet.
     pub schedule: Schedule,
     /// The jobs, each after all that it waits for.
-    pub chain: Vec<JobId>,
+    pub order: Vec<JobId>,
     /// How many of them are commands.
-    pub commands: usize,
+    pub command_count: usize,
     /// How many of those were measured when they last ran; what the others take is what is typical.
-    pub measured: usize,
+    pub measured_count: usize,
 }
 
 /// An edge whose inputs are being visited.
@@ -30,13 +30,13 @@ struct Frame {
     next: usize,
 }
 
-impl Replay {
+impl FullPlan {
     /// The build of these targets, on what `scan` knows of the logs; no file is looked at. What dyndep files would say
     /// is not known.
-    pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<Replay> {
+    pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<FullPlan> {
         let edges = edges_below(scan, targets)?;
         let is_command = |edge: EdgeId| !scan.graph.edge(edge).is_phony();
-        let estimates = Estimates::new(scan, &edges, past);
+        let estimates = CostEstimates::new(scan, &edges, past);
         let mut pools: Map<u32, PoolId> = Map::default();
         let mut jobs: Map<EdgeId, JobId> = Map::default();
         let mut schedule = Schedule::new();
@@ -54,11 +54,11 @@ impl Replay {
             }
             jobs.insert(edge, job);
         }
-        let commands = edges.iter().filter(|&&edge| is_command(edge)).count();
+        let command_count = edges.iter().filter(|&&edge| is_command(edge)).count();
         let is_measured = |edge: &&EdgeId| is_command(**edge) && estimates.measured(scan, **edge).wall_ms > 0;
-        let measured = edges.iter().filter(is_measured).count();
-        let chain = edges.iter().map(|edge| jobs[edge]).collect();
-        Ok(Replay { schedule, chain, commands, measured })
+        let measured_count = edges.iter().filter(is_measured).count();
+        let order = edges.iter().map(|edge| jobs[edge]).collect();
+        Ok(FullPlan { schedule, order, command_count, measured_count })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::disk::Mtime;
 use crate::ids::{EdgeId, NodeId};
 
 /// The walk will see the file as it is noted here, but has not come to it.
-const AHEAD: u8 = 1;
+const PREFETCHED: u8 = 1;
 /// The walk has looked at the file.
 const SEEN: u8 = 2;
 const EXISTS: u8 = 4;
@@ -13,16 +13,16 @@ const DIRTY: u8 = 8;
 
 /// The files, by node.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct FileStates {
     /// Of a phony output that does not exist: the newest of its inputs'.
     mtimes: Vec<Mtime>,
     marks: Vec<u8>,
 }
 
-impl Files {
+impl FileStates {
     /// Nothing is known of any of them.
     pub(super) fn new(count: usize) -> Self {
-        Files { mtimes: vec![0; count], marks: vec![0; count] }
+        FileStates { mtimes: vec![0; count], marks: vec![0; count] }
     }
 
     /// Makes room for nodes that have joined the graph.
@@ -62,7 +62,7 @@ impl Files {
 
     /// Is it known whether the file exists?
     pub(super) fn is_known(&self, node: NodeId) -> bool {
-        self.has(node, SEEN | AHEAD)
+        self.has(node, SEEN | PREFETCHED)
     }
 
     pub(super) fn exists(&self, node: NodeId) -> bool {
@@ -78,18 +78,18 @@ impl Files {
     }
 
     /// What the walk will see.
-    pub(super) fn foretell(&mut self, node: NodeId, mtime: Mtime) {
+    pub(super) fn set_prefetched(&mut self, node: NodeId, mtime: Mtime) {
         self.mtimes[node.index()] = mtime;
-        self.marks[node.index()] = AHEAD | if mtime == 0 { 0 } else { EXISTS };
+        self.marks[node.index()] = PREFETCHED | if mtime == 0 { 0 } else { EXISTS };
     }
 
     /// The walk looks at the file, of which it is known what it will see.
-    pub(super) fn see(&mut self, node: NodeId) {
+    pub(super) fn mark_seen(&mut self, node: NodeId) {
         self.set(node, SEEN, true);
     }
 
     /// Forgets what the walk has not looked at.
-    pub(super) fn forget_ahead(&mut self, node: NodeId) {
+    pub(super) fn drop_prefetched(&mut self, node: NodeId) {
         if !self.is_seen(node) {
             (self.mtimes[node.index()], self.marks[node.index()]) = (0, 0);
         }
@@ -99,9 +99,9 @@ impl Files {
 const IN_STACK: u8 = 1;
 const DONE: u8 = 2;
 const READY: u8 = 4;
-const OPENED: u8 = 8;
+const EXPANDED: u8 = 8;
 const DEPS_MISSING: u8 = 16;
-const UNREADABLE: u8 = 32;
+const DEPFILE_UNUSABLE: u8 = 32;
 
 /// How far a walk has come with an edge.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub(super) enum Mark {
 
 /// The edges.
 #[derive(Default)]
-pub(super) struct Edges<'t> {
+pub(super) struct EdgeStates<'t> {
     marks: Vec<u8>,
     /// Which of the lists an edge has; 0 for none.
     deps_at: Vec<u32>,
@@ -121,10 +121,10 @@ pub(super) struct Edges<'t> {
     deps: Vec<&'t [NodeId]>,
 }
 
-impl<'t> Edges<'t> {
+impl<'t> EdgeStates<'t> {
     /// Nothing is known of any of them.
     pub(super) fn new(count: usize) -> Self {
-        Edges { marks: vec![0; count], deps_at: vec![0; count], deps: vec![&[]] }
+        EdgeStates { marks: vec![0; count], deps_at: vec![0; count], deps: vec![&[]] }
     }
 
     fn has(&self, edge: EdgeId, mark: u8) -> bool {
@@ -163,12 +163,12 @@ impl<'t> Edges<'t> {
     }
 
     /// Its dyndep file and its discovered inputs have been looked at.
-    pub(super) fn is_opened(&self, edge: EdgeId) -> bool {
-        self.has(edge, OPENED)
+    pub(super) fn is_expanded(&self, edge: EdgeId) -> bool {
+        self.has(edge, EXPANDED)
     }
 
-    pub(super) fn set_opened(&mut self, edge: EdgeId) {
-        self.set(edge, OPENED, true);
+    pub(super) fn set_expanded(&mut self, edge: EdgeId) {
+        self.set(edge, EXPANDED, true);
     }
 
     /// It has a depfile or deps record, which is missing or void: it must run, and restat cannot clean it.
@@ -181,37 +181,37 @@ impl<'t> Edges<'t> {
     }
 
     /// The edge and all below it are clean: no walk needs to come here.
-    pub(super) fn pass_by(&mut self, edge: EdgeId) {
+    pub(super) fn mark_clean(&mut self, edge: EdgeId) {
         self.set_mark(edge, Mark::Done);
         self.set_outputs_ready(edge, true);
     }
 
     /// A depfile was read before the walk: what it names, or that it is left to the walk.
-    pub(super) fn set_read_ahead(&mut self, edge: EdgeId, ins: Option<&'t [NodeId]>) {
+    pub(super) fn set_prefetched_depfile(&mut self, edge: EdgeId, ins: Option<&'t [NodeId]>) {
         match ins {
-            None => self.set(edge, UNREADABLE, true),
+            None => self.set(edge, DEPFILE_UNUSABLE, true),
             Some(ins) => {
-                self.set_opened(edge);
+                self.set_expanded(edge);
                 self.set_deps(edge, ins);
             }
         }
     }
 
     /// What the edge's depfile names, if it was read.
-    pub(super) fn read_ahead(&self, edge: EdgeId) -> Option<&'t [NodeId]> {
-        self.is_opened(edge).then(|| self.deps(edge))
+    pub(super) fn prefetched_depfile(&self, edge: EdgeId) -> Option<&'t [NodeId]> {
+        self.is_expanded(edge).then(|| self.deps(edge))
     }
 
     /// It was tried to read its depfile before the walk.
-    pub(super) fn is_unreadable(&self, edge: EdgeId) -> bool {
-        self.has(edge, UNREADABLE)
+    pub(super) fn depfile_unusable(&self, edge: EdgeId) -> bool {
+        self.has(edge, DEPFILE_UNUSABLE)
     }
 
     /// Forgets what was read, if the walk has not come to the edge.
-    pub(super) fn forget_read_ahead(&mut self, edge: EdgeId) {
-        self.set(edge, UNREADABLE, false);
+    pub(super) fn drop_prefetched_depfile(&mut self, edge: EdgeId) {
+        self.set(edge, DEPFILE_UNUSABLE, false);
         if self.mark(edge) == Mark::Unvisited {
-            self.set(edge, OPENED, false);
+            self.set(edge, EXPANDED, false);
             self.deps_at[edge.index()] = 0;
         }
     }
@@ -222,7 +222,7 @@ impl<'t> Edges<'t> {
     }
 
     pub(super) fn set_deps(&mut self, edge: EdgeId, deps: &'t [NodeId]) {
-        self.deps_at[edge.index()] = u32::try_from(self.deps.len()).expect("no more lists than edges");
+        self.deps_at[edge.index()] = u32::try_from(self.deps.len()).expect("no extra lists than edges");
         self.deps.push(deps);
     }
 }

@@ -35,14 +35,14 @@ trait Piece<T> {
 }
 
 impl Glob {
-    /// Reads a pattern; `None` if it has no character that makes it one. A bracket that is never closed stands for itself.
+    /// Reads a pattern; `None` if it has no character that makes it one. A bracket that is never closed stands for self_input.
     pub fn new(pattern: &[u8]) -> Option<Glob> {
         if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
             return None;
         }
         let part = |name: &[u8]| if name == b"**" { Part::Any } else { Part::Name(tokens(&letters(name))) };
         let mut parts: Vec<Part> = pattern.split(|&byte| byte == b'/').map(part).collect();
-        // `dir/**` is what lies below the directory, without itself.
+        // `dir/**` is what lies below the directory, without self_input.
         if matches!(parts.last(), Some(Part::Any)) {
             parts.push(Part::Name(vec![Token::Any]));
         }

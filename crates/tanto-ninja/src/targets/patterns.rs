@@ -13,14 +13,14 @@ use crate::targets::glob::Glob;
 enum Pattern {
     /// Those below a directory.
     Below(Vec<u8>),
-    Like(Glob),
+    Glob(Glob),
 }
 
 impl Pattern {
     fn of(path: &[u8], is_dir: bool) -> Pattern {
         let below = if is_dir { b"/**".as_slice() } else { b"" };
         match Glob::new(path) {
-            Some(glob) if below.is_empty() => Pattern::Like(glob),
+            Some(glob) if below.is_empty() => Pattern::Glob(glob),
             Some(_) => Pattern::of(&[path, below].concat(), false),
             None if path == b"." => Pattern::Below(Vec::new()),
             None => Pattern::Below([path, b"/"].concat()),
@@ -31,7 +31,7 @@ impl Pattern {
         match self {
             Pattern::Below(dir) if dir.is_empty() => !path.starts_with(b"/") && !path.starts_with(b"../"),
             Pattern::Below(dir) => path.starts_with(dir),
-            Pattern::Like(glob) => glob.matches(path),
+            Pattern::Glob(glob) => glob.matches(path),
         }
     }
 }
@@ -122,7 +122,7 @@ fn by_suffix(graph: &Graph<'_>) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Hints, Naming, collect_targets};
+    use super::super::{LookupOptions, TargetNames, collect_targets};
     use crate::disk::VirtualDisk;
     use crate::graph::Arena;
     use crate::load;
@@ -139,7 +139,7 @@ mod tests {
         let arena = Arena::new();
         let graph = load::load(&arena, &disk, b"build.ninja", Default::default(), &mut |_| {}).unwrap();
         let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-        let hints = Hints { builddir: b"out", naming: Naming::Patterns, ..Hints::default() };
+        let hints = LookupOptions { builddir: b"out", names: TargetNames::Patterns, ..LookupOptions::default() };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match collect_targets(&graph, hints, &args) {
             Ok(nodes) => Ok(nodes.iter().map(|&node| text(graph.path(node))).collect()),
@@ -212,7 +212,7 @@ mod tests {
         let arena = Arena::new();
         let graph = load::load(&arena, &disk, b"build.ninja", Default::default(), &mut |_| {}).unwrap();
         for arg in ["lib/sub/", "lib/*.o"] {
-            assert!(collect_targets(&graph, Hints::default(), &[arg.into()]).is_err(), "{arg}");
+            assert!(collect_targets(&graph, LookupOptions::default(), &[arg.into()]).is_err(), "{arg}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::dyndeps::Dyndeps;
 use super::{Context, Outcome, Stop};
 use crate::graph::{Graph, OutEdgeKind};
 use crate::ids::{EdgeId, NodeId};
-use crate::targets::itself;
+use crate::targets::self_input;
 
 /// What dyndep files added to the users of nodes.
 struct Users {
@@ -20,7 +20,7 @@ impl Users {
     /// The edges that have `node` as an input: as the manifest has it, then what dyndep files added since.
     fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
         let mut users = using(graph, node, OutEdgeKind::Input);
-        if let Some(edge) = graph.in_edge(node).filter(|edge| itself(&graph.edge(*edge)) == Some(&node)) {
+        if let Some(edge) = graph.in_edge(node).filter(|edge| self_input(&graph.edge(*edge)) == Some(&node)) {
             users.push(edge);
             users.sort_unstable();
         }

@@ -30,7 +30,7 @@ impl Walk {
         }
     }
 
-    /// As `inputs_first`, without `root` itself (unless it is visited as another root's input).
+    /// As `inputs_first`, without `root` self_input (unless it is visited as another root's input).
     pub(super) fn below(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
         let mut path = vec![(root, inputs(graph, root).iter())];
         while let Some((node, rest)) = path.last_mut() {

@@ -17,12 +17,12 @@ use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{self, Schedule};
 use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
-use tanto_ninja::frontend::Builder;
+use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::ids::NodeId;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::PendingSnapshot;
-use tanto_ninja::targets::{Hints, Naming, collect_target, collect_targets};
+use tanto_ninja::targets::{LookupOptions, TargetNames, collect_target, collect_targets};
 use tanto_record::views::live::Follow;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::signals::TerminationSignals;
@@ -44,35 +44,35 @@ struct Plan<'p> {
 
 impl Invocation<'_> {
     /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
-    pub(super) fn rebuild_manifest(&mut self, builder: &mut Builder<'_, '_>) -> Step<bool> {
-        let Some(manifest) = self.manifest_node(builder.scan.graph) else { return Ok(false) };
+    pub(super) fn rebuild_manifest(&mut self, frontend: &mut NinjaFrontend<'_, '_>) -> Step<bool> {
+        let Some(manifest) = self.manifest_node(frontend.scan.graph) else { return Ok(false) };
         let mut schedule = Schedule::new();
-        match builder.add_targets(&mut schedule, &mut self.view, &[manifest]) {
+        match frontend.add_targets(&mut schedule, &mut self.view, &[manifest]) {
             Err(error) if error.fatal => return Err(self.fatal(&error.text)),
             Err(error) => return Err(self.cannot_rebuild(&error.text)),
             Ok(()) => {}
         }
-        let builddir = builddir::path(builder.scan.graph).to_vec();
-        self.warn_of_older_ninja(builder.scan.found_older_ninja(), &builddir);
+        let builddir = builddir::path(frontend.scan.graph).to_vec();
+        self.warn_of_older_ninja(frontend.scan.found_older_ninja(), &builddir);
         if !schedule.has_work() {
-            builder.new_plan();
+            frontend.new_plan();
             return Ok(false);
         }
         // ninja lets a second signal end it before it says why; so do we.
         let plan = Plan { schedule: &mut schedule, jobserver: None, manifest: true };
-        let (verdict, _) = self.execute(builder, plan)?;
+        let (verdict, _) = self.execute(frontend, plan)?;
         match verdict {
             BuildOutcome::Succeeded => {}
             BuildOutcome::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
             BuildOutcome::Failed { reason: why, .. } => return Err(self.cannot_rebuild(&why)),
             BuildOutcome::InvalidInput(why) => return Err(self.fatal(&why)),
         }
-        if builder.scan.is_dirty(manifest) {
+        if frontend.scan.is_dirty(manifest) {
             return Ok(true);
         }
         // Its command left it as it was (restat); but who knows what else that command changed.
-        builder.scan.reset();
-        builder.new_plan();
+        frontend.scan.reset();
+        frontend.new_plan();
         Ok(false)
     }
 
@@ -88,29 +88,29 @@ impl Invocation<'_> {
     /// Builds what the command line names.
     pub(super) fn build_targets(
         &mut self,
-        builder: &mut Builder<'_, '_>,
+        frontend: &mut NinjaFrontend<'_, '_>,
         builddir: &[u8],
         saving: &mut Option<PendingSnapshot<'_>>,
     ) -> Step<()> {
-        let targets = self.targets(builder, builddir)?;
-        self.follow(builder, builddir)?;
+        let targets = self.targets(frontend, builddir)?;
+        self.follow(frontend, builddir)?;
         let jobserver = self.client();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
-        let adding = || builder.add_targets(&mut schedule, view, &targets);
+        let adding = || frontend.add_targets(&mut schedule, view, &targets);
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         self.check()?;
-        self.warn_of_older_ninja(builder.scan.found_older_ninja(), builddir);
+        self.warn_of_older_ninja(frontend.scan.found_older_ninja(), builddir);
         if !schedule.has_work() {
             if self.options.verbosity != Verbosity::Quiet {
                 self.info(b"no work to do.");
             }
             return Ok(());
         }
-        let Scan { graph, log, deps_log, .. } = &builder.scan;
+        let Scan { graph, log, deps_log, .. } = &frontend.scan;
         let saving = saving.take().map(|saving| saving.with_logs(graph, log, deps_log));
         let executed = self.save_beside(saving.as_ref(), |this| {
-            let executed = this.execute(builder, Plan { schedule: &mut schedule, jobserver, manifest: false });
+            let executed = this.execute(frontend, Plan { schedule: &mut schedule, jobserver, manifest: false });
             if let (Ok((BuildOutcome::Interrupted, _)), Some(saving)) = (&executed, &saving) {
                 saving.cancel();
             }
@@ -130,20 +130,21 @@ impl Invocation<'_> {
         Err(End(code))
     }
 
-    fn targets(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
-        let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log), naming: self.naming() };
-        let targets = collect_targets(builder.scan.graph, hints, &self.options.targets);
+    fn targets(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
+        let hints = LookupOptions { builddir, deps_log: Some(frontend.scan.deps_log), names: self.target_names() };
+        let targets = collect_targets(frontend.scan.graph, hints, &self.options.targets);
         targets.map_err(|error| self.failed(&error))
     }
 
     /// Tells the view whose output it is to show.
-    fn follow(&mut self, builder: &Builder<'_, '_>, builddir: &[u8]) -> Step<()> {
+    fn follow(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> Step<()> {
         let Some(followed) = &self.options.follow else { return Ok(()) };
         let follow = match followed {
             Followed::Longest => Follow::Longest,
             Followed::Target(name) => {
-                let graph = &*builder.scan.graph;
-                let hints = Hints { builddir, deps_log: Some(builder.scan.deps_log), ..Hints::default() };
+                let graph = &*frontend.scan.graph;
+                let hints =
+                    LookupOptions { builddir, deps_log: Some(frontend.scan.deps_log), ..LookupOptions::default() };
                 let node = collect_target(graph, hints, name).map_err(|error| self.failed(&error))?;
                 let edge = graph.in_edge(node).map(|edge| graph.edge(edge)).filter(|edge| !edge.is_phony());
                 let Some(edge) = edge else {
@@ -162,10 +163,10 @@ impl Invocation<'_> {
     }
 
     /// The names that targets may be. Under the name `ninja`, they are ninja's.
-    pub(super) fn naming(&self) -> Naming {
+    pub(super) fn target_names(&self) -> TargetNames {
         match self.options.door {
-            Door::Ninja => Naming::Nodes,
-            Door::Tanto => Naming::Patterns,
+            Door::Ninja => TargetNames::Nodes,
+            Door::Tanto => TargetNames::Patterns,
         }
     }
 
@@ -173,7 +174,7 @@ impl Invocation<'_> {
     /// build ended: while it keeps what is returned beside the verdict, signals wait.
     fn execute(
         &mut self,
-        builder: &mut Builder<'_, '_>,
+        frontend: &mut NinjaFrontend<'_, '_>,
         plan: Plan<'_>,
     ) -> Step<(BuildOutcome, Option<TerminationSignals>)> {
         let Plan { schedule, jobserver, manifest } = plan;
@@ -182,8 +183,8 @@ impl Invocation<'_> {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::machine::cpu::count);
-        let jobserver = self.share(jobserver, parallelism, builddir::path(builder.scan.graph));
-        builder.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
+        let jobserver = self.share(jobserver, parallelism, builddir::path(frontend.scan.graph));
+        frontend.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
             true => None,
             false => Some(self.listen()?),
@@ -191,16 +192,16 @@ impl Invocation<'_> {
         let mut runner: Box<dyn Runner> = match self.options.dry_run {
             true => Box::new(DryRunner::default()),
             false => {
-                let builddir = builddir::path(builder.scan.graph);
+                let builddir = builddir::path(frontend.scan.graph);
                 let watch = self.watch(schedule);
                 Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
             }
         };
-        self.ration(schedule, parallelism, builddir::path(builder.scan.graph));
+        self.ration(schedule, parallelism, builddir::path(frontend.scan.graph));
         let mut sampler = resource_sampler::machine();
         self.begin_record(manifest);
         let run = Build {
-            frontend: builder,
+            frontend,
             schedule,
             runner: &mut *runner,
             view: &mut self.view,

@@ -6,7 +6,7 @@ use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::logs::{BuildLog, DepsLog};
-use tanto_ninja::targets::{Hints, collect_targets, need_commands};
+use tanto_ninja::targets::{LookupOptions, collect_targets, needs_command};
 
 use super::{Invocation, Step, other_ninja};
 use tanto_exec::event::Level;
@@ -35,10 +35,10 @@ impl Invocation<'_> {
         if self.options.tool.is_some() || self.options.debug.explain || asks_log {
             return true;
         }
-        let hints = Hints { builddir, deps_log: None, naming: self.naming() };
+        let hints = LookupOptions { builddir, deps_log: None, names: self.target_names() };
         let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
         nodes.extend(self.manifest_node(graph));
-        need_commands(graph, &nodes) || !begin_well(builddir)
+        needs_command(graph, &nodes) || !begin_well(builddir)
     }
 
     /// Reads both logs; writes nothing.

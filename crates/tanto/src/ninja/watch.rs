@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tanto_ninja::disk::RealDisk;
-use tanto_ninja::frontend::Builder;
+use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::ids::NodeId;
-use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_ninja::targets::{LookupOptions, collect_targets};
 use tanto_ninja::{builddir, load, sources};
 use tanto_record::views::ninja::Verbosity;
 
@@ -134,13 +134,16 @@ fn what_changed(changed: &Changed) -> Vec<u8> {
 
 impl Invocation<'_> {
     /// Notes which files the build depends on, as far as it has come.
-    pub(super) fn note_sources(&mut self, builder: &mut Builder<'_, '_>) {
+    pub(super) fn note_sources(&mut self, frontend: &mut NinjaFrontend<'_, '_>) {
         if !self.options.watch {
             return;
         }
-        let scan = &mut builder.scan;
-        let hints =
-            Hints { builddir: builddir::path(scan.graph), deps_log: Some(scan.deps_log), naming: self.naming() };
+        let scan = &mut frontend.scan;
+        let hints = LookupOptions {
+            builddir: builddir::path(scan.graph),
+            deps_log: Some(scan.deps_log),
+            names: self.target_names(),
+        };
         // What names no target is said by the build.
         let mut nodes: Vec<NodeId> = collect_targets(scan.graph, hints, &self.options.targets).unwrap_or_default();
         nodes.extend(self.manifest_node(scan.graph));

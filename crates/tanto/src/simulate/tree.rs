@@ -3,13 +3,13 @@
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::{Error, Result};
-use tanto_ninja::explain::{Explanations, Wanted};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::logs::{BuildLog, DepsLog};
-use tanto_ninja::plan::full_plan::Replay;
+use tanto_ninja::plan::full_plan::FullPlan;
 use tanto_ninja::scan::Scan;
-use tanto_ninja::targets::{Hints, collect_targets};
+use tanto_ninja::targets::{LookupOptions, collect_targets};
 use tanto_record::history::History;
 use tanto_sys::threads::ThreadLimit;
 
@@ -22,28 +22,28 @@ const ANY_VERSION: u32 = 7;
 
 /// Loads what the command line names. An error is a text for the user.
 pub(super) fn load(args: &Args) -> std::result::Result<Build, Vec<u8>> {
-    let replay = replay(args).map_err(|error| error.text)?;
-    if replay.commands == 0 {
+    let plan = full_plan(args).map_err(|error| error.text)?;
+    if plan.command_count == 0 {
         return Err(b"no command makes these targets".to_vec());
     }
     let manifest = String::from_utf8_lossy(&args.manifest);
-    let (commands, measured) = (replay.commands, replay.measured);
+    let (commands, measured) = (plan.command_count, plan.measured_count);
     let about = format!("{commands} commands of {manifest}, {measured} of them measured");
-    Ok(Build { schedule: replay.schedule, chain: replay.chain, about })
+    Ok(Build { schedule: plan.schedule, chain: plan.order, about })
 }
 
-fn replay(args: &Args) -> Result<Replay> {
+fn full_plan(args: &Args) -> Result<FullPlan> {
     let arena = Arena::new();
     let mut graph = load::load(&arena, &RealDisk, &args.manifest, LoadOptions::default(), &mut |_| {})?;
     let builddir = builddir::path(&graph);
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
-    let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    let hints = Hints { builddir, deps_log: Some(scan.deps_log), ..Hints::default() };
+    let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+    let hints = LookupOptions { builddir, deps_log: Some(scan.deps_log), ..LookupOptions::default() };
     let targets = collect_targets(scan.graph, hints, &args.targets)?;
     let history = History::open(&Surroundings::of_process().state(None));
     let past = |output: &[u8]| history.cost(output);
-    Replay::of(&scan, &targets, Some(&past))
+    FullPlan::of(&scan, &targets, Some(&past))
 }
 
 fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {

@@ -7,12 +7,12 @@ use std::path::Path;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::{Disk, Mtime, PathByIndex, RealDisk, Source};
 use tanto_ninja::error::Error;
-use tanto_ninja::explain::{Explanations, Wanted};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{LoadOptions, ParallelOptions, load};
 use tanto_ninja::logs::{BuildLog, DepsLog};
-use tanto_ninja::scan::{LookAhead, Scan};
+use tanto_ninja::scan::{PrefetchOptions, Scan};
 use tanto_ninja::targets::default_nodes;
 use tanto_ninja::tools::{self, Context};
 use tanto_sys::threads::ThreadLimit;
@@ -103,11 +103,11 @@ fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told:
     let (mut deps_log, warned) = DepsLog::load(&deps, graph, threads)?;
     *told += &format!("warnings: {warning:?} {warned:?}\n");
     let targets = default_nodes(graph)?;
-    let mut scan = Scan::new(graph, disk, &mut log, &mut deps_log, Explanations::new(Wanted::All));
-    scan.look_ahead = LookAhead { threads, least: 0 };
-    scan.look_ahead(&targets);
-    let walked = targets.iter().try_for_each(|&target| scan.recompute(target).map(|_| ()));
-    scan.end_look_ahead();
+    let mut scan = Scan::new(graph, disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::All));
+    scan.prefetch = PrefetchOptions { threads, min_files: 0 };
+    scan.prefetch(&targets);
+    let walked = targets.iter().try_for_each(|&target| scan.recompute_dirty(target).map(|_| ()));
+    scan.end_prefetch();
     // What was known when an error was met does not matter.
     walked?;
     let mut lines: Vec<String> = scan.graph.node_ids().map(|node| about(&scan, node)).collect();
@@ -118,7 +118,7 @@ fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told:
 
 fn about(scan: &Scan<'_, '_>, node: NodeId) -> String {
     let edge = scan.graph.in_edge(node).map(|edge| (scan.outputs_ready(edge), scan.deps_missing(edge)));
-    let why = scan.explanations.about(scan.graph, &[node]).concat();
+    let why = scan.explanations.of_nodes(scan.graph, &[node]).concat();
     let (dirty, mtime, path) = (scan.is_dirty(node), scan.mtime(node), scan.graph.path(node).escape_ascii());
     format!("{path}: dirty {dirty}, {mtime}, ready and unknown {edge:?}, {}\n", why.escape_ascii())
 }

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use tanto_sys::threads::ThreadLimit;
 
-use super::{LookAhead, Scan};
+use super::super::Scan;
+use super::PrefetchOptions;
 use crate::disk::VirtualDisk;
-use crate::explain::{Explanations, Wanted};
+use crate::explain::{ExplainLevel, Explanations};
 use crate::graph::Arena;
 use crate::load::{self, LoadOptions};
 use crate::logs::{BuildLog, DepsLog, Entry};
@@ -70,9 +71,9 @@ fn look_with<R>(
         graph.note_command_hash(edge, 7, hash);
     }
     let last = graph.lookup(b"last").unwrap();
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    scan.look_ahead = LookAhead { threads: ThreadLimit::Auto, least: 0 };
-    scan.look_ahead(&[last]);
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+    scan.prefetch = PrefetchOptions { threads: ThreadLimit::Auto, min_files: 0 };
+    scan.prefetch(&[last]);
     ask(&scan)
 }
 

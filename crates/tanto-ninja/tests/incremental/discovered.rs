@@ -1,6 +1,6 @@
 //! Depfiles and the deps log: inputs that the compiler found.
 
-use tanto_ninja::frontend::Options;
+use tanto_ninja::frontend::FrontendOptions;
 
 use crate::world::World;
 
@@ -34,7 +34,7 @@ fn a_logged_header_is_an_input_and_its_depfile_goes() {
     world.build("out");
     assert!(!world.disk.has("out.d"));
     world.assert_clean("out");
-    world.options = Options { keep_depfile: true, ..Options::default() };
+    world.options = FrontendOptions { keep_depfile: true, ..FrontendOptions::default() };
     world.touch("header.h");
     assert_eq!(world.build("out").len(), 1);
     assert!(world.disk.has("out.d"));
@@ -44,7 +44,7 @@ fn a_logged_header_is_an_input_and_its_depfile_goes() {
 fn a_dry_run_leaves_a_depfile_alone() {
     let mut world = world("build out: logged in\n");
     world.disk.put("out.d", "out: header.h\n");
-    world.options = Options { dry_run: true, ..Options::default() };
+    world.options = FrontendOptions { dry_run: true, ..FrontendOptions::default() };
     assert_eq!(world.build("out").len(), 1);
     assert!(world.disk.has("out.d"));
 }

@@ -1,5 +1,5 @@
 //! What makes an output dirty though none of its inputs is: the file, what the log says of it, and the newest input.
-//! Does not know where these come from, and changes nothing: several threads may measure at once.
+//! Does not know where these come from, and changes nothing: several threads may output_check at once.
 
 use crate::disk::Mtime;
 use crate::error::Result;
@@ -8,21 +8,21 @@ use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::BuildLog;
 
-use super::state::Files;
+use super::state::FileStates;
 
 /// Older than any file: the newest input of an edge that has none.
 pub(super) const NO_INPUT: Mtime = Mtime::MIN;
 
 /// What outputs are measured against.
 #[derive(Clone, Copy)]
-pub(super) struct Facts<'s, 't> {
+pub(super) struct DirtyInputs<'s, 't> {
     pub(super) graph: &'s GraphView<'t>,
     pub(super) log: &'s BuildLog,
-    pub(super) files: &'s Files,
+    pub(super) files: &'s FileStates,
 }
 
 /// What the outputs of an edge are measured by.
-pub(super) struct Measure {
+pub(super) struct OutputCheck {
     pub(super) edge: EdgeId,
     restat: bool,
     generator: bool,
@@ -36,12 +36,12 @@ enum Command {
     Unknown,
     Hashed(u64),
     /// It is not known, nor to be asked for: it counts as the same as ever.
-    Spared,
+    Ignored,
 }
 
-/// Why an output is dirty though none of its inputs is.
+/// Explanation an output is dirty though none of its inputs is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reason {
+pub(super) enum DirtyReason {
     Missing,
     /// Its file is older than the newest input.
     Older,
@@ -51,44 +51,44 @@ pub(super) enum Reason {
     LoggedBefore(Mtime),
 }
 
-impl Facts<'_, '_> {
+impl DirtyInputs<'_, '_> {
     /// How an edge whose newest input is this old is measured.
-    pub(super) fn measure(&self, edge: EdgeId, newest: Mtime) -> Result<Measure> {
+    pub(super) fn output_check(&self, edge: EdgeId, newest: Mtime) -> Result<OutputCheck> {
         let (restat, generator) = (self.graph.flag(edge, b"restat")?, self.graph.flag(edge, b"generator")?);
         let command = self.known_hash(edge).map_or(Command::Unknown, Command::Hashed);
-        Ok(Measure { edge, restat, generator, newest, command })
+        Ok(OutputCheck { edge, restat, generator, newest, command })
     }
 
-    /// As `measure`, but the edge's command counts only if its hash is known.
-    pub(super) fn measure_but_command(&self, edge: EdgeId, newest: Mtime) -> Result<Measure> {
-        let mut measure = self.measure(edge, newest)?;
-        if let Command::Unknown = measure.command {
-            measure.command = Command::Spared;
+    /// As `output_check`, but the edge's command counts only if its hash is known.
+    pub(super) fn check_ignoring_unknown_command(&self, edge: EdgeId, newest: Mtime) -> Result<OutputCheck> {
+        let mut output_check = self.output_check(edge, newest)?;
+        if let Command::Unknown = output_check.command {
+            output_check.command = Command::Ignored;
         }
-        Ok(measure)
+        Ok(output_check)
     }
 
-    /// Why the output is dirty, if it is.
-    pub(super) fn reason(&self, measure: &mut Measure, out: NodeId) -> Result<Option<Reason>> {
+    /// Explanation the output is dirty, if it is.
+    pub(super) fn reason(&self, output_check: &mut OutputCheck, out: NodeId) -> Result<Option<DirtyReason>> {
         if !self.files.exists(out) {
-            return Ok(Some(Reason::Missing));
+            return Ok(Some(DirtyReason::Missing));
         }
         let entry = self.log.made(self.graph, out);
         // A restat command may have left its output older than its input on purpose: then the log knows better.
-        if !(measure.restat && entry.is_some()) && self.files.mtime(out) < measure.newest {
-            return Ok(Some(Reason::Older));
+        if !(output_check.restat && entry.is_some()) && self.files.mtime(out) < output_check.newest {
+            return Ok(Some(DirtyReason::Older));
         }
-        let Some(entry) = entry else { return Ok((!measure.generator).then_some(Reason::NotLogged)) };
-        if !measure.generator && self.is_other_command(measure, entry.command_hash)? {
-            return Ok(Some(Reason::OtherCommand));
+        let Some(entry) = entry else { return Ok((!output_check.generator).then_some(DirtyReason::NotLogged)) };
+        if !output_check.generator && self.is_other_command(output_check, entry.command_hash)? {
+            return Ok(Some(DirtyReason::OtherCommand));
         }
-        Ok((entry.mtime < measure.newest).then_some(Reason::LoggedBefore(entry.mtime)))
+        Ok((entry.mtime < output_check.newest).then_some(DirtyReason::LoggedBefore(entry.mtime)))
     }
 
     /// Is none of the edge's outputs dirty?
-    pub(super) fn are_good(&self, measure: &mut Measure) -> Result<bool> {
-        for &out in self.graph.edge(measure.edge).outs {
-            if self.reason(measure, out)?.is_some() {
+    pub(super) fn all_clean(&self, output_check: &mut OutputCheck) -> Result<bool> {
+        for &out in self.graph.edge(output_check.edge).outs {
+            if self.reason(output_check, out)?.is_some() {
                 return Ok(false);
             }
         }
@@ -131,14 +131,14 @@ impl Facts<'_, '_> {
         self.graph.known_command_hash(edge, self.log.hash_kind())
     }
 
-    fn is_other_command(&self, measure: &mut Measure, logged: u64) -> Result<bool> {
-        match measure.command {
-            Command::Spared => Ok(false),
+    fn is_other_command(&self, output_check: &mut OutputCheck, logged: u64) -> Result<bool> {
+        match output_check.command {
+            Command::Ignored => Ok(false),
             Command::Hashed(hash) => Ok(hash != logged),
             Command::Unknown => {
                 let make = |command: &[u8]| self.log.hash_command(command);
-                let hash = self.graph.command_hash(measure.edge, self.log.hash_kind(), make)?;
-                measure.command = Command::Hashed(hash);
+                let hash = self.graph.command_hash(output_check.edge, self.log.hash_kind(), make)?;
+                output_check.command = Command::Hashed(hash);
                 Ok(hash != logged)
             }
         }

@@ -1,12 +1,12 @@
 //! Sets of numbers, a bit each. Does not know what the numbers stand for.
 
 /// A set of numbers below a limit.
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct BitSet(Vec<u64>);
 
-impl Bits {
+impl BitSet {
     /// None of the numbers below `limit`.
     pub(super) fn new(limit: usize) -> Self {
-        Bits(vec![0; limit.div_ceil(64)])
+        BitSet(vec![0; limit.div_ceil(64)])
     }
 
     #[inline]
@@ -39,10 +39,10 @@ mod tests {
     #[test]
     fn what_was_added_is_there_in_order() {
         let numbers = [0, 1, 63, 64, 127, 130];
-        let mut bits = Bits::new(131);
-        numbers.iter().rev().for_each(|&number| bits.add(number));
-        assert!(bits.iter().eq(numbers));
-        assert!((0..131).all(|number| bits.has(number) == numbers.contains(&number)));
-        assert_eq!(Bits::new(0).iter().count(), 0);
+        let mut bit_set = BitSet::new(131);
+        numbers.iter().rev().for_each(|&number| bit_set.add(number));
+        assert!(bit_set.iter().eq(numbers));
+        assert!((0..131).all(|number| bit_set.has(number) == numbers.contains(&number)));
+        assert_eq!(BitSet::new(0).iter().count(), 0);
     }
 }

@@ -10,49 +10,49 @@ use crate::graph::Escape;
 use crate::graph::{Graph, GraphView};
 use crate::ids::{EdgeId, NodeId};
 
-use super::slices::answers;
-use super::state::Edges;
+use super::super::state::EdgeStates;
+use super::parallel::map_indices;
 
-/// So many are read before what they name gets nodes. Smaller, threads are started more often; larger, more depfiles
-/// hold the paths of headers that all of them name.
+/// So many are read before what they name gets nodes. Smaller, threads are started extra often; larger, extra depfiles
+/// hold the paths of discovered that all of them name.
 const BATCH: usize = 256;
 
-/// For so many depfiles another thread is started. Smaller, its start costs more than it saves; larger, some dozens of
+/// For so many depfiles another thread is started. Smaller, its start costs extra than it saves; larger, some dozens of
 /// long ones are read one after the other.
-const WORTH_A_THREAD: usize = 8;
+const MIN_PER_THREAD: usize = 8;
 
 /// What a depfile names.
 #[derive(Clone)]
-enum Named {
+enum DepfileInput {
     Node(NodeId),
     /// Nobody has named it before.
     Path(Vec<u8>),
 }
 
 /// Reads the depfiles of these edges. Those that can be used are what the edges read from now on.
-pub(super) fn read_ahead<'t>(
+pub(super) fn prefetch_depfiles<'t>(
     graph: &mut Graph<'t>,
     disk: &dyn Disk,
-    edges: &mut Edges<'t>,
+    edges: &mut EdgeStates<'t>,
     unread: &[EdgeId],
     threads: ThreadLimit,
 ) {
     for batch in unread.chunks(BATCH) {
         let known: &GraphView<'_> = graph;
-        let read = answers(threads, WORTH_A_THREAD, batch.len(), |number| ins(known, disk, batch[number]));
+        let read = map_indices(threads, MIN_PER_THREAD, batch.len(), |number| ins(known, disk, batch[number]));
         for (&edge, ins) in batch.iter().zip(read) {
-            let node = |named: Named| match named {
-                Named::Node(node) => node,
-                Named::Path(path) => graph.intern(&path),
+            let node = |named: DepfileInput| match named {
+                DepfileInput::Node(node) => node,
+                DepfileInput::Path(path) => graph.intern(&path),
             };
             let ins: Option<Vec<NodeId>> = ins.map(|ins| ins.into_iter().map(node).collect());
-            edges.set_read_ahead(edge, ins.map(|ins| &*graph.arena.alloc_slice_copy(&ins)));
+            edges.set_prefetched_depfile(edge, ins.map(|ins| &*graph.arena.alloc_slice_copy(&ins)));
         }
     }
 }
 
 /// What the edge's depfile names; None if the walk would not use it.
-fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Named>> {
+fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<DepfileInput>> {
     let path = graph.binding(edge, b"depfile", Escape::None).ok()?;
     let text = disk.read(&path).ok()?;
     let found = depfile::parse(&text).ok()?;
@@ -62,7 +62,7 @@ fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Named
     let mut canonical = Vec::new();
     let named = |path: &[u8]| {
         canonicalize_into(path, &mut canonical);
-        graph.lookup(&canonical).map_or_else(|| Named::Path(canonical.clone()), Named::Node)
+        graph.lookup(&canonical).map_or_else(|| DepfileInput::Path(canonical.clone()), DepfileInput::Node)
     };
     Some(found.ins.iter().map(AsRef::as_ref).map(named).collect())
 }

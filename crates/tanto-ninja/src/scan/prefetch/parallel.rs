@@ -3,21 +3,21 @@
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
-/// The answers to `0..count`, in this order. For each `worth` of them another thread is started; that many at most a
+/// The map_indices to `0..count`, in this order. For each `worth` of them another thread is started; that many at most a
 /// thread takes at a time.
-pub(super) fn answers<A: Default + Clone + Send>(
+pub(super) fn map_indices<A: Default + Clone + Send>(
     threads: ThreadLimit,
     worth: usize,
     count: usize,
     work: impl Fn(usize) -> A + Sync,
 ) -> Vec<A> {
-    pieces(threads, worth, count, |first, answers| {
-        answers.iter_mut().zip(first..).for_each(|(answer, index)| *answer = work(index));
+    map_chunks(threads, worth, count, |first, map_indices| {
+        map_indices.iter_mut().zip(first..).for_each(|(answer, index)| *answer = work(index));
     })
 }
 
-/// As `answers`, for one who does better with several at a time: is given the first one's number, and places for them.
-pub(super) fn pieces<A: Default + Clone + Send>(
+/// As `map_indices`, for one who does better with several at a time: is given the first one's number, and places for them.
+pub(super) fn map_chunks<A: Default + Clone + Send>(
     threads: ThreadLimit,
     worth: usize,
     count: usize,
@@ -29,10 +29,10 @@ pub(super) fn pieces<A: Default + Clone + Send>(
     };
     let crew = crew.min(count / worth).max(1);
     let piece = (count / crew).clamp(1, worth);
-    let mut answers = vec![A::default(); count];
-    let pieces: Vec<_> = answers.chunks_mut(piece).enumerate().collect();
-    map_parallel(crew, pieces, |(number, answers)| work(number * piece, answers));
-    answers
+    let mut map_indices = vec![A::default(); count];
+    let map_chunks: Vec<_> = map_indices.chunks_mut(piece).enumerate().collect();
+    map_parallel(crew, map_chunks, |(number, map_indices)| work(number * piece, map_indices));
+    map_indices
 }
 
 #[cfg(test)]
@@ -52,7 +52,9 @@ mod tests {
         for count in [0, 1, 511, 512, 513, 10_000] {
             for threads in [ThreadLimit::ONE, at_most(3), at_most(40), ThreadLimit::Auto] {
                 assert!(
-                    answers(threads, 512, count, |index| index * 2).into_iter().eq((0..count).map(|index| index * 2))
+                    map_indices(threads, 512, count, |index| index * 2)
+                        .into_iter()
+                        .eq((0..count).map(|index| index * 2))
                 );
             }
         }
@@ -62,7 +64,7 @@ mod tests {
     fn as_many_threads_as_are_worth_while_work_at_once() {
         for (threads, count, expected) in [(2, 1023, 1), (2, 1024, 2), (3, 4000, 3), (9, 2048, 4)] {
             let seen = Mutex::new(HashSet::new());
-            answers(at_most(threads), 512, count, |_| {
+            map_indices(at_most(threads), 512, count, |_| {
                 let mut come = seen.lock().unwrap();
                 come.insert(thread::current().id());
                 while come.len() < expected {

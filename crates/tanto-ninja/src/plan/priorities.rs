@@ -7,8 +7,8 @@ use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::Schedule;
 
-use super::estimates::Estimates;
-use super::{Plan, Walk};
+use super::estimates::CostEstimates;
+use super::{Plan, PlanContext};
 use crate::dyndep::Update;
 use crate::scan::Scan;
 
@@ -21,37 +21,37 @@ impl<'p> Plan<'p> {
         let wanted = |&(job, _): &(JobId, _)| schedule.is_wanted(job);
         let jobs: Vec<_> = (0..).map(JobId).zip(self.edges.iter().copied()).filter(wanted).collect();
         let edges: Vec<_> = jobs.iter().map(|&(_, edge)| edge).collect();
-        let estimates = Estimates::new(scan, &edges, past);
+        let estimates = CostEstimates::new(scan, &edges, past);
         jobs.iter().for_each(|&(job, edge)| schedule.set_cost(job, estimates.of(scan, edge)));
         self.estimates = Some(estimates);
     }
 
     /// Dyndep files have added jobs and inputs: what is needed by something urgent becomes as urgent.
-    pub(super) fn hurry(&mut self, walk: &mut Walk<'_, '_, '_>, updates: &[Update]) {
-        let woken = std::mem::take(&mut self.woken);
+    pub(super) fn raise_priorities(&mut self, ctx: &mut PlanContext<'_, '_, '_>, updates: &[Update]) {
+        let newly_wanted = std::mem::take(&mut self.newly_wanted);
         if self.estimates.is_none() {
             return;
         }
         let updated = updates.iter().filter_map(|update| self.jobs.get(&update.edge).copied());
-        let users = updates.iter().flat_map(|update| &update.outs).flat_map(|&out| self.users(walk.scan).of(out));
-        let hurried = woken.into_iter().chain(updated).chain(users.copied());
-        let mut urgent: BinaryHeap<_> = hurried.map(|job| (walk.schedule.priority(job), job)).collect();
+        let users = updates.iter().flat_map(|update| &update.outs).flat_map(|&out| self.users(ctx.scan).of(out));
+        let changed = newly_wanted.into_iter().chain(updated).chain(users.copied());
+        let mut urgent: BinaryHeap<_> = changed.map(|job| (ctx.schedule.priority(job), job)).collect();
         let mut steps = STEPS_PER_JOB * self.edges.len();
         while let Some((priority, job)) = urgent.pop() {
             if steps == 0 {
                 return;
             }
             steps -= 1;
-            if priority == walk.schedule.priority(job) {
-                urgent.extend(self.raise_inputs(walk, job, priority));
+            if priority == ctx.schedule.priority(job) {
+                urgent.extend(self.raise_inputs(ctx, job, priority));
             }
         }
     }
 
     /// Those that make the job's inputs, and were less urgent than it.
-    fn raise_inputs(&self, walk: &mut Walk<'_, '_, '_>, job: JobId, priority: i64) -> Vec<(i64, JobId)> {
-        let edges = walk.scan.all_ins(self.edge(job)).filter_map(|input| walk.scan.graph.in_edge(input));
+    fn raise_inputs(&self, ctx: &mut PlanContext<'_, '_, '_>, job: JobId, priority: i64) -> Vec<(i64, JobId)> {
+        let edges = ctx.scan.all_ins(self.edge(job)).filter_map(|input| ctx.scan.graph.in_edge(input));
         let jobs = edges.filter_map(|edge| self.jobs.get(&edge).copied());
-        jobs.filter_map(|on| walk.schedule.raise(on, priority).map(|raised| (raised, on))).collect()
+        jobs.filter_map(|on| ctx.schedule.raise(on, priority).map(|raised| (raised, on))).collect()
     }
 }

@@ -8,13 +8,13 @@ use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_ninja::disk::VirtualDisk;
-use tanto_ninja::explain::{Explanations, Wanted};
-use tanto_ninja::frontend::{Builder, Options};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
+use tanto_ninja::frontend::{FrontendOptions, NinjaFrontend};
 use tanto_ninja::graph::Graph;
 use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::logs::{BuildLog, DepsLog};
-use tanto_ninja::scan::{LookAhead, Scan};
+use tanto_ninja::scan::{PrefetchOptions, Scan};
 
 /// Rules for most cases. A command is a line of words (see `effect`).
 pub const RULES: &str = "\
@@ -33,8 +33,8 @@ pub struct World {
     graph: Graph<'static>,
     log: BuildLog,
     deps_log: DepsLog,
-    pub options: Options,
-    pub look_ahead: LookAhead,
+    pub options: FrontendOptions,
+    pub prefetch: PrefetchOptions,
     pub failures_allowed: usize,
     /// What is remembered besides the log. Commands that take longer go first, if it is there.
     pub past: Option<CostLookup<'static>>,
@@ -93,8 +93,8 @@ impl World {
             graph,
             log,
             deps_log,
-            options: Options::default(),
-            look_ahead: LookAhead::default(),
+            options: FrontendOptions::default(),
+            prefetch: PrefetchOptions::default(),
             failures_allowed: 1,
             past: None,
         }
@@ -147,13 +147,13 @@ impl World {
     /// What is known after two walks, one after the other, as of the manifest and then of what is wanted.
     pub fn look_twice(&mut self, targets: [&str; 2]) -> String {
         let nodes = targets.map(|target| self.graph.lookup(target.as_bytes()).expect("a target of the manifest"));
-        let explanations = Explanations::new(Wanted::All);
+        let explanations = Explanations::new(ExplainLevel::All);
         let mut scan = Scan::new(&mut self.graph, &mut self.disk, &mut self.log, &mut self.deps_log, explanations);
-        scan.look_ahead = self.look_ahead;
+        scan.prefetch = self.prefetch;
         for node in nodes {
-            scan.look_ahead(&[node]);
-            let walked = scan.recompute(node);
-            scan.end_look_ahead();
+            scan.prefetch(&[node]);
+            let walked = scan.recompute_dirty(node);
+            scan.end_prefetch();
             if let Err(error) = walked {
                 return error.to_string();
             }
@@ -166,26 +166,26 @@ impl World {
         let mut disk = self.disk.clone();
         let node = |target: &str| self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
         let targets: Vec<NodeId> = targets.split(' ').map(node).collect();
-        let explanations = Explanations::new(Wanted::All);
+        let explanations = Explanations::new(ExplainLevel::All);
         let mut scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
-        scan.look_ahead = self.look_ahead;
-        let mut builder = Builder::new(scan, self.options);
+        scan.prefetch = self.prefetch;
+        let mut frontend = NinjaFrontend::new(scan, self.options);
         let (mut schedule, mut view) = (Schedule::new(), Counter::default());
-        builder.add_targets(&mut schedule, &mut view, &targets).map_err(|error| error.to_string())?;
-        let known = known(&builder.scan);
+        frontend.add_targets(&mut schedule, &mut view, &targets).map_err(|error| error.to_string())?;
+        let known = known(&frontend.scan);
         let files = self.disk.clone();
         let dry_run = self.options.dry_run;
         let mut runner = FakeRunner::new(0, |command: &Command| match dry_run {
             true => Effect::success(),
             false => effect(&files, &command.line),
         });
-        builder.past = self.past;
-        builder.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
+        frontend.cost_history = self.past;
+        frontend.begin(&mut schedule, if self.past.is_some() { usize::MAX } else { 1 });
         let clock = FakeClock::default();
         let verdict = match schedule.has_work() {
             false => BuildOutcome::Succeeded,
             true => Build {
-                frontend: &mut builder,
+                frontend: &mut frontend,
                 schedule: &mut schedule,
                 runner: &mut runner,
                 view: &mut view,
@@ -216,7 +216,7 @@ impl World {
 /// reads.
 pub fn known(scan: &Scan<'_, '_>) -> String {
     let info = |node: NodeId| {
-        let why = scan.explanations.about(scan.graph, &[node]).concat();
+        let why = scan.explanations.of_nodes(scan.graph, &[node]).concat();
         let (path, why) = (scan.graph.path(node).escape_ascii(), why.escape_ascii());
         format!("{path} {} {} {why}\n", scan.is_dirty(node), scan.mtime(node))
     };

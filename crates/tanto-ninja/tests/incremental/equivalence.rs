@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use tanto_ninja::scan::LookAhead;
+use tanto_ninja::scan::PrefetchOptions;
 use tanto_testing::Random;
 
-use crate::ahead::{ALWAYS, NEVER, at_most};
+use crate::prefetch::{ALWAYS, NEVER, at_most};
 use crate::world::World;
 
 const RULES: &str = "\
@@ -163,19 +163,19 @@ fn change(random: &mut Random, manifest: &mut Manifest, worlds: &mut [World]) {
 }
 
 /// Builds the same in several worlds, again and again.
-fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[LookAhead]) {
+fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[PrefetchOptions]) {
     let taste = Taste::of(random, edges);
     let mut manifest = Manifest::new(random, &taste);
     let mut worlds: Vec<World> = looks.iter().map(|_| World::new(&manifest.tagged(), &SOURCES)).collect();
-    worlds.iter_mut().zip(looks).for_each(|(world, look_ahead)| world.look_ahead = *look_ahead);
+    worlds.iter_mut().zip(looks).for_each(|(world, prefetch)| world.prefetch = *prefetch);
     for round in 0..rounds {
         let mut targets = "all".to_owned();
         if random.chance(60) {
             targets = format!("{} {}", random.pick(&manifest.targets), random.pick(&manifest.targets));
         }
         let all: Vec<String> = worlds.iter_mut().map(|world| told(world, &targets)).collect();
-        for (one, look_ahead) in all.iter().zip(looks) {
-            assert_eq!(*one, all[0], "round {round}, targets {targets}, {look_ahead:?}\n{}", manifest.tagged());
+        for (one, prefetch) in all.iter().zip(looks) {
+            assert_eq!(*one, all[0], "round {round}, targets {targets}, {prefetch:?}\n{}", manifest.tagged());
         }
         change(random, &mut manifest, &mut worlds);
         if random.chance(30) {

@@ -7,7 +7,7 @@ use super::Scan;
 use crate::canon::{canonical, canonicalize_into};
 use crate::depfile;
 use crate::error::{Error, Result};
-use crate::explain::Why;
+use crate::explain::Explanation;
 use crate::graph::Escape;
 use crate::ids::{EdgeId, NodeId};
 
@@ -25,11 +25,11 @@ impl Scan<'_, '_> {
         let out = self.graph.edge(edge).outs[0];
         let out_mtime = self.mtime(out);
         let Some(deps) = self.deps_log.deps(out) else {
-            self.explanations.note(out, Why::NoDeps);
+            self.explanations.note(out, Explanation::NoDeps);
             return false;
         };
         if out_mtime > deps.mtime {
-            self.explanations.note(out, Why::OldDeps { ours: deps.mtime, theirs: out_mtime });
+            self.explanations.note(out, Explanation::OldDeps { ours: deps.mtime, theirs: out_mtime });
             return false;
         }
         let ins: Vec<NodeId> = deps.ins().collect();
@@ -45,7 +45,7 @@ impl Scan<'_, '_> {
             Err(error) => return Err(Error::new(&[b"loading '", path, b"': ", &os_text(&error)])),
         };
         if text.is_empty() {
-            self.explanations.note(out, Why::Other([b"depfile '", path, b"' is missing"].concat()));
+            self.explanations.note(out, Explanation::Other([b"depfile '", path, b"' is missing"].concat()));
             return Ok(false);
         }
         let found = depfile::parse(&text).map_err(|error| Error::new(&[path, b": ", &error.text]))?;
@@ -78,7 +78,7 @@ impl Scan<'_, '_> {
         if primary != expected {
             let parts: [&[u8]; 7] =
                 [b"expected depfile '", path, b"' to mention '", expected, b"', got '", &primary, b"'"];
-            self.explanations.note(outs[0], Why::Other(parts.concat()));
+            self.explanations.note(outs[0], Explanation::Other(parts.concat()));
             return Ok(false);
         }
         let is_ours = |name: &[u8]| outs.iter().any(|&out| self.graph.path(out) == name);

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::io;
 
 use tanto_ninja::disk::{Disk, Mtime, PathByIndex, RealDisk, VirtualDisk};
-use tanto_ninja::explain::{Explanations, Wanted};
+use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::graph::Arena;
 use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::logs::{BuildLog, DepsLog};
-use tanto_ninja::scan::{LookAhead, Scan};
+use tanto_ninja::scan::{PrefetchOptions, Scan};
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
@@ -18,13 +18,13 @@ use tanto_testing::Scratch;
 use crate::world::{World, known};
 
 /// All is left to the walk.
-pub const NEVER: LookAhead = LookAhead { threads: ThreadLimit::ONE, least: 0 };
+pub const NEVER: PrefetchOptions = PrefetchOptions { threads: ThreadLimit::ONE, min_files: 0 };
 /// Also for few files.
-pub const ALWAYS: LookAhead = LookAhead { threads: ThreadLimit::Auto, least: 0 };
+pub const ALWAYS: PrefetchOptions = PrefetchOptions { threads: ThreadLimit::Auto, min_files: 0 };
 
 /// With threads whatever they cost, but no more than these.
-pub fn at_most(threads: usize) -> LookAhead {
-    LookAhead { threads: ThreadLimit::AtMost(threads.try_into().unwrap()), least: 0 }
+pub fn at_most(threads: usize) -> PrefetchOptions {
+    PrefetchOptions { threads: ThreadLimit::AtMost(threads.try_into().unwrap()), min_files: 0 }
 }
 
 const RULES: &str = "\
@@ -46,16 +46,16 @@ fn what_no_walk_has_looked_at_is_asked_for_again() {
         "{RULES}build obj: logged s\n  header = h\nbuild dd: scan scanned\n  text = {dyndep}\n\
          build out: make s || dd\n  dyndep = dd\nbuild all: phony out obj\n"
     );
-    for look_ahead in [NEVER, ALWAYS] {
+    for prefetch in [NEVER, ALWAYS] {
         let mut world = World::new(&text, &["s", "h", "scanned"]);
-        world.look_ahead = look_ahead;
+        world.prefetch = prefetch;
         world.build("all");
         world.reload();
         world.build("obj");
         // The record of what `obj` reads is void now: nobody but the dyndep file, in the middle, asks for `h`.
         world.touch("obj");
         world.touch("scanned");
-        assert!(world.build("all").contains(&"make out".to_owned()), "{look_ahead:?}");
+        assert!(world.build("all").contains(&"make out".to_owned()), "{prefetch:?}");
     }
 }
 
@@ -73,14 +73,14 @@ fn a_depfile_that_no_walk_has_used_is_read_again() {
     let h = graph.intern(b"h");
     let outs = [&b"a"[..], b"b"].map(|path| graph.lookup(path).unwrap());
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    scan.look_ahead = ALWAYS;
-    scan.look_ahead(&outs);
-    scan.end_look_ahead();
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+    scan.prefetch = ALWAYS;
+    scan.prefetch(&outs);
+    scan.end_prefetch();
     files.put("a.d", "a: h");
     files.delete("b.d");
     let read = outs.map(|out| {
-        scan.recompute(out).unwrap();
+        scan.recompute_dirty(out).unwrap();
         scan.dirtying_ins(scan.graph.in_edge(out).unwrap()).count()
     });
     assert_eq!(read, [2, 1]);
@@ -89,9 +89,9 @@ fn a_depfile_that_no_walk_has_used_is_read_again() {
 
 /// The same is known after a look ahead as without one.
 fn assert_same_known(text: &str, sources: &[&str], change: impl Fn(&mut World)) -> String {
-    let [known, expected] = [ALWAYS, NEVER].map(|look_ahead| {
+    let [known, expected] = [ALWAYS, NEVER].map(|prefetch| {
         let mut world = World::new(text, sources);
-        world.look_ahead = look_ahead;
+        world.prefetch = prefetch;
         world.build("all");
         change(&mut world);
         world.try_build("all").expect("begins").known
@@ -124,9 +124,9 @@ fn a_validation_that_cannot_be_asked_for_is_an_error() {
     let dir = Scratch::new("ahead");
     dir.write("there", "");
     let manifest = format!("build all: phony {}/there |@ {}\n", dir.text(), "x".repeat(300));
-    for look_ahead in [NEVER, ALWAYS] {
-        let told = walk(&mut RealDisk, &manifest, &[], look_ahead);
-        assert!(told.contains("File name too long"), "{look_ahead:?}: {told}");
+    for prefetch in [NEVER, ALWAYS] {
+        let told = walk(&mut RealDisk, &manifest, &[], prefetch);
+        assert!(told.contains("File name too long"), "{prefetch:?}: {told}");
     }
 }
 
@@ -142,7 +142,7 @@ fn headers_that_no_manifest_tells_of_are_made_first() {
         let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
         for target in ["some", "all"] {
             let mut world = World::new(&text, &sources);
-            world.look_ahead = ALWAYS;
+            world.prefetch = ALWAYS;
             (0..=depth).rev().for_each(|number| assert_eq!(world.build(&format!("o{number}")).len(), 1));
             world.assert_clean(target);
             world.touch("s");
@@ -185,7 +185,7 @@ impl Disk for Watched {
 }
 
 /// Walks from a target; says what is dirty, when what was changed, and why, or what went wrong.
-fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ahead: LookAhead) -> String {
+fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], prefetch: PrefetchOptions) -> String {
     let text = VirtualDisk::new();
     text.put("build.ninja", manifest);
     let arena = Arena::new();
@@ -197,11 +197,11 @@ fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], look_ah
         deps_log.record(&mut graph, out, i64::MAX, &ins).unwrap();
     }
     let all = graph.lookup(b"all").unwrap();
-    let mut scan = Scan::new(&mut graph, disk, &mut log, &mut deps_log, Explanations::new(Wanted::All));
-    scan.look_ahead = look_ahead;
-    scan.look_ahead(&[all]);
-    let walked = scan.recompute(all);
-    scan.end_look_ahead();
+    let mut scan = Scan::new(&mut graph, disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::All));
+    scan.prefetch = prefetch;
+    scan.prefetch(&[all]);
+    let walked = scan.recompute_dirty(all);
+    scan.end_prefetch();
     match walked {
         Ok(validations) => format!("{validations:?} {}", known(&scan)),
         Err(error) => error.to_string(),
@@ -214,10 +214,10 @@ fn each_file_that_the_walk_wants_is_asked_for_once_and_no_other() {
         build o1 o2 | o3: cc a | b || c |@ check\nbuild check: phony d\nbuild other: cc not\n\
         build group: phony o1 o2\nbuild all: phony group e\n";
     let logged: &[(&str, &[&str])] = &[("o1", &["h1", "a", "h2"]), ("o2", &["no1"]), ("other", &["no2", "h1"])];
-    let [asked, in_walk] = [ALWAYS, NEVER].map(|look_ahead| {
+    let [asked, in_walk] = [ALWAYS, NEVER].map(|prefetch| {
         let mut disk = Watched { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
-        walk(&mut disk, manifest, logged, look_ahead);
-        assert_eq!(disk.at_once, if look_ahead == ALWAYS { disk.asked.len() } else { 0 });
+        walk(&mut disk, manifest, logged, prefetch);
+        assert_eq!(disk.at_once, if prefetch == ALWAYS { disk.asked.len() } else { 0 });
         let count = disk.asked.len();
         let names: BTreeSet<Vec<u8>> = disk.asked.into_iter().collect();
         assert_eq!(names.len(), count);
@@ -225,7 +225,7 @@ fn each_file_that_the_walk_wants_is_asked_for_once_and_no_other() {
     });
     assert_eq!(asked, in_walk);
     assert_eq!(asked.len(), 13);
-    let many = LookAhead { least: 14, ..ALWAYS };
+    let many = PrefetchOptions { min_files: 14, ..ALWAYS };
     let mut disk = Watched { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
     walk(&mut disk, manifest, logged, many);
     assert_eq!((disk.at_once, disk.asked.len()), (0, 13));
@@ -258,8 +258,8 @@ fn real_files_on_threads_are_the_same_and_so_is_the_first_error() {
         let manifest = real_manifest(&dir, bad);
         let expected = walk(&mut RealDisk, &manifest, &[], NEVER);
         assert_eq!(expected.contains("File name too long"), !bad.is_empty(), "{expected}");
-        for look_ahead in [ALWAYS, at_most(4)] {
-            assert_eq!(walk(&mut RealDisk, &manifest, &[], look_ahead), expected);
+        for prefetch in [ALWAYS, at_most(4)] {
+            assert_eq!(walk(&mut RealDisk, &manifest, &[], prefetch), expected);
         }
     }
 }
@@ -272,12 +272,12 @@ fn after_a_reset_nothing_is_known() {
     let file = graph.intern(b"file");
     let (mut log, mut deps_log) = (BuildLog::in_memory(7), DepsLog::in_memory());
     let files = disk.clone();
-    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(Wanted::No));
-    scan.look_ahead = ALWAYS;
-    scan.look_ahead(&[file]);
+    let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+    scan.prefetch = ALWAYS;
+    scan.prefetch(&[file]);
     assert_eq!(scan.mtime(file), 0);
     files.put("file", "");
     scan.reset();
-    scan.recompute(file).unwrap();
+    scan.recompute_dirty(file).unwrap();
     assert!(scan.mtime(file) != 0 && !scan.is_dirty(file));
 }

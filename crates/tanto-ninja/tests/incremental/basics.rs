@@ -1,7 +1,7 @@
 //! Order, failure, phony, interrupts: what needs neither restat nor discovered inputs.
 
 use tanto_exec::run::BuildOutcome;
-use tanto_ninja::frontend::Options;
+use tanto_ninja::frontend::FrontendOptions;
 
 use crate::world::World;
 
@@ -174,7 +174,7 @@ fn an_input_edited_while_its_command_ran_is_built_again() {
 #[test]
 fn a_dry_run_changes_nothing() {
     let mut world = World::new("build mid: make in\nbuild out: make mid\n", &["in"]);
-    world.options = Options { dry_run: true, ..Options::default() };
+    world.options = FrontendOptions { dry_run: true, ..FrontendOptions::default() };
     let names = world.disk.names();
     for _ in 0..2 {
         let built = world.try_build("out").expect("begins");
@@ -249,7 +249,7 @@ fn a_response_file_is_written_removed_and_kept_on_failure() {
     world.try_build("out").expect("begins");
     assert!(world.disk.has("out.rsp"));
     let mut world = World::new(&format!("{}build out: r in\n", rule("make")), &["in"]);
-    world.options = Options { keep_rspfile: true, ..Options::default() };
+    world.options = FrontendOptions { keep_rspfile: true, ..FrontendOptions::default() };
     world.build("out");
     assert!(world.disk.has("out.rsp"));
 }

@@ -1,0 +1,54 @@
+//! Restat cleaning: removes jobs from the plan when a command leaves its output unchanged.
+
+use tanto_exec::event::Event;
+use tanto_exec::job::JobId;
+use tanto_exec::schedule::State;
+
+use super::{Plan, PlanContext};
+use crate::error::Result;
+use crate::ids::{EdgeId, NodeId};
+use crate::scan::Scan;
+
+impl Plan<'_> {
+    /// The node did not change though its edge ran (restat): takes out of the plan what is not dirty any more.
+    pub fn clean_node(&self, ctx: &mut PlanContext<'_, '_, '_>, node: NodeId) -> Result<()> {
+        let users = self.users(ctx.scan);
+        let mut nodes = vec![node];
+        while let Some(node) = nodes.pop() {
+            ctx.scan.set_clean(node);
+            for &job in users.of(node) {
+                if self.clean_job(ctx, job)? {
+                    nodes.extend(ctx.scan.graph.edge(self.edge(job)).outs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the job out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
+    fn clean_job(&self, ctx: &mut PlanContext<'_, '_, '_>, job: JobId) -> Result<bool> {
+        let edge = self.edge(job);
+        // A job that did not wait for the node (a dyndep file named it later) may have run.
+        let waits = ctx.schedule.is_wanted(job) && ctx.schedule.state(job) == State::Waiting;
+        if !waits || ctx.scan.deps_missing(edge) {
+            return Ok(false);
+        }
+        if ctx.scan.dirtying_ins(edge).any(|input| ctx.scan.is_dirty(input)) {
+            return Ok(false);
+        }
+        let newest = newest_of(ctx.scan, edge);
+        if ctx.scan.outputs_dirty(edge, newest)? {
+            return Ok(false);
+        }
+        ctx.schedule.unwant(job);
+        if !ctx.scan.graph.edge(edge).is_phony() {
+            ctx.view.event(Event::Unplanned { job, expected_ms: ctx.scan.expected_ms(edge) });
+        }
+        Ok(true)
+    }
+}
+
+/// The first of the edge's newest inputs.
+fn newest_of(scan: &Scan<'_, '_>, edge: EdgeId) -> Option<NodeId> {
+    scan.dirtying_ins(edge).reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
+}
