@@ -1,43 +1,46 @@
-//! `tanto clang`: what is kept of compiles in the background, and its end. Does not know how it is kept.
+//! `tanto clang`: shows and stops the compiles that are kept between builds.
 
+use std::ffi::{OsStr, OsString};
+
+use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::runner::clang::{self, Held, Without};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, both, letter};
 
-use crate::flags::door::Door;
-use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::ninja::clang_worker::{self, KEPT};
 use crate::settings::Surroundings;
-use crate::{commands, help};
 
-/// What may be asked.
-pub const QUESTIONS: [&str; 2] = ["status", "stop"];
-
-static FLAGS: [Plain; 2] = [both(b'h', "help"), letter(b'C').with_value()];
-
-/// What `tanto clang` prints for these arguments.
-pub fn run(args: &[Vec<u8>]) -> Stop {
-    match Given::read(&FLAGS, args).map_err(Bad::with_hint) {
-        Ok(given) if given.has("h") => Stop::printed(commands::find(b"clang").map(help::topic).unwrap_or_default(), 0),
-        given => match given.and_then(|given| answer(&given)) {
-            Ok(text) => Stop::printed(text, 0),
-            Err(why) => Stop::failed(Door::Tanto, "error", &why),
-        },
-    }
+/// Show or stop the compiles that are kept between builds
+///
+/// With --checkpoints, compiles stay paused at the end of their includes until the next build. They also end half an
+/// hour after the last build, when memory is short, or when the build directory is removed.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct ClangArgs {
+    /// Build directory
+    #[arg(short = 'C', value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
+    dir: Option<OsString>,
+    #[command(subcommand)]
+    command: ClangCommand,
 }
 
-fn answer(given: &Given) -> Result<Vec<u8>, Vec<u8>> {
-    let state = Surroundings::of_process().state(given.value("C"));
-    let stop = || state.verified_dirs().filter(|top| clang::stop(&top.join(KEPT))).count() > 0;
-    match given.operands.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
-        [b"status"] => Ok(clang_worker::held(&state).map_or_else(|| b"no checkpoints are kept here\n".into(), status)),
-        [b"stop"] if stop() => Ok(Vec::new()),
-        [b"stop"] => Ok(b"no checkpoints are kept here\n".into()),
-        [] => Err(b"clang what? 'tanto help clang' tells more".into()),
-        [other] => Err(modes::unknown("question", other, QUESTIONS)),
-        _ => Err(b"one question at a time".into()),
-    }
+#[derive(Subcommand, Debug)]
+enum ClangCommand {
+    /// Print the files with a checkpoint, the memory they take, and the files without one and why
+    Status,
+    /// Stop the processes that keep checkpoints
+    Stop,
+}
+
+pub fn run(args: &ClangArgs) -> Stop {
+    let state = Surroundings::of_process().state(args.dir.as_deref().map(OsStr::as_encoded_bytes));
+    let answer = match args.command {
+        ClangCommand::Status => clang_worker::held(&state).map(status),
+        ClangCommand::Stop => {
+            let stopped = state.verified_dirs().filter(|top| clang::stop(&top.join(KEPT))).count();
+            (stopped > 0).then(Vec::new)
+        }
+    };
+    Stop::printed(answer.unwrap_or_else(|| b"no checkpoints are kept here\n".into()), 0)
 }
 
 fn status(held: Held) -> Vec<u8> {
@@ -66,22 +69,11 @@ pub fn brief(held: &Held) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn said(args: &[&str]) -> Stop {
-        run(&args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn where_nothing_is_kept_that_is_said() {
-        for question in QUESTIONS {
-            let stop = said(&[question, "-C", "/nowhere"]);
+    fn a_directory_without_checkpoints_is_no_error() {
+        for command in [ClangCommand::Status, ClangCommand::Stop] {
+            let stop = run(&ClangArgs { dir: Some("/nowhere".into()), command });
             assert_eq!((stop.out, stop.code), (b"no checkpoints are kept here\n".to_vec(), 0));
-        }
-    }
-
-    #[test]
-    fn other_questions_have_no_answer() {
-        for args in [&["stat"][..], &[], &["status", "stop"]] {
-            assert_eq!(said(args).code, 1);
         }
     }
 

@@ -31,7 +31,7 @@ use crate::settings::layer::{
     ClangWorker, ConfigFile, Jobs, JobserverMode, Kept, Memory, Origin, Said, Shown, StatusFormat,
 };
 use crate::settings::{self, Settings, Surroundings};
-use crate::{commands, help};
+use crate::command_line;
 
 /// A line of the report: what, its value, and where the value came from.
 struct Row(&'static str, Vec<u8>, Vec<u8>);
@@ -42,7 +42,7 @@ pub fn run(args: &[Vec<u8>], around: &Surroundings) -> Stop {
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"tanto: warning: ", text, b"\n"].concat());
     match flags::all(Door::Tanto, args, around, &mut warn) {
         Ok(low) => Stop { out: report(low, around), err: warnings, code: 0 },
-        Err(Halt::Help) => Stop::printed(commands::find(b"doctor").map(help::topic).unwrap_or_default(), 0),
+        Err(Halt::Help) => Stop::printed(command_line::help("doctor", command_line::wants_long_help(args)), 0),
         Err(halt) => Stop::of(halt, Door::Tanto, b"tanto doctor"),
     }
 }
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn help_and_errors_are_its_own() {
         let ask = |arg: &str| run(&[arg.into()], &Surroundings::default());
-        assert!(ask("-h").out.starts_with(b"usage: tanto doctor"));
+        assert!(ask("-h").out.starts_with(b"Show every setting"));
         assert_eq!((ask("-jx").err, ask("-jx").code), (b"tanto: fatal: invalid -j parameter\n".to_vec(), 1));
     }
 }

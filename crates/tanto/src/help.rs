@@ -1,8 +1,6 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
-use crate::bench::{self, MEASUREMENTS, Measurement};
-use crate::bulk::{TASKS, Task};
-use crate::commands::{self, COMMANDS, Command};
+use crate::bench::{self, Measurement};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::settings::{Settings, layer::Layer};
@@ -19,76 +17,16 @@ pub fn ninja() -> String {
     head.to_owned() + &flags(&groups, Door::Ninja)
 }
 
-/// `tanto build -h`.
-pub fn build() -> String {
-    let head = "usage: tanto build [options] [targets...]\n\n\
-                Without targets, builds what the build file's default statements name.\n\noptions:\n";
-    let tail = "\n'tanto help build' tells more of each option.\n";
-    head.to_owned() + &flags(&Group::ALL, Door::Tanto) + tail
-}
-
-/// `tanto help`.
-pub fn overview() -> String {
-    let line = |command: &Command| format!("  {:<9}{}\n", command.name, command.doc);
-    let commands: String = COMMANDS.iter().map(line).collect();
-    format!(
-        "usage: tanto COMMAND [options]\n\ncommands:\n{commands}\n\
-         Called by the name ninja, the same program is a ninja.\n\
-         'tanto help COMMAND' tells more; so does the manual, 'man tanto'.\n"
-    )
-}
-
-/// `tanto help COMMAND`: all there is to say.
-pub fn topic(command: &Command) -> String {
-    let mut text = format!("usage: tanto {} {}\n\n", command.name, command.args);
-    text += &paragraph(command.more, 0);
-    if command.name == "build" || command.name == "run" {
-        text += "\noptions:\n";
-        let is_build = command.name == "build";
-        text.extend(commands::flags_of(command).iter().map(|flag| in_full(flag, is_build)));
-    }
-    if command.name == "bench" {
-        text.extend(MEASUREMENTS.iter().map(|it| format!("\ntanto bench {} {}\n{}", it.name, it.args, brief(it))));
-    }
-    if command.name == "bulk" {
-        text.extend(TASKS.iter().map(|it| {
-            let head = paragraph(&format!("tanto bulk {} {}", it.name, it.args), 0);
-            format!("\n{head}{}", paragraph(it.doc, 6))
-        }));
-    }
-    text
-}
-
-/// `tanto help bulk NAME`: how it is called, and what it does.
-pub fn task(it: &Task) -> String {
-    let head = paragraph(&format!("usage: tanto bulk {} {}", it.name, it.args), 0);
-    format!("{head}\n{}\nAll commands of tanto bulk take --config FILE.\n", paragraph(it.doc, 0))
-}
-
 /// `tanto bench NAME --help`: how it is called, and what each flag does.
 pub fn measurement(it: &Measurement) -> String {
     let doc = paragraph(&(capital(it.doc) + "."), 0);
     format!("usage: tanto bench {} {}\n\n{doc}\noptions:\n{}", it.name, it.args, measurement_flags(it.flags))
 }
 
-/// What it measures, and the names of its flags.
-fn brief(it: &Measurement) -> String {
-    let flags: Vec<String> = it.flags.iter().map(bench::args::Flag::label).collect();
-    paragraph(&format!("{}. Options: {}.", capital(it.doc), flags.join("; ")), 6)
-}
-
 fn measurement_flags(flags: &[bench::args::Flag]) -> String {
     let entry =
         |flag: &bench::args::Flag| format!("\n  {}\n{}", flag.label(), paragraph(&(capital(flag.doc) + "."), 6));
     flags.iter().map(entry).collect()
-}
-
-/// `with_key`: config files have a say in it.
-fn in_full(flag: &Flag, with_key: bool) -> String {
-    let key = flag.key().filter(|_| with_key).map(|key| format!("In config files: {key}.")).unwrap_or_default();
-    let note = noted(flag, Door::Tanto).replace('\n', "; ");
-    let doc = format!("{}{note}. {} {key}", capital(flag.doc), flag.more);
-    format!("\n  {}\n{}", flag.label(), paragraph(&doc, 6))
 }
 
 /// The text with a capital letter in front.
@@ -152,20 +90,6 @@ mod tests {
             assert!(text.contains(line), "{line}");
         }
         assert!(!text.contains("log-version"));
-        assert!(build().contains("--log-version N"));
-    }
-
-    #[test]
-    fn every_flag_is_told_of_in_full() {
-        let text = COMMANDS.iter().map(topic).collect::<String>();
-        for flag in FLAGS {
-            assert!(text.contains(&flag.label()), "{flag:?}");
-        }
-        // What `tanto bench` says {jobs} is no number of ours.
-        for line in COMMANDS.iter().filter(|command| command.name != "bench").map(topic).collect::<String>().lines() {
-            assert!(line.len() <= WIDTH, "{line}");
-            assert!(!line.contains('{') || line.contains("$"), "{line}");
-        }
     }
 
     #[test]

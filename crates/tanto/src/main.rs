@@ -5,12 +5,11 @@
 mod bench;
 mod bulk;
 mod clang;
-mod commands;
-mod completions;
+mod command_line;
 mod doctor;
 mod flags;
+mod generate;
 mod help;
-mod man;
 mod ninja;
 mod report;
 mod run;
@@ -40,7 +39,7 @@ fn run() -> i32 {
 fn command(args: &[Vec<u8>]) -> i32 {
     match args.split_first() {
         Some((name, rest)) if name == b"build" => build(Door::Tanto, b"tanto build", rest),
-        _ => commands::obey(args).exit(),
+        _ => command_line::dispatch(args).exit(),
     }
 }
 

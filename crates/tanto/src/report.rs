@@ -1,17 +1,16 @@
-//! `tanto report`: what sessions tell. Does not know how a report is made, nor how a session is read.
+//! `tanto report`: prints reports on recorded builds.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::job::ExecutedBy;
 use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, both, letter, name};
 use tanto_record::session::{Session, Sessions};
 use tanto_record::views::report::timings::{ProgramStarts, Timings, is_comparable};
 use tanto_record::views::{
@@ -21,10 +20,8 @@ use tanto_record::views::{
 };
 
 use crate::flags::door::Door;
-use crate::flags::modes;
 use crate::flags::stop::Stop;
 use crate::settings::Surroundings;
-use crate::{commands, help};
 
 /// So many sessions are listed: to say something of each, its file has to be read.
 const LISTED: usize = 30;
@@ -35,24 +32,62 @@ const MEASURED: usize = 8;
 /// In so many earlier sessions another one like it is looked for.
 const LOOKED_BACK: usize = 20;
 
-/// All reports.
-const REPORTS: [&str; 5] = ["sessions", "rebuilds", "timings", "trace", "output"];
+/// Report what happened in a build and where its time went
+///
+/// Reads the sessions that builds have left in .tanto/sessions and, for builds under the name ninja, in the user's cache.
+/// A session is named by its number (1 is the last one), its name, or the beginning of its name.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct ReportArgs {
+    /// Build directory
+    #[arg(short = 'C', value_name = "DIR", global = true, value_hint = ValueHint::DirPath)]
+    dir: Option<OsString>,
+    #[command(subcommand)]
+    command: ReportCommand,
+}
 
-static FLAGS: [Plain; 5] = [
-    both(b'h', "help"),
-    letter(b'C').with_value(),
-    name("against").with_value(),
-    name("html").with_value(),
-    name("json"),
-];
+#[derive(Subcommand, Debug)]
+enum ReportCommand {
+    /// List the recorded builds
+    Sessions,
+    /// Explain why each command ran; list terminated commands and leftover processes
+    Rebuilds(SessionArg),
+    /// Show where the time went
+    ///
+    /// Shows the slowest commands, the critical path, why slots were idle, and the changes since the last build
+    /// of the same commands.
+    Timings(TimingsArgs),
+    /// Print a build for the trace viewers of Chrome and Perfetto
+    Trace(SessionArg),
+    /// Print the output of commands, also of those that are up to date
+    ///
+    /// With FILE, prints the output of the last run of the command that makes it. Without FILE, prints the output
+    /// of all commands of the last build that failed or printed something.
+    Output {
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: Option<OsString>,
+    },
+}
 
-/// What was asked for.
-struct Asked<'a> {
-    what: Option<&'a [u8]>,
-    session: Option<&'a [u8]>,
-    dir: &'a [u8],
-    against: Option<&'a [u8]>,
-    html: Option<&'a [u8]>,
+#[derive(Args, Debug)]
+struct SessionArg {
+    /// Number or name of a session
+    #[arg(default_value = "1")]
+    session: OsString,
+}
+
+#[derive(Args, Debug)]
+struct TimingsArgs {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Compare with this session
+    #[arg(long, value_name = "SESSION")]
+    against: Option<OsString>,
+    /// Write an HTML page to FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "json", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
     json: bool,
 }
 
@@ -68,59 +103,41 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// What `tanto report` prints for these arguments.
-pub fn run(args: &[Vec<u8>]) -> Stop {
-    match Given::read(&FLAGS, args).map_err(Bad::with_hint) {
-        Ok(given) if given.has("h") => Stop::printed(commands::find(b"report").map(help::topic).unwrap_or_default(), 0),
-        given => match given.and_then(|given| answer(&asked(&given)?)) {
-            Ok(Answer { out, err }) => Stop { out, err, code: 0 },
-            Err(why) => Stop::failed(Door::Tanto, "error", &why),
-        },
+pub fn run(args: &ReportArgs) -> Stop {
+    match answer(args) {
+        Ok(Answer { out, err }) => Stop { out, err, code: 0 },
+        Err(why) => Stop::failed(Door::Tanto, "error", &why),
     }
 }
 
-fn asked(given: &Given) -> Result<Asked<'_>, Vec<u8>> {
-    let mut words = given.operands.iter().map(Vec::as_slice);
-    let asked = Asked {
-        what: words.next(),
-        session: words.next(),
-        dir: given.value("C").unwrap_or(b"."),
-        against: given.value("against"),
-        html: given.value("html"),
-        json: given.has("json"),
+fn answer(args: &ReportArgs) -> Result<Answer, Vec<u8>> {
+    let dir = args.dir.as_deref().unwrap_or(OsStr::new("."));
+    let all = Sessions::new(&Surroundings::of_process().state(Some(dir.as_bytes())));
+    let answer = match &args.command {
+        ReportCommand::Output { file } => return of_commands(&all, file.as_deref().map(OsStr::as_bytes)),
+        ReportCommand::Sessions => listed(&all),
+        ReportCommand::Rebuilds(session) => rebuilds::text(&find(&all, session)?.1),
+        ReportCommand::Trace(session) => trace::json(&find(&all, session)?.1),
+        ReportCommand::Timings(asked) => timings(&all, asked)?,
     };
-    match words.next() {
-        None => Ok(asked),
-        Some(more) => Err([b"one at a time: what is '", more, b"'?"].concat()),
-    }
+    Ok(answer.into())
 }
 
-fn answer(asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
-    let all = Sessions::new(&Surroundings::of_process().state(Some(asked.dir)));
-    let is_timings = asked.what == Some(b"timings");
-    if !is_timings && (asked.json || asked.html.is_some() || asked.against.is_some()) {
-        return Err(b"--json, --html and --against are for timings".into());
-    }
-    let answer = match asked.what {
-        Some(b"output") => return of_commands(&all, asked),
-        None => Err(b"report what? 'tanto help report' tells more".into()),
-        Some(b"sessions") => Ok(listed(&all)),
-        Some(b"rebuilds") => of_session(&all, asked, |_, session| Ok(rebuilds::text(session))),
-        Some(b"trace") => of_session(&all, asked, |_, session| Ok(trace::json(session))),
-        Some(b"timings") => of_session(&all, asked, |name, session| timings(&all, asked, name, session)),
-        Some(other) => Err(modes::unknown("report", other, REPORTS)),
-    };
-    answer.map(Answer::from)
+/// Returns the name and the content of a session.
+fn find(all: &Sessions, asked: &SessionArg) -> Result<(String, Session), Vec<u8>> {
+    let name = all.find(asked.session.as_bytes())?;
+    let session = read(all, &name)?;
+    Ok((name, session))
 }
 
 /// The output of one command, with a line about it beside, or of all commands of the last build.
-fn of_commands(all: &Sessions, asked: &Asked<'_>) -> Result<Answer, Vec<u8>> {
+fn of_commands(all: &Sessions, file: Option<&[u8]>) -> Result<Answer, Vec<u8>> {
     let color = std::io::stdout().is_terminal();
-    let Some(edge) = asked.session else {
+    let Some(file) = file else {
         let name = all.find(b"1")?;
         return Ok(output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color).into());
     };
-    let path = canonical(edge);
+    let path = canonical(file);
     // One that cannot be read keeps no other from being read.
     for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_contain_output(name, &path))
     {
@@ -151,32 +168,21 @@ fn read(all: &Sessions, name: &str) -> Result<Session, Vec<u8>> {
     Session::read(&all.path(name)).map_err(|bad| bad.0)
 }
 
-fn of_session(
-    all: &Sessions,
-    asked: &Asked<'_>,
-    report: impl FnOnce(&str, &Session) -> Result<Vec<u8>, Vec<u8>>,
-) -> Result<Vec<u8>, Vec<u8>> {
-    let name = all.find(asked.session.unwrap_or(b"1"))?;
-    report(&name, &read(all, &name)?)
-}
-
-fn timings(all: &Sessions, asked: &Asked<'_>, name: &str, session: &Session) -> Result<Vec<u8>, Vec<u8>> {
-    let earlier = match asked.against {
-        Some(other) => Some(all.find(other).and_then(|other| Ok((read(all, &other)?, other)))?),
-        None => alike(all, name, session),
+fn timings(all: &Sessions, asked: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
+    let (name, session) = find(all, &asked.session)?;
+    let earlier = match &asked.against {
+        Some(other) => Some(all.find(other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
+        None => alike(all, &name, &session),
     };
     let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
-    let timings = Timings::new(name, session, earlier).with_starts(starts(session));
-    match (asked.html, asked.json) {
-        (Some(_), true) => Err(b"--json or --html, not both".into()),
-        (None, true) => Ok(timings.json()),
-        (None, false) => Ok(timings.text()),
-        (Some(file), false) => {
-            let written = std::fs::write(OsStr::from_bytes(file), html::html(&timings));
-            written.map_err(|error| [b"writing ", file, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
-            Ok([b"wrote ", file, b"\n"].concat())
-        }
-    }
+    let timings = Timings::new(&name, &session, earlier).with_starts(starts(&session));
+    let Some(file) = &asked.html else {
+        return Ok(if asked.json { timings.json() } else { timings.text() });
+    };
+    let file_name = file.as_os_str().as_bytes();
+    let written = std::fs::write(file, html::html(&timings));
+    written.map_err(|error| [b"writing ", file_name, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
+    Ok([b"wrote ", file_name, b"\n"].concat())
 }
 
 /// The programs that the commands of a session started, as far as their cost can be measured.
@@ -210,6 +216,7 @@ fn alike(all: &Sessions, name: &str, session: &Session) -> Option<(Session, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line;
     use tanto_testing::Scratch;
 
     const LINES: &str = r#"{"event":"tanto","format":2,"version":"0.1.0","began_unix_ms":0,"parallelism":2,"processors":4}
@@ -221,8 +228,8 @@ mod tests {
 
     fn ask(place: &Scratch, args: &[&str]) -> Stop {
         let mut args: Vec<Vec<u8>> = args.iter().map(|&arg| arg.into()).collect();
-        args.extend([b"-C".to_vec(), place.text().into()]);
-        run(&args)
+        args.splice(0..0, [b"report".to_vec(), b"-C".to_vec(), place.text().into()]);
+        command_line::dispatch(&args)
     }
 
     fn place(name: &str) -> Scratch {
@@ -297,13 +304,13 @@ mod tests {
             assert_eq!((stop.code, stop.out.len()), (1, 0));
             String::from_utf8(stop.err).expect("text")
         };
-        assert_eq!(complaint(&[]), "tanto: error: report what? 'tanto help report' tells more\n");
-        assert_eq!(complaint(&["timing"]), "tanto: error: unknown report 'timing', did you mean 'timings'?\n");
-        assert_eq!(complaint(&["trace", "--json"]), "tanto: error: --json, --html and --against are for timings\n");
+        assert!(complaint(&[]).contains("requires a subcommand"));
+        assert!(complaint(&["timing"]).starts_with("tanto: error: unknown command 'timing', did you mean 'timings'?\n"));
+        assert!(complaint(&["trace", "--json"]).starts_with("tanto: error: unexpected argument '--json'"));
         assert_eq!(complaint(&["trace", "7"]), "tanto: error: no session 7: there are 3\n");
         assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");
         assert_eq!(complaint(&["trace", "2026"]), "tanto: error: several sessions begin with '2026'\n");
-        assert_eq!(complaint(&["trace", "--what"]), "tanto: error: unrecognized option '--what'\n");
+        assert!(complaint(&["trace", "--what"]).starts_with("tanto: error: unexpected argument '--what'"));
         assert!(complaint(&["trace"]).contains("20260101-000003-000-7.jsonl: line 1: no JSON"));
         let empty = Scratch::new("report-empty");
         assert_eq!(

@@ -1,75 +1,82 @@
-//! `tanto run`: one command under the monitor. Does not know what the command does.
+//! `tanto run`: runs one command under the monitor.
 
 mod command;
 pub mod tail;
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::job::report::{MonitorReport, ProcessInfo};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
 use tanto_exec::runner::clang;
-use tanto_ninja::getopt::{Bad, Getopt};
 use tanto_record::views::process_list;
 
 use crate::flags::door::Door;
-use crate::flags::low;
 use crate::flags::stop::Stop;
-use crate::flags::table::RUN_FLAGS;
+use crate::flags::table::{LEFTOVERS, TIME};
 use crate::run::command::{Ended, Running};
-use crate::settings::layer::{Layer, Origin};
-use crate::{commands, help};
+use crate::settings::layer;
 
-/// What Tanto exits with if it cannot do its own part, as `timeout` and `env` do.
-const OWN_FAILURE: u8 = 125;
+/// Exit code for failures of Tanto itself, as of `timeout` and `env`.
+pub const OWN_FAILURE: u8 = 125;
 
-/// Runs the command that these arguments name, and says what is to be said at its end.
-pub fn run(args: &[Vec<u8>]) -> Stop {
-    if let Some(b"-h" | b"--help") = args.first().map(Vec::as_slice) {
-        return Stop::printed(commands::find(b"run").map(help::topic).unwrap_or_default(), 0);
-    }
-    let (layer, words) = match read(args) {
-        Ok(read) => read,
-        Err(message) => return failed(&message, OWN_FAILURE),
-    };
+/// Run a command and kill it if it hangs
+///
+/// Monitors the command and all processes below it, and passes on its output. If it hangs or takes too long, its
+/// processes get SIGTERM, and SIGKILL ten seconds later; the last lines of its output and its process tree are printed.
+/// The exit code is the command's, or 128 and the number of the signal that killed it; 123 if it hung, 124 if it took
+/// too long, 125 if Tanto itself failed, 126 if the command cannot be run, 127 if it does not exist.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Kill the command after TIME without CPU use, output or new processes (such as 90s or 1h30m)
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    hang_timeout: Option<TimeLimit>,
+    /// Kill the command after TIME
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<TimeLimit>,
+    /// What to do with processes that outlive the command
+    #[arg(long, value_name = "ACTION", default_value = "report", value_parser = PossibleValuesParser::new(LEFTOVERS))]
+    leftovers: String,
+    #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// A limit in milliseconds; `None` for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct TimeLimit(Option<i64>);
+
+fn parse_time(value: &str) -> Result<TimeLimit, String> {
+    layer::time(value.as_bytes()).map(TimeLimit).ok_or_else(|| format!("expected {TIME}"))
+}
+
+pub fn run(args: &RunArgs) -> Stop {
     let limits = ResourceLimits {
-        hang_ms: layer.hang_timeout.and_then(|said| said.value),
-        total_ms: layer.timeout.and_then(|said| said.value),
+        hang_ms: args.hang_timeout.and_then(|TimeLimit(ms)| ms),
+        total_ms: args.timeout.and_then(|TimeLimit(ms)| ms),
         ..ResourceLimits::NONE
     };
     let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::None };
-    let leftovers = layer.leftovers.map_or(Leftovers::Report, |said| said.value);
-    match watch(&words, WatchOptions { limits, leftovers, cgroups: groups }) {
+    let leftovers = layer::leftovers(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
+    match watch(&args.command, WatchOptions { limits, leftovers, cgroups: groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }
 }
 
-/// The flags, and the command with its arguments.
-fn read(args: &[Vec<u8>]) -> Result<(Layer, Vec<Vec<u8>>), Vec<u8>> {
-    let mut layer = Layer::default();
-    let mut getopt = Getopt::new(RUN_FLAGS, args, true);
-    while let Some((flag, value)) = getopt.flag().map_err(Bad::with_hint)? {
-        if !layer.say(flag.id, value, Origin::Flag) {
-            return Err(low::wrong_value(flag));
-        }
-    }
-    let words = getopt.into_operands();
-    if words.is_empty() { Err(b"run what? 'tanto help run' tells more".to_vec()) } else { Ok((layer, words)) }
-}
-
-fn watch(words: &[Vec<u8>], options: WatchOptions) -> io::Result<Stop> {
+fn watch(words: &[OsString], options: WatchOptions) -> io::Result<Stop> {
     let watcher = Watcher::new(options, clang::is_checkpoint_daemon)?;
-    let mut command = Command::new(OsStr::from_bytes(&words[0]));
-    command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
+    let name = words[0].as_encoded_bytes();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     let running = match Running::start(command, watcher, options.leftovers) {
         Ok(running) => running,
-        Err(error) => return Ok(no_command(&words[0], &error)),
+        Err(error) => return Ok(no_command(name, &error)),
     };
-    Ok(told(&words[0], &running.finish()?))
+    Ok(told(name, &running.finish()?))
 }
 
 /// What shells say, and their exit codes.
@@ -111,31 +118,32 @@ fn failed(message: &[u8], code: u8) -> Stop {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<Vec<u8>> {
-        line.split(' ').filter(|word| !word.is_empty()).map(|word| word.into()).collect()
-    }
+    use crate::command_line::{self, tests::parse};
 
     #[test]
     fn flags_end_where_the_command_begins() {
-        let (layer, command) = read(&words("--timeout 2h --hang-timeout=90s sh -c x --timeout")).unwrap();
-        assert_eq!(command, words("sh -c x --timeout"));
-        assert_eq!(layer.timeout.unwrap().value, Some(7_200_000));
-        assert_eq!(layer.hang_timeout.unwrap().value, Some(90_000));
-        assert_eq!(read(&words("--leftovers kill -- -x")).unwrap().1, words("-x"));
+        let args: RunArgs = parse("--timeout 2h --hang-timeout=90s sh -c x --timeout").unwrap();
+        assert_eq!(args.command, ["sh", "-c", "x", "--timeout"]);
+        assert_eq!(args.timeout, Some(TimeLimit(Some(7_200_000))));
+        assert_eq!(args.hang_timeout, Some(TimeLimit(Some(90_000))));
+        assert_eq!(parse::<RunArgs>("--leftovers kill -- -x").unwrap().command, ["-x"]);
+        assert_eq!(parse::<RunArgs>("--timeout 0 x").unwrap().timeout, Some(TimeLimit(None)));
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn usage_errors_have_exit_code_125() {
         for (line, message) in [
-            ("", "tanto: error: run what? 'tanto help run' tells more\n"),
+            ("run", "tanto: error: the following required arguments were not provided: <COMMAND>..."),
             (
-                "--timeout x y",
-                "tanto: error: invalid --timeout parameter: expected a time such as 90s or 1h30m, 0 for none\n",
+                "run --timeout x y",
+                "tanto: error: invalid value 'x' for '--timeout <TIME>': expected a time such as 90s or 1h30m, 0 for none",
             ),
-            ("-j 4 x", "tanto: error: invalid option -- 'j'\n"),
+            ("run -j 4 x", "tanto: error: unexpected argument '-j'"),
         ] {
-            let stop = run(&words(line));
-            assert_eq!((String::from_utf8(stop.err).unwrap().as_str(), stop.code), (message, 125));
+            let words: Vec<Vec<u8>> = line.split(' ').map(Vec::from).collect();
+            let stop = command_line::dispatch(&words);
+            let text = String::from_utf8(stop.err).unwrap();
+            assert_eq!((text.lines().next(), stop.code), (Some(message), 125));
         }
     }
 }

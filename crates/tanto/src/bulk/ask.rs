@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,30 +13,21 @@ use tanto_bulk::coordinator::control_socket::{self, Answer, Request, Unheard};
 use tanto_bulk::coordinator::explain;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::{Database, PackageRow};
 use tanto_sys::terminal;
 
 use super::place::{config, look, unusable};
 use super::progress;
+use crate::command_line::bulk::{ConfigArg, LogArgs, PackageArgs, StatusArgs};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 1] = [name("config").with_value()];
-
-static WATCH: [Plain; 2] = [name("config").with_value(), name("watch")];
-
 /// How the build stands that runs, or else the last one: how many packages are in which state, what is being built, which
 /// have failed.
-pub(super) fn status(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn status(args: &StatusArgs) -> Stop {
     let asked = || {
-        let given = Given::read(&WATCH, args).map_err(Bad::with_hint)?;
-        if let Some(operand) = given.operands.first() {
-            return Err([b"unexpected '", &operand[..], b"'"].concat());
-        }
-        let config = config(given.value("config"))?;
-        if let Some(text) = running(&config, given.has("watch"))? {
+        let config = config(&args.config.config)?;
+        if let Some(text) = running(&config, args.watch)? {
             return Ok(text);
         }
         let store = look(&config)?;
@@ -107,10 +99,10 @@ impl Screen {
 }
 
 /// Where a package stands and why, and what was tried.
-pub(super) fn why(args: &[Vec<u8>]) -> Stop {
-    answer(args, 1, |_, store, run, words| {
+pub(crate) fn why(args: &PackageArgs) -> Stop {
+    answer(&args.config, |_, store, run| {
         let packages = store.packages(run).map_err(|error| unusable(&error))?;
-        let package = find(&packages, &words[0])?;
+        let package = find(&packages, args.package.as_bytes())?;
         let mut text = format!("{}: {}{}\n", package.name, package.state, because(&package.why));
         let due = store.due(run).map_err(|error| unusable(&error))?;
         if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
@@ -135,11 +127,11 @@ pub(super) fn why(args: &[Vec<u8>]) -> Stop {
 }
 
 /// What a package prints that is being built, or what a failed one printed: in its last stage, or in the stage that is named.
-pub(super) fn log(args: &[Vec<u8>]) -> Stop {
-    answer(args, 1, |config, store, run, words| {
+pub(crate) fn log(args: &LogArgs) -> Stop {
+    answer(&args.config, |config, store, run| {
         let packages = store.packages(run).map_err(|error| unusable(&error))?;
-        let package = find(&packages, &words[0])?;
-        let wanted = words.get(1).map(|word| String::from_utf8_lossy(word).into_owned());
+        let package = find(&packages, args.package.as_bytes())?;
+        let wanted = &args.stage;
         let request = Request::Log { package: package.name.clone(), stage: wanted.clone() };
         if package.state == State::Running.name()
             && let Ok(Answer { code: 0, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
@@ -188,20 +180,14 @@ fn because(why: &str) -> String {
     if why.is_empty() { String::new() } else { format!(" ({why})") }
 }
 
-type Ask = fn(&Config, &Database, i64, &[Vec<u8>]) -> Result<String, Vec<u8>>;
-
-/// Asks the last run; `least` words are needed.
-fn answer(args: &[Vec<u8>], least: usize, ask: Ask) -> Stop {
+/// Asks the last run.
+fn answer(args: &ConfigArg, ask: impl FnOnce(&Config, &Database, i64) -> Result<String, Vec<u8>>) -> Stop {
     let asked = || {
-        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-        if given.operands.len() < least {
-            return Err(b"which package?".to_vec());
-        }
-        let config = config(given.value("config"))?;
+        let config = config(&args.config)?;
         let store = look(&config)?;
         let last = store.last_run().map_err(|error| unusable(&error))?;
         let (run, _) = last.ok_or(b"nothing was built yet")?;
-        ask(&config, &store, run, &given.operands)
+        ask(&config, &store, run)
     };
     match asked() {
         Ok(text) => Stop::printed(text, 0),

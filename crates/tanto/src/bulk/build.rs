@@ -22,8 +22,6 @@ use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::ResourceSample;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::journal::Journal;
 use tanto_record::database::{CostRow, Database};
 
@@ -33,31 +31,26 @@ use super::prepare::prepare;
 use super::progress::{self, Phase};
 use super::scan::{Told, interrupted, shown};
 use super::{ask, jobs, meta, phases, site};
+use crate::command_line::bulk::BulkBuildArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::flags::{self, Options};
 use crate::settings::Surroundings;
 
-static FLAGS: [Plain; 4] = [name("config").with_value(), name("resolved").with_value(), name("again"), name("cutoff")];
-
 /// What a build exits with that the user has stopped.
 const INTERRUPTED: u8 = 130;
 
 /// Builds, and says how that ended. The exit code is 1 if a package failed.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &BulkBuildArgs) -> Stop {
     match obey(args) {
         Ok(stop) => stop,
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    if let Some(operand) = given.operands.first() {
-        return Err([b"unexpected '", &operand[..], b"'"].concat());
-    }
-    let config = read(given.value("config"))?;
-    let stop = match all(&config, given.value("resolved"), given.has("again"), given.has("cutoff")) {
+fn obey(args: &BulkBuildArgs) -> Result<Stop, Vec<u8>> {
+    let config = read(&args.config.config)?;
+    let stop = match all(&config, args.resolved.as_deref(), args.again, args.cutoff) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
         Ok(stop) => stop,
@@ -71,7 +64,7 @@ fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
 }
 
 /// All phases, with the state to ourselves.
-fn all(config: &Config, resolved: Option<&[u8]>, again: bool, cutoff: bool) -> Result<Stop, Told> {
+fn all(config: &Config, resolved: Option<&Path>, again: bool, cutoff: bool) -> Result<Stop, Told> {
     site::refuse(config)?;
     let mut state = take(config)?;
     let _prefix = site::keep_prefix(config)?;

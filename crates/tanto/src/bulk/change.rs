@@ -1,6 +1,7 @@
 //! `tanto bulk retry`, `skip` and `kill`: what is wanted of a build that runs is said to it; if none runs, the database is
 //! changed for the next one. Does not know how a build obeys.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,19 +10,16 @@ use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::control_socket::{self, Answer, Request, Unheard};
 use tanto_bulk::coordinator::offline;
 use tanto_bulk::coordinator::plan::Plan;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::{Change, Database};
 
 use super::place::{self, config, look, unusable};
 use super::scan::{self, Told, interrupted};
+use crate::command_line::bulk::PackagesArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 1] = [name("config").with_value()];
-
 /// Builds packages again, after their directories have been scanned once more.
-pub(super) fn retry(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn retry(args: &PackagesArgs) -> Stop {
     stop(obey(args, |config, packages| {
         // Nothing is scanned for nobody.
         if is_heard(config)? {
@@ -40,7 +38,7 @@ pub(super) fn retry(args: &[Vec<u8>]) -> Stop {
 }
 
 /// Takes packages out of a run.
-pub(super) fn skip(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn skip(args: &PackagesArgs) -> Stop {
     stop(obey(args, |config, packages| {
         if let Some(answer) = say(config, &Request::Skip(packages.clone()))? {
             return Ok(answer);
@@ -57,7 +55,7 @@ pub(super) fn skip(args: &[Vec<u8>]) -> Stop {
 }
 
 /// Ends the build of packages.
-pub(super) fn kill(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn kill(args: &PackagesArgs) -> Stop {
     stop(obey(args, |config, packages| match say(config, &Request::Kill(packages))? {
         Some(answer) => Ok(answer),
         None => Ok(Answer::refused("nothing is being built")),
@@ -75,13 +73,9 @@ fn stop(answer: Result<Answer, Told>) -> Stop {
     }
 }
 
-fn obey(args: &[Vec<u8>], what: impl FnOnce(&Config, Vec<String>) -> Result<Answer, Told>) -> Result<Answer, Told> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    if given.operands.is_empty() {
-        return Err(b"which package?".to_vec().into());
-    }
-    let text = |word: &Vec<u8>| String::from_utf8_lossy(word).trim_end_matches('/').to_owned();
-    what(&config(given.value("config"))?, given.operands.iter().map(text).collect())
+fn obey(args: &PackagesArgs, what: impl FnOnce(&Config, Vec<String>) -> Result<Answer, Told>) -> Result<Answer, Told> {
+    let text = |word: &OsString| word.to_string_lossy().trim_end_matches('/').to_owned();
+    what(&config(&args.config.config)?, args.packages.iter().map(text).collect())
 }
 
 /// So long a build may take to begin to listen, or to end.

@@ -1,6 +1,7 @@
 //! `tanto bulk check`: which binary packages would have to be built, and why. Builds nothing.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::json;
 use tanto_bulk::config::Config;
@@ -8,21 +9,18 @@ use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;
 use tanto_bulk::coordinator::up_to_date::predict;
 use tanto_exec::event::{Event, View};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::Database;
 
 use super::build::no_plan;
 use super::place::{config, look, try_take, unusable};
 use super::scan::{Told, interrupted};
 use super::{phases, site};
+use crate::command_line::bulk::CheckArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 4] = [name("config").with_value(), name("resolved").with_value(), name("cutoff"), name("json")];
-
 /// What is out of date, and why.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &CheckArgs) -> Stop {
     match obey(args) {
         Ok(stop) => stop,
         Err(Told::Interrupted) => interrupted(),
@@ -30,28 +28,24 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
     }
 }
 
-fn obey(args: &[Vec<u8>]) -> Result<Stop, Told> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    if let Some(operand) = given.operands.first() {
-        return Err([b"unexpected '", &operand[..], b"'"].concat().into());
-    }
-    let config = config(given.value("config"))?;
-    let (mut plan, store, err) = match (given.value("resolved"), try_take(&config)?) {
+fn obey(args: &CheckArgs) -> Result<Stop, Told> {
+    let config = config(&args.config.config)?;
+    let (mut plan, store, err) = match (args.resolved.as_deref(), try_take(&config)?) {
         (None, None) => of_running(&config)?,
         (file, Some(state)) => of_source(&config, file, state.store)?,
         (file, None) => of_source(&config, file, look(&config)?)?,
     };
-    phases::check(&config, &store, &mut plan, given.has("cutoff"))?;
+    phases::check(&config, &store, &mut plan, args.cutoff)?;
     let why = predict(&plan).map_err(|bad| no_plan(&bad))?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
-    let out = if given.has("json") { json(&findings) } else { text(&findings) };
+    let out = if args.json { json(&findings) } else { text(&findings) };
     Ok(Stop { out: out.into_bytes(), err, code: 0 })
 }
 
 /// All packages, as if none was ever built; the database; what the user should know of the scan.
 type Asked = (Plan, Database, Vec<u8>);
 
-fn of_source(config: &Config, file: Option<&[u8]>, store: Database) -> Result<Asked, Told> {
+fn of_source(config: &Config, file: Option<&Path>, store: Database) -> Result<Asked, Told> {
     let spaces = if file.is_some() { None } else { site::enter(config, None)? };
     let (source, store) = phases::source(config, spaces.as_ref(), file, store, &mut Silent)?;
     let plan = source.packages(config)?.plan()?;

@@ -13,7 +13,7 @@ use crate::flags::stop::Stop;
 const MACHINE: u8 = 126;
 
 /// Brings a package to its place, and ends as the line that failed.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
     let Some(delivery) = Delivery::read(args) else {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk deliver' is for Tanto itself");
     };

@@ -12,7 +12,7 @@ use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
 /// Runs a line in a sandbox, and ends as that does.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
     let Some(asked) = read(args) else {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is for Tanto itself");
     };

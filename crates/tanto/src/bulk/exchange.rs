@@ -13,19 +13,16 @@ use tanto_bulk::coordinator::state::{PackageState, State};
 use tanto_bulk::package::records;
 use tanto_bulk::resolve::depends_of;
 use tanto_bulk::tree::scan;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::Database;
 use tanto_sys::fs::file;
 
 use super::build::{no_plan, now_ms};
 use super::files::{check, failed, open};
-use super::place::{CONFIG, config, look, take, unusable};
+use super::place::{config, look, take, unusable};
 use super::{findings, meta, pbulk};
+use crate::command_line::bulk::{ConfigArg, ExportArgs, ImportArgs};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
-
-static FLAGS: [Plain; 1] = [name("config").with_value()];
 
 /// The scan of all directories.
 const PSCAN: &str = "pscan";
@@ -37,13 +34,15 @@ const ERROR: &str = "error";
 const IMPORTED: &str = "it had failed when it was imported";
 
 /// Takes over what pbulk knows: its configuration if a file is named, otherwise what it has scanned and built.
-pub(super) fn import(args: &[Vec<u8>]) -> Stop {
-    match configuration(args) {
-        Some(Ok(told)) => return Stop::printed(told, 0),
-        Some(Err(message)) => return Stop::failed(Door::Tanto, "error", &message),
-        None => {}
+pub(crate) fn import(args: &ImportArgs) -> Stop {
+    if args.from.is_file() {
+        return match pbulk::import(&args.from, &args.config.config) {
+            Ok(told) => Stop::printed(told, 0),
+            Err(message) => Stop::failed(Door::Tanto, "error", &message),
+        };
     }
-    answer(args, |config, dir| {
+    let dir = &args.from;
+    answer(&args.config, |config| {
         let mut state = take(config)?;
         let mut told = String::new();
         if dir.join(PSCAN).exists() {
@@ -59,17 +58,10 @@ pub(super) fn import(args: &[Vec<u8>]) -> Stop {
     })
 }
 
-/// The import of a `pbulk.conf`; `None` if no file is named.
-fn configuration(args: &[Vec<u8>]) -> Option<Result<String, Vec<u8>>> {
-    let given = Given::read(&FLAGS, args).ok()?;
-    let [from] = &given.operands[..] else { return None };
-    let from = file::path(from);
-    from.is_file().then(|| pbulk::import(from, file::path(given.value("config").unwrap_or(CONFIG))))
-}
-
 /// Writes what pbulk would have written.
-pub(super) fn export(args: &[Vec<u8>]) -> Stop {
-    answer(args, |config, dir| {
+pub(crate) fn export(args: &ExportArgs) -> Stop {
+    let dir = &args.dir;
+    answer(&args.config, |config| {
         let store = look(config)?;
         fs::create_dir_all(dir).map_err(|error| failed("making ", dir.as_os_str().as_encoded_bytes(), &error))?;
         let mut told = String::new();
@@ -100,15 +92,8 @@ pub(super) fn export(args: &[Vec<u8>]) -> Stop {
     })
 }
 
-fn answer(args: &[Vec<u8>], act: impl FnOnce(&Config, &Path) -> Result<String, Vec<u8>>) -> Stop {
-    let acted = || {
-        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-        match &given.operands[..] {
-            [dir] => act(&config(given.value("config"))?, file::path(dir)),
-            _ => Err(b"which directory? Name one".to_vec()),
-        }
-    };
-    match acted() {
+fn answer(args: &ConfigArg, act: impl FnOnce(&Config) -> Result<String, Vec<u8>>) -> Stop {
+    match config(&args.config).and_then(|config| act(&config)) {
         Ok(told) => Stop::printed(told, 0),
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }

@@ -8,7 +8,7 @@ use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
 /// Fetches what is missing, and ends as the line that failed.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
     let Some(fetch) = Fetch::read(args) else {
         return Stop::failed(Door::Tanto, "error", b"'tanto bulk fetch' is for Tanto itself");
     };

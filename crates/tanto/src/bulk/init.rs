@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use tanto_bulk::config::Config;
-use tanto_sys::fs::file;
 
 use super::files::failed;
 use super::place::CONFIG;
@@ -12,16 +11,8 @@ use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
 /// Writes the file, if there is none. What it prints says where.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
-    match args {
-        [] => write(Path::new(".")),
-        [dir] if !dir.starts_with(b"-") => write(file::path(dir)),
-        _ => Stop::failed(Door::Tanto, "error", b"init where? Name one directory, or none"),
-    }
-}
-
-fn write(dir: &Path) -> Stop {
-    let path = dir.join(file::path(CONFIG));
+pub(crate) fn run(dir: &Path) -> Stop {
+    let path = dir.join(CONFIG);
     let name = path.as_os_str().as_encoded_bytes();
     let make = || {
         std::fs::create_dir_all(dir)?;

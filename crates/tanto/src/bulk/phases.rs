@@ -1,6 +1,7 @@
 //! The phases before packages are built: what is to be built, from a scan of the tree or from a file, and the user's own
 //! commands between the phases. Does not know how packages are built.
 
+use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -41,12 +42,15 @@ pub(super) struct Packages<'t> {
 pub(super) fn source(
     config: &Config,
     spaces: Option<&Rc<Spaces>>,
-    file: Option<&[u8]>,
+    file: Option<&Path>,
     store: Database,
     view: &mut dyn View,
 ) -> Result<(Source, Database), Told> {
     match file {
-        Some(path) => Ok((Source::File(path.to_vec(), open(path)?), store)),
+        Some(path) => {
+            let path = path.as_os_str().as_encoded_bytes();
+            Ok((Source::File(path.to_vec(), open(path)?), store))
+        }
         None => {
             let (report, store) = scan::scan(config, spaces, store, 0.0, view)?;
             Ok((Source::Tree(report), store))

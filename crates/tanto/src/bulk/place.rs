@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 
 use tanto_bulk::config::{Config, Why, Wrong};
 use tanto_record::database::{Database, DatabaseError};
-use tanto_sys::fs::{file, lock};
+use tanto_sys::fs::lock;
 use tanto_sys::process::pid_identity::{self, ProcessId};
 
 use crate::flags::modes;
 use crate::settings;
 
 /// What `--config` says if nobody says it.
-pub(super) const CONFIG: &[u8] = b"bulk.toml";
+pub(super) const CONFIG: &str = "bulk.toml";
 
-/// The configuration that this file, or else `bulk.toml`, holds. An error is a text for the user.
-pub(super) fn config(path: Option<&[u8]>) -> Result<Config, Vec<u8>> {
-    let path = file::path(path.unwrap_or(CONFIG));
+/// The configuration in this file. An error is a text for the user.
+pub(super) fn config(path: &Path) -> Result<Config, Vec<u8>> {
     let failed = |error: io::Error| super::files::failed("reading ", path.as_os_str().as_encoded_bytes(), &error);
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => [&failed(error)[..], b"; 'tanto bulk init' writes one"].concat(),
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_missing_configuration_names_the_command_that_writes_one() {
-        let why = String::from_utf8(config(Some(b"/nonexistent/bulk.toml")).unwrap_err()).unwrap();
+        let why = String::from_utf8(config(Path::new("/nonexistent/bulk.toml")).unwrap_err()).unwrap();
         assert!(why.ends_with("No such file or directory; 'tanto bulk init' writes one"), "{why}");
     }
 }

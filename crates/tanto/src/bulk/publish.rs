@@ -17,8 +17,6 @@ use tanto_bulk::publish::list::{self, Listed, Wanted};
 use tanto_bulk::publish::selection::{Choice, choose};
 use tanto_bulk::publish::{self as made, DIGESTS, SUMMARY};
 use tanto_bulk::report::{Report, Rows, machine};
-use tanto_ninja::getopt;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;
 use tanto_sys::machine::cpu;
 
@@ -26,16 +24,15 @@ use super::files::failed;
 use super::place::{config, look, unusable};
 use super::report::{of, rows, with_records};
 use super::{meta, sign};
+use crate::command_line::bulk::PublishArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
 /// What files are told by, by the names of packages.
 pub(super) type Digests = HashMap<String, Vec<u8>>;
 
-static FLAGS: [Plain; 2] = [name("config").with_value(), name("unfinished")];
-
 /// Publishes, and says what it has done; also where it could not do all of it.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &PublishArgs) -> Stop {
     let mut told = String::new();
     match obey(args, &mut told) {
         Ok(()) => Stop::printed(told, 0),
@@ -43,14 +40,10 @@ pub(super) fn run(args: &[Vec<u8>]) -> Stop {
     }
 }
 
-fn obey(args: &[Vec<u8>], told: &mut String) -> Result<(), Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(getopt::Bad::with_hint)?;
-    if let Some(operand) = given.operands.first() {
-        return Err([b"unexpected '", &operand[..], b"'"].concat());
-    }
-    let config = config(given.value("config"))?;
+fn obey(args: &PublishArgs, told: &mut String) -> Result<(), Vec<u8>> {
+    let config = config(&args.config.config)?;
     let rows = rows(&config)?;
-    if rows.run.ended_ms.is_none() && !given.has("unfinished") {
+    if rows.run.ended_ms.is_none() && !args.unfinished {
         let why = "the build has not ended, and what it still builds would be missing: --unfinished publishes the rest";
         return Err(why.into());
     }

@@ -2,53 +2,47 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use tanto_bulk::config::Config;
 use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::report::{Report, Rows, errors, machine};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;
 
 use super::files::failed;
 use super::place::{config, look, unusable};
 use super::{findings, meta};
+use crate::command_line::bulk::BulkReportArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 4] = [name("config").with_value(), name("html").with_value(), name("json"), name("pbulk")];
-
 /// What `tanto bulk report` prints.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &BulkReportArgs) -> Stop {
     match obey(args) {
         Ok(out) => Stop { out, err: Vec::new(), code: 0 },
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn obey(args: &[Vec<u8>]) -> Result<Vec<u8>, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    if let Some(operand) = given.operands.first() {
-        return Err([b"unexpected '", &operand[..], b"'"].concat());
-    }
-    let config = config(given.value("config"))?;
+fn obey(args: &BulkReportArgs) -> Result<Vec<u8>, Vec<u8>> {
+    let config = config(&args.config.config)?;
     let rows = rows(&config)?;
     with_records(&config, |records| {
-        if given.has("pbulk") {
+        if args.pbulk {
             return Ok(machine::report(&rows, records));
         }
         let report = of(&rows, records);
-        match given.value("html") {
+        match &args.html {
             Some(path) => write(path, &report),
-            None if given.has("json") => Ok(report.json()),
+            None if args.json => Ok(report.json()),
             None => Ok(report.text().into_bytes()),
         }
     })
 }
 
-fn write(path: &[u8], report: &Report<'_>) -> Result<Vec<u8>, Vec<u8>> {
-    let written = file::write_atomically(file::path(path), |file| file.write_all(report.html().as_bytes()));
-    written.map(|()| Vec::new()).map_err(|error| failed("writing ", path, &error))
+fn write(path: &Path, report: &Report<'_>) -> Result<Vec<u8>, Vec<u8>> {
+    let written = file::write_atomically(path, |file| file.write_all(report.html().as_bytes()));
+    written.map(|()| Vec::new()).map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))
 }
 
 /// The rows of the last run.

@@ -4,60 +4,30 @@ use std::io::{self, IoSlice, Write};
 
 use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_sys::fs::file;
 use tanto_sys::memory::map::Map;
 
 use super::files::{check, failed, open};
 use super::findings;
+use crate::command_line::bulk::ResolveArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-/// A command line.
-struct Args {
-    /// The first says what is wanted, the others what else there is.
-    scans: Vec<Vec<u8>>,
-    /// Standard output, if not said.
-    output: Option<Vec<u8>>,
-    /// Gets the directories that would have to be scanned.
-    missing: Option<Vec<u8>>,
-    /// Packages that lack something are written too.
-    partial: bool,
-}
-
-static FLAGS: [Plain; 4] =
-    [name("scan").with_value(), name("output").with_value(), name("missing").with_value(), name("partial")];
-
-impl Args {
-    fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-        let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
-        let scans: Vec<Vec<u8>> = given.values("scan").map(<[u8]>::to_vec).collect();
-        match given.operands.first() {
-            Some(operand) => Err([b"unexpected '", &operand[..], b"'"].concat()),
-            None if scans.is_empty() => Err(b"resolve what? Name a file with --scan".to_vec()),
-            None => {
-                Ok(Args { scans, output: owned("output"), missing: owned("missing"), partial: given.has("partial") })
-            }
-        }
-    }
-}
-
 /// What `tanto bulk resolve` prints. It exits with 1 if a package lacks something, and then writes no output, unless it
 /// was asked for what is missing, or to go on without.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
-    match Args::read(args).and_then(|args| obey(&args)) {
+pub(crate) fn run(args: &ResolveArgs) -> Stop {
+    match obey(args) {
         Ok(stop) => stop,
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn obey(args: &Args) -> Result<Stop, Vec<u8>> {
-    let maps = args.scans.iter().map(|path| open(path)).collect::<Result<Vec<Map>, _>>()?;
+fn obey(args: &ResolveArgs) -> Result<Stop, Vec<u8>> {
+    let scans: Vec<&[u8]> = args.scans.iter().map(|path| path.as_os_str().as_encoded_bytes()).collect();
+    let maps = scans.iter().map(|path| open(path)).collect::<Result<Vec<Map>, _>>()?;
     let mut records = Vec::new();
     let mut wanted = 0;
-    for (path, map) in args.scans.iter().zip(&maps) {
+    for (path, map) in scans.iter().zip(&maps) {
         records.extend(records::read(map).map_err(|bad| findings::bad_scan(path, bad))?);
         wanted = if wanted == 0 { records.len() } else { wanted };
     }
@@ -67,21 +37,21 @@ fn obey(args: &Args) -> Result<Stop, Vec<u8>> {
     if !broken || goes_on {
         write(args, &records, &resolution)?;
     }
-    args.scans.iter().zip(&maps).try_for_each(|(path, map)| check(path, map))?;
+    scans.iter().zip(&maps).try_for_each(|(path, map)| check(path, map))?;
     let err = findings::told(&resolution, &records);
     Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !goes_on) })
 }
 
-fn write(args: &Args, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
+fn write(args: &ResolveArgs, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
     if let Some(path) = &args.missing {
         let missing = missing(&resolution.findings);
-        file::write_atomically(file::path(path), |file| file.write_all(&missing))
-            .map_err(|error| failed("writing ", path, &error))?;
+        file::write_atomically(path, |file| file.write_all(&missing))
+            .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))?;
     }
     let text = |out: &mut dyn Write| write_records(out, records, resolution);
     match &args.output {
-        Some(path) => file::write_atomically(file::path(path), |file| text(file))
-            .map_err(|error| failed("writing ", path, &error)),
+        Some(path) => file::write_atomically(path, |file| text(file))
+            .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error)),
         None => match text(&mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.map_err(|error| failed("writing ", b"the output", &error)),

@@ -12,8 +12,6 @@ use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::sandbox::SandboxPool;
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::Database;
 use tanto_sys::clock;
 use tanto_sys::fs::file;
@@ -23,40 +21,31 @@ use super::place::{config, take};
 use super::prepare::prepare;
 use super::progress::Progress;
 use super::site::{self, Spaces};
+use crate::command_line::bulk::ScanArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::ninja::view::{self, Shown};
 
-static FLAGS: [Plain; 3] = [name("config").with_value(), name("output").with_value(), name("verify-scan").with_value()];
-
 /// Scans, and says what that has brought.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &ScanArgs) -> Stop {
     match obey(args) {
         Ok(stop) => stop,
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn obey(args: &[Vec<u8>]) -> Result<Stop, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    if let Some(operand) = given.operands.first() {
-        return Err([b"unexpected '", &operand[..], b"'"].concat());
-    }
-    let verify = match given.value("verify-scan") {
-        None => 0.0,
-        Some(value) => percent(value).ok_or(b"--verify-scan: expected a number such as 5%")?,
-    };
-    let config = config(given.value("config"))?;
+fn obey(args: &ScanArgs) -> Result<Stop, Vec<u8>> {
+    let config = config(&args.config.config)?;
     let mut state = take(&config)?;
     let spaces = prepare(&config, &mut state)?;
-    let report = match scan(&config, spaces.as_ref(), state.store, verify, &mut shown()?) {
+    let report = match scan(&config, spaces.as_ref(), state.store, args.verify_scan, &mut shown()?) {
         Err(Told::Interrupted) => return Ok(interrupted()),
         Err(Told::Message(message)) => return Err(message),
         Ok((report, _)) => report,
     };
-    if let Some(path) = given.value("output") {
-        file::write_atomically(file::path(path), |file| file.write_all(&report.records))
-            .map_err(|error| failed("writing ", path, &error))?;
+    if let Some(path) = &args.output {
+        file::write_atomically(path, |file| file.write_all(&report.records))
+            .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))?;
     }
     let code = u8::from(!report.failed.is_empty() || !report.differing.is_empty());
     Ok(Stop { out: summary(&report).into_bytes(), err: complaints(&report), code })
@@ -168,11 +157,6 @@ fn spawning(config: &Config) -> RunnerOptions {
     RunnerOptions { parallelism, watch, ..RunnerOptions::default() }
 }
 
-fn percent(value: &[u8]) -> Option<f64> {
-    let number: f64 = std::str::from_utf8(value).ok()?.strip_suffix('%')?.parse().ok()?;
-    (0.0..=100.0).contains(&number).then_some(number)
-}
-
 fn summary(report: &Report) -> String {
     let packages = count(&report.records);
     let Report { scanned, reused, started, .. } = report;
@@ -205,16 +189,4 @@ fn complaints(report: &Report) -> Vec<u8> {
             &format!("tanto: error: {location} gives another answer, though nothing has changed that Tanto knows of\n");
     }
     text.into_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_is_a_percentage() {
-        let read = ["5%", "0.5%", "100%", "0%"].map(|it| percent(it.as_bytes()));
-        assert_eq!(read, [Some(5.0), Some(0.5), Some(100.0), Some(0.0)]);
-        assert!(["5", "-1%", "101%", "%", "x%", "NaN%"].iter().all(|it| percent(it.as_bytes()).is_none()));
-    }
 }

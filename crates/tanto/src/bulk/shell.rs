@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -11,8 +12,6 @@ use tanto_bulk::config::{Config, NO_SANDBOX};
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::state::State;
 use tanto_bulk::resolve::{self, depends_of};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, name};
 use tanto_record::database::PackageRow as Row;
 use tanto_sys::fs::{dir_tree, lock};
 use tanto_sys::process::lifecycle;
@@ -23,40 +22,32 @@ use super::files::failed;
 use super::place::{config, look, unusable};
 use super::report::with_records;
 use super::{ask, findings, meta, site};
+use crate::command_line::bulk::ShellArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-static FLAGS: [Plain; 1] = [name("config").with_value()];
-
 /// Runs the shell, and exits as it does.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &ShellArgs) -> Stop {
     match obey(args) {
         Ok(code) => Stop { out: Vec::new(), err: Vec::new(), code },
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn obey(args: &[Vec<u8>]) -> Result<u8, Vec<u8>> {
-    let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-    let (word, command) = match &given.operands[..] {
-        [] => return Err(b"which package?".to_vec()),
-        [word] => (word, None),
-        [word, command] => (word, Some(String::from_utf8_lossy(command).into_owned())),
-        [_, _, more, ..] => return Err([b"unexpected '", &more[..], b"'"].concat()),
-    };
-    let config = config(given.value("config"))?;
+fn obey(args: &ShellArgs) -> Result<u8, Vec<u8>> {
+    let config = config(&args.config.config)?;
     if config.sandbox == NO_SANDBOX {
         let why = "packages are built without a sandbox (sandbox = \"none\"): there is none to open a shell in";
         return Err(why.into());
     }
-    let row = row(&config, word)?;
+    let row = row(&config, args.package.as_bytes())?;
     let (plan, package) = planned(&config, &row)?;
     let (own, _lock) = own_state(&config)?;
     let spaces = site::enter(&own, Some(&config.state))?;
     // Job tokens come from a build, and there is none.
     let site = Site { makes: None, ..site::of(&own, spaces.as_deref())? };
     let visit = Visit::new(&site, &plan, package).ok_or(b"there is no sandbox")?;
-    let code = visited(&visit, &config, &row, command.as_deref());
+    let code = visited(&visit, &config, &row, args.command.as_deref());
     // What cannot be removed now is removed by the next shell.
     let _ = shell(&visit.end(), None);
     for name in ["clients", "makes"] {

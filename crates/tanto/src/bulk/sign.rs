@@ -25,8 +25,6 @@ use super::publish::{Digests, as_built, unusable_package};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-/// By this the program calls itself as the signer.
-pub(super) const DOOR: &[u8] = b"signer";
 const ROOT: u32 = 0;
 
 /// Signs the packages of these names that were not signed since they were built.
@@ -105,7 +103,7 @@ fn start(config: &Config) -> io::Result<(Child, UnixStream)> {
 }
 
 /// The signer: its questions come from standard input. Its arguments are `sign_command` and `sign_public_key`.
-pub(super) fn serve(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn serve(args: &[Vec<u8>]) -> Stop {
     let served = || {
         let [line, keys] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);

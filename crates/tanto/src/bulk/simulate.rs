@@ -1,7 +1,7 @@
 //! `tanto bulk simulate`: how long a bulk build would take. Runs nothing, writes nothing.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use tanto_bulk::coordinator::simulate::Forecast;
 use tanto_bulk::estimate::{self, distfiles, median_error};
@@ -9,116 +9,55 @@ use tanto_bulk::package::records::{self, Record};
 use tanto_bulk::resolve::{Package, depends_of};
 use tanto_exec::simulate::SimulatedBuild;
 use tanto_exec::simulate::shared::{Parts, Sharing};
-use tanto_ninja::getopt::Bad;
-use tanto_ninja::getopt::given::{Given, Plain, letter, name};
-use tanto_sys::fs::file;
 
 use super::files::{check, open};
 use super::findings;
+use crate::command_line::bulk::BulkSimulateArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
-use crate::simulate::args::{slots, usual_slots};
+use crate::simulate::usual_slots;
 use crate::simulate::table;
 
-/// A command line.
-struct Args {
-    resolved: Vec<u8>,
-    /// What packages take.
-    times: Times,
-    /// The tree, which says more of what was never built.
-    pkgsrc: Option<PathBuf>,
-    slots: Vec<usize>,
-}
-
-/// Where it stands what packages take.
-enum Times {
-    /// One at a time on each slot.
-    Whole {
-        times: Vec<u8>,
-        /// What the order rests on, if that is not `times`.
-        known: Option<Vec<u8>>,
-    },
-    /// In parts, on tokens that they share.
-    Parts { parts: Vec<u8>, sharing: Sharing },
-}
-
-static FLAGS: [Plain; 7] = [
-    name("resolved").with_value(),
-    name("times").with_value(),
-    name("known").with_value(),
-    name("pool").with_value(),
-    name("make-jobs").with_value(),
-    name("pkgsrc").with_value(),
-    letter(b'j').with_value(),
-];
-
-impl Args {
-    fn read(args: &[Vec<u8>]) -> Result<Args, Vec<u8>> {
-        let given = Given::read(&FLAGS, args).map_err(Bad::with_hint)?;
-        if let Some(operand) = given.operands.first() {
-            return Err([b"unexpected '", &operand[..], b"'"].concat());
-        }
-        let owned = |key: &str| given.value(key).map(<[u8]>::to_vec);
-        Ok(Args {
-            resolved: owned("resolved").ok_or(b"simulate what? Name a file with --resolved")?,
-            times: match (owned("times"), owned("pool")) {
-                (Some(times), None) => Times::Whole { times, known: owned("known") },
-                (None, Some(parts)) => Times::Parts { parts, sharing: sharing(given.value("make-jobs"))? },
-                _ => return Err(b"what do packages take? Name a file with --times or with --pool".to_vec()),
-            },
-            pkgsrc: given.value("pkgsrc").map(|path| file::path(path).to_owned()),
-            slots: match given.value("j") {
-                None => usual_slots(tanto_sys::machine::cpu::count()),
-                Some(value) => slots(value).ok_or(b"expected numbers such as -j 4,8,16")?,
-            },
-        })
-    }
-}
-
 /// What `tanto bulk simulate` prints.
-pub(super) fn run(args: &[Vec<u8>]) -> Stop {
-    match Args::read(args).and_then(|args| report(&args)) {
+pub(crate) fn run(args: &BulkSimulateArgs) -> Stop {
+    match report(args) {
         Ok(text) => Stop::printed(text, 0),
         Err(message) => Stop::failed(Door::Tanto, "error", &message),
     }
 }
 
-fn sharing(make_jobs: Option<&[u8]>) -> Result<Sharing, Vec<u8>> {
-    let Some(value) = make_jobs else { return Ok(Sharing::Pool) };
-    match slots(value).as_deref() {
-        Some(&[jobs]) => Ok(Sharing::Fixed(jobs)),
-        _ => Err(b"expected a number such as --make-jobs 4".to_vec()),
-    }
-}
-
-fn report(args: &Args) -> Result<String, Vec<u8>> {
-    let map = open(&args.resolved)?;
-    let records = records::read(&map).map_err(|bad| findings::bad_scan(&args.resolved, bad))?;
-    let depends = depends_of(&records).map_err(|unknown| findings::unknown(&args.resolved, &unknown))?;
+fn report(args: &BulkSimulateArgs) -> Result<String, Vec<u8>> {
+    let resolved = args.resolved.as_os_str().as_encoded_bytes();
+    let slots = args.jobs.clone().unwrap_or_else(|| usual_slots(tanto_sys::machine::cpu::count())).0;
+    let map = open(resolved)?;
+    let records = records::read(&map).map_err(|bad| findings::bad_scan(resolved, bad))?;
+    let depends = depends_of(&records).map_err(|unknown| findings::unknown(resolved, &unknown))?;
     let forecast =
         Forecast::new(records.len(), |package: Package| &depends[package as usize][..]).ok_or_else(|| {
-            [&args.resolved[..], b": packages need each other; 'tanto bulk resolve' tells which"].concat()
+            [resolved, b": packages need each other; 'tanto bulk resolve' tells which"].concat()
         })?;
     let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
-    let (rows, guesses) = match &args.times {
-        Times::Whole { times, known } => {
+    let (rows, guesses) = match (&args.times, &args.pool) {
+        (Some(times), _) => {
             let took = read_times(times, &records)?;
-            let known = known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
+            let known = args.known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
             let (takes, expected) = (guess(tree, &took), guess(tree, &known));
             let rows: Vec<SimulatedBuild> =
-                args.slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
+                slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
             (rows, guesses(&took, &known, &expected))
         }
-        Times::Parts { parts, sharing } => {
+        (None, Some(parts)) => {
+            let sharing = args.make_jobs.map_or(Sharing::Pool, Sharing::Fixed);
             let parts = read_lines(parts, &records, "seconds, a tab, and seconds", read_parts)?;
             let took: Vec<Option<u64>> = parts.iter().map(|parts| Some((*parts)?.duration_ms(1))).collect();
             let parts = guess_parts(tree, &parts, &took);
-            let rows = args.slots.iter().map(|&tokens| forecast.share(tokens, *sharing, &parts)).collect();
+            let rows = slots.iter().map(|&tokens| forecast.share(tokens, sharing, &parts)).collect();
             (rows, guesses(&took, &took, &[]))
         }
+        (None, None) => return Err(b"--times or --pool is required".to_vec()),
     };
-    check(&args.resolved, &map)?;
+    check(resolved, &map)?;
     let about = rows.first().map(table::work).unwrap_or_default();
     let rows: Vec<table::Row> = rows.into_iter().map(|outcome| table::Row { outcome, ninja_ms: None }).collect();
     Ok(format!("{} packages; {about}\n{guesses}\n{}", records.len(), table::text(&rows)))
@@ -151,17 +90,18 @@ fn guess_parts(tree: estimate::Tree<'_>, known: &[Option<Parts>], took: &[Option
 }
 
 /// The times of a file, for these packages, in milliseconds.
-fn read_times(path: &[u8], records: &[Record<'_>]) -> Result<Vec<Option<u64>>, Vec<u8>> {
+fn read_times(path: &Path, records: &[Record<'_>]) -> Result<Vec<Option<u64>>, Vec<u8>> {
     read_lines(path, records, "seconds", milliseconds)
 }
 
 /// What a file says of these packages: in each line a name, a tab, and `what`.
 fn read_lines<T: Copy>(
-    path: &[u8],
+    path: &Path,
     records: &[Record<'_>],
     what: &str,
     read: fn(&[u8]) -> Option<T>,
 ) -> Result<Vec<Option<T>>, Vec<u8>> {
+    let path = path.as_os_str().as_encoded_bytes();
     let map = open(path)?;
     let mut values = HashMap::new();
     for (number, line) in (1..).zip(map.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())) {

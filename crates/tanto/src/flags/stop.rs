@@ -5,7 +5,7 @@ use std::io::Write;
 use tanto_ninja::getopt::Bad;
 
 use crate::flags::door::Door;
-use crate::help;
+use crate::{command_line, help};
 
 /// Why the flags are not followed to their end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub enum Halt {
 }
 
 /// What to print and the code to exit with.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Stop {
     /// For standard output.
     pub out: Vec<u8>,
@@ -67,7 +67,7 @@ impl Stop {
     fn help(door: Door) -> Self {
         match door {
             Door::Ninja => Stop { out: Vec::new(), err: help::ninja().into_bytes(), code: 1 },
-            Door::Tanto => Stop::printed(help::build(), 0),
+            Door::Tanto => Stop::printed(command_line::help("build", false), 0),
         }
     }
 

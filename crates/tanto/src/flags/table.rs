@@ -242,7 +242,8 @@ pub const FORMATS: &[&str] = &["auto", "live", "plain", "jsonl"];
 /// `--leftovers`' words.
 pub const LEFTOVERS: &[&str] = &["ignore", "report", "kill"];
 
-const TIME: &str = "a time such as 90s or 1h30m, 0 for none";
+/// Values of time limits.
+pub const TIME: &str = "a time such as 90s or 1h30m, 0 for none";
 
 const HANG_TIMEOUT: Flag = Flag {
     id: Id::HangTimeout,
@@ -370,9 +371,6 @@ const FOLLOW: Flag = Flag {
     note: "",
     more: "Its last lines are shown below its row on the terminal. Without TARGET, it is the longest-running command.",
 };
-
-/// Those of `tanto run`.
-pub static RUN_FLAGS: &[Flag] = &[HANG_TIMEOUT, TIMEOUT, LEFT];
 
 /// All flags. ninja's long names stand in the order in which an ambiguous abbreviation lists them; `Group::Build` comes last.
 pub static FLAGS: &[Flag] = &[

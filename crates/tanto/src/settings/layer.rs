@@ -294,11 +294,11 @@ fn shown(value: &[u8]) -> Option<Shown> {
 }
 
 /// No time at all is no limit.
-fn time(value: &[u8]) -> Option<Option<i64>> {
+pub fn time(value: &[u8]) -> Option<Option<i64>> {
     Some(Some(number::milliseconds(value)?).filter(|&ms| ms > 0))
 }
 
-fn leftovers(value: &[u8]) -> Option<Leftovers> {
+pub fn leftovers(value: &[u8]) -> Option<Leftovers> {
     match value {
         b"ignore" => Some(Leftovers::Ignore),
         b"report" => Some(Leftovers::Report),

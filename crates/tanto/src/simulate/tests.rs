@@ -4,13 +4,10 @@ use tanto_exec::job::Cost;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId};
 
 use super::*;
+use crate::command_line::tests::parse;
 
-fn words(text: &str) -> Vec<Vec<u8>> {
-    text.split_ascii_whitespace().map(Vec::from).collect()
-}
-
-fn args(text: &str) -> Args {
-    Args::read(&words(text)).expect("sound").expect("no help")
+fn args(text: &str) -> SimulateArgs {
+    parse(text).expect("sound")
 }
 
 /// Commands that take so many seconds and hold so many MiB, and each waits for these.
@@ -28,14 +25,16 @@ fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
 #[test]
 fn command_lines_are_read() {
     let all = args("-C dir -f x.ninja -j4,8 --memory 2G --order fifo a b");
-    assert_eq!((all.dir, all.manifest, all.slots), (Some(b"dir".to_vec()), b"x.ninja".to_vec(), vec![4, 8]));
-    assert_eq!((all.memory, all.order, all.targets), (Memory::AtMost(2 << 20), Wanted::Fifo, words("a b")));
+    assert_eq!((all.dir, all.manifest), (Some("dir".into()), "x.ninja".into()));
+    assert_eq!(all.jobs, Some(SlotCounts(vec![4, 8])));
+    assert_eq!((all.memory, all.order), (Memory::AtMost(2 << 20), SimulatedOrder::Fifo));
+    assert_eq!(all.targets, ["a", "b"]);
     let none = args("");
-    assert!(none.slots.starts_with(&[1, 2]) && none.slots.contains(&64));
-    assert_eq!((none.memory, none.order), (Memory::Off, Wanted::Ours));
-    assert_eq!(Args::read(&words("-h")), Ok(None));
+    let SlotCounts(usual) = usual_slots(3);
+    assert_eq!(usual, [1, 2, 3, 4, 8, 16, 32, 64]);
+    assert_eq!((none.jobs, none.memory, none.order), (None, Memory::Off, SimulatedOrder::Auto));
     for wrong in ["-j 0", "-j x", "-j 4,", "--memory auto", "--memory 4", "--order best", "--session 1 all", "-x"] {
-        assert!(Args::read(&words(wrong)).is_err(), "{wrong}");
+        assert!(parse::<SimulateArgs>(wrong).is_err(), "{wrong}");
     }
 }
 

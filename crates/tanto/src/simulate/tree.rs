@@ -14,33 +14,34 @@ use tanto_record::history::History;
 use tanto_sys::threads::ThreadLimit;
 
 use super::Build;
-use super::args::Args;
+use super::SimulateArgs;
 use crate::settings::Surroundings;
 
 /// Of a log that is not there, the version does not matter.
 const ANY_VERSION: u32 = 7;
 
 /// Loads what the command line names. An error is a text for the user.
-pub(super) fn load(args: &Args) -> std::result::Result<Build, Vec<u8>> {
+pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, Vec<u8>> {
     let plan = full_plan(args).map_err(|error| error.text)?;
     if plan.command_count == 0 {
         return Err(b"no command makes these targets".to_vec());
     }
-    let manifest = String::from_utf8_lossy(&args.manifest);
+    let manifest = String::from_utf8_lossy(args.manifest.as_encoded_bytes());
     let (commands, measured) = (plan.command_count, plan.measured_count);
     let about = format!("{commands} commands of {manifest}, {measured} of them measured");
     Ok(Build { schedule: plan.schedule, chain: plan.order, about })
 }
 
-fn full_plan(args: &Args) -> Result<FullPlan> {
+fn full_plan(args: &SimulateArgs) -> Result<FullPlan> {
     let arena = Arena::new();
-    let mut graph = load::load(&arena, &RealDisk, &args.manifest, LoadOptions::default(), &mut |_| {})?;
+    let mut graph = load::load(&arena, &RealDisk, args.manifest.as_encoded_bytes(), LoadOptions::default(), &mut |_| {})?;
     let builddir = builddir::path(&graph);
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
     let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+    let targets: Vec<Vec<u8>> = args.targets.iter().map(|target| target.as_encoded_bytes().to_vec()).collect();
     let hints = LookupOptions { builddir, deps_log: Some(scan.deps_log), ..LookupOptions::default() };
-    let targets = collect_targets(scan.graph, hints, &args.targets)?;
+    let targets = collect_targets(scan.graph, hints, &targets)?;
     let history = History::open(&Surroundings::of_process().state(None));
     let past = |output: &[u8]| history.cost(output);
     FullPlan::of(&scan, &targets, Some(&past))

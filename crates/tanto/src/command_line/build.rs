@@ -1,0 +1,66 @@
+//! The options of `tanto build` and `tanto doctor` for help texts, man pages and completions, from the table of flags.
+//! The parser of these two commands is ninja's.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+use crate::flags::table::{FLAGS, Flag, Group, Shape};
+use crate::generate::tool_names;
+
+/// Completions offer the targets of the manifest where they find this hint.
+pub const TARGET: ValueHint = ValueHint::Hostname;
+
+/// Adds all flags and the targets.
+pub fn with_flags(command: Command) -> Command {
+    let command = FLAGS.iter().enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
+    let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET);
+    command.arg(targets)
+}
+
+fn arg(flag: &Flag, place: usize) -> Arg {
+    let note = if flag.note.contains('{') { "" } else { flag.note };
+    let key = flag.key().map(|key| format!("\n\nConfig key: {key}")).unwrap_or_default();
+    let doc = format!("{}{note}", capital(flag.doc));
+    let id = flag.long.or(flag.key()).or(flag.value.map(|value| value.name)).unwrap_or("dry-run");
+    let arg = Arg::new(id)
+        .help(doc.clone())
+        .long_help(format!("{doc}.\n\n{}{key}", flag.more))
+        .help_heading(heading(flag.group))
+        .display_order(place);
+    let arg = match flag.short {
+        Some(letter) => arg.short(char::from(letter)),
+        None => arg,
+    };
+    let arg = match flag.long {
+        Some(name) => arg.long(name),
+        None => arg,
+    };
+    let Some(value) = flag.value else {
+        return arg.action(if flag.long == Some("help") { ArgAction::Help } else { ArgAction::SetTrue });
+    };
+    let arg = arg.action(ArgAction::Append).value_name(value.name);
+    match value.shape {
+        Shape::Directory => arg.value_hint(ValueHint::DirPath),
+        Shape::File => arg.value_hint(ValueHint::FilePath),
+        Shape::Free => arg.value_hint(ValueHint::Other),
+        Shape::OneOf(words) => arg.value_parser(PossibleValuesParser::new(words)),
+        Shape::Tool => arg.value_parser(PossibleValuesParser::new(tool_names())).hide_possible_values(true),
+        Shape::OptionalTarget => arg.num_args(0..=1).require_equals(true).value_hint(TARGET),
+    }
+}
+
+fn heading(group: Group) -> &'static str {
+    match group {
+        Group::Output => "Output",
+        Group::Place => "Build directory",
+        Group::Run => "Running commands",
+        Group::Mode => "Modes",
+        Group::Own | Group::Build => "Tanto's own",
+    }
+}
+
+/// The text with a capital letter in front.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
