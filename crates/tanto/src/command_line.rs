@@ -59,7 +59,6 @@ enum Command {
     Bulk(bulk::BulkCommand),
     Clang(clang::ClangArgs),
     /// Print man pages and shell completions
-    #[command(hide = true)]
     Generate(generate::GenerateArgs),
 }
 
@@ -76,9 +75,7 @@ struct RawArgs {
 
 /// The declaration of all commands.
 pub fn declaration() -> clap::Command {
-    CommandLine::command()
-        .mut_subcommand("build", build::with_flags)
-        .mut_subcommand("doctor", build::with_flags)
+    CommandLine::command().mut_subcommand("build", build::with_flags).mut_subcommand("doctor", build::with_flags)
 }
 
 /// Returns the help text of a command, with all details if `long`.
@@ -236,7 +233,10 @@ pub mod tests {
         assert!(error("buidl").starts_with("tanto: error: unknown command 'buidl', did you mean 'build'?\n"));
         assert!(error("bulk biuld").starts_with("tanto: error: unknown command 'biuld', did you mean 'build'?\n"));
         let unknown = error("bulk status --wtach");
-        assert!(unknown.starts_with("tanto: error: unexpected argument '--wtach', did you mean '--watch'?\n"), "{unknown}");
+        assert!(
+            unknown.starts_with("tanto: error: unexpected argument '--wtach', did you mean '--watch'?\n"),
+            "{unknown}"
+        );
         let value = error("simulate --order nija");
         assert!(value.contains("invalid value 'nija' for '--order <ORDER>'"), "{value}");
         assert!(value.contains(", did you mean 'ninja'?"), "{value}");

@@ -22,6 +22,7 @@ use tanto_sys::process::Environment;
 use tanto_sys::process::procs;
 use tanto_sys::threads::ThreadLimit;
 
+use crate::command_line;
 use crate::flags::door::Door;
 use crate::flags::low::LowArgs;
 use crate::flags::stop::{Halt, Stop};
@@ -31,7 +32,6 @@ use crate::settings::layer::{
     ClangWorker, ConfigFile, Jobs, JobserverMode, Kept, Memory, Origin, Said, Shown, StatusFormat,
 };
 use crate::settings::{self, Settings, Surroundings};
-use crate::command_line;
 
 /// A line of the report: what, its value, and where the value came from.
 struct Row(&'static str, Vec<u8>, Vec<u8>);

@@ -305,7 +305,9 @@ mod tests {
             String::from_utf8(stop.err).expect("text")
         };
         assert!(complaint(&[]).contains("requires a subcommand"));
-        assert!(complaint(&["timing"]).starts_with("tanto: error: unknown command 'timing', did you mean 'timings'?\n"));
+        assert!(
+            complaint(&["timing"]).starts_with("tanto: error: unknown command 'timing', did you mean 'timings'?\n")
+        );
         assert!(complaint(&["trace", "--json"]).starts_with("tanto: error: unexpected argument '--json'"));
         assert_eq!(complaint(&["trace", "7"]), "tanto: error: no session 7: there are 3\n");
         assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");

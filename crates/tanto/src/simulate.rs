@@ -103,9 +103,8 @@ fn parse_memory(value: &str) -> Result<Memory, &'static str> {
 
 fn load(args: &SimulateArgs) -> Result<Build, Vec<u8>> {
     if let Some(dir) = &args.dir {
-        std::env::set_current_dir(dir).map_err(|error| {
-            [dir.as_os_str().as_encoded_bytes(), b": ", &tanto_sys::error::text(&error)].concat()
-        })?;
+        std::env::set_current_dir(dir)
+            .map_err(|error| [dir.as_os_str().as_encoded_bytes(), b": ", &tanto_sys::error::text(&error)].concat())?;
     }
     match &args.session {
         Some(session) => session::load(session.as_encoded_bytes()),
@@ -116,7 +115,8 @@ fn load(args: &SimulateArgs) -> Result<Build, Vec<u8>> {
 fn report(build: &Build, args: &SimulateArgs) -> String {
     let SlotCounts(slots) = args.jobs.clone().unwrap_or_else(|| usual_slots(tanto_sys::machine::cpu::count()));
     let rows = slots.into_iter().map(|slots| {
-        let theirs = (args.order != SimulatedOrder::Ninja).then(|| build.play(SimulatedOrder::Ninja, args.memory, slots).makespan_ms);
+        let theirs = (args.order != SimulatedOrder::Ninja)
+            .then(|| build.play(SimulatedOrder::Ninja, args.memory, slots).makespan_ms);
         table::Row { outcome: build.play(args.order, args.memory, slots), ninja_ms: theirs }
     });
     let rows: Vec<table::Row> = rows.collect();

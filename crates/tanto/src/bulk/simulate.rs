@@ -15,8 +15,8 @@ use super::findings;
 use crate::command_line::bulk::BulkSimulateArgs;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
-use crate::simulate::usual_slots;
 use crate::simulate::table;
+use crate::simulate::usual_slots;
 
 /// What `tanto bulk simulate` prints.
 pub(crate) fn run(args: &BulkSimulateArgs) -> Stop {
@@ -32,10 +32,8 @@ fn report(args: &BulkSimulateArgs) -> Result<String, Vec<u8>> {
     let map = open(resolved)?;
     let records = records::read(&map).map_err(|bad| findings::bad_scan(resolved, bad))?;
     let depends = depends_of(&records).map_err(|unknown| findings::unknown(resolved, &unknown))?;
-    let forecast =
-        Forecast::new(records.len(), |package: Package| &depends[package as usize][..]).ok_or_else(|| {
-            [resolved, b": packages need each other; 'tanto bulk resolve' tells which"].concat()
-        })?;
+    let forecast = Forecast::new(records.len(), |package: Package| &depends[package as usize][..])
+        .ok_or_else(|| [resolved, b": packages need each other; 'tanto bulk resolve' tells which"].concat())?;
     let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let (rows, guesses) = match (&args.times, &args.pool) {

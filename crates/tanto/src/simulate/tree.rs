@@ -34,7 +34,8 @@ pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, Vec<u8>> {
 
 fn full_plan(args: &SimulateArgs) -> Result<FullPlan> {
     let arena = Arena::new();
-    let mut graph = load::load(&arena, &RealDisk, args.manifest.as_encoded_bytes(), LoadOptions::default(), &mut |_| {})?;
+    let mut graph =
+        load::load(&arena, &RealDisk, args.manifest.as_encoded_bytes(), LoadOptions::default(), &mut |_| {})?;
     let builddir = builddir::path(&graph);
     let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
     let mut disk = RealDisk;
