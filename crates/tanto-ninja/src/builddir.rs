@@ -1,17 +1,16 @@
-//! The build directory, in which the logs lie: which one it is, making it, and which outputs of its log are of no
-//! use any more. Does not know what the logs hold.
+//! The build directory, which holds the logs: its path, its creation, and outputs in its log that are obsolete.
 
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::ids::ScopeId;
 
-/// What the manifest's `builddir` says; empty, which is the current directory, where it sets none.
+/// Returns the value of `builddir`; empty (the current directory) if the manifest does not set it.
 pub fn path<'t>(graph: &Graph<'t>) -> &'t [u8] {
     graph.variable(ScopeId::TOP, b"builddir").unwrap_or_default()
 }
 
-/// The path of a file in it.
+/// Returns the path of a file in the build directory.
 pub fn join(builddir: &[u8], name: &str) -> Vec<u8> {
     match builddir {
         b"" => name.into(),
@@ -19,8 +18,8 @@ pub fn join(builddir: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// Makes it if it is not there. As with ninja there are two errors to tell of: which directory of the path could not
-/// be made, and which path was meant.
+/// Creates the build directory if it is missing. Like ninja it reports two errors: the directory that could not be
+/// created and the path that was requested.
 pub fn create(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
     if builddir.is_empty() {
         return Ok(());
@@ -33,8 +32,8 @@ pub fn create(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
     })
 }
 
-/// Nothing makes the output any more, and it is not there. (What is still there may serve a generator.) One that
-/// cannot be looked at is kept, and told of in `errors`.
+/// Returns true for an output that no edge builds and that does not exist. (An existing one may belong to a
+/// generator.) If `stat` fails, the output is kept and the error is appended to `errors`.
 pub fn is_obsolete(graph: &Graph<'_>, disk: &mut dyn Disk, output: &[u8], errors: &mut Vec<Error>) -> bool {
     let made = graph.lookup(output).is_some_and(|node| graph.in_edge(node).is_some());
     !made && disk.mtime(output).map_err(|error| errors.push(Error::stat(output, &error))) == Ok(0)

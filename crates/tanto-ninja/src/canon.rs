@@ -1,7 +1,7 @@
-//! Paths as ninja compares them: `a/./b`, `a//b` and `a/c/../b` are all `a/b`. Does not look at the disk.
+//! Canonicalization of paths, as ninja does it: `a/./b`, `a//b` and `a/c/../b` all become `a/b`. Purely textual.
 
-/// Puts the canonical form of `path` into `out` (cleared first). Never fails; the canonical form of `` is ``, of
-/// `a/..` is `.`.
+/// Writes the canonical form of `path` to `out`, which is cleared first. The canonical form of an empty path is
+/// empty, that of `a/..` is `.`.
 pub fn canonicalize_into(path: &[u8], out: &mut Vec<u8>) {
     out.clear();
     if is_canonical(path) {
@@ -11,20 +11,19 @@ pub fn canonicalize_into(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The canonical form of `path`.
 pub fn canonical(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     canonicalize_into(path, &mut out);
     out
 }
 
-/// Is `path` surely its own canonical form? False may be wrong (`a/..b/c`), true never is.
+/// Quick check whether `path` is canonical. A false negative is possible (`a/..b/c`), a false positive is not.
 pub fn is_canonical(path: &[u8]) -> bool {
     let mut rest = path;
     while let [b'.', b'.', b'/', after @ ..] = rest {
         rest = after;
     }
-    // Leading `../` may stay; what follows them must neither be empty nor begin with a slash.
+    // Leading `../` may stay; the rest must neither be empty nor begin with a slash.
     let absolute = rest.len() == path.len();
     match rest {
         [] => return absolute,
@@ -33,18 +32,18 @@ pub fn is_canonical(path: &[u8]) -> bool {
         [b'/' | b'.', b'/', ..] | [_, .., b'/'] | [.., b'/' | b'.', b'.'] => return false,
         _ => {}
     }
-    // One pass without branches, so that the compiler can vectorize it: a slash before a slash, `./` or `..`.
+    // One branch-free pass that the compiler can vectorize: finds a slash followed by a slash, `./` or `..`.
     let ends = |b: u8| (b == b'/') | (b == b'.');
     !rest.windows(3).fold(false, |odd, w| odd | ((w[0] == b'/') & ((w[1] == b'/') | ((w[1] == b'.') & ends(w[2])))))
 }
 
-/// The state of one slow pass.
+/// State of the slow path.
 struct Canonicalizer<'p, 'o> {
     rest: &'p [u8],
     out: &'o mut Vec<u8>,
-    /// Where what `..` can take back begins.
+    /// Start of the part of `out` that `..` can remove.
     floor: usize,
-    /// How many components `..` can take back.
+    /// Number of components that `..` can remove.
     removable: usize,
 }
 

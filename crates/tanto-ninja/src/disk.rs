@@ -1,4 +1,4 @@
-//! The files a build sees: the real ones, or those of a test. Does not know what they mean.
+//! The file system as a build sees it: the real one, or an in-memory one for tests.
 
 use std::fs::File;
 use std::io;
@@ -7,19 +7,19 @@ use tanto_sys::fs::file;
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
-/// A file's modification time in nanoseconds since 1970, as ninja counts it: 0 is a missing file (also where a
-/// directory on the way is missing or is a file), and a real 0 is 1.
+/// A modification time in nanoseconds since 1970 with ninja's conventions: 0 means missing (also if a parent
+/// directory is missing or is a file), and a real 0 becomes 1.
 pub type Mtime = i64;
 
-/// The path of the file with a number, with a NUL at its end.
+/// Returns the NUL-terminated path of the file with this index.
 pub type PathByIndex<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
 
-/// What a build asks of a file system. `path` is bytes, relative to the build directory.
+/// File system operations of a build. Paths are bytes, relative to the build directory.
 pub trait Disk: Sync {
-    /// The file's mtime; 0 if it is missing. An error is anything else that kept us from knowing.
+    /// Returns the mtime; 0 if the file is missing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
-    /// As `mtime`, for many files; `UNKNOWN_MTIME` where that is an error. `path` gives each file's path, with a NUL at its
-    /// end. A disk that can ask on several threads does.
+    /// Like `mtime` for many files, with `UNKNOWN_MTIME` on an error. `path` returns NUL-terminated paths.
+    /// Implementations may use several threads.
     fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
         let _ = threads;
         for (number, found) in found.iter_mut().enumerate() {
@@ -27,9 +27,9 @@ pub trait Disk: Sync {
             *found = self.mtime(&path[..path.len() - 1]).unwrap_or(UNKNOWN_MTIME);
         }
     }
-    /// The whole content. A missing file is `ErrorKind::NotFound`.
+    /// Reads a file. A missing file is `ErrorKind::NotFound`.
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>>;
-    /// The text of a manifest; one longer than `limit` bytes is `EFBIG`. Several threads may ask.
+    /// Opens a manifest; fails with `EFBIG` if it is longer than `limit` bytes. Can be called from several threads.
     fn open(&self, path: &[u8], limit: u64) -> io::Result<Source> {
         let content = self.read(path)?;
         if content.len() as u64 > limit {
@@ -37,10 +37,9 @@ pub trait Disk: Sync {
         }
         Ok(Source::in_memory(content))
     }
-    /// Creates or replaces the file.
     fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()>;
-    /// The clock that files get their mtimes from, which need not be the machine's (a network file system's is the
-    /// server's). A file that is made at `path` and removed at once shows it; `open` keeps that file for the next call.
+    /// Returns the current time of the file system's clock, which differs from the machine's clock on network file
+    /// systems. It creates a file at `path` and removes it at once; `open` keeps the handle for the next call.
     fn now(&mut self, path: &[u8], open: &mut Option<File>) -> io::Result<Mtime> {
         *open = None;
         self.write(path, b"")?;
@@ -48,9 +47,9 @@ pub trait Disk: Sync {
         self.remove(path)?;
         now
     }
-    /// Makes the directories above `path`.
+    /// Creates the parent directories of `path`.
     fn make_parents(&mut self, path: &[u8]) -> io::Result<()>;
-    /// Removes the file; false if there was none.
+    /// Removes the file; returns false if there was none.
     fn remove(&mut self, path: &[u8]) -> io::Result<bool>;
 }
 

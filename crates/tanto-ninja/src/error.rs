@@ -1,32 +1,31 @@
-//! An error for the user, in bytes: it quotes paths, and paths need not be UTF-8. Does not know where it is shown.
+//! The crate's error type. Its text is bytes, since it quotes paths, which need not be UTF-8.
 
 use std::{fmt, io};
 
-/// Why something cannot go on.
+/// An error with ninja's wording.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
-    /// A message as ninja words it, without the `ninja: error: ` in front. Ninja's errors that point into a
-    /// manifest end with a line end where they show no line; it belongs to the text.
+    /// The message without the prefix `ninja: error: `. An error with a place in a manifest ends with a newline if it
+    /// shows no source line.
     pub text: Vec<u8>,
-    /// Ninja says `ninja: fatal: `, not `ninja: error: `, and exits with 1 at once.
+    /// Reported as `ninja: fatal: ` with exit status 1, as ninja does for some errors.
     pub fatal: bool,
 }
 
-/// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Joins the parts of a message.
+    /// Concatenates the parts of a message.
     pub fn new(parts: &[&[u8]]) -> Self {
         parts.concat().into()
     }
 
-    /// A file could not be looked at, for another reason than that it is not there.
+    /// `stat` failed for another reason than a missing file.
     pub fn stat(path: &[u8], why: &io::Error) -> Self {
         Self::new(&[b"stat(", path, b"): ", &tanto_sys::error::text(why)])
     }
 
-    /// As `of`, for what ninja calls fatal.
+    /// A fatal error; concatenates the parts of a message.
     pub fn fatal(parts: &[&[u8]]) -> Self {
         Error { text: parts.concat(), fatal: true }
     }
@@ -51,7 +50,7 @@ impl From<String> for Error {
 }
 
 impl From<io::Error> for Error {
-    /// The reason alone, worded as C's `strerror` does.
+    /// Formats the reason alone, as C's `strerror` does.
     fn from(error: io::Error) -> Self {
         tanto_sys::error::text(&error).into()
     }

@@ -1,6 +1,5 @@
-//! The graph: nodes, edges, rules, pools and scopes, by number. What the manifests say lies in flat arrays that never
-//! change; what depfiles, logs and dyndep files add lies beside it. Does not know the file system's state, nor what is
-//! to be built.
+//! The graph: nodes, edges, rules, pools and scopes, by id. Data of manifests lies in immutable arrays; additions
+//! from depfiles, logs and dyndep files are kept beside them.
 
 pub(crate) mod bindings;
 pub(crate) mod command_hashes;
@@ -31,60 +30,56 @@ pub use self::manifest_data::OutEdgeKind;
 /// A build statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge<'t> {
-    /// Its rule.
     pub rule: RuleId,
-    /// Its pool.
     pub pool: PoolId,
-    /// What it makes: explicit, then implicit, then those that a dyndep file added (implicit too).
+    /// Explicit outputs, implicit ones, then those added by a dyndep file (implicit too).
     pub outs: &'t [NodeId],
-    /// How many of `outs` are explicit.
+    /// Number of explicit outputs.
     pub explicit_outs: u32,
-    /// What it needs: explicit, then implicit, then order-only. What a dyndep file adds is implicit; what a depfile
-    /// or the deps log adds is not here but with the scan.
+    /// Explicit inputs, implicit ones (also those of a dyndep file), then order-only ones. Inputs from depfiles or
+    /// the deps log are kept by the scan.
     pub ins: &'t [NodeId],
-    /// How many of `ins` are explicit.
+    /// Number of explicit inputs.
     pub explicit_ins: u32,
-    /// How many of `ins`, at the end, are order-only.
+    /// Number of order-only inputs, at the end of `ins`.
     pub order_only_ins: u32,
-    /// What is to be built as well when this edge is in the plan.
+    /// Nodes that are built as well if this edge is in the plan.
     pub validations: &'t [NodeId],
     /// The dyndep file, one of `ins`.
     pub dyndep: Option<NodeId>,
-    /// It is phony and its own output was among its inputs, which ninja drops but goes on to count as a use of the
-    /// output.
+    /// A phony edge that had its own output among its inputs. Ninja drops that input but still counts it as a use of
+    /// the output.
     pub names_itself: bool,
 }
 
 impl<'t> Edge<'t> {
-    /// It groups others and runs nothing.
     pub fn is_phony(&self) -> bool {
         self.rule == RuleId::PHONY
     }
 
-    /// Inputs whose change makes the edge dirty: explicit and implicit.
+    /// Explicit and implicit inputs: a change of one makes the edge dirty.
     pub fn dirtying_ins(&self) -> &'t [NodeId] {
         &self.ins[..self.ins.len() - self.order_only_ins as usize]
     }
 
-    /// Inputs that must only be there first.
     pub fn order_only(&self) -> &'t [NodeId] {
         &self.ins[self.ins.len() - self.order_only_ins as usize..]
     }
 
-    /// Inputs that `$in` names.
+    /// The inputs in `$in`.
     pub fn explicit(&self) -> &'t [NodeId] {
         &self.ins[..self.explicit_ins as usize]
     }
 }
 
-/// Where graphs lie, with all their text and id lists.
+/// Storage of graphs, with their text and id lists.
 #[derive(Default)]
 pub struct Arena {
     bump: Bump,
     first: GraphSlot,
 }
 
-/// Room for one more graph's arrays: others refer to those that are there, so they stay where they are.
+/// Storage of one more graph. Earlier ones are borrowed and stay in place.
 type GraphSlot = OnceCell<Box<StoredGraph>>;
 
 struct StoredGraph {
@@ -93,12 +88,11 @@ struct StoredGraph {
 }
 
 impl Arena {
-    /// An empty one.
     pub fn new() -> Self {
         Arena::default()
     }
 
-    /// A graph of no manifest: all that it will have joins it.
+    /// Returns a graph without a manifest.
     pub fn empty(&self) -> Graph<'_> {
         self.hold(ManifestData::default())
     }
@@ -113,9 +107,9 @@ impl Arena {
     }
 }
 
-/// The graph, and room for what joins it.
+/// A graph, and storage for later additions.
 pub struct Graph<'t> {
-    /// Where the text and the id lists of what joins lie.
+    /// Storage of text and id lists of additions.
     pub arena: &'t Bump,
     view: GraphView<'t>,
 }
@@ -128,29 +122,30 @@ impl<'t> std::ops::Deref for Graph<'t> {
     }
 }
 
-/// What is known of the graph. Several threads may read it.
+/// The readable part of a graph, shared between threads.
 pub struct GraphView<'t> {
     pub(crate) data: &'t ManifestData,
-    /// How many of its nodes are there: all, or those that the manifests name.
+    /// Number of visible nodes of `data`: all, or those named by manifests.
     shown: usize,
-    /// The paths of nodes that added, each with a NUL at its end, and where to find them.
+    /// NUL-terminated paths of added nodes, and an index of them.
     added: Vec<&'t [u8]>,
     index: HashTable<NodeId>,
-    /// Who makes a node, by a dyndep file.
+    /// Edges that build a node according to a dyndep file.
     dyndep_in_edges: Map<NodeId, EdgeId>,
-    /// Outputs and inputs of edges that dyndep files changed.
+    /// Outputs and inputs of edges changed by dyndep files.
     extended_edges: Map<EdgeId, (&'t [NodeId], &'t [NodeId])>,
-    /// Dyndep files that have been loaded, or were tried.
+    /// Dyndep files whose loading was tried.
     read_dyndeps: Set<NodeId>,
-    /// Who restats, by a dyndep file: edges with bindings of their own, and whole files for those that have none.
+    /// Edges with `restat` from a dyndep file: those with bindings of their own, and whole scopes for those without.
     pub(crate) restat_edges: Set<EdgeId>,
     pub(crate) restat_scopes: Set<ScopeId>,
 }
 
 impl<'t> Graph<'t> {
-    /// The node of a canonical path, made if need be; a new one counts as named by no manifest.
+    /// Returns the node of a canonical path; adds it if needed, as one that no manifest names.
     ///
     /// # Panics
+    ///
     /// If there are 2^32 nodes.
     pub fn intern(&mut self, path: &[u8]) -> NodeId {
         let view = &mut self.view;
@@ -174,8 +169,8 @@ impl<'t> Graph<'t> {
         }
     }
 
-    /// What a snapshot holds of the deps log's paths that no manifest names: these become nodes. False if others have
-    /// added before, which may be the same.
+    /// Makes nodes of the paths in the snapshot that only the deps log names. Returns false if nodes were added
+    /// before, which may be the same.
     pub(crate) fn show_discovered(&mut self) -> bool {
         let view = &mut self.view;
         if view.added.is_empty() {
@@ -184,24 +179,24 @@ impl<'t> Graph<'t> {
         !view.hides()
     }
 
-    /// They are none after all.
+    /// Undoes `show_discovered`.
     pub(crate) fn hide_discovered(&mut self) {
         self.view.shown = self.view.data.named();
     }
 
-    /// The dyndep file has been loaded, or that was tried.
+    /// Marks a dyndep file as loaded, or tried.
     pub(crate) fn dyndep_is_read(&mut self, node: NodeId) {
         self.view.read_dyndeps.insert(node);
     }
 
-    /// A dyndep file says that the edge makes the node; the edge that made it so far.
+    /// Sets the edge that builds a node, from a dyndep file. Returns the previous one.
     pub(crate) fn set_in_edge(&mut self, node: NodeId, edge: EdgeId) -> Option<EdgeId> {
         let before = self.in_edge(node);
         self.view.dyndep_in_edges.insert(node, edge);
         before
     }
 
-    /// A dyndep file says that the edge has more implicit outputs and inputs.
+    /// Adds implicit outputs and inputs from a dyndep file.
     pub(crate) fn extend_edge(&mut self, id: EdgeId, outs: &[NodeId], ins: &[NodeId]) {
         let edge = self.edge(id);
         let outs = self.arena.alloc_slice_copy(&[edge.outs, outs].concat());
@@ -209,8 +204,8 @@ impl<'t> Graph<'t> {
         self.view.extended_edges.insert(id, (outs, ins));
     }
 
-    /// A dyndep file says that the edge restats, as if it had the binding; ninja gives it to the whole file where the
-    /// edge has none of its own.
+    /// Sets `restat` from a dyndep file, as if the edge had the binding. Like ninja, sets it for the whole scope if
+    /// the edge has no bindings of its own.
     pub(crate) fn set_restat(&mut self, edge: EdgeId) {
         if self.data.has_bindings(edge) {
             self.view.restat_edges.insert(edge);
@@ -236,22 +231,22 @@ impl<'t> GraphView<'t> {
         }
     }
 
-    /// Is all that the manifests say known to be what it was when they were loaded? Only a damaged snapshot's is not.
+    /// Checks the whole snapshot; false if it is damaged. Always true for a graph loaded from text.
     pub fn is_intact(&self) -> bool {
         self.data.blocks.as_ref().is_none_or(|blocks| blocks.check_all(1))
     }
 
-    /// Gives back the memory of what was read of the graph's snapshot, if it has one; it may be read again.
+    /// Releases memory of the mapped snapshot; it can be read again.
     pub(crate) fn release(&self) {
         self.data.blocks.iter().for_each(|blocks| blocks.release());
     }
 
-    /// The paths of all manifests, as their includers name them.
+    /// Paths of all manifests, as written in the including file.
     pub fn manifests(&self) -> impl Iterator<Item = &[u8]> {
         self.data.manifests.list.iter().map(|manifest| &manifest.path[..])
     }
 
-    /// The node of a canonical path, if it has one.
+    /// Returns the node of a canonical path.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
         self.lookup_base(path).or_else(|| self.lookup_added(path))
     }
@@ -260,7 +255,7 @@ impl<'t> GraphView<'t> {
         self.data.paths.lookup(path).filter(|node| node.index() < self.shown)
     }
 
-    /// Appends the node of each of these canonical paths, if it has one. Many at once cost less than each alone.
+    /// Appends the node of each canonical path. A batch is cheaper than single lookups.
     pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
         let before = nodes.len();
         self.data.paths.lookup_all(paths, nodes);
@@ -278,28 +273,27 @@ impl<'t> GraphView<'t> {
         self.index.find(hash(path), |id| self.path(*id) == path).copied()
     }
 
-    /// How many node ids there are by now. Some of them may stand for no node: those have no path.
+    /// Number of node ids. Ids without a node have an empty path.
     pub fn node_count(&self) -> usize {
         self.data.paths.len() + self.added.len()
     }
 
-    /// Does a snapshot hold nodes that are none yet?
+    /// Returns true if the snapshot has nodes that are not visible yet.
     fn hides(&self) -> bool {
         self.shown < self.data.paths.len()
     }
 
-    /// Nodes that have smaller numbers than this are there and stay there. Others may join under larger ones.
+    /// Nodes with smaller ids exist for good. Later nodes get larger ids.
     pub(crate) fn steady_count(&self) -> usize {
         if self.hides() { self.shown } else { self.node_count() }
     }
 
-    /// All nodes, in no order that means anything.
+    /// All nodes, in unspecified order.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
         let there = (0..self.shown).chain(self.data.paths.len()..self.node_count());
         there.map(|node| NodeId(node as u32)).filter(|node| !self.path(*node).is_empty())
     }
 
-    /// The path of a node.
     #[inline]
     pub fn path(&self, node: NodeId) -> &'t [u8] {
         match node.index().checked_sub(self.data.paths.len()) {
@@ -308,7 +302,7 @@ impl<'t> GraphView<'t> {
         }
     }
 
-    /// The path of a node with a NUL at its end.
+    /// The NUL-terminated path of a node.
     #[inline]
     pub fn path_with_nul(&self, node: NodeId) -> &'t [u8] {
         match node.index().checked_sub(self.data.paths.len()) {
@@ -317,7 +311,7 @@ impl<'t> GraphView<'t> {
         }
     }
 
-    /// The edge that makes a node.
+    /// The edge that builds a node.
     #[inline]
     pub fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
         if !self.dyndep_in_edges.is_empty()
@@ -328,28 +322,26 @@ impl<'t> GraphView<'t> {
         if node.index() < self.data.named() { self.data.in_edge(node) } else { None }
     }
 
-    /// No manifest names the node as an input, output or validation: only a depfile, the deps log or a dyndep file
-    /// does. Then it is no error if it is missing and no rule makes it.
+    /// Returns true if no manifest names the node: it comes from a depfile, the deps log or a dyndep file. It may
+    /// then be missing without an edge that builds it.
     pub fn is_discovered(&self, node: NodeId) -> bool {
         node.index() >= self.data.named()
     }
 
-    /// Is the node a dyndep file that has not been loaded yet?
+    /// Returns true for a dyndep file that was not loaded yet.
     pub fn dyndep_pending(&self, node: NodeId) -> bool {
         self.data.is_dyndep(node) && !self.read_dyndeps.contains(&node)
     }
 
-    /// Has a dyndep file said that an edge restats?
+    /// Returns true if a dyndep file set `restat` for any edge.
     pub(crate) fn has_dyndep_restats(&self) -> bool {
         !self.restat_edges.is_empty() || !self.restat_scopes.is_empty()
     }
 
-    /// How many edges there are.
     pub fn edge_count(&self) -> usize {
         self.data.edge_count()
     }
 
-    /// The edge.
     #[inline]
     pub fn edge(&self, id: EdgeId) -> Edge<'t> {
         let mut edge = self.data.edge(id);
@@ -361,7 +353,7 @@ impl<'t> GraphView<'t> {
         edge
     }
 
-    /// All edges by number, in the order of the manifest.
+    /// All edge ids, in the order of the manifest.
     pub fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
         (0..self.edge_count() as u32).map(EdgeId)
     }
@@ -371,51 +363,48 @@ impl<'t> GraphView<'t> {
         self.edge_ids().map(|id| self.edge(id))
     }
 
-    /// Which edges have a node as an input or validation, as the manifests say and in their order; an edge that names it
-    /// twice comes twice.
+    /// Edges that have the node as an input or validation, in manifest order, without changes by dyndep files. An
+    /// edge that names it twice comes twice.
     pub fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
         self.data.out_edges(node)
     }
 
-    /// The edges that have a dyndep file, with it, in the order of the manifest.
+    /// Edges with a dyndep file, and that file, in the order of the manifest.
     pub fn dyndeps(&self) -> impl Iterator<Item = (EdgeId, NodeId)> {
         self.data.dyndep_edges.all().iter().copied().zip(self.data.dyndep_files.all().iter().copied())
     }
 
-    /// How many edges of a pool may run at once; 0 for any number.
+    /// Maximum number of running edges of a pool; 0 means unlimited.
     pub fn pool_depth(&self, pool: PoolId) -> u32 {
         self.data.env.pool(pool).depth
     }
 
-    /// The name of a rule.
     pub fn rule_name(&self, rule: RuleId) -> &'t [u8] {
         self.data.env.rule_name(rule)
     }
 
-    /// The rule of this name in the top scope.
+    /// The rule with this name in the top scope.
     pub fn top_rule(&self, name: &[u8]) -> Option<RuleId> {
         self.data.env.rule_in(ScopeId::TOP, name)
     }
 
-    /// The rules of the top scope, by name.
+    /// The rules of the top scope, sorted by name.
     pub fn top_rules(&self) -> Vec<RuleId> {
         let mut rules: Vec<_> = self.data.env.rules_in(ScopeId::TOP).collect();
         rules.sort_unstable_by_key(|rule| self.rule_name(*rule));
         rules
     }
 
-    /// The value of a variable at the end of the manifest, in a scope or, where it has none, in those around it.
+    /// The value of a variable at the end of the manifest, in a scope or its parents.
     pub fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&'t [u8]> {
         self.data.env.variable(scope, name, env::END_OF_MANIFEST)
     }
 
-    /// The targets of `default` statements.
     pub fn defaults(&self) -> &'t [NodeId] {
         self.data.defaults.all()
     }
 }
 
-/// A text but for the NUL at its end.
 fn without_nul(text: &[u8]) -> &[u8] {
     &text[..text.len() - 1]
 }

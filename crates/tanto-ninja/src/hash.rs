@@ -1,15 +1,14 @@
-//! Hashes of commands (as in ninja's log: MurmurHash64A in versions 5 and 6, rapidhash from 7 on), checksums of text, and hash maps.
+//! Hash functions: those of commands in ninja's log (MurmurHash64A in versions 5 and 6, rapidhash from 7 on),
+//! checksums of text, and hash maps.
 
 use hashbrown::{HashMap, HashSet};
 use tanto_sys::bytes::checksum;
 
-/// A hash map with the crate's hash function.
 pub type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
-/// A hash set with the crate's hash function.
 pub type Set<T> = HashSet<T, foldhash::fast::FixedState>;
 
-/// The seed that ninja gives MurmurHash64A.
+/// Ninja's seed.
 const MURMUR_SEED: u64 = 0xDECA_FBAD_DECA_FBAD;
 const MURMUR_M: u64 = 0xc6a4_a793_5bd1_e995;
 
@@ -41,7 +40,7 @@ pub(crate) fn murmur64a(bytes: &[u8]) -> u64 {
     scramble(scramble(h).wrapping_mul(MURMUR_M))
 }
 
-/// Low and high half of the product.
+/// Returns the low and high half of the product.
 fn multiply(a: u64, b: u64) -> (u64, u64) {
     let product = u128::from(a) * u128::from(b);
     (product as u64, (product >> 64) as u64)
@@ -52,7 +51,7 @@ fn mix(a: u64, b: u64) -> u64 {
     low ^ high
 }
 
-/// rapidhash, version 1, with its default seed and secret.
+/// Rapidhash, version 1, with the default seed and secret.
 pub fn rapidhash(bytes: &[u8]) -> u64 {
     let [s0, s1, _] = RAPID_SECRET;
     let length = bytes.len() as u64;
@@ -67,7 +66,7 @@ pub fn rapidhash(bytes: &[u8]) -> u64 {
     mix(a ^ s0 ^ length, b ^ s1)
 }
 
-/// Two words of an input of at most 16 bytes.
+/// Returns two words of an input of at most 16 bytes.
 fn rapid_short(bytes: &[u8]) -> (u64, u64) {
     let n = bytes.len();
     match n {
@@ -81,7 +80,7 @@ fn rapid_short(bytes: &[u8]) -> (u64, u64) {
     }
 }
 
-/// The last two words, and the seed into which all before them is folded.
+/// Returns the last two words, and the seed with all previous input folded in.
 fn rapid_long(bytes: &[u8], mut seed: u64) -> (u64, u64, u64) {
     let [s0, s1, s2] = RAPID_SECRET;
     let fold =
@@ -103,30 +102,29 @@ fn rapid_long(bytes: &[u8], mut seed: u64) -> (u64, u64, u64) {
             seed = fold(rest, 16, s2, seed);
         }
     }
-    // The last 16 bytes of all, which may reach back into what was folded already.
+    // The last 16 bytes may overlap bytes that were folded already.
     (u64_at(bytes, bytes.len() - 16), u64_at(bytes, bytes.len() - 8), seed)
 }
 
-/// Bytes with a sum of their own. Smaller, the checksums of large files are many; larger, whoever reads one command reads
-/// and checksums more that is not part of it.
+/// Bytes per checksum. Smaller: large manifests need many checksums. Larger: to read one command, more bytes have to
+/// be read and hashed.
 pub(crate) const TEXT_BLOCK: usize = 4 << 10;
 
-/// The sum of a block.
 pub(crate) fn block_checksum(block: &[u8]) -> u64 {
     checksum::of(block).sum
 }
 
-/// The checksums of all blocks.
+/// Returns the checksums of all blocks.
 pub(crate) fn block_checksums(text: &[u8]) -> impl Iterator<Item = u64> {
     text.chunks(TEXT_BLOCK).map(block_checksum)
 }
 
-/// The sum of a whole text.
+/// Returns the hash of a whole text.
 pub(crate) fn text_hash(text: &[u8]) -> u64 {
     hash_of_checksums(&block_checksums(text).collect::<Vec<u64>>())
 }
 
-/// The same, from the checksums of its blocks.
+/// Like `text_hash`, from the checksums of the blocks.
 pub(crate) fn hash_of_checksums(checksums: &[u64]) -> u64 {
     rapidhash(bytemuck::cast_slice(checksums))
 }

@@ -1,6 +1,5 @@
-//! Ninja's language: `.ninja` text to graph to plan, the two logs, the `-t` tools.
-//!
-//! It does not know how a command is run.
+//! Ninja's language: manifest to graph to plan, `.ninja_log` and `.ninja_deps`, and the `-t` tools. Commands are run
+//! by `tanto-exec`.
 
 pub mod builddir;
 pub mod canon;

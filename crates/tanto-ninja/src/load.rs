@@ -1,10 +1,12 @@
-//! From the text of all manifests to the graph. Does not know the logs, nor index files exist.
+//! Loads manifests into a graph, in four passes:
 //!
-//! Four passes. The first reads the text of all files at once, in parts, on several threads (`loader`, `chunk`): paths
-//! become nodes, and kind stands where is noted. The second goes through all statements but `build` in the evaluate in
-//! index they count (`evaluate`): variables get their values, edges their numbers. The third evaluates the paths that need
-//! those values (`lazy`), the fourth gives edges their rules, pools and the nodes that they make (`link`). The passes
-//! only notice where the first error is; one piece of code for each kind of statement words it.
+//! 1. `loader` and `chunk` parse the text of all files in parallel, in chunks. Paths become nodes; other statements
+//!    are recorded.
+//! 2. `evaluate` processes all statements except `build` in manifest order: variables get values, edges get ids.
+//! 3. `lazy_paths` evaluates the paths that need those values.
+//! 4. `link` sets rules and pools of edges, and the edges that build nodes.
+//!
+//! The passes only record the place of the first error; `diagnostics` words it.
 
 mod chunk;
 mod diagnostics;
@@ -38,47 +40,41 @@ use crate::paths::{Interner, PathTable};
 
 pub use self::version::NINJA_VERSION;
 
-/// How deep manifests may include each other; one that includes itself gets there.
+/// Maximum depth of includes; a manifest that includes itself reaches it.
 const MAX_INCLUDE_DEPTH: usize = 1000;
 
-/// How many includes there may be in all: files that include each other twice, and so on, double with each level.
+/// Maximum number of includes. Files that include each other twice, and so on, double with each level.
 const MAX_INCLUDES: u32 = 1 << 20;
 
-/// The longest manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = u32::MAX as u64;
 
-/// If all manifests that were read, not mapped, are together no longer than this, in bytes, their text is kept. Smaller,
-/// builds with thousands of manifests open them again for their commands; larger, more text is held that is hardly
-/// needed.
+/// The text of manifests that were read, not mapped, is kept if it is no longer than this in total. Smaller: builds
+/// with thousands of manifests open them again for commands. Larger: memory is used for text that is hardly needed.
 const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// So often manifests that change while they are being read are read anew.
+/// Attempts to load manifests that change while they are read.
 const MAX_ATTEMPTS: usize = 8;
 
-/// StatementKind the user may choose about the language, and about how it is read.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LoadOptions {
-    /// `-w phonycycle=err`: a phony edge that names itself is an error, not a warning.
+    /// `-w phonycycle=err`: a phony edge that names itself is an error instead of a warning.
     pub phony_cycle_is_error: bool,
-    /// Who reads.
     pub threads: ThreadLimit,
-    /// How the work is divided. Nobody but tests needs another than the default.
+    /// Only tests change it.
     pub parallel: ParallelOptions,
 }
 
-/// StatementKind decides who reads how much. The default fits everybody; tests take a finer grain, so that a little text goes
-/// all the ways that a lot of it goes.
+/// Parameters of parallel loading. Tests use small values, so that short texts take all paths through the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParallelOptions {
-    /// Files are read in parts of about so many bytes. Smaller, a file's parts cost more to put together; larger,
-    /// threads wait for the last one.
+    /// Approximate size of a chunk in bytes. Smaller: merging costs more. Larger: threads wait for the last chunk.
     pub chunk_size: usize,
-    /// So much text is worth another thread, in bytes: reading it takes some three times as long as starting one.
-    /// Smaller, small builds start threads for nothing; larger, middling ones are read by one.
+    /// Bytes of text per thread. Reading them takes about three times as long as starting a thread. Smaller: small
+    /// builds start threads in vain. Larger: medium builds use one thread.
     pub bytes_per_thread: usize,
-    /// So many threads fit; None for as many as there are processors.
+    /// `None` for the number of CPUs.
     pub max_threads: Option<usize>,
-    /// StatementKind may turn out not to belong to the manifests is read all the same, if that saves time.
+    /// Parse text early that may turn out not to belong to the manifests.
     pub speculative: bool,
 }
 
@@ -89,15 +85,15 @@ impl Default for ParallelOptions {
 }
 
 impl LoadOptions {
-    /// There are no more threads than this, the caller's among them.
+    /// Maximum number of threads, including the caller's.
     fn max_threads(&self) -> usize {
         let fitting = || self.parallel.max_threads.unwrap_or_else(tanto_sys::machine::cpu::count);
         if self.threads == ThreadLimit::ONE { 1 } else { self.threads.limit(fitting()).max(1) }
     }
 }
 
-/// Loads `manifest` and everything it includes. The error's text begins as ninja's does
-/// (`build.ninja:3: expected '='...`). Warnings (phony cycles, a newer `ninja_required_version`) go to `warn`.
+/// Loads `manifest` and everything it includes. Errors have ninja's texts (`build.ninja:3: expected '='...`).
+/// Warnings (phony cycles, a newer `ninja_required_version`) go to `warn`.
 pub fn load<'t>(
     arena: &'t Arena,
     disk: &dyn Disk,
@@ -109,7 +105,6 @@ pub fn load<'t>(
         let loaded = Loaded::of(disk, manifest, options, options.parallel.speculative);
         let Some((data, notices)) = loaded.finish(options) else { continue };
         for notice in &notices {
-            // StatementKind they ask for has been looked at.
             notice.say(warn)?;
         }
         return Ok(arena.hold(ManifestData { notices, ..data? }));
@@ -117,50 +112,48 @@ pub fn load<'t>(
     Err(Error::new(&[b"loading '", manifest, b"': it changes while it is being read"]))
 }
 
-/// The paths of the manifests that a load reads, with those that it includes up to the first error.
+/// Returns the paths of the manifest and of all files it includes up to the first error.
 pub fn manifest_paths(disk: &dyn Disk, manifest: &[u8], options: LoadOptions) -> Vec<Vec<u8>> {
     Loaded::of(disk, manifest, options, false).files.into_iter().map(|file| file.path).collect()
 }
 
-/// The text of a file that is no manifest.
+/// Reads a file that is not a manifest.
 pub(crate) fn read(disk: &dyn Disk, path: &[u8]) -> Result<Vec<u8>> {
     let source = disk.open(path, MAX_MANIFEST_BYTES).map_err(|error| evaluate::unreadable(path, &error))?;
     Ok(source.into_text())
 }
 
-/// All manifests after the first two passes.
+/// Manifests after the first two passes.
 struct Loaded {
     files: Vec<File>,
-    evaluate: Evaluated,
+    evaluated: Evaluated,
     interner: Interner,
-    /// So many are worth their cost.
+    /// Number of threads that were worth their cost.
     threads: usize,
 }
 
 impl Loaded {
-    /// `speculative` readers look at kind may turn out not to belong to the manifests.
     fn of(disk: &dyn Disk, manifest: &[u8], options: LoadOptions, speculative: bool) -> Self {
         let interner = Interner::new(0);
         let mut loader = Loader::new(disk, &interner, options, speculative);
         let top = loader.read(&[manifest.into()]);
-        let evaluate = match &loader.file(top).source {
+        let evaluated = match &loader.file(top).source {
             Ok(_) => evaluate::evaluate(&mut loader, top),
-            Err(error) => Evaluated::stopped(evaluate::unreadable(manifest, error)),
+            Err(error) => Evaluated::failed(evaluate::unreadable(manifest, error)),
         };
-        let has_unused = speculative && evaluate.stop.is_none() && loader.has_unused();
+        let has_unused = speculative && evaluated.stop.is_none() && loader.has_unused();
         let threads = loader.threads();
         let files = loader.into_files();
         if has_unused {
             return Loaded::of(disk, manifest, options, false);
         }
-        Loaded { files, evaluate, interner, threads }
+        Loaded { files, evaluated, interner, threads }
     }
 
-    /// The graph or the first error, and kind is to be said before it. None if a file has changed meanwhile: then all that
-    /// was read may be anything.
+    /// Returns the graph or the first error, and the notices before it; `None` if a file has changed meanwhile.
     fn finish(self, options: LoadOptions) -> Option<(Result<ManifestData>, Vec<Notice>)> {
-        let Loaded { files, evaluate, interner, threads } = self;
-        let Evaluated { env, segments, targets, notices, stop, .. } = evaluate;
+        let Loaded { files, evaluated, interner, threads } = self;
+        let Evaluated { env, segments, targets, notices, stop, .. } = evaluated;
         let env = env.finish();
         let lazy_nodes = lazy_paths::nodes(&segments, &files, &env, &interner, threads);
         let paths = interner.freeze();
@@ -172,16 +165,16 @@ impl Loaded {
             no_scopes: Set::default(),
         };
         let linked = linker.link(&segments, lazy_nodes, threads);
-        let first = Diagnostics { linker: &linker, linked: &linked, segments: &segments, notices: &notices };
-        let found = first.look(&targets, stop);
-        let notices = first.notices(found.as_ref().err());
-        // Asked after the last look at any text.
+        let diagnostics = Diagnostics { linker: &linker, linked: &linked, segments: &segments, notices: &notices };
+        let found = diagnostics.check(&targets, stop);
+        let notices = diagnostics.notices(found.as_ref().err());
+        // Checked after the last access to any text.
         if files.iter().any(|file| file.source.as_ref().is_ok_and(|source| !source.is_unchanged())) {
             return None;
         }
         Some(match found {
             Ok(defaults) => (Ok(build_data(files, paths, env, linked, defaults)), notices),
-            Err(wrong) => (Err(wrong.error), notices),
+            Err(error) => (Err(error.error), notices),
         })
     }
 }
@@ -198,7 +191,7 @@ fn build_data(
         paths,
         in_edges: linked.in_edges.into(),
         edges: linked.edges.into(),
-        edge_bindings: linked.texts.into(),
+        edge_bindings: linked.edge_bindings.into(),
         ids: linked.ids.into(),
         dyndep_edges: dyndep_edges.into(),
         dyndep_files: dyndep_files.into(),
@@ -223,7 +216,7 @@ fn manifests(files: Vec<File>) -> Manifests {
         let text = match source {
             Some(source) if state.is_some() && (!keep || source.owned_bytes() == 0) => ManifestText::OnDisk,
             Some(source) => ManifestText::InMemory(source.into_text()),
-            // Nothing points into it.
+            // No span refers to it.
             None => ManifestText::InMemory(Vec::new()),
         };
         let checksums: Vec<u64> = file.chunks.iter().flat_map(|chunk| &chunk.checksums).copied().collect();

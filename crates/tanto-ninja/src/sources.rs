@@ -1,4 +1,4 @@
-//! The files that targets depend on and that no command makes.
+//! The source files of targets: files they depend on that no command builds.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::DepsLog;
 
-/// Returns the files that these nodes depend on and that no command makes, each once: by the manifests, and by what
-/// compilers said that they have read. They need not exist.
+/// Returns the source files of these nodes, each once, from manifests, the deps log and depfiles. They need not
+/// exist.
 pub fn source_files(
     graph: &mut Graph<'_>,
     deps_log: &DepsLog,
@@ -45,7 +45,7 @@ pub fn source_files(
     found
 }
 
-/// What the compiler said that the output depends on: as the deps log has it, or the depfile.
+/// Returns the dependencies that the compiler reported for an output, from the deps log or the depfile.
 pub(crate) fn discovered(
     graph: &mut Graph<'_>,
     deps_log: &DepsLog,
@@ -60,7 +60,7 @@ pub(crate) fn discovered(
     if path.is_empty() {
         return Ok(Vec::new());
     }
-    // As in ninja, a depfile that is missing, broken or another edge's says nothing.
+    // Like ninja, ignores a depfile that is missing, malformed or belongs to another edge.
     let Ok(text) = disk.read(&path) else { return Ok(Vec::new()) };
     let Ok(parsed) = depfile::parse(&text) else { return Ok(Vec::new()) };
     if !describes(graph, edge, &parsed.outs) {
@@ -69,7 +69,7 @@ pub(crate) fn discovered(
     Ok(parsed.ins.iter().map(|path| graph.intern(&canonical(path))).collect())
 }
 
-/// Is the first of a depfile's targets the edge's first output, and are the others outputs of it?
+/// Checks that the first target of a depfile is the edge's first output, and that the others are outputs too.
 fn describes(graph: &Graph<'_>, edge: EdgeId, targets: &[Cow<'_, [u8]>]) -> bool {
     let outs = graph.edge(edge).outs;
     let Some((first, others)) = targets.split_first() else { return false };

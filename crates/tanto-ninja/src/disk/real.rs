@@ -1,4 +1,4 @@
-//! The machine's file system. Does not know what the files mean.
+//! The real file system.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,6 @@ use tanto_sys::threads::ThreadLimit;
 
 use super::{Disk, Mtime, PathByIndex, Source};
 
-/// The files below the current directory, and elsewhere.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RealDisk;
 
@@ -39,8 +38,8 @@ impl Disk for RealDisk {
         }
         let file = open.insert(File::create(file::path(path))?);
         let now = stat::touch(file);
-        // However the build ends, by a signal too, no file stays behind. Where it cannot be removed, it is empty, and the next
-        // build's again.
+        // Removed at once, so that no file is left even if a signal ends the build. If the removal fails, the file is
+        // empty and the next build uses it again.
         let _ = file::remove(path);
         now
     }

@@ -1,4 +1,4 @@
-//! The text of a manifest and the state of the file that it was read from. Does not know what the text means.
+//! The text of a manifest, and the state of its file when it was read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,36 +9,34 @@ use tanto_sys::memory::map::{MIN_MAPPED_SIZE, Map};
 
 use crate::hash;
 
-/// A manifest's text.
 pub struct Source {
     text: Text,
     state: Option<SourceState>,
 }
 
-/// The state of a file when its text was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SourceState {
     pub(crate) stamp: FileStamp,
-    /// Of the text, if the file could be changed afterwards and have the same stamp.
+    /// Hash of the text, if a later change could leave the same stamp.
     pub(crate) text_hash: Option<u64>,
 }
 
 enum Text {
     Read(Vec<u8>),
-    /// The file stays open, so that its state can be asked for again.
+    /// The file stays open for later checks of its state.
     Mapped(Map, File),
 }
 
-/// So often a file that changes while it is being read is read anew.
+/// Attempts to read a file that changes while it is being read.
 const MAX_ATTEMPTS: usize = 8;
 
 impl Source {
-    /// Text that is in no file, or in one of which nothing more is known.
+    /// Text without a file, or of a file whose state is unknown.
     pub fn in_memory(text: Vec<u8>) -> Self {
         Source { text: Text::Read(text), state: None }
     }
 
-    /// Reads or maps the file; one longer than `limit` bytes is `EFBIG`.
+    /// Reads or maps the file; fails with `EFBIG` if it is longer than `limit` bytes.
     pub(super) fn open(name: &[u8], limit: u64) -> io::Result<Self> {
         for _ in 0..MAX_ATTEMPTS {
             let began = file_stamp::coarse_now();
@@ -51,13 +49,13 @@ impl Source {
                 && stamp.size >= MIN_MAPPED_SIZE
                 && let Ok(map) = Map::new(&file, stamp.size)
             {
-                // Before anybody reads it: what changes in between is not what the text_hash is of.
+                // Hashed before the text is used, so that later changes are not part of the hash.
                 let state =
                     SourceState { stamp, text_hash: is_racy(stamp, began, &file).then(|| hash::text_hash(&map)) };
                 return Ok(Source { text: Text::Mapped(map, file), state: Some(state) });
             }
             let mut text = Vec::with_capacity(stamp.size as usize + 1);
-            // A device or a pipe does not say its length.
+            // The size of a device or pipe is unknown.
             (&mut file).take(limit + 1).read_to_end(&mut text)?;
             if text.len() as u64 > limit {
                 return Err(too_large());
@@ -74,7 +72,7 @@ impl Source {
         Err(io::Error::other("it changes while it is being read"))
     }
 
-    /// The text, or what is left of it if somebody cut the file meanwhile.
+    /// Returns the text, or the remaining part if the file was truncated meanwhile.
     pub fn bytes(&self) -> &[u8] {
         match &self.text {
             Text::Read(text) => text,
@@ -82,7 +80,7 @@ impl Source {
         }
     }
 
-    /// How many bytes of memory the text takes for itself.
+    /// Bytes of heap memory that the text occupies.
     pub(crate) fn owned_bytes(&self) -> usize {
         match &self.text {
             Text::Read(text) => text.len(),
@@ -90,14 +88,14 @@ impl Source {
         }
     }
 
-    /// A part of the text will hardly be asked for again.
+    /// Releases memory of a part that will hardly be needed again.
     pub(crate) fn release(&self, part: std::ops::Range<usize>) {
         if let Text::Mapped(map, _) = &self.text {
             map.release(part);
         }
     }
 
-    /// Is the file what it was when it was opened?
+    /// Checks whether the file is still as it was when it was opened.
     pub(crate) fn is_unchanged(&self) -> bool {
         match (&self.text, &self.state) {
             (Text::Mapped(map, file), Some(state)) => {
@@ -107,12 +105,12 @@ impl Source {
         }
     }
 
-    /// The state of the file; None for what is in no regular file.
+    /// State of the file; `None` if it is not a regular file.
     pub(crate) fn state(&self) -> Option<SourceState> {
         self.state
     }
 
-    /// The text alone, copied if need be.
+    /// Returns the text, copied if it is mapped.
     pub(crate) fn into_text(self) -> Vec<u8> {
         match self.text {
             Text::Read(text) => text,
@@ -121,8 +119,8 @@ impl Source {
     }
 }
 
-/// Could the file be changed and have the same stamp?
+/// Returns true if the file could change without a change of its stamp.
 pub(crate) fn is_racy(stamp: FileStamp, began: i64, file: &File) -> bool {
-    // The file system is asked only where its answer matters.
+    // The type of the file system is queried only if it matters.
     stamp.is_racy(began, FsClock::Foreign) && stamp.is_racy(began, FsClock::of(file))
 }

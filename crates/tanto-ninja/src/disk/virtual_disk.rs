@@ -1,5 +1,4 @@
-//! Files in memory with a clock that moves only when told, for tests. Does not know directories: any path can be
-//! written.
+//! In-memory files with a manual clock, for tests. There are no directories: any path can be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +18,7 @@ struct Inner {
     now: Mtime,
 }
 
-/// A handle; its clones see the same files, so that a test's commands can change what a build is looking at.
+/// A handle whose clones share the files, so that a test's commands can change files of a build.
 #[derive(Clone)]
 pub struct VirtualDisk(Arc<Mutex<Inner>>);
 
@@ -32,7 +31,7 @@ impl Default for VirtualDisk {
 }
 
 impl VirtualDisk {
-    /// No files; the clock stands at 1.
+    /// An empty disk; the clock shows 1.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,7 +40,7 @@ impl VirtualDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the clock by 1 ns and says what it shows now.
+    /// Advances the clock by 1 ns and returns it.
     pub fn tick(&self) -> Mtime {
         let mut inner = self.lock();
         inner.now += 1;
@@ -55,7 +54,7 @@ impl VirtualDisk {
         inner.files.insert(path.into(), file);
     }
 
-    /// Sets a file's time to the clock's; makes it if need be.
+    /// Sets a file's mtime to the clock's time; creates the file if needed.
     pub fn touch(&self, path: &str) {
         let mut inner = self.lock();
         let now = inner.now;
@@ -63,22 +62,21 @@ impl VirtualDisk {
         inner.files.entry(path.into()).or_insert_with(fresh).mtime = now;
     }
 
-    /// Deletes a file, if it is there.
+    /// Deletes a file if it exists.
     pub fn delete(&self, path: &str) {
         self.lock().files.remove(path.as_bytes());
     }
 
-    /// From now on a build cannot write this file.
+    /// Makes later writes of this file fail.
     pub fn deny_write(&self, path: &str) {
         self.lock().read_only.insert(path.into());
     }
 
-    /// Is the file there?
     pub fn has(&self, path: &str) -> bool {
         self.lock().files.contains_key(path.as_bytes())
     }
 
-    /// The names of all files, in order.
+    /// Returns the names of all files, sorted.
     pub fn names(&self) -> Vec<String> {
         self.lock().files.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
     }
@@ -91,7 +89,7 @@ impl Disk for VirtualDisk {
 
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let inner = self.lock();
-        // The machine's own error, so that messages read as they do on a real disk.
+        // The system's own error, so that messages are the same as on a real disk.
         inner.files.get(path).map(|file| file.content.clone()).ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 

@@ -1,5 +1,4 @@
-//! What a variable means for an edge: `$in`, `$out`, its own bindings, its rule's, its scopes'. Does not know what
-//! the values are for.
+//! Evaluation of variables of an edge: `$in`, `$out`, its bindings, its rule's, its scopes'.
 
 mod block;
 mod commands;
@@ -19,16 +18,16 @@ pub(crate) use self::block::{BindingBlock, RuleBlockCache};
 pub use self::commands::CommandEvaluator;
 pub(crate) use self::values::{DyndepRestat, EdgeVariables};
 
-/// How `$in` and `$out` are written.
+/// Quoting of `$in` and `$out`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Escape {
-    /// Quoted for the shell where needed: for commands and everything that is not a file name.
+    /// Quoted for the shell where needed: for commands and everything else that is not a file name.
     Shell,
-    /// As they are: for `depfile`, `dyndep` and `rspfile`.
+    /// Unquoted: for `depfile`, `dyndep` and `rspfile`.
     None,
 }
 
-/// Bytes that mean nothing to a shell.
+/// Bytes without a special meaning for the shell.
 const SAFE: [bool; 256] = {
     let mut safe = [false; 256];
     let mut byte = 0;
@@ -40,9 +39,9 @@ const SAFE: [bool; 256] = {
     safe
 };
 
-/// Appends `text` as one word of a shell's command line, quoted only where needed.
+/// Appends `text` as one word of a shell command, quoted if needed.
 pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
-    // Without a branch for each byte: nearly all of them are safe.
+    // Branch-free: nearly all bytes are safe.
     if text.iter().fold(true, |safe, &b| safe & SAFE[b as usize]) {
         out.extend_from_slice(text);
         return;
@@ -58,8 +57,8 @@ pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<'t> GraphView<'t> {
-    /// The value of a variable for an edge; empty where nothing sets it. An error is a cycle among the rule's
-    /// variables, or a manifest that has changed.
+    /// Returns the value of a variable for an edge; empty if it is not set. Fails on a cycle among the rule's
+    /// variables, or if a manifest has changed.
     pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
         if self.plainly_set(edge, name) == Some(false) {
             return Ok(Vec::new());
@@ -67,7 +66,8 @@ impl<'t> GraphView<'t> {
         self.checked(self.values(edge)?.value(name, escape, END_OF_MANIFEST)?)
     }
 
-    /// Is the variable set to something? (`restat`, `generator`; a dyndep file's `restat` counts.)
+    /// Returns true if the variable has a nonempty value, such as `restat` or `generator`. Includes `restat` from a
+    /// dyndep file.
     pub fn flag(&self, edge: EdgeId, name: &[u8]) -> Result<bool> {
         match self.plainly_set(edge, name) {
             Some(set) => Ok(set),
@@ -75,14 +75,15 @@ impl<'t> GraphView<'t> {
         }
     }
 
-    /// The command, for the log's hash: with `;rspfile=` and the response file's content where there is one.
+    /// Returns the command as hashed for the log: followed by `;rspfile=` and the content of the response file, if
+    /// there is one.
     pub fn command_for_hash(&self, edge: EdgeId) -> Result<Vec<u8>> {
         let mut command = Vec::new();
         self.append_for_hash(edge, &self.values(edge)?, &mut command)?;
         self.checked(command)
     }
 
-    /// Text that was made from the graph, which may lie in a file that is damaged, or is being changed right now.
+    /// Returns the text unless the graph's snapshot is damaged.
     fn checked(&self, text: Vec<u8>) -> Result<Vec<u8>> {
         self.check()?;
         Ok(text)
@@ -92,7 +93,7 @@ impl<'t> GraphView<'t> {
         if self.data.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
     }
 
-    /// A hash of the command of some kind, which `make` makes of the command if it is not known.
+    /// Returns the hash of the command; computed with `make` if it is not known. `kind` names the hash function.
     pub(crate) fn command_hash(&self, edge: EdgeId, kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
         if let Some(hash) = self.known_command_hash(edge, kind) {
             return Ok(hash);
@@ -102,7 +103,7 @@ impl<'t> GraphView<'t> {
         Ok(hash)
     }
 
-    /// As `command_hash`, for whoever has the command's text at hand.
+    /// Like `command_hash`, with the command given as `line`.
     pub(crate) fn hash_of(&self, edge: EdgeId, line: &[u8], kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
         if self.plainly_set(edge, b"rspfile_content") != Some(false) {
             return self.command_hash(edge, kind, make);
@@ -115,13 +116,13 @@ impl<'t> GraphView<'t> {
         Ok(hash)
     }
 
-    /// The hash of this kind of the edge's command, if it is known.
+    /// Returns the hash of the edge's command if it is known.
     pub(crate) fn known_command_hash(&self, edge: EdgeId, kind: u32) -> Option<u64> {
-        // A command may name `restat`, of which a dyndep file says what it is in this run alone.
+        // A command may contain `$restat`, which a dyndep file changes for this run only.
         if self.has_dyndep_restats() { None } else { self.data.hashes.get(edge, kind) }
     }
 
-    /// The edge's command was found to have this hash.
+    /// Stores the hash of the edge's command.
     pub(crate) fn note_command_hash(&self, edge: EdgeId, kind: u32, hash: u64) {
         if !self.has_dyndep_restats() {
             self.data.hashes.put(edge, kind, hash, self.edge_count());
@@ -140,13 +141,13 @@ impl<'t> GraphView<'t> {
         Ok(())
     }
 
-    /// The unevaluated value that a rule gives to a variable.
+    /// Returns the unevaluated value of a rule's variable.
     pub fn rule_text(&self, rule: RuleId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let block = self.rule_block(rule)?;
         Ok(block.get(name).map(<[u8]>::to_vec))
     }
 
-    /// Whether a variable that a rule may have is set to something, if that can be told without its text.
+    /// Returns whether a rule variable has a nonempty value; `None` if that needs its text.
     fn plainly_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
         let bit = reserved_bit(name)?;
         let shape = self.data.edges.get(edge.index());
@@ -160,7 +161,7 @@ impl<'t> GraphView<'t> {
         (rule.dynamic & bit == 0).then_some(rule.nonempty & bit != 0)
     }
 
-    /// May a scope set it? Spares the look-ups of what every edge is asked for and hardly any file sets.
+    /// Returns true if a scope may set the variable. Saves lookups, since hardly any file sets these.
     fn may_set(&self, name: &[u8]) -> bool {
         self.data.env.may_set(name) || (!self.restat_scopes.is_empty() && name == b"restat")
     }
@@ -178,7 +179,7 @@ impl<'t> GraphView<'t> {
         Ok(self.values_of(edge, bindings, self.rule_block(rule)?))
     }
 
-    /// Where the edge's own bindings stand, if it has some.
+    /// Returns the location of the edge's bindings, if it has any.
     fn bindings_span(&self, edge: EdgeId) -> Option<Span> {
         let shape = self.data.edges.get(edge.index());
         (shape.flags & HAS_BINDINGS != 0).then(|| self.data.edge_bindings.get(edge.index()).span)

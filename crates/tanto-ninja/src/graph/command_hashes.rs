@@ -1,5 +1,4 @@
-//! The hashes of commands: those that a snapshot knows, and those that this run has found out. Does not know what a
-//! command is, nor how it is hashed.
+//! Hashes of commands, from a snapshot and from this run.
 
 use crate::ids::EdgeId;
 use std::sync::OnceLock;
@@ -9,30 +8,28 @@ use tanto_sys::memory::SharedWords;
 
 use crate::flat::Slab;
 
-/// A snapshot is written anew when a run has found out so many hashes that it lacks: one of so many edges. Smaller, a
-/// large snapshot is written again for a few commands; larger, commands are read again and again that it could have
-/// spared.
+/// A snapshot is rewritten if the hashes it lacks exceed one in this many edges. Larger: a large snapshot is
+/// rewritten for a few commands. Smaller: runs keep reading commands whose hashes could have been stored.
 const REWRITE_FRACTION: usize = 32;
 
-/// The hash of each edge's command. A hash of 0 counts as unknown.
+/// Hash of each edge's command. 0 means unknown.
 #[derive(Default)]
 pub(crate) struct CommandHashes {
-    /// By edge; empty if none is known.
+    /// Hashes in the snapshot by edge; empty if there are none.
     stored: Slab<u64>,
-    /// How they were hashed: the version of the log that asked.
+    /// Hash function of `stored`, as a version of the log.
     stored_kind: u32,
-    /// What this run has found out, and how.
+    /// Hashes computed in this run, and their hash function.
     found: OnceLock<Option<(u32, SharedWords)>>,
     count: AtomicUsize,
 }
 
 impl CommandHashes {
-    /// Those of a snapshot.
     pub(crate) fn stored(stored: Slab<u64>, kind: u32) -> Self {
         CommandHashes { stored, stored_kind: kind, ..CommandHashes::default() }
     }
 
-    /// The hash of this kind, if it is known.
+    /// Returns the hash if it is known.
     #[inline]
     pub(crate) fn get(&self, edge: EdgeId, kind: u32) -> Option<u64> {
         if let Some(Some((of, words))) = self.found.get()
@@ -46,7 +43,7 @@ impl CommandHashes {
         if known { Some(self.stored.get(edge.index())).filter(|hash| *hash != 0) } else { None }
     }
 
-    /// Remembers a hash; `edges` is how many edges there are. Without memory for it, it is forgotten.
+    /// Stores a hash; does nothing if memory is short. `edges` is the number of edges.
     pub(crate) fn put(&self, edge: EdgeId, kind: u32, hash: u64, edges: usize) {
         let found = self.found.get_or_init(|| Some((kind, SharedWords::new(edges).ok()?)));
         if let Some((of, words)) = found
@@ -58,12 +55,12 @@ impl CommandHashes {
         }
     }
 
-    /// Has this run found out so much that it is worth keeping?
+    /// Returns true if there are enough new hashes to rewrite the snapshot.
     pub(crate) fn have_grown(&self, edges: usize) -> bool {
         self.count.load(Ordering::Relaxed) > edges / REWRITE_FRACTION
     }
 
-    /// All that is known of one kind, by edge, and the kind.
+    /// Returns one kind, and its known hashes by edge.
     pub(crate) fn all(&self, edges: usize) -> (u32, Vec<u64>) {
         let kind = self.found.get().and_then(Option::as_ref).map_or(self.stored_kind, |(kind, _)| *kind);
         let hash = |edge| self.get(EdgeId(edge), kind).unwrap_or(0);

@@ -1,7 +1,8 @@
-//! What names mean: the variables, rules and pools of all scopes, and since when. Does not know edges.
+//! Variables, rules and pools of all scopes.
 //!
-//! A `subninja` has its own scope, whose parent is the includer's. A position in the manifests is told by how many edges
-//! stand before it: what a name meant for an edge can be asked at any time later, by any thread.
+//! A `subninja` has its own scope, whose parent is the scope of the including file. A position in the manifests is
+//! the number of edges before it. Definitions carry their position, so that any thread can later look up the meaning
+//! of a name for an edge.
 
 use crate::syntax::statements::RuleBody;
 use std::ops::Range;
@@ -17,11 +18,11 @@ use crate::ids::{PoolId, RuleId, ScopeId};
 use crate::syntax::statements::Span;
 use crate::syntax::statements::is_reserved;
 
-/// The position behind everything.
+/// The position after all statements.
 pub(crate) const END_OF_MANIFEST: u32 = u32::MAX;
 
 tanto_sys::pod! {
-    /// A name.
+    /// A name in `Env::names`.
     #[derive(Default, Debug)]
     pub(crate) struct NameSpan {
         at: u32,
@@ -30,61 +31,56 @@ tanto_sys::pod! {
 }
 
 tanto_sys::pod! {
-    /// A variable of a scope.
     #[derive(Default, Debug)]
     struct Variable {
         scope: u32,
         name: NameSpan,
-        /// Its values, in the order of the manifests.
+        /// Index of its values, which are in manifest order.
         first: u32,
         count: u32,
     }
 }
 
 tanto_sys::pod! {
-    /// A value that a variable was given.
     #[derive(Default, Debug)]
     struct Value {
         at: u64,
         len: u32,
-        /// Its position.
         position: u32,
     }
 }
 
 tanto_sys::pod! {
-    /// A rule: its bindings are late text.
+    /// A rule. The text of its bindings is read on demand.
     #[derive(Default, Debug)]
     pub(crate) struct Rule {
         name: NameSpan,
         scope: u32,
         position: u32,
-        /// Its bindings.
+        /// Location of its bindings.
         pub(crate) span: Span,
-        /// Which reserved variables it has bindings for, a bit each.
+        /// Bit set of the variables that the rule binds.
         pub(crate) set_vars: u16,
-        /// For which of them that is not empty.
+        /// Those whose value is not empty.
         pub(crate) nonempty: u16,
-        /// For which of them that has a variable or an escape in it.
+        /// Those whose value has a variable or an escape.
         pub(crate) dynamic: u16,
         padding: u16,
     }
 }
 
 tanto_sys::pod! {
-    /// A pool.
     #[derive(Default, Debug)]
     pub(crate) struct Pool {
         name: NameSpan,
         position: u32,
-        /// How many of its edges may run at once; 0 for any number.
+        /// Maximum number of running edges; 0 means unlimited.
         pub(crate) depth: u32,
     }
 }
 
-/// All scopes.
 pub(crate) struct Env {
-    /// By scope; the top one's is itself.
+    /// By scope; the top scope is its own parent.
     parents: Slab<u32>,
     variables: Slab<Variable>,
     by_variable: HashIndex,
@@ -94,20 +90,20 @@ pub(crate) struct Env {
     pools: Slab<Pool>,
     names: Slab<u8>,
     text: TextPool,
-    /// Some scope sets a variable that a rule may have too (`restat = 1` for a whole file).
+    /// Whether any scope sets a rule variable (such as `restat = 1` for a whole file).
     sets_reserved: bool,
 }
 
 fn hash_in(scope: ScopeId, name: &[u8]) -> u64 {
-    // The golden ratio's bits add_name one name in many scopes apart.
+    // Separates equal names in different scopes; the constant is the golden ratio.
     hash(name) ^ u64::from(scope.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Env {
-    /// How many rows the scopes consist of.
+    /// Number of arrays.
     pub(crate) const ROWS: usize = 9;
 
-    /// All rows but the last, as bytes.
+    /// Returns all arrays but the last, as bytes.
     pub(crate) fn rows(&self) -> [&[u8]; Env::ROWS - 1] {
         [
             cast_slice(self.parents.all()),
@@ -121,12 +117,12 @@ impl Env {
         ]
     }
 
-    /// The last row, in pieces.
+    /// Returns the last array, in segments.
     pub(crate) fn texts(&self) -> Vec<&[u8]> {
         self.text.all()
     }
 
-    /// The scopes whose rows lie in a file, in the order of `rows`.
+    /// Maps the arrays, in the order of `rows`.
     pub(crate) fn mapped(blocks: &Arc<Blocks>, rows: [Range<usize>; Env::ROWS], sets_reserved: bool) -> Env {
         let [parents, variables, by_variable, values, rules, by_rule, pools, names, text] = rows;
         Env {
@@ -143,7 +139,6 @@ impl Env {
         }
     }
 
-    /// Some scope sets a variable that a rule may have too.
     pub(crate) fn sets_reserved(&self) -> bool {
         self.sets_reserved
     }
@@ -152,18 +147,18 @@ impl Env {
         self.names.slice(text.at as usize..text.at as usize + text.len as usize)
     }
 
-    /// Spares the look-ups of what every edge is asked for and hardly any file sets (`restat`, `deps`).
+    /// Returns true if any scope may set the variable. Saves lookups of rule variables such as `restat` and `deps`,
+    /// which hardly any file sets.
     pub(crate) fn may_set(&self, name: &[u8]) -> bool {
         self.sets_reserved || !is_reserved(name)
     }
 
-    /// The scope around a scope.
     pub(crate) fn parent(&self, scope: ScopeId) -> Option<ScopeId> {
-        // Parents come before their children, so that no chain is endless.
+        // Parents have smaller ids than children, so that a damaged snapshot cannot cause an endless loop.
         Some(ScopeId(self.parents.get(scope.index()))).filter(|parent| *parent < scope)
     }
 
-    /// The value of a variable at a position, in a scope or, where it has none, in those around it.
+    /// Returns the value of a variable at a position, in a scope or its parents.
     pub(crate) fn variable(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<&[u8]> {
         let mut next = Some(scope);
         while let Some(scope) = next {
@@ -175,7 +170,7 @@ impl Env {
         None
     }
 
-    /// Will the variable have the value that it has at this position to the end?
+    /// Returns true if the variable does not change after this position.
     pub(crate) fn is_stable(&self, scope: ScopeId, name: &[u8], position: u32) -> bool {
         let mut next = Some(scope);
         while let Some(scope) = next {
@@ -187,7 +182,7 @@ impl Env {
         true
     }
 
-    /// As `variable`, in this scope alone.
+    /// Like `variable`, without parents.
     pub(crate) fn variable_in(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<&[u8]> {
         let values = self.values_in(scope, name)?;
         let value = values[..values.partition_point(|value| value.position <= position)].last()?;
@@ -203,7 +198,7 @@ impl Env {
         Some(self.values.slice(it.first as usize..it.first as usize + it.count as usize))
     }
 
-    /// The rule of this name in a scope.
+    /// Returns the rule with this name in a scope, without parents.
     pub(crate) fn rule_in(&self, scope: ScopeId, name: &[u8]) -> Option<RuleId> {
         let is_match = |id: u32| {
             let it = self.rules.get(id as usize);
@@ -212,13 +207,13 @@ impl Env {
         self.by_rule.find(hash_in(scope, name), is_match).map(RuleId)
     }
 
-    /// All rules of a scope, `phony` among those of the top one.
+    /// Returns all rules of a scope; those of the top scope include `phony`.
     pub(crate) fn rules_in(&self, scope: ScopeId) -> impl Iterator<Item = RuleId> {
         let rules = self.rules.all().iter();
         (0..).map(RuleId).zip(rules).filter(move |(_, rule)| rule.scope == scope.0).map(|(id, _)| id)
     }
 
-    /// The rule that a name stands for at a position.
+    /// Returns the rule with this name at a position, in a scope or its parents.
     pub(crate) fn rule_for(&self, scope: ScopeId, name: &[u8], position: u32) -> Option<RuleId> {
         let mut next = Some(scope);
         while let Some(scope) = next {
@@ -230,7 +225,7 @@ impl Env {
         None
     }
 
-    /// Is this rule, if there is one of that number, one of the scope itself with this name, and said before a position?
+    /// Returns true if this rule exists, has this scope and name, and is defined before the position.
     pub(crate) fn is_rule(&self, id: RuleId, scope: ScopeId, name: &[u8], position: u32) -> bool {
         if id.index() >= self.rules.len() {
             return false;
@@ -247,7 +242,7 @@ impl Env {
         self.name(self.rules.get(id.index()).name)
     }
 
-    /// The names that stand for rules at a position.
+    /// Returns the rule names that are visible at a position.
     pub(crate) fn rule_names(&self, scope: ScopeId, position: u32) -> impl Iterator<Item = &[u8]> {
         let scopes: Vec<u32> = std::iter::successors(Some(scope), |scope| self.parent(*scope)).map(|it| it.0).collect();
         let is_match = move |rule: &&Rule| rule.position <= position && scopes.contains(&rule.scope);
@@ -258,26 +253,26 @@ impl Env {
         self.pools.get(id.index())
     }
 
-    /// The pool of this name at a position; the one without a name has none.
+    /// Returns the pool with this name at a position.
     pub(crate) fn pool_named(&self, name: &[u8], position: u32) -> Option<PoolId> {
         let is_match = |pool: &Pool| pool.position <= position && self.name(pool.name) == name;
         self.pools.all().iter().skip(1).position(is_match).map(|at| PoolId(at as u32 + 1))
     }
 
-    /// The names that pools have at a position.
+    /// Returns the names of pools at a position.
     pub(crate) fn pool_names(&self, position: u32) -> impl Iterator<Item = &[u8]> {
         self.pools.all().iter().skip(1).filter(move |pool| pool.position <= position).map(|pool| self.name(pool.name))
     }
 }
 
-/// The scopes while the manifests are read, in their order.
+/// Builds an [`Env`] while the manifests are evaluated in order.
 pub(crate) struct EnvBuilder {
     parents: Vec<u32>,
     variables: Vec<Variable>,
     by_variable: HashIndexBuilder,
-    /// Each with its variable.
+    /// Variable and value.
     values: Vec<(u32, Value)>,
-    /// By variable: its value so far.
+    /// By variable: index of its current value.
     last: Vec<u32>,
     rules: Vec<Rule>,
     by_rule: HashIndexBuilder,
@@ -288,7 +283,7 @@ pub(crate) struct EnvBuilder {
 }
 
 impl EnvBuilder {
-    /// The top scope, with the builtin rule and pools.
+    /// Starts with the top scope, the builtin rule and the builtin pools.
     pub(crate) fn new() -> Self {
         let mut new = EnvBuilder {
             parents: vec![0],
@@ -319,7 +314,6 @@ impl EnvBuilder {
         NameSpan { at, len: text.len() as u32 }
     }
 
-    /// A scope within another.
     pub(crate) fn add_scope(&mut self, parent: ScopeId) -> ScopeId {
         self.parents.push(parent.0);
         ScopeId(u32::try_from(self.parents.len() - 1).expect("under 2^32 scopes"))
@@ -333,25 +327,25 @@ impl EnvBuilder {
         self.by_variable.find(hash_in(scope, name), is_match)
     }
 
-    /// The value of a variable here and now, in a scope or in those around it.
+    /// Returns the current value of a variable, in a scope or its parents.
     pub(crate) fn variable(&self, scope: ScopeId, name: &[u8]) -> Option<&[u8]> {
         let id = self.scopes(scope).find_map(|scope| self.find_variable(scope, name))?;
         let (_, value) = self.values[self.last[id as usize] as usize];
         Some(self.text.get(value.at, value.len as usize))
     }
 
-    /// Sets a variable at a position to what is copied.
+    /// Sets a variable to a copy of `value`.
     pub(crate) fn set(&mut self, scope: ScopeId, name: &[u8], value: &[u8], position: u32) {
         let at = self.text.copy(value);
         self.set_to(scope, name, Value { at, len: value.len() as u32, position });
     }
 
-    /// Takes text in which values lie; says where it begins.
+    /// Adds a text that contains values; returns its offset.
     pub(crate) fn add_text(&mut self, text: &Arc<Vec<u8>>) -> u64 {
         self.text.add(text)
     }
 
-    /// Sets a variable at a position to what lies in such text.
+    /// Sets a variable to a part of an added text.
     pub(crate) fn set_part(&mut self, scope: ScopeId, name: &[u8], at: u64, len: u32, position: u32) {
         self.set_to(scope, name, Value { at, len, position });
     }
@@ -376,7 +370,7 @@ impl EnvBuilder {
         id
     }
 
-    /// Is there a rule of this name in the scope itself?
+    /// Returns true if the scope itself has a rule with this name.
     pub(crate) fn has_rule(&self, scope: ScopeId, name: &[u8]) -> bool {
         let is_match = |id: u32| {
             let it = &self.rules[id as usize];
@@ -385,24 +379,24 @@ impl EnvBuilder {
         self.by_rule.find(hash_in(scope, name), is_match).is_some()
     }
 
-    /// Does the name stand for a rule, here and now?
+    /// Returns true if the scope or one of its parents has a rule with this name.
     pub(crate) fn has_rule_in_scope(&self, scope: ScopeId, name: &[u8]) -> bool {
         self.scopes(scope).any(|scope| self.has_rule(scope, name))
     }
 
-    /// The names that stand for rules.
+    /// Returns the names of visible rules.
     pub(crate) fn rule_names(&self, scope: ScopeId) -> impl Iterator<Item = &[u8]> {
         let scopes: Vec<u32> = self.scopes(scope).map(|scope| scope.0).collect();
         self.rules.iter().filter(move |rule| scopes.contains(&rule.scope)).map(|rule| self.name(rule.name))
     }
 
-    /// A scope and those around it.
+    /// Returns the scope and its parents.
     fn scopes(&self, scope: ScopeId) -> impl Iterator<Item = ScopeId> {
         let parent = |scope: &ScopeId| Some(ScopeId(self.parents[scope.index()])).filter(|parent| parent < scope);
         std::iter::successors(Some(scope), parent)
     }
 
-    /// Adds a rule; the scope has none of this name.
+    /// Adds a rule. The scope must have none with this name.
     pub(crate) fn add_rule(&mut self, scope: ScopeId, name: &[u8], position: u32, body: RuleBody) {
         let RuleBody { span, set_vars, nonempty, dynamic } = body;
         let name_span = self.add_name(name);
@@ -419,18 +413,15 @@ impl EnvBuilder {
         self.by_rule.push(hash_in(scope, name));
     }
 
-    /// Is there a pool of this name?
     pub(crate) fn has_pool(&self, name: &[u8]) -> bool {
         self.pools.iter().skip(1).any(|pool| self.name(pool.name) == name)
     }
 
-    /// Adds a pool.
     pub(crate) fn add_pool(&mut self, name: &[u8], depth: u32, position: u32) {
         let name = self.add_name(name);
         self.pools.push(Pool { name, position, depth });
     }
 
-    /// All that was said.
     pub(crate) fn finish(mut self) -> Env {
         let values = self.sorted_values();
         Env {
@@ -447,7 +438,7 @@ impl EnvBuilder {
         }
     }
 
-    /// The values by variable, those of one in their order.
+    /// Returns the values grouped by variable, each in manifest order.
     fn sorted_values(&mut self) -> Vec<Value> {
         let mut first = 0;
         for variable in &mut self.variables {
@@ -457,7 +448,7 @@ impl EnvBuilder {
         let mut sorted = vec![Value::default(); self.values.len()];
         for &(id, value) in &self.values {
             let variable = &mut self.variables[id as usize];
-            let value = Value { at: self.text.settled(value.at), ..value };
+            let value = Value { at: self.text.final_offset(value.at), ..value };
             sorted[(variable.first + variable.count) as usize] = value;
             variable.count += 1;
         }

@@ -1,53 +1,48 @@
-//! Where things are by their names' hashes: an open-addressed table of numbers. Does not know the names.
+//! Open-addressed hash table from names to numbers; the names are stored by the user.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::flat::{Blocks, Slab};
 
-/// A table that does not change any more.
 pub(crate) struct HashIndex {
-    /// A number and one, or 0 for a free slot; a power of two of them, or none.
+    /// A number plus one; 0 marks a free slot. The length is a power of two, or 0.
     slots: Slab<u32>,
 }
 
 impl HashIndex {
-    /// A table that lies in a file.
     pub(crate) fn mapped(blocks: &Arc<Blocks>, slots: Range<usize>) -> HashIndex {
         HashIndex { slots: Slab::mapped(blocks, slots) }
     }
 
-    /// What to keep, to make the same table again.
+    /// The array to store in a file.
     pub(crate) fn slots(&self) -> &[u32] {
         self.slots.all()
     }
 
-    /// The number with this hash for which `is_match` holds.
+    /// Returns the number with this hash for which `is_match` holds.
     pub(crate) fn find(&self, hash: u64, is_match: impl Fn(u32) -> bool) -> Option<u32> {
         find(self.slots.len(), |slot| self.slots.get(slot), hash, is_match)
     }
 }
 
-/// A table that is being filled, with 0, 1, 2 and so on.
+/// A table that is filled with 0, 1, 2 and so on.
 #[derive(Default)]
 pub(crate) struct HashIndexBuilder {
     slots: Vec<u32>,
-    /// By number: so the names need not be looked at again when the table grows, nor where another hash is enough to
-    /// tell that it is not the one.
+    /// By number. The names are not needed when the table grows, and not compared if the hashes differ.
     hashes: Vec<u32>,
 }
 
-/// Slots of the smallest table.
 const MIN_SLOTS: usize = 16;
 
 impl HashIndexBuilder {
-    /// As `HashIndex::find`.
+    /// Like `HashIndex::find`.
     pub(crate) fn find(&self, hash: u64, is_match: impl Fn(u32) -> bool) -> Option<u32> {
         let is_match = |number: u32| self.hashes[number as usize] == hash as u32 && is_match(number);
         find(self.slots.len(), |slot| self.slots[slot], hash, is_match)
     }
 
-    /// Adds the next number.
     pub(crate) fn push(&mut self, hash: u64) {
         self.hashes.push(hash as u32);
         if self.hashes.len() * 2 > self.slots.len() {
@@ -60,7 +55,6 @@ impl HashIndexBuilder {
         }
     }
 
-    /// The table as it is now.
     pub(crate) fn finish(self) -> HashIndex {
         HashIndex { slots: self.slots.into() }
     }
@@ -77,7 +71,7 @@ fn position(slots: &mut [u32], hash: u32, slot: u32) {
 
 fn find(length: usize, slot: impl Fn(usize) -> u32, hash: u64, is_match: impl Fn(u32) -> bool) -> Option<u32> {
     let mask = length.checked_sub(1)?;
-    // A table that comes from a file might be full, or of another length.
+    // A damaged file may contain a full table, or one of another length.
     for step in 0..length {
         match slot(hash.wrapping_add(step as u64) as usize & mask) {
             0 => return None,

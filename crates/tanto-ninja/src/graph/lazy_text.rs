@@ -1,5 +1,5 @@
-//! Late text: what the manifests say and hardly any build asks for (commands, above all) is left where it is, and read
-//! when it is needed. Does not know what the text means.
+//! Text of manifests that is read on demand. Hardly any build needs all of it (commands, above all), so it stays in
+//! the files.
 
 use crate::syntax::statements::Span;
 use std::borrow::Cow;
@@ -18,26 +18,22 @@ use crate::error::{Error, Result};
 use crate::flat::Slab;
 use crate::hash::{self, Map};
 
-/// A manifest that was read.
 pub(crate) struct Manifest {
-    /// As the includer, or `-f`, names it.
+    /// As written in the including file, or given by `-f`.
     pub(crate) path: Vec<u8>,
-    /// None for what is no regular file.
+    /// `None` if it is not a regular file.
     pub(crate) state: Option<SourceState>,
-    /// Those of its blocks, as they were when it was loaded.
+    /// Checksums of its blocks when it was loaded.
     pub(crate) checksums: Slab<u64>,
     pub(crate) text: ManifestText,
 }
 
-/// Where a manifest's text is.
 pub(crate) enum ManifestText {
-    /// Here.
     InMemory(Vec<u8>),
-    /// In the file, as long as that is the same as it was.
+    /// In the file, as long as it is unchanged.
     OnDisk,
 }
 
-/// All manifests of a graph.
 #[derive(Default)]
 pub(crate) struct Manifests {
     pub(crate) list: Vec<Manifest>,
@@ -49,7 +45,7 @@ impl Manifests {
         Manifests { list, open: OpenFiles::default() }
     }
 
-    /// The text of a span. An error if the manifest is not the one that was loaded.
+    /// Returns the text of a span. Fails if the manifest has changed since it was loaded.
     pub(crate) fn read(&self, span: Span) -> Result<Cow<'_, [u8]>> {
         if span.len == 0 {
             return Ok(Cow::Borrowed(b""));
@@ -59,11 +55,11 @@ impl Manifests {
         }
         let mut text = Vec::new();
         self.read_into(span, &mut text)?;
-        // Asked after the reading, so that a change before or during it is seen.
+        // Checked after reading, to notice a change before or during it.
         if self.is_unchanged(span.file) { Ok(Cow::Owned(text)) } else { Err(self.changed(span)) }
     }
 
-    /// Appends the text of a span. It counts only if the manifest `is_unchanged` afterwards.
+    /// Appends the text of a span. It is valid only if `is_unchanged` returns true afterwards.
     pub(crate) fn read_into(&self, span: Span, text: &mut Vec<u8>) -> Result<()> {
         if span.len == 0 {
             return Ok(());
@@ -73,7 +69,7 @@ impl Manifests {
             ManifestText::InMemory(all) => all.get(range(span)).map(|part| text.extend_from_slice(part)),
             ManifestText::OnDisk => match self.open.get(span.file, &manifest.path) {
                 Ok(file) => manifest.append(&file, &range(span), text),
-                // The manifest may be what it was; it is we who cannot read it now.
+                // The manifest may be unchanged: this process lacks resources to read it.
                 Err(error) if is_resource_exhausted(&error) => return Err(manifest.unreadable(&error)),
                 Err(_) => None,
             },
@@ -81,7 +77,7 @@ impl Manifests {
         appended.ok_or_else(|| self.changed(span))
     }
 
-    /// Is the manifest of this number the one that was loaded?
+    /// Returns true if the manifest has not changed since it was loaded.
     pub(crate) fn is_unchanged(&self, number: u32) -> bool {
         let Some(manifest) = self.list.get(number as usize) else { return false };
         match &manifest.text {
@@ -105,7 +101,7 @@ impl Manifest {
         Error::new(&[&self.path, b": ", &tanto_sys::error::text(error)])
     }
 
-    /// Appends these bytes of its file, if the blocks in which they lie are those that were loaded.
+    /// Appends these bytes of the file; `None` if the checksums of their blocks differ.
     fn append(&self, file: &File, wanted: &Range<usize>, text: &mut Vec<u8>) -> Option<()> {
         let size = usize::try_from(self.state?.stamp.size).ok()?;
         let blocks = wanted.start / hash::TEXT_BLOCK..wanted.end.div_ceil(hash::TEXT_BLOCK);
@@ -130,16 +126,15 @@ fn range(span: Span) -> Range<usize> {
     span.at as usize..span.at as usize + span.len as usize
 }
 
-/// So many are open at a time. Fewer, and manifests that are read by turns are opened again and again; more, and few
-/// descriptors are left for commands: often there are 1,024 of them.
+/// Number of files kept open. Fewer: manifests that are read alternately are opened repeatedly. More: too few
+/// descriptors remain for commands; the limit is often 1,024.
 const MAX_OPEN_FILES: usize = 64;
 
-/// By their numbers.
+/// Open manifests by number.
 #[derive(Default)]
 struct OpenFiles(RwLock<Map<u32, Arc<File>>>);
 
 impl OpenFiles {
-    /// The file at this path, which has this number.
     fn get(&self, number: u32, name: &[u8]) -> io::Result<Arc<File>> {
         if let Some(file) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
             return Ok(Arc::clone(file));

@@ -1,5 +1,4 @@
-//! What the manifests say, in flat arrays: made by a load, or mapped from a snapshot; never changed. Does not know how
-//! it was made, nor what joined the graph later.
+//! Immutable data of the manifests in flat arrays, built by a load or mapped from a snapshot.
 
 use crate::ids::EdgeId;
 use crate::ids::NodeId;
@@ -19,10 +18,10 @@ use crate::flat::{Blocks, Slab};
 use crate::paths::{Interner, PathTable};
 
 tanto_sys::pod! {
-    /// The paths of an edge and what else the dirty check asks of it.
+    /// The paths of an edge, and other data for the dirty check.
     #[derive(Default, Debug)]
     pub(crate) struct EdgeShape {
-        /// Where in the id list its outputs begin; behind them come its inputs, then its validations.
+        /// Index of its first output in the id list; inputs and validations follow.
         pub(crate) first: u32,
         pub(crate) outs: u32,
         pub(crate) explicit_outs: u32,
@@ -32,31 +31,29 @@ tanto_sys::pod! {
         pub(crate) validations: u32,
         pub(crate) rule: u32,
         pub(crate) pool: u32,
-        /// Which of the reserved variables it has bindings for, a bit each.
+        /// Bit set of the rule variables it binds.
         pub(crate) reserved: u16,
-        /// `NAMES_ITSELF` and so on.
+        /// Combination of `NAMES_ITSELF`, `HAS_DYNDEP` and `HAS_BINDINGS`.
         pub(crate) flags: u16,
     }
 }
 
-/// `Edge::names_itself`
+/// See `Edge::names_itself`.
 pub(crate) const NAMES_ITSELF: u16 = 1;
-/// It has a dyndep file.
 pub(crate) const HAS_DYNDEP: u16 = 2;
-/// It has bindings of its own, reserved or not.
+/// The edge has bindings, of rule variables or others.
 pub(crate) const HAS_BINDINGS: u16 = 4;
 
-/// What an edge wants a node for.
+/// The role of a node in an edge that uses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutEdgeKind {
-    /// It is an input.
     Input,
-    /// It is to be built as well when the edge is in the plan.
+    /// Built as well if the edge is in the plan.
     Validation,
 }
 
 impl EdgeShape {
-    /// What the id at a position among the edge's is for; None for an output, or behind the last.
+    /// Returns the role of the id at this index of the edge's ids; `None` for an output or beyond the end.
     fn use_of(&self, position: u32) -> Option<OutEdgeKind> {
         match position {
             _ if position < self.outs => None,
@@ -65,12 +62,11 @@ impl EdgeShape {
         }
     }
 
-    /// How many ids it has.
     pub(crate) fn ids(&self) -> usize {
         self.outs as usize + self.ins as usize + self.validations as usize
     }
 
-    /// Do its numbers fit together, and leave room for the ids behind `end`, which are others'?
+    /// Checks that the counts are consistent and the ids end at or before `end`.
     fn is_intact(&self, end: usize) -> bool {
         let ins = u64::from(self.explicit_ins) + u64::from(self.order_only);
         self.outs > 0
@@ -80,7 +76,7 @@ impl EdgeShape {
     }
 }
 
-/// What takes the position of an edge that a damaged snapshot has not: a group that the first node stands for.
+/// Replaces an invalid edge of a damaged snapshot: a phony edge that builds the first node.
 const NO_EDGE: Edge<'static> = Edge {
     rule: RuleId::PHONY,
     pool: PoolId::DEFAULT,
@@ -95,48 +91,44 @@ const NO_EDGE: Edge<'static> = Edge {
 };
 
 tanto_sys::pod! {
-    /// Where an edge's bindings stand, and in which scope.
+    /// The location of an edge's bindings, and its scope.
     #[derive(Default, Debug)]
     pub(crate) struct EdgeBindings {
-        /// The indented lines.
         pub(crate) span: Span,
         pub(crate) scope: u32,
     }
 }
 
-/// What the manifests say.
 pub(crate) struct ManifestData {
-    /// Those of the nodes that the manifests name; in a snapshot, those that the deps log alone knows come behind them.
+    /// Paths of the nodes that manifests name. In a snapshot, paths that only the deps log names follow.
     pub(crate) paths: PathTable,
-    /// By node that the manifests name; `EdgeId::NONE` where nothing makes it.
+    /// By node; `EdgeId::NONE` if no edge builds it.
     pub(crate) in_edges: Slab<EdgeId>,
-    /// By edge, in the order of the manifest.
+    /// In the order of the manifest.
     pub(crate) edges: Slab<EdgeShape>,
     /// By edge.
     pub(crate) edge_bindings: Slab<EdgeBindings>,
     /// The nodes of all edges.
     pub(crate) ids: Slab<NodeId>,
-    /// Edges that have a dyndep file, in order.
+    /// Edges with a dyndep file, ascending.
     pub(crate) dyndep_edges: Slab<EdgeId>,
-    /// Their files.
+    /// The dyndep files of `dyndep_edges`.
     pub(crate) dyndep_files: Slab<NodeId>,
     pub(crate) defaults: Slab<NodeId>,
     pub(crate) env: Env,
     pub(crate) manifests: Manifests,
     pub(crate) rule_blocks: RuleBlockCache,
     pub(crate) hashes: CommandHashes,
-    /// What the loader had to say, in this order.
+    /// In the order of the manifest.
     pub(crate) notices: Vec<Notice>,
-    /// The snapshot that all this lies in, if it does.
+    /// The snapshot that contains the data, if any.
     pub(crate) blocks: Option<Arc<Blocks>>,
-    /// So many bytes of manifests were read to tell that it is a picture of them, and need not be read again if it is
-    /// written again.
+    /// Bytes of manifests that were hashed to validate the snapshot. A rewritten snapshot saves that.
     pub(crate) verified_bytes: u64,
-    /// The indexes of the logs in that snapshot.
     pub(crate) logs: LogSections,
 }
 
-/// Where a snapshot holds the indexes of the logs.
+/// The indexes of the logs in a snapshot.
 #[derive(Default)]
 pub(crate) struct LogSections {
     /// The words that describe the build log and its index; `None` without one.
@@ -147,17 +139,16 @@ pub(crate) struct LogSections {
     pub(crate) ranges: [Range<usize>; 6],
 }
 
-/// What is said each time the manifests are loaded.
+/// A message that is repeated on each load, also from a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
-    /// A warning.
     Warning(Vec<u8>),
-    /// They ask for this version of ninja, or a newer one.
+    /// The `ninja_required_version` of a manifest.
     Requires(Vec<u8>),
 }
 
 impl Default for ManifestData {
-    /// That of an empty manifest.
+    /// The data of an empty manifest.
     fn default() -> Self {
         ManifestData {
             paths: Interner::new(0).freeze(),
@@ -181,12 +172,12 @@ impl Default for ManifestData {
 }
 
 impl ManifestData {
-    /// Was something wrong with what was read of the snapshot so far?
+    /// Returns true if any data read from the snapshot so far was damaged.
     pub(crate) fn is_damaged(&self) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| blocks.is_damaged())
     }
 
-    /// How many nodes the manifests name, with holes.
+    /// Number of node ids named by manifests, including unused ids.
     #[inline]
     pub(crate) fn named(&self) -> usize {
         self.in_edges.len()
@@ -198,7 +189,7 @@ impl ManifestData {
 
     #[inline]
     pub(crate) fn in_edge(&self, node: NodeId) -> Option<EdgeId> {
-        // A snapshot may name one that is not there.
+        // A damaged snapshot may contain an invalid id.
         Some(self.in_edges.get(node.index())).filter(|edge| edge.index() < self.edges.len())
     }
 
@@ -226,7 +217,7 @@ impl ManifestData {
         }
     }
 
-    /// Which edges have a node as an input or validation, in their order.
+    /// Edges that have the node as an input or validation, in order.
     pub(crate) fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
         let places = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
         places.filter_map(|(position, _)| {
@@ -236,7 +227,7 @@ impl ManifestData {
         })
     }
 
-    /// The last edge whose ids begin at `position` or before.
+    /// Returns the last edge whose ids begin at or before this index.
     fn edge_with(&self, position: u32) -> Option<EdgeId> {
         let (mut low, mut high) = (0, self.edges.len());
         while low < high {
@@ -246,13 +237,13 @@ impl ManifestData {
         low.checked_sub(1).map(|edge| EdgeId(edge as u32))
     }
 
-    /// Is this the shape of an edge? Only a snapshot's may be none.
+    /// Returns true if the shape is valid; only a damaged snapshot has invalid ones.
     #[inline]
     fn is_ours(&self, shape: &EdgeShape, id: EdgeId) -> bool {
         if self.blocks.is_none() {
             return true;
         }
-        // No edge's ids are another's too: all of them together have a limit.
+        // The ids of edges must not overlap, which limits their total number.
         let next = id.index() + 1;
         let end = if next < self.edges.len() { self.edges.get(next).first as usize } else { self.ids.len() };
         shape.is_intact(end)
@@ -269,7 +260,6 @@ impl ManifestData {
         Some(self.dyndep_files.get(at))
     }
 
-    /// Is it the dyndep file of an edge?
     pub(crate) fn is_dyndep(&self, node: NodeId) -> bool {
         self.dyndep_files.all().contains(&node)
     }

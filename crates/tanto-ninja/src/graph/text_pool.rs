@@ -1,15 +1,14 @@
-//! Text that is found by where it begins: in segments that were made elsewhere and are not copied, or in a snapshot. Does
-//! not know what it says.
+//! Text that is addressed by offset, in shared segments or in a snapshot.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::flat::{Blocks, Slab};
 
-/// Where segments seem to begin as long as it is not known how much lies before them.
+/// Preliminary offset of the first segment: the length of the text before it is not known yet.
 const SEGMENT_BASE: u64 = 1 << 48;
 
-/// Text, one segment behind the other.
+/// Text in consecutive segments.
 pub(crate) struct TextPool(Kind);
 
 enum Kind {
@@ -17,7 +16,6 @@ enum Kind {
     Mapped(Slab<u8>),
 }
 
-/// Segments, and where each begins.
 #[derive(Default)]
 struct Segments {
     segments: Vec<Arc<Vec<u8>>>,
@@ -26,7 +24,7 @@ struct Segments {
 }
 
 impl Segments {
-    /// Where the segment begins from now on.
+    /// Adds a segment and returns its offset.
     fn add(&mut self, segment: Arc<Vec<u8>>) -> u64 {
         let start = self.end;
         self.end += segment.len() as u64;
@@ -35,9 +33,10 @@ impl Segments {
         start
     }
 
-    /// What lies in one segment.
+    /// Returns text that lies within one segment.
     fn get(&self, at: u64, length: usize) -> &[u8] {
-        // The last that begins there or before: empty ones, which begin where the next one does, come before it.
+        // The last segment that begins at or before the offset. Empty ones, which begin where the next does, come
+        // before it.
         let Some(number) = self.starts.partition_point(|start| *start <= at).checked_sub(1) else { return &[] };
         let at = (at - self.starts[number]) as usize;
         &self.segments[number][at..at + length]
@@ -45,12 +44,11 @@ impl Segments {
 }
 
 impl TextPool {
-    /// Text in a file.
     pub(crate) fn mapped(blocks: &Arc<Blocks>, range: Range<usize>) -> Self {
         TextPool(Kind::Mapped(Slab::mapped(blocks, range)))
     }
 
-    /// What begins at a position and has this length; nothing if a damaged file has it not.
+    /// Returns the text at an offset; empty if a damaged file does not contain it.
     pub(crate) fn get(&self, at: u64, length: usize) -> &[u8] {
         match &self.0 {
             Kind::Segments(segments) => segments.get(at, length),
@@ -58,7 +56,7 @@ impl TextPool {
         }
     }
 
-    /// All of it, in order.
+    /// Returns all segments in order.
     pub(crate) fn all(&self) -> Vec<&[u8]> {
         match &self.0 {
             Kind::Segments(segments) => segments.segments.iter().map(|segment| segment.as_slice()).collect(),
@@ -67,23 +65,22 @@ impl TextPool {
     }
 }
 
-/// Text that is being put together.
 #[derive(Default)]
 pub(crate) struct TextPoolBuilder {
-    /// What was copied. It will come first.
+    /// Copied text, which becomes the first segment.
     own: Vec<u8>,
     segments: Segments,
 }
 
 impl TextPoolBuilder {
-    /// Copies a text; where it lies for now.
+    /// Copies a text and returns its preliminary offset.
     pub(crate) fn copy(&mut self, text: &[u8]) -> u64 {
         let at = self.own.len() as u64;
         self.own.extend_from_slice(text);
         at
     }
 
-    /// Takes a segment; where it begins for now.
+    /// Adds a segment and returns its preliminary offset.
     pub(crate) fn add(&mut self, segment: &Arc<Vec<u8>>) -> u64 {
         SEGMENT_BASE + self.segments.add(Arc::clone(segment))
     }
@@ -95,12 +92,11 @@ impl TextPoolBuilder {
         }
     }
 
-    /// Where in the end something lies that lies here now.
-    pub(crate) fn settled(&self, at: u64) -> u64 {
+    /// Converts a preliminary offset to the final one.
+    pub(crate) fn final_offset(&self, at: u64) -> u64 {
         if at < SEGMENT_BASE { at } else { at - SEGMENT_BASE + self.own.len() as u64 }
     }
 
-    /// The text, in which all have their places in the end.
     pub(crate) fn finish(self) -> TextPool {
         let mut all = Segments::default();
         for segment in [Arc::new(self.own)].into_iter().chain(self.segments.segments) {
@@ -124,9 +120,9 @@ mod tests {
         let bc = builder.copy(b"bc");
         let all = [(one, &b"one"[..]), (two, b"two"), (two + 1, b"wo"), (a, b"a"), (bc, b"bc"), (empty, b""), (a, b"")];
         assert!(all.iter().all(|(at, text)| builder.get(*at, text.len()) == *text));
-        let settled = all.map(|(at, text)| (builder.settled(at), text));
+        let final_offset = all.map(|(at, text)| (builder.final_offset(at), text));
         let texts = builder.finish();
-        assert!(settled.iter().all(|(at, text)| texts.get(*at, text.len()) == *text));
+        assert!(final_offset.iter().all(|(at, text)| texts.get(*at, text.len()) == *text));
         assert_eq!(texts.all().concat(), b"abconetwo");
         assert!(TextPoolBuilder::default().finish().get(0, 0).is_empty());
     }

@@ -1,6 +1,5 @@
-//! The first pass: a part of one manifest's text to edges, paths and statements. It needs nothing but the text, so all
-//! parts of all manifests can be read at once. Does not know kind a variable or a rule's name stands for, nor whether a
-//! file is included at all.
+//! The first pass: parses a chunk of a manifest into edges, paths and statements. It needs no other chunk, so that
+//! all chunks can be parsed in parallel, before it is known whether a file is included at all.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,83 +15,81 @@ use crate::syntax::expansion::{ValuePart, ValueParts};
 use crate::syntax::lexer::{Lexer, Raw, Token};
 use crate::syntax::statements::{self, BuildLine, BuildPaths, RuleBody, reserved_bit};
 
-/// A part of a file, or of kind a chunk has kept, in bytes from the beginning.
+/// A byte range of a file, or of `Chunk::kept`.
 pub(super) type Part = Range<u32>;
 
-/// StatementKind was found in a part of a manifest.
+/// The content of a chunk.
 #[derive(Clone, Default)]
 pub(super) struct Chunk {
     pub(super) edges: Vec<RawEdge>,
     /// The nodes of all edges; `NodeId::NONE` for each of `lazy`.
     pub(super) ids: Vec<NodeId>,
-    /// Paths that have variables in them, or are not canonical.
+    /// Paths with variables, and paths that are not canonical.
     pub(super) lazy: Vec<LazyPath>,
-    /// StatementKind later passes need of the text: names, values, lazy paths. The manifest's own is given back.
+    /// Text that later passes need: names, values, lazy paths. The manifest's own memory is released.
     pub(super) kept: Arc<Vec<u8>>,
-    /// Where that is among the values of variables, once it is.
-    pub(super) home: Option<u64>,
-    /// All statements but `build`.
-    pub(super) events: Vec<Statement>,
-    /// Where a statement begins that cannot be read; nothing behind it was.
+    /// Offset of `kept` in the text of variables, once it is added.
+    pub(super) value_offset: Option<u64>,
+    /// All statements except `build`.
+    pub(super) statements: Vec<Statement>,
+    /// Start of a statement with a syntax error; nothing after it was read.
     pub(super) broken: Option<u32>,
-    /// Where a NUL ends the file within this part.
+    /// Position of a NUL, which ends the file.
     pub(super) nul: Option<u32>,
-    /// Those of the text's blocks that begin in this part.
+    /// Checksums of the text blocks that begin in this chunk.
     pub(super) checksums: Vec<u64>,
 }
 
 impl Chunk {
-    /// Forgets everything but the task it had.
+    /// Clears the content and keeps the capacity.
     fn clear(&mut self) {
-        // StatementKind was kept is not here yet.
-        let Chunk { edges, ids, lazy, kept: _, home: _, events, broken, nul, checksums } = self;
+        // `kept` is moved in at the end.
+        let Chunk { edges, ids, lazy, kept: _, value_offset: _, statements, broken, nul, checksums } = self;
         edges.clear();
         ids.clear();
         lazy.clear();
-        events.clear();
+        statements.clear();
         checksums.clear();
         (*broken, *nul) = (None, None);
     }
 
-    /// StatementKind was kept of the text.
     pub(super) fn text(&self, part: &Part) -> &[u8] {
         &self.kept[part.start as usize..part.end as usize]
     }
 }
 
-/// A `build` statement whose names mean nothing yet.
+/// A `build` statement before names are resolved.
 #[derive(Clone, Default)]
 pub(super) struct RawEdge {
-    /// Where the statement begins.
+    /// Start of the statement.
     pub(super) at: u32,
-    /// Its rule's name, as kept.
+    /// Name of the rule in `Chunk::kept`.
     pub(super) rule: Part,
-    /// Its indented lines.
+    /// Location of the bindings.
     pub(super) bindings: Part,
-    /// `first` counts in the chunk's ids; rule and pool are not known.
+    /// `first` is an index into the chunk's ids; rule and pool are not set.
     pub(super) shape: EdgeShape,
 }
 
-/// A path whose node cannot be known yet.
+/// A path whose node is not known yet.
 #[derive(Clone)]
 pub(super) struct LazyPath {
-    /// Whose.
     pub(super) edge: u32,
-    /// Where in the chunk's ids its node goes.
+    /// Index of its node in the chunk's ids.
     pub(super) id: u32,
-    /// As kept.
+    /// Location in `Chunk::kept`.
     pub(super) text: Part,
-    /// The edge's bindings, likewise, if it sets a variable that it names in its paths.
+    /// Location of the edge's bindings in `Chunk::kept` if its paths refer to them, else empty.
     pub(super) bindings: Part,
 }
 
-/// A statement that is not `build`.
+/// A statement other than `build`.
 #[derive(Clone)]
 pub(super) struct Statement {
     pub(super) kind: StatementKind,
-    /// Where it begins.
+    /// Start of the statement.
     pub(super) at: u32,
-    /// How many of the chunk's edges stand before it.
+    /// Number of the chunk's edges before it.
     pub(super) edges_before: u32,
 }
 
@@ -107,24 +104,23 @@ pub(super) enum StatementKind {
         name: Part,
         body: RuleBody,
     },
-    /// `include` or `subninja`; with the path, if that has no variable in it.
+    /// `include` or `subninja`, with the path if that has no variable.
     Include {
         path: Option<Part>,
     },
-    /// To be read again when its turn has come: there are few.
+    /// Parsed again during evaluation: there are few.
     Other,
 }
 
-/// So many paths are made nodes at a time. Smaller, their look-ups wait for memory one after the other; larger, they
-/// are no longer in the processor's cache when they are looked up.
+/// Number of paths interned at a time. Smaller: cache misses of lookups do not overlap. Larger: the paths are evicted
+/// from the CPU cache before their lookup.
 const BATCH: usize = 256;
 
-/// StatementKind one thread needs to read part after part.
+/// Per-thread state of parsing.
 pub(super) struct ChunkParser<'i> {
     interner: InternerHandle<'i>,
-    /// SegmentTask that has grown with the parts before: kind was found is copied from it, in its true size.
+    /// Buffers that keep their capacity between chunks; results are copied from them with exact capacity.
     chunk: Chunk,
-    /// StatementKind is being kept.
     kept: Vec<u8>,
 }
 
@@ -133,18 +129,18 @@ impl<'i> ChunkParser<'i> {
         ChunkParser { interner: interner.handle(), chunk: Chunk::default(), kept: Vec::new() }
     }
 
-    /// Reads `part` of the file `file`; it begins and ends where a statement does.
+    /// Parses `part` of the file `file`, which must begin and end between statements.
     pub(super) fn read(&mut self, file: u32, text: &[u8], part: Range<usize>) -> Chunk {
         self.chunk.clear();
         Reader::read(file, text, part, self);
-        // The text is most of it, and too much to copy: the next part gets new task, of about the same size.
+        // `kept` is most of the result and too large to copy. The next chunk gets a new buffer of about this size.
         let task = Vec::with_capacity(self.kept.len() + self.kept.len() / 4);
         let kept = std::mem::replace(&mut self.kept, task);
         Chunk { kept: Arc::new(kept), ..self.chunk.clone() }
     }
 }
 
-/// Reads one part.
+/// Parses one chunk.
 struct Reader<'t, 'd, 'i> {
     lexer: Lexer<'t>,
     file: u32,
@@ -152,18 +148,18 @@ struct Reader<'t, 'd, 'i> {
     chunk: &'d mut Chunk,
     kept: &'d mut Vec<u8>,
     raws: BuildPaths<'t>,
-    /// The names of the edge's own variables.
+    /// Names of the edge's own variables.
     own: Vec<&'t [u8]>,
-    /// The name of the last rule that was named.
+    /// Name of the last rule, to share it.
     last_rule: Part,
-    /// Paths that wait for their nodes; empty ones for lazy ones.
+    /// Paths to be interned; empty for lazy ones.
     batch: Vec<&'t [u8]>,
 }
 
 impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
     fn read(file: u32, text: &'t [u8], part: Range<usize>, parser: &'d mut ChunkParser<'i>) {
-        // All of it passes by once before it is read: so it comes from memory at full speed, and kind is summed is not
-        // newer than kind is read.
+        // Hashing first streams the text into the cache at full memory speed, and ensures that the hashed text is not
+        // newer than the parsed one.
         let nul = sum(text, part.clone(), &mut parser.chunk.checksums);
         let lexer = Lexer::of_part(b"", text, part.start..nul.unwrap_or(part.end));
         let ChunkParser { interner, chunk, kept } = parser;
@@ -196,9 +192,9 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
                 Token::Include | Token::Subninja => self.include(at),
                 Token::Pool => self.pool(at),
                 Token::Default => self.default(at),
-                _ => Err("no statement begins so".into()),
+                _ => Err("not a statement".into()),
             };
-            // StatementKind is wrong is found out when its turn has come, with all that is known then.
+            // The error is worded during evaluation, when all definitions before it are known.
             if result.is_err() {
                 self.chunk.broken = Some(at);
                 return;
@@ -212,7 +208,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         start..self.kept.len() as u32
     }
 
-    /// Keeps a rule's name, unless it is that of the last rule.
+    /// Keeps a rule's name, unless it is the last rule's.
     fn keep_rule(&mut self, name: &[u8]) -> Part {
         let last = self.last_rule.clone();
         if self.kept[last.start as usize..last.end as usize] != *name {
@@ -221,16 +217,16 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         self.last_rule.clone()
     }
 
-    fn event(&mut self, kind: StatementKind, at: u32) {
+    fn statement(&mut self, kind: StatementKind, at: u32) {
         let edges_before = self.chunk.edges.len() as u32;
-        self.chunk.events.push(Statement { kind, at, edges_before });
+        self.chunk.statements.push(Statement { kind, at, edges_before });
     }
 
     fn variable(&mut self, at: u32) -> Result<()> {
         self.lexer.unread();
         let (name, value) = statements::assignment(&mut self.lexer)?;
         let kind = StatementKind::Variable { name: self.keep(name), value: self.keep(value.text), plain: value.plain };
-        self.event(kind, at);
+        self.statement(kind, at);
         Ok(())
     }
 
@@ -238,27 +234,27 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         let (name, mut body) = statements::rule(&mut self.lexer)?;
         body.span.file = self.file;
         let kind = StatementKind::Rule { name: self.keep_rule(name), body };
-        self.event(kind, at);
+        self.statement(kind, at);
         Ok(())
     }
 
     fn include(&mut self, at: u32) -> Result<()> {
         let raw = self.lexer.path()?;
         let path = raw.plain.then(|| self.keep(raw.text));
-        self.event(StatementKind::Include { path }, at);
+        self.statement(StatementKind::Include { path }, at);
         self.lexer.expect(Token::Newline)
     }
 
     fn pool(&mut self, at: u32) -> Result<()> {
         statements::pool(&mut self.lexer)?;
-        self.event(StatementKind::Other, at);
+        self.statement(StatementKind::Other, at);
         Ok(())
     }
 
     fn default(&mut self, at: u32) -> Result<()> {
         while !self.lexer.path()?.text.is_empty() {}
         self.lexer.expect(Token::Newline)?;
-        self.event(StatementKind::Other, at);
+        self.statement(StatementKind::Other, at);
         Ok(())
     }
 
@@ -281,7 +277,7 @@ impl<'t, 'd, 'i> Reader<'t, 'd, 'i> {
         Ok(())
     }
 
-    /// Skips the indented lines; says where they are.
+    /// Skips the indented bindings and returns their location.
     fn bindings(&mut self, shape: &mut EdgeShape) -> Result<Part> {
         let begin = self.lexer.at() as u32;
         let mut end = begin;
@@ -338,7 +334,8 @@ pub(super) fn shape(line: &BuildLine<'_>, raws: &BuildPaths<'_>) -> EdgeShape {
     }
 }
 
-/// Adds the checksums of the blocks that begin in a part of a text; says where the part's first NUL is.
+/// Appends the checksums of the blocks that begin in a part of the text. Returns the position of the part's first
+/// NUL.
 fn sum(text: &[u8], part: Range<usize>, checksums: &mut Vec<u64>) -> Option<usize> {
     let find = |range: Range<usize>| Some(range.start + memchr::memchr(0, &text[range])?);
     let first = part.start.next_multiple_of(hash::TEXT_BLOCK).min(part.end);
@@ -354,7 +351,7 @@ fn sum(text: &[u8], part: Range<usize>, checksums: &mut Vec<u64>) -> Option<usiz
     nul
 }
 
-/// Cuts a text into parts of about this length, in bytes, that begin where a statement does.
+/// Cuts a text into parts of about this length in bytes, each beginning at a statement.
 pub(super) fn parts(text: &[u8], length: usize) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -367,9 +364,9 @@ pub(super) fn parts(text: &[u8], length: usize) -> Vec<Range<usize>> {
     parts
 }
 
-/// Where the first line at or behind `at` begins that is sure to begin a statement; the text's end if there is none.
-/// It begins with a name's letter, and the line before does not end with a `$`. (After a comment more lines of the
-/// statement before it may come.)
+/// Returns the first line start at or after `at` that surely begins a statement, or the end of the text. Such a line
+/// begins with a letter or digit, and the line before does not end with `$`. (A comment may be followed by more lines
+/// of the same statement.)
 fn statement_start(text: &[u8], mut at: usize) -> usize {
     while let Some(length) = memchr::memchr(b'\n', &text[at..]) {
         let end = at + length;

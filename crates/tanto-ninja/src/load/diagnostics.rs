@@ -1,4 +1,4 @@
-//! StatementKind is wrong with an edge, worded and pointed at as ninja does. Looks at one edge alone, after all has been read.
+//! Finds and words the first error of a load, with ninja's text and position.
 
 use super::chunk::RawEdge;
 use super::chunk::shape;
@@ -13,7 +13,7 @@ use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::{Lexer, Raw, did_you_mean};
 use crate::syntax::statements::{self, BuildPaths};
 
-/// An edge that is looked at again.
+/// An edge to be checked again.
 pub(super) struct EdgeDiagnosis<'s> {
     pub(super) linker: &'s Linker<'s>,
     pub(super) in_edges: &'s [EdgeId],
@@ -23,10 +23,10 @@ pub(super) struct EdgeDiagnosis<'s> {
 }
 
 impl EdgeDiagnosis<'_> {
-    /// The first thing that is wrong with the edge.
+    /// Returns the first error of the edge.
     ///
-    /// Paths are evaluated after all has been read, since they may use the statement's own variables. So the errors
-    /// from there on point at kind comes behind it, as ninja's do.
+    /// Paths are evaluated after the whole statement, since they may use its variables. Like ninja's, errors from
+    /// there on point at the text after the statement.
     pub(super) fn error(&self) -> Error {
         let file = &self.linker.files[self.segment.file];
         let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
@@ -62,7 +62,7 @@ impl EdgeDiagnosis<'_> {
         if name.is_empty() || env.pool_named(&name, self.id).is_some() {
             return Ok(());
         }
-        let error = about(lexer, raws, &[b"unknown pool name '", &name, b"'"]);
+        let error = about(lexer, raws, &[b"unknown_target pool name '", &name, b"'"]);
         Err(did_you_mean(error, &name, env.pool_names(self.id)))
     }
 
@@ -117,15 +117,15 @@ impl EdgeDiagnosis<'_> {
     ) -> Result<()> {
         let path = self.linker.dyndep_path(self.segment, (self.id, self.raw), rule, explicit);
         let path = path.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
-        let known = self.linker.paths.lookup(&path).filter(|node| ins.contains(node));
-        if path.is_empty() || known.is_some() {
+        let find_target = self.linker.paths.lookup(&path).filter(|node| ins.contains(node));
+        if path.is_empty() || find_target.is_some() {
             return Ok(());
         }
         Err(about(lexer, raws, &[b"dyndep '", &path, b"' is not an input"]))
     }
 }
 
-/// An error of the statement as a whole.
+/// An error of the whole statement.
 fn about(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
     match raws.outs.first() {
         Some(out) => lexer.error_about(out.text, message),
@@ -133,48 +133,52 @@ fn about(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
     }
 }
 
-/// An error, and how far a reader got who goes from statement to statement.
-pub(super) struct LoadError {
+/// An error and its position in the manifests.
+pub(super) struct PositionedError {
     pub(super) error: Error,
-    /// The edges before this one were good.
+    /// Number of valid edges before the error.
     pub(super) edge: u32,
-    /// There were so many notices of statements that are not `build`.
+    /// Number of notices, of statements other than `build`, before the error.
     pub(super) notices: usize,
 }
 
-/// Finds kind is wrong first.
 pub(super) struct Diagnostics<'f> {
     pub(super) linker: &'f Linker<'f>,
     pub(super) linked: &'f LinkedEdges,
     pub(super) segments: &'f [Segment],
-    /// Those of statements that are not `build`, each with its position.
+    /// Notices of statements other than `build`, with their positions.
     pub(super) notices: &'f [(u32, Notice)],
 }
 
 impl Diagnostics<'_> {
-    /// StatementKind `default` statements name, or the first error. `stop` is why nothing more was read.
-    pub(super) fn look(&self, targets: &[Target], stop: Option<Error>) -> std::result::Result<Vec<NodeId>, LoadError> {
+    /// Returns the nodes of `default` statements, or the first error. `stop` is the error that ended evaluation.
+    pub(super) fn check(
+        &self,
+        targets: &[Target],
+        stop: Option<Error>,
+    ) -> std::result::Result<Vec<NodeId>, PositionedError> {
         match self.defaults(targets) {
             Err(target) if self.linked.first_error.is_none_or(|edge| edge >= target.edge) => Err(target),
             defaults => match (self.first_error(), stop) {
                 (Some(first_error), _) => Err(first_error),
-                (None, Some(error)) => Err(LoadError { error, edge: u32::MAX, notices: self.notices.len() }),
+                (None, Some(error)) => Err(PositionedError { error, edge: u32::MAX, notices: self.notices.len() }),
                 (None, None) => defaults,
             },
         }
     }
 
-    /// The first error of an edge.
-    fn first_error(&self) -> Option<LoadError> {
+    /// Returns the first error of an edge.
+    fn first_error(&self) -> Option<PositionedError> {
         let id = self.linked.first_error?;
         let segment = &self.segments[self.segments.partition_point(|segment| segment.first <= id) - 1];
         let chunk = &self.linker.files[segment.file].chunks[segment.chunk];
         let raw = &chunk.edges[(segment.edges.start + id - segment.first) as usize];
         let diagnosis = EdgeDiagnosis { linker: self.linker, in_edges: &self.linked.in_edges, segment, raw, id };
         let notices = self.notices.partition_point(|(position, _)| *position <= id);
-        // It warns of itself unless something is wrong with it before that; then its output has another edge.
+        // The self-reference is reported too, unless the error precedes it. In that case another edge builds the
+        // output.
         let is_warned_of = self.linked.self_references.contains(&EdgeId(id)) && self.makes_its_output(id);
-        Some(LoadError { error: diagnosis.error(), edge: id + u32::from(is_warned_of), notices })
+        Some(PositionedError { error: diagnosis.error(), edge: id + u32::from(is_warned_of), notices })
     }
 
     fn makes_its_output(&self, id: u32) -> bool {
@@ -185,33 +189,38 @@ impl Diagnostics<'_> {
         self.linked.ids[self.linked.edges[edge.index()].first as usize]
     }
 
-    /// All that is to be said, or kind is before an error, in the evaluate of the manifests.
-    pub(super) fn notices(&self, wrong: Option<&LoadError>) -> Vec<Notice> {
-        let (end, count) = wrong.map_or((u32::MAX, self.notices.len()), |wrong| (wrong.edge, wrong.notices));
+    /// Returns all notices, or those before an error, in manifest order.
+    pub(super) fn notices(&self, error_of: Option<&PositionedError>) -> Vec<Notice> {
+        let (end, count) =
+            error_of.map_or((u32::MAX, self.notices.len()), |error_of| (error_of.edge, error_of.notices));
         let self_references = self.linked.self_references.iter().take_while(|edge| edge.0 < end);
-        let names_itself = |edge: &EdgeId| (edge.0, names_itself(self.linker.paths.path(self.first_output(*edge))));
+        let self_reference_warning =
+            |edge: &EdgeId| (edge.0, self_reference_warning(self.linker.paths.path(self.first_output(*edge))));
         let mut notices: Vec<_> =
-            self.notices[..count].iter().cloned().chain(self_references.map(names_itself)).collect();
+            self.notices[..count].iter().cloned().chain(self_references.map(self_reference_warning)).collect();
         notices.sort_by_key(|(position, _)| *position);
         notices.into_iter().map(|(_, notice)| notice).collect()
     }
 }
 
-fn names_itself(path: &[u8]) -> Notice {
+fn self_reference_warning(path: &[u8]) -> Notice {
     let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
     Notice::Warning(words.concat())
 }
 
 impl Diagnostics<'_> {
-    /// The nodes of all targets, or the error of the first that is none.
-    pub(super) fn defaults(&self, targets: &[Target]) -> std::result::Result<Vec<NodeId>, LoadError> {
-        let wrong =
-            |target: &Target| LoadError { error: self.unknown(target), edge: target.position, notices: target.notices };
-        targets.iter().map(|target| self.known(target).ok_or_else(|| wrong(target))).collect()
+    /// Returns the nodes of `default` targets, or the error of the first unknown_target one.
+    pub(super) fn defaults(&self, targets: &[Target]) -> std::result::Result<Vec<NodeId>, PositionedError> {
+        let error_of = |target: &Target| PositionedError {
+            error: self.unknown_target(target),
+            edge: target.position,
+            notices: target.notices,
+        };
+        targets.iter().map(|target| self.find_target(target).ok_or_else(|| error_of(target))).collect()
     }
 
-    /// The target's node, if an edge before its position has it.
-    fn known(&self, target: &Target) -> Option<NodeId> {
+    /// Returns the target's node if an edge before its position names it.
+    fn find_target(&self, target: &Target) -> Option<NodeId> {
         let node = self.linker.paths.lookup(&target.path)?;
         if self.linked.in_edges.get(node.index())?.0 < target.position {
             return Some(node);
@@ -219,24 +228,24 @@ impl Diagnostics<'_> {
         self.ids_before(target.position).contains(&node).then_some(node)
     }
 
-    /// StatementKind the edges before a position name.
+    /// The nodes of edges before a position.
     fn ids_before(&self, position: u32) -> &[NodeId] {
         let edges = self.linked.edges.get(..position as usize).unwrap_or_default();
         let end = edges.last().map_or(0, |last| last.first as usize + last.ids());
         &self.linked.ids[..end]
     }
 
-    fn unknown(&self, target: &Target) -> Error {
+    fn unknown_target(&self, target: &Target) -> Error {
         let Target { path, file, part, last, .. } = target;
         let file = &self.linker.files[*file];
         let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
         let lexer = Lexer::of_part(&file.path, whole, *last as usize..file.end());
-        let error =
-            lexer.error_about(&whole[part.start as usize..part.end as usize], &[b"unknown target '", path, b"'"]);
+        let error = lexer
+            .error_about(&whole[part.start as usize..part.end as usize], &[b"unknown_target target '", path, b"'"]);
         did_you_mean(error, path, self.paths_before(target.position))
     }
 
-    /// Their paths, in the evaluate of the manifests: kind is nearest and comes first is meant.
+    /// Their paths in manifest order: the first of equally similar paths is suggested.
     fn paths_before(&self, position: u32) -> impl Iterator<Item = &[u8]> {
         let ids = self.ids_before(position).iter().filter(|id| **id != NodeId::NONE);
         ids.map(|id| self.linker.paths.path(*id))

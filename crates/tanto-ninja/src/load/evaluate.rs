@@ -1,5 +1,5 @@
-//! The second pass: the statements of all manifests, but for `build`, in the evaluate in index they count. It gives
-//! variables their values, follows includes, and numbers the edges. Does not look at edges.
+//! The second pass: evaluates all statements except `build` in manifest order. Sets variables, follows includes and
+//! numbers the edges.
 
 use crate::syntax::statements;
 use crate::syntax::statements::BuildPaths;
@@ -18,47 +18,46 @@ use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::{Lexer, Token, did_you_mean};
 use crate::syntax::statements::RuleBody;
 
-/// Edges of one part of one file that stand in a row, with nothing included between them.
+/// Consecutive edges of a chunk without an include between them.
 pub(super) struct Segment {
     pub(super) file: usize,
     pub(super) chunk: usize,
-    /// Which of the chunk's.
+    /// Indexes in the chunk.
     pub(super) edges: Range<u32>,
-    /// The number of the first.
+    /// Id of the first edge.
     pub(super) first: u32,
     pub(super) scope: ScopeId,
 }
 
 /// A target of a `default` statement.
 pub(super) struct Target {
-    /// Its canonical path.
+    /// Canonical.
     pub(super) path: Vec<u8>,
     pub(super) file: usize,
-    /// Where the path stands.
+    /// Location of the path in the file.
     pub(super) part: Part,
-    /// How far the lexer had come.
+    /// Position of the lexer's last token, for errors.
     pub(super) last: u32,
     pub(super) position: u32,
-    /// How many notices there were before it.
+    /// Number of notices before it.
     pub(super) notices: usize,
 }
 
-/// StatementKind the statements said.
+/// The result of the evaluation.
 pub(super) struct Evaluated {
     pub(super) env: EnvBuilder,
     pub(super) segments: Vec<Segment>,
-    /// How many edges there are.
+    /// Number of edges.
     pub(super) edges: u32,
     pub(super) targets: Vec<Target>,
-    /// Each with its position.
+    /// With their positions.
     pub(super) notices: Vec<(u32, Notice)>,
-    /// Why nothing behind this was read.
+    /// The error that ended the evaluation.
     pub(super) stop: Option<Error>,
 }
 
 impl Evaluated {
-    /// Nothing could be read.
-    pub(super) fn stopped(why: Error) -> Self {
+    pub(super) fn failed(why: Error) -> Self {
         Evaluated { stop: Some(why), ..Evaluated::new() }
     }
 
@@ -74,19 +73,19 @@ impl Evaluated {
     }
 }
 
-/// A file that is being gone through.
+/// A file under evaluation.
 struct Frame {
     file: usize,
     scope: ScopeId,
     chunk: usize,
-    event: usize,
-    /// Edges of the chunk that are in a segment.
+    statement: usize,
+    /// Number of the chunk's edges that are in segments.
     edges_done: u32,
-    /// Where the statement that included another file begins, until that file's end.
+    /// Start of the current `include` statement.
     include: Option<u32>,
 }
 
-/// Goes through the file `top` and all that it includes.
+/// Evaluates the file `top` and everything it includes.
 pub(super) fn evaluate(loader: &mut Loader<'_>, top: usize) -> Evaluated {
     let mut walk =
         StatementEvaluator { loader, out: Evaluated::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
@@ -96,7 +95,7 @@ pub(super) fn evaluate(loader: &mut Loader<'_>, top: usize) -> Evaluated {
 
 impl Frame {
     fn new(file: usize, scope: ScopeId) -> Self {
-        Frame { file, scope, chunk: 0, event: 0, edges_done: 0, include: None }
+        Frame { file, scope, chunk: 0, statement: 0, edges_done: 0, include: None }
     }
 }
 
@@ -122,11 +121,11 @@ impl StatementEvaluator<'_, '_> {
         self.loader.file(number)
     }
 
-    /// Goes through a file to its end or, if that comes first, to a file that it includes.
+    /// Evaluates a file up to its end or its next include, and returns the included file.
     fn go_on(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
         let file = self.loader.file(frame.file);
         file.used = true;
-        // It was seen that it can be read when it was included.
+        // An unreadable file is an error of the statement that includes it.
         let Ok(source) = file.source.as_ref().map(Arc::clone) else { return Ok(None) };
         let (path, parts) = (file.path.clone(), file.chunks.len());
         let text = Text { path: &path, whole: source.bytes(), end: file.end() };
@@ -135,7 +134,7 @@ impl StatementEvaluator<'_, '_> {
         }
         while frame.chunk < parts {
             let mut chunk = std::mem::take(&mut self.file(frame.file).chunks[frame.chunk]);
-            self.take_values(&mut chunk);
+            self.add_values(&mut chunk);
             let ends_file = chunk.nul.is_some();
             let found = self.chunk(frame, &text, &chunk);
             self.file(frame.file).chunks[frame.chunk] = chunk;
@@ -150,34 +149,34 @@ impl StatementEvaluator<'_, '_> {
         Ok(None)
     }
 
-    /// Takes the text of a chunk in index values lie.
-    fn take_values(&mut self, chunk: &mut Chunk) {
-        let sets = |event: &Statement| matches!(event.kind, StatementKind::Variable { plain: true, .. });
-        if chunk.home.is_none() && chunk.events.iter().any(sets) {
-            chunk.home = Some(self.out.env.add_text(&chunk.kept));
+    /// Adds the text of a chunk that contains values.
+    fn add_values(&mut self, chunk: &mut Chunk) {
+        let sets = |statement: &Statement| matches!(statement.kind, StatementKind::Variable { plain: true, .. });
+        if chunk.value_offset.is_none() && chunk.statements.iter().any(sets) {
+            chunk.value_offset = Some(self.out.env.add_text(&chunk.kept));
         }
     }
 
     fn chunk(&mut self, frame: &mut Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
-        while let Some(event) = chunk.events.get(frame.event) {
-            frame.event += 1;
-            let position = self.out.edges + (event.edges_before - frame.edges_done);
-            let found = match &event.kind {
+        while let Some(statement) = chunk.statements.get(frame.statement) {
+            frame.statement += 1;
+            let position = self.out.edges + (statement.edges_before - frame.edges_done);
+            let found = match &statement.kind {
                 StatementKind::Variable { name, value, plain } => {
-                    self.variable(frame.scope, (text, chunk), event, (name, value), *plain, position)
+                    self.variable(frame.scope, (text, chunk), statement, (name, value), *plain, position)
                 }
                 StatementKind::Rule { name, body } => {
-                    self.rule(frame.scope, (text, chunk), event, name, *body, position)
+                    self.rule(frame.scope, (text, chunk), statement, name, *body, position)
                 }
                 StatementKind::Include { .. } => {
-                    self.segment(frame, event.edges_before);
-                    frame.include = Some(event.at);
+                    self.segment(frame, statement.edges_before);
+                    frame.include = Some(statement.at);
                     return self.include(frame, text, chunk).map(Some);
                 }
-                StatementKind::Other => self.other(frame, text, event.at, position),
+                StatementKind::Other => self.other(frame, text, statement.at, position),
             };
             if found.is_err() {
-                self.segment(frame, event.edges_before);
+                self.segment(frame, statement.edges_before);
             }
             found?;
         }
@@ -188,7 +187,7 @@ impl StatementEvaluator<'_, '_> {
         }
     }
 
-    /// Gives numbers to the chunk's edges up to `end`.
+    /// Assigns ids to the chunk's edges before `end`.
     fn segment(&mut self, frame: &mut Frame, end: u32) {
         let edges = std::mem::replace(&mut frame.edges_done, end)..end;
         let (first, count) = (self.out.edges, edges.len() as u32);
@@ -208,17 +207,17 @@ impl StatementEvaluator<'_, '_> {
         &mut self,
         scope: ScopeId,
         (text, chunk): (&Text<'_>, &Chunk),
-        event: &Statement,
+        statement: &Statement,
         (name, value): (&Part, &Part),
         plain: bool,
         position: u32,
     ) -> Result<()> {
         let (name, raw) = (chunk.text(name), chunk.text(value));
-        if let Some(home) = chunk.home.filter(|_| plain && name != b"ninja_required_version") {
-            self.out.env.set_part(scope, name, home + u64::from(value.start), value.len() as u32, position);
+        if let Some(value_offset) = chunk.value_offset.filter(|_| plain && name != b"ninja_required_version") {
+            self.out.env.set_part(scope, name, value_offset + u64::from(value.start), value.len() as u32, position);
             return Ok(());
         }
-        let (mut lexer, _) = text.statement(event.at);
+        let (mut lexer, _) = text.statement(statement.at);
         lexer.unread();
         statements::assignment(&mut lexer)?;
         let mut value = Vec::new();
@@ -235,20 +234,20 @@ impl StatementEvaluator<'_, '_> {
         &mut self,
         scope: ScopeId,
         (text, chunk): (&Text<'_>, &Chunk),
-        event: &Statement,
+        statement: &Statement,
         name: &Part,
         body: RuleBody,
         position: u32,
     ) -> Result<()> {
         let name = chunk.text(name);
         if self.out.env.has_rule(scope, name) {
-            return self.checked_rule(scope, &mut text.statement(event.at).0);
+            return self.checked_rule(scope, &mut text.statement(statement.at).0);
         }
         self.out.env.add_rule(scope, name, position, body);
         Ok(())
     }
 
-    /// Reads a rule again that something is wrong with.
+    /// Parses a rule with an error again.
     fn checked_rule(&self, scope: ScopeId, lexer: &mut Lexer<'_>) -> Result<()> {
         let name = statements::heading(lexer, b"rule name")?;
         if self.out.env.has_rule(scope, name) {
@@ -265,7 +264,7 @@ impl StatementEvaluator<'_, '_> {
         }
     }
 
-    /// `pool name`, and its depth on an indented line
+    /// Evaluates `pool name` and its `depth`.
     fn pool(&mut self, scope: ScopeId, lexer: &mut Lexer<'_>, position: u32) -> Result<()> {
         let name = statements::heading(lexer, b"pool name")?;
         if self.out.env.has_pool(name) {
@@ -286,7 +285,7 @@ impl StatementEvaluator<'_, '_> {
         Ok(())
     }
 
-    /// `default targets...`; whether there are such is asked when all nodes are known.
+    /// Evaluates `default targets...`. Whether the targets exist is checked when all nodes are known.
     fn default(&mut self, frame: &Frame, lexer: &mut Lexer<'_>, position: u32) -> Result<()> {
         let mut raw = lexer.path()?;
         if raw.text.is_empty() {
@@ -312,9 +311,9 @@ impl StatementEvaluator<'_, '_> {
         lexer.expect(Token::Newline)
     }
 
-    /// Goes into the file that the event before `frame.event` names.
+    /// Returns the file included by the statement before `frame.statement`.
     fn include(&mut self, frame: &Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Frame> {
-        let (mut lexer, token) = text.statement(chunk.events[frame.event - 1].at);
+        let (mut lexer, token) = text.statement(chunk.statements[frame.statement - 1].at);
         let raw = lexer.path()?;
         let mut path = Vec::new();
         self.append(frame.scope, &lexer, raw.text, &mut path)?;
@@ -339,16 +338,16 @@ impl StatementEvaluator<'_, '_> {
         Ok(Frame::new(file, scope))
     }
 
-    /// Reads a file whose name has a variable in it, and with it those that the next statements include: their names
-    /// may come to mean something else until then, but hardly ever do.
+    /// Reads a file whose name has a variable and, speculatively, those that the next statements include. Variables
+    /// in their names may change before, but hardly ever do.
     fn read_with_next(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
         let mut paths = vec![path];
         if !self.loader.speculative {
             return self.loader.read(&paths);
         }
-        for event in &chunk.events[frame.event..] {
-            if let StatementKind::Include { path: None } = event.kind {
-                let mut lexer = text.statement(event.at).0;
+        for statement in &chunk.statements[frame.statement..] {
+            if let StatementKind::Include { path: None } = statement.kind {
+                let mut lexer = text.statement(statement.at).0;
                 let mut path = Vec::new();
                 if lexer.path().and_then(|raw| self.append(frame.scope, &lexer, raw.text, &mut path)).is_ok() {
                     paths.push(path);
@@ -358,7 +357,7 @@ impl StatementEvaluator<'_, '_> {
         self.loader.read(&paths)
     }
 
-    /// StatementKind is wrong with a statement that the first pass could not read.
+    /// Returns the error of a statement that the first pass could not parse.
     fn broken(&mut self, frame: &Frame, text: &Text<'_>, at: u32) -> Error {
         let position = self.out.edges;
         let (mut lexer, token) = text.statement(at);
@@ -390,7 +389,7 @@ impl StatementEvaluator<'_, '_> {
     }
 }
 
-/// A rule's name that stands for none; `known` are those that do.
+/// An error about an unknown rule, with a suggestion.
 pub(super) fn unknown_rule<'n>(lexer: &Lexer<'_>, name: &[u8], known: impl Iterator<Item = &'n [u8]>) -> Error {
     let error = lexer.error(&[b"unknown build rule '", name, b"'"]);
     let mut known: Vec<_> = known.collect();
@@ -398,28 +397,26 @@ pub(super) fn unknown_rule<'n>(lexer: &Lexer<'_>, name: &[u8], known: impl Itera
     did_you_mean(error, name, known)
 }
 
-/// A file could not be read.
 pub(super) fn unreadable(path: &[u8], error: &std::io::Error) -> Error {
     Error::new(&[b"loading '", path, b"': ", &tanto_sys::error::text(error)])
 }
 
-/// The text of one file.
+/// The text of a file.
 pub(super) struct Text<'t> {
     pub(super) path: &'t [u8],
     pub(super) whole: &'t [u8],
-    /// Where it ends.
     pub(super) end: usize,
 }
 
 impl<'t> Text<'t> {
-    /// A lexer that has read the first token of the statement that begins at `at`.
+    /// Returns a lexer after the first token of the statement at `at`.
     pub(super) fn statement(&self, at: u32) -> (Lexer<'t>, Token) {
         let mut lexer = Lexer::of_part(self.path, self.whole, at as usize..self.end);
         let token = lexer.token();
         (lexer, token)
     }
 
-    /// Reads kind stands behind the path of an `include`, after that has been gone through.
+    /// Parses the rest of an `include` statement after its path.
     fn include_end(&self, at: u32) -> Result<()> {
         let (mut lexer, _) = self.statement(at);
         lexer.path()?;

@@ -1,5 +1,4 @@
-//! The third pass: the paths whose text has variables in it, or is not canonical. Does not know whose inputs or outputs
-//! they are.
+//! The third pass: evaluates paths with variables, and canonicalizes paths.
 
 use tanto_sys::threads::map_parallel;
 
@@ -14,16 +13,16 @@ use crate::ids::NodeId;
 use crate::paths::Interner;
 use crate::syntax::expansion::{ValuePart, ValueParts, append_value};
 
-/// The lazy paths of a segment.
+/// The nodes of a segment's lazy paths.
 #[derive(Default)]
 pub(super) struct LazyNodes {
-    /// In their evaluate; `NodeId::NONE` where the path is empty or cannot be evaluated.
+    /// In order; `NodeId::NONE` for an empty or invalid path.
     pub(super) nodes: Vec<NodeId>,
-    /// The first edge with such a path.
+    /// The first edge with an empty or invalid path.
     pub(super) first_error: Option<u32>,
 }
 
-/// Those of all segments.
+/// Evaluates the lazy paths of all segments.
 pub(super) fn nodes(
     segments: &[Segment],
     files: &[File],
@@ -38,7 +37,7 @@ pub(super) fn nodes(
     })
 }
 
-/// The lazy paths of a segment's edges.
+/// The lazy paths of a segment.
 pub(super) fn of_segment<'c>(segment: &Segment, chunk: &'c Chunk) -> &'c [LazyPath] {
     let start = chunk.lazy.partition_point(|lazy| lazy.edge < segment.edges.start);
     let end = chunk.lazy.partition_point(|lazy| lazy.edge < segment.edges.end);
@@ -51,22 +50,22 @@ struct Evaluation<'e> {
     env: &'e Env,
     value: Vec<u8>,
     path: Vec<u8>,
-    /// All different paths so far, and where they are in it.
+    /// The text of the distinct paths, and their ranges in it.
     text: Vec<u8>,
     parts: Vec<Part>,
-    /// Which of them each path is.
+    /// By lazy path: index of its distinct path.
     index: Vec<u32>,
     stable: Vec<StablePath<'e>>,
 }
 
-/// A path that means the same to the end of the segment.
+/// A path whose variables do not change until the end of the segment.
 struct StablePath<'e> {
     raw: &'e [u8],
     index: u32,
 }
 
-/// So many stable paths are remembered. A tree has few (a compiler, above all) that come again and again; with more,
-/// all others are compared with more.
+/// Number of stable paths that are cached. Trees have few recurring ones, such as the compiler; a larger cache makes
+/// each search slower.
 const MAX_STABLE_PATHS: usize = 8;
 
 impl<'e> Evaluation<'e> {
@@ -99,7 +98,7 @@ impl<'e> Evaluation<'e> {
         LazyNodes { nodes: self.index.iter().map(|index| nodes[*index as usize]).collect(), first_error }
     }
 
-    /// Evaluates a path; kind is none stays empty.
+    /// Evaluates a path; an invalid one becomes empty.
     fn add(&mut self, path: &LazyPath, position: u32) -> Result<()> {
         self.value.clear();
         self.path.clear();

@@ -1,5 +1,5 @@
-//! The fourth pass: edges get their rules, pools and dyndep files, and nodes the edges that make them. Does not word
-//! errors: it only says index edge is the first that something is wrong with.
+//! The fourth pass: resolves rules, pools and dyndep files of edges, and sets the edges that build nodes. Records
+//! only the first edge with an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,43 +22,40 @@ use crate::paths::PathTable;
 use crate::syntax::statements::Span;
 use crate::syntax::statements::reserved_bit;
 
-/// All edges.
 #[derive(Default)]
 pub(super) struct LinkedEdges {
     pub(super) edges: Vec<EdgeShape>,
-    pub(super) texts: Vec<EdgeBindings>,
+    pub(super) edge_bindings: Vec<EdgeBindings>,
     pub(super) ids: Vec<NodeId>,
     pub(super) in_edges: Vec<EdgeId>,
-    /// Edges with their dyndep files, in evaluate.
+    /// Edges with their dyndep files, ascending.
     pub(super) dyndeps: Vec<(EdgeId, NodeId)>,
-    /// Phony edges that name themselves, in evaluate.
+    /// Phony edges that name themselves, ascending.
     pub(super) self_references: Vec<EdgeId>,
-    /// The first edge that something is wrong with.
+    /// The first edge with an error.
     pub(super) first_error: Option<u32>,
 }
 
-/// StatementKind edges are linked with.
 pub(super) struct Linker<'l> {
     pub(super) files: &'l [File],
     pub(super) env: &'l Env,
     pub(super) paths: &'l PathTable,
     pub(super) phony_cycle_is_error: bool,
-    /// There are no dyndep files yet.
+    /// Empty: dyndep files are loaded later.
     pub(super) no_scopes: Set<crate::ids::ScopeId>,
 }
 
-/// A segment, and task for its edges.
+/// A segment, and storage for its edges.
 struct SegmentTask<'r> {
     segment: &'r Segment,
     lazy: LazyNodes,
     edges: &'r mut [EdgeShape],
-    texts: &'r mut [EdgeBindings],
+    edge_bindings: &'r mut [EdgeBindings],
     ids: &'r mut [NodeId],
-    /// The number of the first of `ids`.
+    /// Index of the first of `ids` in the id list.
     first_id: u32,
 }
 
-/// StatementKind is found in a segment besides edges.
 #[derive(Default)]
 struct SegmentResult {
     dyndeps: Vec<(EdgeId, NodeId)>,
@@ -73,23 +70,23 @@ impl SegmentResult {
 }
 
 impl Linker<'_> {
-    /// Links the edges of all segments; `lazy_nodes` are theirs.
+    /// Links the edges of all segments.
     pub(super) fn link(&self, segments: &[Segment], lazy_nodes: Vec<LazyNodes>, threads: usize) -> LinkedEdges {
         let counts: Vec<usize> = segments.iter().map(|segment| self.id_range(segment).len()).collect();
         let edges = segments.last().map_or(0, |last| last.first as usize + last.edges.len());
         let mut linked = LinkedEdges {
             edges: zeroed(edges),
-            texts: zeroed(edges),
+            edge_bindings: zeroed(edges),
             ids: zeroed(counts.iter().sum()),
             ..LinkedEdges::default()
         };
         let in_edges: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
         let tasks = tasks(segments, lazy_nodes, &counts, &mut linked);
         let findings = map_parallel(threads, tasks, |task| self.segment(task, &in_edges));
-        for found in findings {
-            linked.dyndeps.extend(found.dyndeps);
-            linked.self_references.extend(found.self_references);
-            linked.first_error = linked.first_error.into_iter().chain(found.first_error).min();
+        for result in findings {
+            linked.dyndeps.extend(result.dyndeps);
+            linked.self_references.extend(result.self_references);
+            linked.first_error = linked.first_error.into_iter().chain(result.first_error).min();
         }
         linked.in_edges = in_edges.into_iter().map(|maker| EdgeId(maker.into_inner())).collect();
         linked
@@ -99,7 +96,7 @@ impl Linker<'_> {
         &self.files[segment.file].chunks[segment.chunk]
     }
 
-    /// The ids of the segment's edges among those of its chunk.
+    /// The range of the segment's ids in its chunk.
     fn id_range(&self, segment: &Segment) -> std::ops::Range<usize> {
         let chunk = self.chunk(segment);
         let at = |edge: u32| chunk.edges.get(edge as usize).map_or(chunk.ids.len(), |edge| edge.shape.first as usize);
@@ -107,14 +104,14 @@ impl Linker<'_> {
     }
 
     fn segment(&self, task: SegmentTask<'_>, in_edges: &[AtomicU32]) -> SegmentResult {
-        let SegmentTask { segment, lazy, edges, texts, ids, first_id } = task;
+        let SegmentTask { segment, lazy, edges, edge_bindings, ids, first_id } = task;
         let chunk = self.chunk(segment);
         let from = self.id_range(segment);
         ids.copy_from_slice(&chunk.ids[from.clone()]);
         for (path, node) in lazy_paths::of_segment(segment, chunk).iter().zip(lazy.nodes) {
             ids[path.id as usize - from.start] = node;
         }
-        let mut found = SegmentResult { first_error: lazy.first_error, ..SegmentResult::default() };
+        let mut result = SegmentResult { first_error: lazy.first_error, ..SegmentResult::default() };
         let mut names = NameResolver { linker: self, segment, last: RuleId::PHONY };
         let raws = &chunk.edges[segment.edges.start as usize..segment.edges.end as usize];
         for (number, raw) in raws.iter().enumerate() {
@@ -126,16 +123,15 @@ impl Linker<'_> {
                 shape: EdgeShape { first: first_id + first as u32, ..raw.shape },
                 ids: &mut ids[first..first + raw.shape.ids()],
             };
-            if names.link(&mut one, in_edges, &mut found).is_err() {
-                found.first_error(id);
+            if names.link(&mut one, in_edges, &mut result).is_err() {
+                result.first_error(id);
             }
             edges[number] = one.shape;
-            texts[number] = EdgeBindings { span: raw.span(segment.file), scope: segment.scope.0 };
+            edge_bindings[number] = EdgeBindings { span: raw.span(segment.file), scope: segment.scope.0 };
         }
-        found
+        result
     }
 
-    /// The text of a span.
     pub(super) fn text(&self, span: Span) -> &[u8] {
         match &self.files[span.file as usize].source {
             Ok(source) if span.len > 0 => &source.bytes()[span.at as usize..span.at as usize + span.len as usize],
@@ -143,7 +139,7 @@ impl Linker<'_> {
         }
     }
 
-    /// The variables of an edge that has these explicit inputs and outputs.
+    /// Returns the variables of an edge with these explicit inputs and outputs.
     pub(super) fn values<'v>(
         &'v self,
         segment: &Segment,
@@ -168,7 +164,7 @@ impl Linker<'_> {
 }
 
 impl RawEdge {
-    /// Where its bindings are.
+    /// The location of its bindings.
     pub(super) fn span(&self, file: usize) -> Span {
         Span { file: file as u32, at: self.bindings.start, len: self.bindings.len() as u32 }
     }
@@ -180,28 +176,28 @@ fn tasks<'r>(
     counts: &[usize],
     linked: &'r mut LinkedEdges,
 ) -> Vec<SegmentTask<'r>> {
-    let (mut edges, mut texts, mut ids) = (&mut linked.edges[..], &mut linked.texts[..], &mut linked.ids[..]);
+    let (mut edges, mut edge_bindings, mut ids) =
+        (&mut linked.edges[..], &mut linked.edge_bindings[..], &mut linked.ids[..]);
     let mut first_id = 0;
     let mut tasks = Vec::with_capacity(segments.len());
     for ((segment, lazy), &count) in segments.iter().zip(lazy_nodes).zip(counts) {
         let (of_edges, of_texts, of_ids);
         (of_edges, edges) = edges.split_at_mut(segment.edges.len());
-        (of_texts, texts) = texts.split_at_mut(segment.edges.len());
+        (of_texts, edge_bindings) = edge_bindings.split_at_mut(segment.edges.len());
         (of_ids, ids) = ids.split_at_mut(count);
-        tasks.push(SegmentTask { segment, lazy, edges: of_edges, texts: of_texts, ids: of_ids, first_id });
+        tasks.push(SegmentTask { segment, lazy, edges: of_edges, edge_bindings: of_texts, ids: of_ids, first_id });
         first_id += count as u32;
     }
     tasks
 }
 
-/// SegmentTask that costs nothing until it is filled.
+/// Zeroed memory that the kernel provides when it is touched.
 fn zeroed<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let zeroed = bytemuck::zeroed_vec(count);
     tanto_sys::memory::advise_huge_pages(&zeroed);
     zeroed
 }
 
-/// An edge that is being linked.
 struct LinkingEdge<'o> {
     id: u32,
     raw: &'o RawEdge,
@@ -219,14 +215,14 @@ impl LinkingEdge<'_> {
     }
 }
 
-/// Something is wrong with the edge.
+/// The edge has an error.
 struct LinkError;
 
-/// Says kind the names in a segment's edges stand for.
+/// Resolves names of a segment's edges.
 struct NameResolver<'n> {
     linker: &'n Linker<'n>,
     segment: &'n Segment,
-    /// The rule of the last edge. The next one's is often the same, or the one behind it.
+    /// The rule of the last edge. The next edge often has the same rule or the following one.
     last: RuleId,
 }
 
@@ -235,7 +231,7 @@ impl NameResolver<'_> {
         &mut self,
         edge: &mut LinkingEdge<'_>,
         in_edges: &[AtomicU32],
-        found: &mut SegmentResult,
+        result: &mut SegmentResult,
     ) -> std::result::Result<(), LinkError> {
         let rule = self.rule(edge).ok_or(LinkError)?;
         edge.shape.rule = rule.0;
@@ -246,15 +242,15 @@ impl NameResolver<'_> {
         for out in edge.outs() {
             let other = in_edges[out.index()].fetch_min(edge.id, Ordering::Relaxed);
             if other != EdgeId::NONE.0 {
-                found.first_error(other.max(edge.id));
+                result.first_error(other.max(edge.id));
             }
         }
         if !self.linker.phony_cycle_is_error && drop_self_reference(&mut edge.shape, edge.ids) {
-            found.self_references.push(EdgeId(edge.id));
+            result.self_references.push(EdgeId(edge.id));
         }
         if let Some(file) = self.dyndep(edge, rule)? {
             edge.shape.flags |= HAS_DYNDEP;
-            found.dyndeps.push((EdgeId(edge.id), file));
+            result.dyndeps.push((EdgeId(edge.id), file));
         }
         Ok(())
     }
@@ -269,13 +265,13 @@ impl NameResolver<'_> {
         Some(rule)
     }
 
-    /// May the edge have this variable? Hardly any has.
+    /// Returns true if the edge may have a value for this variable. Few edges do.
     fn may_have(&self, edge: &LinkingEdge<'_>, rule: RuleId, name: &[u8]) -> bool {
         let bit = reserved_bit(name).unwrap_or(0);
         (edge.shape.reserved | self.linker.env.rule(rule).set_vars) & bit != 0 || self.linker.env.may_set(name)
     }
 
-    /// Asked for before the edge has its paths: `$in` and `$out` are empty here.
+    /// Evaluated before the edge has its paths: `$in` and `$out` are empty.
     fn pool(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<PoolId, LinkError> {
         if !self.may_have(edge, rule, b"pool") {
             return Ok(PoolId::DEFAULT);
@@ -287,7 +283,7 @@ impl NameResolver<'_> {
         self.linker.env.pool_named(&name, edge.id).ok_or(LinkError)
     }
 
-    /// The dyndep file, index must be one of the edge's inputs.
+    /// Returns the dyndep file, which must be an input of the edge.
     fn dyndep(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<Option<NodeId>, LinkError> {
         if !self.may_have(edge, rule, b"dyndep") {
             return Ok(None);
@@ -304,13 +300,13 @@ impl NameResolver<'_> {
 }
 
 impl Linker<'_> {
-    /// The name of an edge's pool, as it is said where the edge stands.
+    /// Returns the name of an edge's pool, evaluated at its position.
     pub(super) fn pool_name(&self, segment: &Segment, edge: (u32, &RawEdge), rule: RuleId) -> Result<Vec<u8>> {
         let position = edge.0;
         self.values(segment, edge, rule, [&[], &[]]).value(b"pool", Escape::Shell, position)
     }
 
-    /// The canonical path of an edge's dyndep file; empty where it has none.
+    /// Returns the canonical path of an edge's dyndep file; empty if it has none.
     pub(super) fn dyndep_path(
         &self,
         segment: &Segment,
@@ -324,9 +320,9 @@ impl Linker<'_> {
     }
 }
 
-/// Old CMakes wrote phony edges that name their own output as an input: ninja drops that input. Its count of the
-/// evaluate-only ones stays as it was, so that an explicit one may become evaluate-only; a count of more than there are
-/// means none to it. False if the edge is not such a one.
+/// Removes the edge's own output from its inputs: old versions of CMake wrote such phony edges. Like ninja, keeps the
+/// number of order-only inputs, so that an explicit input may become order-only; a number that is too large counts as
+/// 0. Returns false if the edge has no self-reference.
 fn drop_self_reference(shape: &mut EdgeShape, ids: &mut [NodeId]) -> bool {
     let implicit_ins = shape.ins - shape.explicit_ins - shape.order_only;
     let plain = shape.rule == RuleId::PHONY.0 && shape.outs == 1 && shape.explicit_outs == 1 && implicit_ins == 0;

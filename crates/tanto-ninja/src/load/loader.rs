@@ -1,5 +1,5 @@
-//! Reads manifests on several threads: all parts of a file at once, and kind it includes while it is still being read.
-//! Does not know in index evaluate they count, nor whether they are included at all.
+//! Reads and parses manifests on several threads: chunks of a file in parallel, and included files as soon as their
+//! names are known.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,37 +13,34 @@ use crate::disk::{Disk, Source};
 use crate::hash::Map;
 use crate::paths::Interner;
 
-/// A manifest that was read.
 pub(super) struct File {
     pub(super) path: Vec<u8>,
-    /// Or why it could not be read.
+    /// The error if the file could not be read.
     pub(super) source: io::Result<Arc<Source>>,
-    /// In evaluate.
     pub(super) chunks: Vec<Chunk>,
-    /// It turned out to be included.
+    /// Whether evaluation has reached the file.
     pub(super) used: bool,
 }
 
 impl File {
-    /// Where the text ends: at a NUL, as for ninja, or at its end.
+    /// Returns the end of the text: the first NUL, as in ninja, or its length.
     pub(super) fn end(&self) -> usize {
         let text = self.source.as_ref().map_or(&[][..], |source| source.bytes());
         let last = self.chunks.iter().find_map(|chunk| chunk.nul.or(chunk.broken));
-        // A statement may be broken because the text ends in it.
+        // The statement may be broken by a NUL.
         let nul = last.and_then(|at| Some(at as usize + memchr::memchr(0, text.get(at as usize..)?)?));
         nul.unwrap_or(text.len())
     }
 }
 
-/// Something to do.
 enum Task {
-    /// Open this file and cut it.
+    /// Open this file and split it.
     Open(usize, Vec<u8>),
-    /// Read this part of a file, by its number among them.
+    /// Parse a part: file number, chunk number, text, range.
     Read(usize, usize, Arc<Source>, Range<usize>),
 }
 
-/// StatementKind a file is taken for that nobody has looked at yet, in bytes.
+/// Assumed size of a file that is not open yet, in bytes.
 const UNOPENED_WEIGHT: usize = 16 << 10;
 
 impl Task {
@@ -55,18 +52,17 @@ impl Task {
     }
 }
 
-/// The work and kind came of it.
 #[derive(Default)]
 struct State {
     files: Vec<Option<File>>,
     by_path: Map<Vec<u8>, usize>,
     tasks: VecDeque<Task>,
-    /// The weight of all `tasks`.
+    /// Sum of the weights of `tasks`.
     waiting: usize,
-    /// How many tasks are being done; they may bring more.
+    /// Number of running tasks, which may add more.
     busy: usize,
     threads: usize,
-    /// The most of them that there were at a time.
+    /// Largest value of `threads` so far.
     max_threads: usize,
 }
 
@@ -76,7 +72,7 @@ impl State {
         self.tasks.push_back(task);
     }
 
-    /// The number of a file; one that was not asked for before will be read.
+    /// Returns the number of a file; schedules reading of a new one.
     fn number(&mut self, path: &[u8]) -> usize {
         if let Some(&number) = self.by_path.get(path) {
             return number;
@@ -89,15 +85,13 @@ impl State {
     }
 }
 
-/// Those who read.
 pub(super) struct Loader<'c> {
     disk: &'c dyn Disk,
     interner: &'c Interner,
-    /// Who reads, and how much.
     options: LoadOptions,
-    /// There are no more threads than these.
+    /// Maximum number of threads.
     most: OnceLock<usize>,
-    /// StatementKind may turn out not to belong to the manifests is read all the same, if that saves time.
+    /// Parse text early that may turn out not to belong to the manifests.
     pub(super) speculative: bool,
     state: Mutex<State>,
     news: Condvar,
@@ -116,8 +110,8 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// Reads files, and all that they include by plain names, before this returns. The paths are as the manifests have
-    /// them; the number is the first one's.
+    /// Reads files and everything they include by names without variables, and waits for the end. Returns the number
+    /// of the first file.
     pub(super) fn read(&self, paths: &[Vec<u8>]) -> usize {
         let mut state = self.lock();
         let numbers: Vec<usize> = paths.iter().map(|path| state.number(path)).collect();
@@ -127,22 +121,20 @@ impl<'c> Loader<'c> {
         numbers[0]
     }
 
-    /// The number of a file that has been read.
     pub(super) fn number(&mut self, path: &[u8]) -> Option<usize> {
         self.state().by_path.get(path).copied()
     }
 
-    /// A file that has been read.
     pub(super) fn file(&mut self, number: usize) -> &mut File {
         self.state().files[number].as_mut().expect("it was read")
     }
 
-    /// So many threads were worth their cost.
+    /// Number of threads that were worth their cost.
     pub(super) fn threads(&mut self) -> usize {
         self.state().max_threads.max(1)
     }
 
-    /// Was anything read that does not belong to the manifests? Its paths are nodes now.
+    /// Returns true if anything was parsed that does not belong to the manifests. Its paths are already nodes.
     pub(super) fn has_unused(&mut self) -> bool {
         let is_unused = |file: &File| {
             let end = file.chunks.iter().position(|chunk| chunk.nul.is_some());
@@ -151,7 +143,6 @@ impl<'c> Loader<'c> {
         self.state().files.iter().flatten().any(is_unused)
     }
 
-    /// All files, by number.
     pub(super) fn into_files(self) -> Vec<File> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.files.into_iter().map(|file| file.expect("it was read")).collect()
@@ -182,7 +173,7 @@ impl<'c> Loader<'c> {
         self.news.notify_all();
     }
 
-    /// The next task, when there is one; None when all is done.
+    /// Returns the next task; blocks while other tasks may add some. `None` when all is done.
     fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -226,8 +217,8 @@ impl<'c> Loader<'c> {
 
     fn has_read(&self, number: usize, at: usize, chunk: Chunk) {
         let mut state = self.lock();
-        for event in &chunk.events {
-            if let StatementKind::Include { path: Some(path) } = &event.kind {
+        for statement in &chunk.statements {
+            if let StatementKind::Include { path: Some(path) } = &statement.kind {
                 state.number(chunk.text(path));
             }
         }
@@ -244,7 +235,8 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// Starts another thread if that is worth it. Without it the others go on: it may be one too many for the user.
+    /// Starts another thread if there is enough work. Continues without it if that fails, for example because of a
+    /// process limit.
     fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = self.lock();
         let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.parallel.bytes_per_thread);
@@ -256,7 +248,7 @@ impl<'c> Loader<'c> {
     }
 }
 
-/// Where a panic unwinds, in tests: kind this thread was doing will never be done, so that nobody must wait for it.
+/// On a panic in a test, accounts for the unfinished task, so that other threads do not wait for it.
 struct PanicGuard<'a, 'c>(&'a Loader<'c>);
 
 impl Drop for PanicGuard<'_, '_> {

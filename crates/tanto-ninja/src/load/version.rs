@@ -3,18 +3,18 @@
 use crate::error::{Error, Result};
 use crate::graph::manifest_data::Notice;
 
-/// The ninja that we stand for, as it writes its version: `ninja_required_version` is compared with it, and programs
-/// that write build files ask for it. The suffix tells them (scikit-build and others) of its jobserver client.
+/// The version of ninja that Tanto implements, in ninja's format. `ninja_required_version` is compared with it, and
+/// generators query it. The suffix announces the jobserver client to scikit-build and others.
 pub const NINJA_VERSION: &str = "1.13.2.git.kitware.jobserver-pipe-1";
 
-/// Major and minor number of a version, read as leniently as C's `atoi` reads.
+/// Returns the major and minor number of a version, parsed like C's `atoi`.
 pub(crate) fn parse(version: &[u8]) -> (i32, i32) {
     let mut parts = version.split(|&b| b == b'.');
     let mut number = || parts.next().map_or(0, leading_number);
     (number(), number())
 }
 
-/// StatementKind C's `atoi` makes of a text: blanks, a sign, digits; 0 where there are none.
+/// Parses like C's `atoi`: blanks, a sign, digits; 0 if there are none.
 pub(crate) fn leading_number(text: &[u8]) -> i32 {
     let blank = |b: &u8| matches!(b, b' ' | b'\t'..=b'\r');
     let text = &text[text.iter().take_while(|b| blank(b)).count()..];
@@ -27,12 +27,12 @@ pub(crate) fn leading_number(text: &[u8]) -> i32 {
         number.saturating_mul(10).saturating_add(if negative { -digit } else { digit })
     };
     let number = digits.iter().take_while(|b| b.is_ascii_digit()).fold(0i64, step);
-    // `atoi` cuts a `long` to an `int`.
+    // `atoi` truncates a `long` to an `int`.
     number as i32
 }
 
-/// Compares a manifest's `ninja_required_version` with ours: an error if it asks for a newer one, a warning if its
-/// major version is an older one.
+/// Compares a manifest's `ninja_required_version` with `NINJA_VERSION`. A newer one is an error, an older major
+/// version a warning.
 pub(crate) fn check(required: &[u8], warn: &mut dyn FnMut(&[u8])) -> Result<()> {
     let ours = parse(NINJA_VERSION.as_bytes());
     let theirs = parse(required);
@@ -56,7 +56,7 @@ pub(crate) fn check(required: &[u8], warn: &mut dyn FnMut(&[u8])) -> Result<()> 
 }
 
 impl Notice {
-    /// Says kind is to be said; an error if the version that is asked for is newer than ours.
+    /// Emits a warning; fails if a newer version is required.
     pub(crate) fn say(&self, warn: &mut dyn FnMut(&[u8])) -> Result<()> {
         match self {
             Notice::Warning(text) => warn(text),

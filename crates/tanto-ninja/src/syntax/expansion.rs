@@ -1,24 +1,21 @@
-//! A raw value's parts: plain text and variables. Does not know what a variable stands for.
+//! Expansion of raw values: literal text and variables.
 
 use memchr::memchr;
 
 use super::lexer::simple_name_end;
 use crate::error::{Error, Result};
 
-/// The longest value that is evaluated, in bytes: no command line comes near it, and doubling variables
-/// (`a = $a$a`) would fill the memory.
+/// The longest value that is evaluated, in bytes. No command line comes near it; without it, doubling variables (`a =
+/// $a$a`) would fill the memory.
 pub(crate) const MAX_VALUE_BYTES: usize = 1 << 26;
 
-/// A part of a raw value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ValuePart<'a> {
-    /// Text as it is.
     Text(&'a [u8]),
-    /// The value of this variable.
     Variable(&'a [u8]),
 }
 
-/// The parts of a raw value whose escapes the lexer has checked.
+/// Iterator over the parts of a raw value whose escapes the lexer has checked.
 pub(crate) struct ValueParts<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for ValueParts<'a> {
@@ -44,7 +41,7 @@ impl<'a> Iterator for ValueParts<'a> {
 }
 
 impl<'a> ValueParts<'a> {
-    /// Takes the escape at the beginning; a continued line is no part.
+    /// Consumes the escape at the start; returns `None` for a line continuation.
     fn escape(&mut self, rest: &'a [u8]) -> Option<ValuePart<'a>> {
         match rest {
             [_, b'\n', after @ ..] | [_, b'\r', b'\n', after @ ..] => {
@@ -74,7 +71,7 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
     &text[spaces..]
 }
 
-/// Appends the value of a raw text, whose variables stand for what `look_up` says, or for nothing.
+/// Appends the value of a raw text. A variable that `look_up` does not find is empty.
 pub(crate) fn append_value<'v>(
     raw: &[u8],
     value: &mut Vec<u8>,
@@ -92,7 +89,7 @@ pub(crate) fn append_value<'v>(
     Ok(())
 }
 
-/// An error if the value is longer than any should be.
+/// Returns an error if the value exceeds the limit.
 pub(crate) fn check_length(value: &[u8], name: &[u8]) -> Result<()> {
     if value.len() <= MAX_VALUE_BYTES {
         return Ok(());
@@ -101,7 +98,7 @@ pub(crate) fn check_length(value: &[u8], name: &[u8]) -> Result<()> {
     Err(Error::new(&[b"variable '", name, limit.as_bytes()]))
 }
 
-/// The value with its escapes resolved but its variables as `${name}`, as `-t rules` shows it.
+/// Returns the value with escapes resolved and variables as `${name}`, for `-t rules`.
 pub fn unparse(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for part in ValueParts(raw) {

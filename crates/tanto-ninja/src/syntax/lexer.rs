@@ -1,4 +1,4 @@
-//! The bytes of a manifest (or dyndep file) to tokens, names and raw values. Does not know what they mean.
+//! Lexer for manifests and dyndep files: tokens, names and raw values.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::path_scan;
 use crate::error::{Error, Result};
 use crate::suggest::{closest, distance};
 
-/// What stands at the beginning of a line or between paths.
+/// A token at the beginning of a line or between paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token {
     Error,
@@ -30,7 +30,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// As messages call it.
+    /// The name in error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Token::Error => "lexing error",
@@ -65,63 +65,62 @@ impl Token {
     }
 }
 
-/// A path or value as the file has it, escapes and all; its escapes are known to be good.
+/// A path or value as written, with validated escapes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Raw<'t> {
     pub(crate) text: &'t [u8],
-    /// No `$` in it: the text is the value.
+    /// Contains no `$`: the text is the value.
     pub(crate) plain: bool,
-    /// It is a plain path that surely is canonical.
+    /// A plain path that is known to be canonical.
     pub(crate) canonical: bool,
 }
 
-/// Columns of the line that an error shows; ninja shows none if the error is further right.
+/// Columns of source that an error shows. Ninja shows no source if the error is further right.
 const SHOWN_COLUMNS: usize = 72;
 
-/// The longest `file:line: ` in front of an error, in bytes.
+/// Maximum length of the `file:line: ` prefix of an error, in bytes.
 const MAX_PREFIX_BYTES: usize = 1023;
 
-/// A place in the text of one file.
+/// A position in the text of one file.
 #[derive(Clone, Copy)]
 pub(crate) struct Lexer<'t> {
     file: &'t [u8],
-    /// All of the file, for messages.
+    /// The whole file, for error messages.
     whole: &'t [u8],
-    /// What is read, from the file's beginning to where this lexer's part ends.
+    /// The file up to the end of the part that this lexer reads.
     text: &'t [u8],
     at: usize,
-    /// Where the last token began: what errors point at.
+    /// Start of the last token, at which errors point.
     last: usize,
 }
 
 impl<'t> Lexer<'t> {
-    /// Begins at the first byte. A NUL ends the text, as it does for ninja.
+    /// Starts at the first byte. As in ninja, a NUL ends the text.
     pub(crate) fn new(file: &'t [u8], text: &'t [u8]) -> Self {
         let end = memchr(0, text).unwrap_or(text.len());
         Self::of_part(file, text, 0..end)
     }
 
-    /// Begins and ends within a text. What is behind the part is another statement. A NUL in it is no statement's.
+    /// Reads a part of a text that contains no NUL and ends between two statements.
     pub(crate) fn of_part(file: &'t [u8], whole: &'t [u8], part: Range<usize>) -> Self {
         Lexer { file, whole, text: &whole[..part.end], at: part.start, last: part.start }
     }
 
-    /// A part of the text.
     pub(crate) fn text(&self, part: Range<usize>) -> &'t [u8] {
         &self.text[part]
     }
 
-    /// How far it has read, in bytes from the file's beginning.
+    /// Offset of the next byte in the file.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Where the last token began.
+    /// Offset of the last token in the file.
     pub(crate) fn last(&self) -> usize {
         self.last
     }
 
-    /// Where in the file a part of its text is.
+    /// Returns the range of a slice of the file's text.
     pub(crate) fn range_of(&self, part: &'t [u8]) -> Range<usize> {
         let start = self.offset_of(part);
         start..start + part.len()
@@ -131,7 +130,7 @@ impl<'t> Lexer<'t> {
         self.text.get(at).copied().unwrap_or(0)
     }
 
-    /// Reads the next token and the blanks behind it. Comments are no tokens.
+    /// Reads the next token and the blanks after it. Skips comments.
     pub(crate) fn token(&mut self) -> Token {
         loop {
             self.last = self.at;
@@ -141,7 +140,7 @@ impl<'t> Lexer<'t> {
                 b'\r' if self.byte(begin + 1) == b'\n' => return self.ends_at(begin + 2, Token::Newline),
                 b'#' => match memchr2(b'\n', 0, &self.text[begin..]).map(|length| begin + length) {
                     Some(end) if self.text[end] == b'\n' => self.at = end + 1,
-                    // A comment without a line end is no comment.
+                    // A comment at the end of the file needs a newline.
                     _ => return self.visible_token(begin),
                 },
                 _ => return self.visible_token(begin),
@@ -177,12 +176,12 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    /// Goes back to where the last token began.
+    /// Goes back to the start of the last token.
     pub(crate) fn unread(&mut self) {
         self.at = self.last;
     }
 
-    /// Reads the next token if it is this one.
+    /// Consumes the next token if it is this one.
     pub(crate) fn peek(&mut self, token: Token) -> bool {
         let found = self.token() == token;
         if !found {
@@ -191,7 +190,7 @@ impl<'t> Lexer<'t> {
         found
     }
 
-    /// Reads the next token, which must be this one.
+    /// Consumes the next token; fails if it is another one.
     pub(crate) fn expect(&mut self, wanted: Token) -> Result<()> {
         let found = self.token();
         if found == wanted {
@@ -201,8 +200,8 @@ impl<'t> Lexer<'t> {
         Err(self.error(&[b"expected ", wanted.name().as_bytes(), b", got ", found.name().as_bytes(), hint.as_bytes()]))
     }
 
-    /// Reads spaces, a name and ` = `, all that is usual before the value of an indented line. Where anything else
-    /// stands, nothing is read.
+    /// Reads the usual start of an indented binding: spaces, a name and ` = `. Consumes nothing if the line looks
+    /// different.
     pub(crate) fn usual_binding(&mut self) -> Option<&'t [u8]> {
         let begin = self.spaces_end(self.at);
         let end = name_end(self.text, begin);
@@ -227,7 +226,7 @@ impl<'t> Lexer<'t> {
         Some(&self.text[begin..end])
     }
 
-    /// Reads a path and the blanks behind it; empty where something else stands.
+    /// Reads a path and the blanks after it; the path is empty if there is none.
     pub(crate) fn path(&mut self) -> Result<Raw<'t>> {
         let begin = self.at;
         let (mut at, canonical) = path_scan::path(self.text, begin);
@@ -248,7 +247,8 @@ impl<'t> Lexer<'t> {
         Ok(Raw { text: &self.text[begin..at], plain, canonical: plain && canonical })
     }
 
-    /// Reads the paths that come next, or those after this token if it comes next; says how many.
+    /// Appends the following paths, or, with `after`, the paths after this token if it comes next. Returns their
+    /// number.
     pub(crate) fn paths(&mut self, after: Option<Token>, paths: &mut Vec<Raw<'t>>) -> Result<usize> {
         let before = paths.len();
         if after.is_none_or(|token| self.peek(token)) {
@@ -263,7 +263,7 @@ impl<'t> Lexer<'t> {
         Ok(paths.len() - before)
     }
 
-    /// Reads a variable's value and the line end behind it.
+    /// Reads a variable's value and the end of the line.
     pub(crate) fn value(&mut self) -> Result<Raw<'t>> {
         let begin = self.at;
         let mut at = begin;
@@ -283,7 +283,7 @@ impl<'t> Lexer<'t> {
         Ok(Raw { text: &self.text[begin..at], plain, canonical: false })
     }
 
-    /// Where the escape that begins at `at` ends.
+    /// Returns the end of the escape at `at`.
     fn escape_end(&mut self, at: usize) -> Result<usize> {
         match self.byte(at + 1) {
             b'$' | b' ' | b':' => Ok(at + 2),
@@ -327,7 +327,7 @@ impl<'t> Lexer<'t> {
         if at == self.text.len() { self.error(&[b"unexpected EOF"]) } else { self.lexing_error() }
     }
 
-    /// The last token was none.
+    /// An error for an invalid last token.
     pub(crate) fn lexing_error(&self) -> Error {
         match self.byte(self.last) {
             b'\t' => self.error(&[b"tabs are not allowed, use spaces"]),
@@ -335,12 +335,12 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// An error at the last token: ninja's first line, and the place.
+    /// An error at the last token, with ninja's first line and the source line.
     pub(crate) fn error(&self, message: &[&[u8]]) -> Error {
         self.error_about(&self.text[self.last..self.last], message)
     }
 
-    /// As `error`. Where ninja shows no place, this shows that of `part`, a slice of the text.
+    /// Like `error`; where ninja shows no source line, this shows that of `part`, a slice of the text.
     pub(crate) fn error_about(&self, part: &'t [u8], message: &[&[u8]]) -> Error {
         let last = self.place(self.last);
         let mut text = [self.file, format!(":{}: ", last.line).as_bytes()].concat();
@@ -370,10 +370,10 @@ impl<'t> Lexer<'t> {
         Place { line: 1 + memchr::memchr_iter(b'\n', before).count(), start, column: at - start }
     }
 
-    /// Shows a line, or as much of it as can be read at a glance, and a caret; nothing if the line is empty.
+    /// Shows a source line, shortened if it is long, and a caret; nothing if the line is empty.
     fn show(&self, place: &Place, text: &mut Vec<u8>) {
         let line = &self.whole[place.start..];
-        // As in all of ninja, the text ends where a NUL is.
+        // As in ninja, a NUL ends the text.
         let line = &line[..memchr2(b'\n', 0, line).unwrap_or(line.len())];
         if line.is_empty() {
             return;
@@ -384,7 +384,7 @@ impl<'t> Lexer<'t> {
             text.extend_from_slice(DOTS);
             caret += DOTS.len();
         }
-        // The file may have been changed since the place was found.
+        // The file may have changed since the place was found.
         let shown = line.get(left_out..).unwrap_or_default();
         text.extend_from_slice(&shown[..shown.len().min(SHOWN_COLUMNS)]);
         if shown.len() >= SHOWN_COLUMNS {
@@ -396,17 +396,17 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// A place in a text: which line (from 1), where that begins, and how many bytes further.
+/// A place in a text: line number from 1, start of the line, and bytes from there.
 struct Place {
     line: usize,
     start: usize,
     column: usize,
 }
 
-/// What stands for a part of a line.
+/// Replaces the omitted part of a line.
 const DOTS: &[u8] = b"...";
 
-/// The error, with the known word that is nearest to the one it complains of, unless half of it would have to change.
+/// Adds the most similar known word to the error, unless half of its letters differ.
 pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Error {
     let near = |meant: &&[u8]| 2 * distance(meant, word, word.len()) <= word.len();
     if let Some(meant) = closest(word, known).filter(near) {
@@ -416,9 +416,9 @@ pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIt
     error
 }
 
-/// A byte of a rule's or variable's name.
+/// Bytes of rule and variable names.
 const NAME: u8 = 1;
-/// A byte of a variable's name after `$` without braces.
+/// Bytes of variable names after `$` without braces.
 const SIMPLE: u8 = 2;
 
 const CLASSES: [u8; 256] = {
@@ -435,7 +435,7 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// Where the bytes of this class that begin at `at` end.
+/// Returns the end of the run of bytes of this class that begins at `at`.
 fn class_end(text: &[u8], at: usize, class: u8) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest.iter().position(|&b| CLASSES[b as usize] & class == 0).unwrap_or(rest.len())
@@ -445,7 +445,7 @@ fn name_end(text: &[u8], at: usize) -> usize {
     class_end(text, at, NAME)
 }
 
-/// As `name_end`, for a name after `$` without braces.
+/// Like `name_end`, for a name after `$` without braces.
 pub(crate) fn simple_name_end(text: &[u8], at: usize) -> usize {
     class_end(text, at, SIMPLE)
 }

@@ -1,12 +1,11 @@
-//! Plain paths in a manifest: where they end, and whether they are canonical, in one look at their bytes, since most of
-//! a manifest is paths. Does not know what stands around them.
+//! Finds the end of a plain path, and whether it is canonical, in one pass: most of a manifest is paths.
 
 use tanto_sys::bytes::classes::{BLOCK_SIZE, ByteClasses};
 
-/// What may end a plain path (a NUL ends any text); dots; slashes.
+/// Bytes that end a plain path; dots; slashes.
 const CLASSES: ByteClasses = ByteClasses::new(b"$ :|\r\n\0", b".", b"/");
 
-/// Where the text that stands for itself in a path ends, and whether it surely is its own canonical form.
+/// Returns the end of the literal text of a path, and whether that is known to be canonical.
 pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
     let mut at = begin;
     // Leading `../` may stay.
@@ -14,8 +13,8 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
         at += 3;
     }
     let absolute = at == begin && text.get(at) == Some(&b'/');
-    // Of the last two bytes before the block, whether they are slashes, and whether the last is a dot. A relative path
-    // is as if a slash were before it.
+    // Flags of the last two bytes before the block: slashes, and whether the last is a dot. A relative path counts as
+    // if a slash preceded it.
     let (mut slashes_before, mut dot_before) = (if absolute { 0 } else { 0b10 }, 0);
     let mut odd = 0;
     CLASSES.scan(text, at, |marks| {
@@ -23,7 +22,7 @@ pub(super) fn path(text: &[u8], begin: usize) -> (usize, bool) {
         let behind_slash = slashes << 1 | slashes_before >> 1;
         let behind_any_and_slash = slashes << 2 | slashes_before;
         let behind_dot = dots << 1 | dot_before;
-        // A slash behind a slash; a slash or a dot behind a slash and a dot.
+        // A slash after a slash; a slash or a dot after a slash and a dot.
         let found = slashes & behind_slash | (slashes | dots) & behind_dot & behind_any_and_slash;
         if marks.first != 0 {
             let length = marks.first.trailing_zeros();
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
     use crate::canon::canonical;
 
-    /// As `path`, byte by byte.
+    /// The end of the path, found byte by byte.
     fn end(text: &[u8], begin: usize) -> usize {
         let is_end = |byte: &u8| b"$ :|\r\n\0".contains(byte);
         text[begin..].iter().position(is_end).map_or(text.len(), |length| begin + length)

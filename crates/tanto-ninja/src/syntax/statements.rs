@@ -1,22 +1,21 @@
-//! The statements of a manifest but for `build`, as text. Does not know what the variables in them mean.
+//! Parser of the statements of a manifest, without evaluation of variables.
 
 use super::lexer::{Lexer, Raw, Token, did_you_mean};
 use crate::error::Result;
 
 tanto_sys::pod! {
-    /// A part of a manifest.
     #[derive(Default, Debug, PartialEq, Eq)]
     pub(crate) struct Span {
-        /// The manifest's number.
+        /// Index of the manifest.
         pub(crate) file: u32,
-        /// In bytes from its beginning.
+        /// Offset in bytes.
         pub(crate) at: u32,
-        /// In bytes.
+        /// Length in bytes.
         pub(crate) len: u32,
     }
 }
 
-/// What a rule consists of besides its name; see `Rule`.
+/// The part of a rule after its name; see `Rule`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RuleBody {
     pub(crate) span: Span,
@@ -25,7 +24,7 @@ pub(crate) struct RuleBody {
     pub(crate) dynamic: u16,
 }
 
-/// The variables that a rule may have. An edge and a scope may have any.
+/// The variables that a rule may bind. Edges and scopes may bind any.
 pub(crate) const RESERVED: [&[u8]; 11] = [
     b"command",
     b"depfile",
@@ -40,24 +39,24 @@ pub(crate) const RESERVED: [&[u8]; 11] = [
     b"rspfile_content",
 ];
 
-/// The bit by which a variable that a rule may have is told in sets of such.
+/// Returns the bit of a rule variable in bit sets.
 pub(crate) fn reserved_bit(name: &[u8]) -> Option<u16> {
     RESERVED.iter().position(|reserved| *reserved == name).map(|at| 1 << at)
 }
 
-/// May a rule have this variable?
+/// Returns true if a rule may bind this variable.
 pub fn is_reserved(name: &[u8]) -> bool {
     reserved_bit(name).is_some()
 }
 
-/// Reads a name, `=`, and a value up to the line's end.
+/// Reads `name = value` and the end of the line.
 pub(crate) fn assignment<'t>(lexer: &mut Lexer<'t>) -> Result<(&'t [u8], Raw<'t>)> {
     let name = name(lexer, b"variable name")?;
     lexer.expect(Token::Equals)?;
     Ok((name, lexer.value()?))
 }
 
-/// Reads an indented line with an assignment, if one comes next.
+/// Reads an indented assignment if one comes next.
 pub(crate) fn binding<'t>(lexer: &mut Lexer<'t>) -> Result<Option<(&'t [u8], Raw<'t>)>> {
     if let Some(name) = lexer.usual_binding() {
         return Ok(Some((name, lexer.value()?)));
@@ -65,25 +64,25 @@ pub(crate) fn binding<'t>(lexer: &mut Lexer<'t>) -> Result<Option<(&'t [u8], Raw
     if lexer.peek(Token::Indent) { assignment(lexer).map(Some) } else { Ok(None) }
 }
 
-/// Reads a name; `what` is what it would be.
-pub(crate) fn name<'t>(lexer: &mut Lexer<'t>, what: &[u8]) -> Result<&'t [u8]> {
-    lexer.name().ok_or_else(|| lexer.error(&[b"expected ", what]))
+/// Reads a name; `expected` describes it in the error.
+pub(crate) fn name<'t>(lexer: &mut Lexer<'t>, expected: &[u8]) -> Result<&'t [u8]> {
+    lexer.name().ok_or_else(|| lexer.error(&[b"expected ", expected]))
 }
 
-/// Reads the name of a rule or pool and the line's end.
-pub(crate) fn heading<'t>(lexer: &mut Lexer<'t>, what: &[u8]) -> Result<&'t [u8]> {
-    let name = name(lexer, what)?;
+/// Reads the name of a rule or pool and the end of the line.
+pub(crate) fn heading<'t>(lexer: &mut Lexer<'t>, expected: &[u8]) -> Result<&'t [u8]> {
+    let name = name(lexer, expected)?;
     lexer.expect(Token::Newline)?;
     Ok(name)
 }
 
-/// Reads `name`, and its variables on indented lines, behind the word `rule`.
+/// Reads the rest of a statement after `rule`: the name and indented bindings.
 pub(crate) fn rule<'t>(lexer: &mut Lexer<'t>) -> Result<(&'t [u8], RuleBody)> {
     let name = heading(lexer, b"rule name")?;
     Ok((name, rule_body(lexer, name)?))
 }
 
-/// Reads the indented lines of a rule.
+/// Reads the indented bindings of a rule.
 pub(crate) fn rule_body<'t>(lexer: &mut Lexer<'t>, name: &'t [u8]) -> Result<RuleBody> {
     let begin = lexer.at();
     let mut end = begin;
@@ -107,7 +106,7 @@ pub(crate) fn rule_body<'t>(lexer: &mut Lexer<'t>, name: &'t [u8]) -> Result<Rul
 }
 
 impl RuleBody {
-    /// A later binding of the same name wins.
+    /// The last binding of a name wins.
     fn set(&mut self, bit: u16, raw: Raw<'_>) {
         let set = |bits: &mut u16, on: bool| *bits = if on { *bits | bit } else { *bits & !bit };
         set(&mut self.set_vars, true);
@@ -120,14 +119,14 @@ impl RuleBody {
     }
 }
 
-/// Reads `name`, and its variables on indented lines, behind the word `pool`.
+/// Reads the rest of a statement after `pool`: the name and indented bindings.
 pub(crate) fn pool(lexer: &mut Lexer<'_>) -> Result<()> {
     heading(lexer, b"pool name")?;
     while binding(lexer)?.is_some() {}
     Ok(())
 }
 
-/// The paths of a statement, as they stand there.
+/// The raw paths of a `build` statement.
 #[derive(Default)]
 pub(crate) struct BuildPaths<'t> {
     pub(crate) outs: Vec<Raw<'t>>,
@@ -136,13 +135,13 @@ pub(crate) struct BuildPaths<'t> {
 }
 
 impl<'t> BuildPaths<'t> {
-    /// Outputs, inputs, validations.
+    /// Returns outputs, inputs or validations.
     pub(crate) fn list(&self, number: usize) -> &[Raw<'t>] {
         [&self.outs, &self.ins, &self.validations][number]
     }
 }
 
-/// What stands on the line of a `build` statement besides paths.
+/// The rest of the line of a `build` statement.
 pub(crate) struct BuildLine<'t> {
     pub(crate) rule: &'t [u8],
     pub(crate) explicit_outs: usize,
@@ -150,12 +149,12 @@ pub(crate) struct BuildLine<'t> {
     pub(crate) order_only_ins: usize,
 }
 
-/// Reads `outs | outs: rule ins | ins || ins |@ validations` behind the word `build`. `know` may refuse the rule's name
-/// when that has been read.
+/// Reads `outs | outs: rule ins | ins || ins |@ validations` after `build`. `check_rule` is called after the rule's
+/// name and may reject it.
 pub(crate) fn build_line<'t>(
     lexer: &mut Lexer<'t>,
     raws: &mut BuildPaths<'t>,
-    know: impl FnOnce(&Lexer<'t>, &'t [u8]) -> Result<()>,
+    check_rule: impl FnOnce(&Lexer<'t>, &'t [u8]) -> Result<()>,
 ) -> Result<BuildLine<'t>> {
     let BuildPaths { outs, ins, validations } = raws;
     [&mut *outs, ins, validations].into_iter().for_each(Vec::clear);
@@ -166,7 +165,7 @@ pub(crate) fn build_line<'t>(
     }
     lexer.expect(Token::Colon)?;
     let rule = lexer.name().ok_or_else(|| lexer.error(&[b"expected build command name"]))?;
-    know(lexer, rule)?;
+    check_rule(lexer, rule)?;
     let explicit_ins = lexer.paths(None, ins)?;
     lexer.paths(Some(Token::Pipe), ins)?;
     let order_only_ins = lexer.paths(Some(Token::Pipe2), ins)?;

@@ -1,4 +1,4 @@
-//! The indented lines below a `build` or `rule` statement, as text. Does not know what the variables in it mean.
+//! The indented bindings of a `build` or `rule` statement.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,18 +11,17 @@ use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::Lexer;
 use crate::syntax::statements::binding;
 
-/// Names and unevaluated values, whose escapes are known to be good.
+/// Names and unevaluated values with valid escapes.
 pub(crate) struct BindingBlock {
     text: Vec<u8>,
     bindings: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl BindingBlock {
-    /// The bindings of a text that was read without an error before.
+    /// Parses a text that was parsed without error before.
     pub(crate) fn new(text: Vec<u8>) -> Self {
         let mut bindings = Vec::new();
         let mut lexer = Lexer::new(b"", &text);
-        // It was read without an error before.
         while let Ok(Some((name, raw))) = binding(&mut lexer) {
             let position = |part: &[u8]| {
                 let start = part.as_ptr() as usize - text.as_ptr() as usize;
@@ -33,18 +32,18 @@ impl BindingBlock {
         BindingBlock { text, bindings }
     }
 
-    /// Its text, for use again.
+    /// Returns the text, to reuse its memory.
     pub(super) fn into_text(self) -> Vec<u8> {
         self.text
     }
 
-    /// The unevaluated value of a variable; a later binding of the same name wins.
+    /// Returns the unevaluated value of a variable. The last binding of a name wins.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let found = self.bindings.iter().rev().find(|(own, _)| self.text[own.clone()] == *name);
         found.map(|(_, raw)| &self.text[raw.clone()])
     }
 
-    /// Names and values, in their order. The values see the file's variables, not each other.
+    /// Returns names and values in order. Values see the variables of the file, not each other.
     pub(crate) fn evaluated<'v>(&self, look_up: impl Fn(&[u8]) -> Option<&'v [u8]>) -> Result<Vec<(&[u8], Vec<u8>)>> {
         let one = |(name, raw): &(Range<usize>, Range<usize>)| {
             let mut value = Vec::new();
@@ -55,16 +54,16 @@ impl BindingBlock {
     }
 }
 
-/// The bindings of rules that were asked for last. Most trees have few rules for many edges.
+/// A cache of rule bindings. Most trees have few rules for many edges.
 #[derive(Default)]
 pub(crate) struct RuleBlockCache(RwLock<Map<RuleId, Arc<BindingBlock>>>);
 
-/// Smaller, trees with more rules read them again and again; larger, trees with a rule for each edge keep more text
-/// that is of no more use.
+/// Smaller: trees with more rules read them repeatedly. Larger: trees with a rule per edge keep text that is not
+/// needed again.
 pub(super) const MAX_CACHED_RULES: usize = 128;
 
 impl RuleBlockCache {
-    /// The rule's bindings; `read` gets their text.
+    /// Returns the rule's bindings; `read` returns their text.
     pub(crate) fn get<'t>(
         &self,
         rule: RuleId,

@@ -1,5 +1,4 @@
-//! The commands of many edges, one after the other, by one thread: what was read for one is there for the next. Does
-//! not know what they are for.
+//! Evaluation of many commands by one thread, which reuses files, rules and buffers.
 
 use std::sync::Arc;
 
@@ -10,24 +9,23 @@ use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, RuleId};
 
-/// One who asks for many commands. What it has said counts if the manifests `are_unchanged` afterwards.
+/// Evaluates commands. They are valid only if `are_unchanged` returns true afterwards.
 pub struct CommandEvaluator<'g, 't> {
     graph: &'g GraphView<'t>,
     rules: Map<RuleId, Arc<BindingBlock>>,
     /// Manifests that were read.
     files: Vec<u32>,
-    /// Room for an edge's bindings, and for its command.
+    /// Reused buffers for an edge's bindings and its command.
     own: Vec<u8>,
     command: Vec<u8>,
 }
 
 impl<'g, 't> CommandEvaluator<'g, 't> {
-    /// Of this graph's edges.
     pub fn new(graph: &'g GraphView<'t>) -> Self {
         CommandEvaluator { graph, rules: Map::default(), files: Vec::new(), own: Vec::new(), command: Vec::new() }
     }
 
-    /// As `GraphView::command_for_hash`.
+    /// Like `GraphView::command_for_hash`.
     pub fn for_hash(&mut self, edge: EdgeId) -> Result<&[u8]> {
         let graph = self.graph;
         let rule_block = self.rule(RuleId(graph.data.edges.get(edge.index()).rule))?;
@@ -48,7 +46,7 @@ impl<'g, 't> CommandEvaluator<'g, 't> {
         Ok(&self.command)
     }
 
-    /// Are the manifests that were read still those that were loaded?
+    /// Checks that the manifests have not changed since they were loaded.
     pub fn are_unchanged(&self) -> bool {
         self.files.iter().all(|&file| self.graph.data.manifests.is_unchanged(file))
     }
@@ -87,7 +85,7 @@ mod tests {
     use crate::graph::Arena;
     use crate::load::{LoadOptions, load};
 
-    /// More text than a load keeps, with more rules than are kept.
+    /// More text than a load keeps, with more rules than are cached.
     fn manifest() -> String {
         let mut text =
             "rule one\n  command = one $in > $out $flags\n  rspfile = $out.rsp\n  rspfile_content = $in_newline\n"

@@ -1,4 +1,4 @@
-//! The evaluation of one edge's variables. Does not know where their text came from.
+//! Evaluation of the variables of one edge.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::ids::{NodeId, RuleId, ScopeId};
 use crate::paths::PathTable;
 use crate::syntax::expansion::{ValuePart, ValueParts, append_value, check_length};
 
-/// What dyndep files say about `restat`.
+/// `restat` set by dyndep files.
 #[derive(Clone, Copy)]
 pub(crate) struct DyndepRestat<'v> {
     /// The edge, which has bindings of its own, has this one too.
     pub(crate) edge: bool,
-    /// So have these scopes.
+    /// Scopes with `restat`.
     pub(crate) scopes: &'v Set<ScopeId>,
 }
 
-/// Where the paths of nodes are.
+/// Lookup of the path of a node.
 pub(crate) trait NodePaths {
     fn path_of(&self, node: NodeId) -> &[u8];
 }
@@ -37,7 +37,7 @@ impl NodePaths for PathTable {
     }
 }
 
-/// All that an edge's variables are made from.
+/// The sources of an edge's variables.
 pub(crate) struct EdgeVariables<'v> {
     pub(crate) env: &'v Env,
     pub(crate) paths: &'v dyn NodePaths,
@@ -45,37 +45,37 @@ pub(crate) struct EdgeVariables<'v> {
     pub(crate) rule: RuleId,
     pub(crate) rule_block: Arc<BindingBlock>,
     pub(crate) scope: ScopeId,
-    /// Where in the manifests the edge stands.
+    /// Position of the edge in the manifests.
     pub(crate) position: u32,
-    /// Its own bindings, if it has some.
+    /// The edge's own bindings, if it has any.
     pub(crate) bindings: Option<BindingBlock>,
-    /// What `$in` and `$out` name.
+    /// The nodes of `$in` and `$out`.
     pub(crate) ins: &'v [NodeId],
     pub(crate) outs: &'v [NodeId],
 }
 
 impl EdgeVariables<'_> {
-    /// The value of a variable; the scopes' as they are at a position.
+    /// Returns the value of a variable; variables of scopes have their values at `position`.
     pub(crate) fn value(&self, name: &[u8], escape: Escape, position: u32) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.append(name, escape, position, &mut value)?;
         Ok(value)
     }
 
-    /// Appends the value of a variable to nothing, or to what stands before it.
+    /// Appends the value of a variable.
     pub(crate) fn append(&self, name: &[u8], escape: Escape, position: u32, value: &mut Vec<u8>) -> Result<()> {
         Evaluator { values: self, escape, position, within: Vec::new() }.append(name, value)
     }
 
-    /// Appends the value that the edge's own environment gives, before its rule is asked: its bindings or, where it
-    /// has none at all, its file's. False if it gives none.
+    /// Appends the value from the edge's own environment, which precedes the rule: its bindings or, if it has none at
+    /// all, its file's variables. Returns false if there is no value.
     fn append_from_edge(&self, name: &[u8], position: u32, out: &mut Vec<u8>) -> Result<bool> {
         let Some(block) = &self.bindings else { return Ok(append(self.in_scope(self.scope, name, position), out)) };
         if self.restat.edge && name == b"restat" {
             return Ok(append(Some(b"1"), out));
         }
         let Some(raw) = block.get(name) else { return Ok(false) };
-        // Its values were meant where they stand.
+        // Values of bindings are evaluated at the edge's position.
         append_value(raw, out, |name| self.env.variable(self.scope, name, self.position))?;
         Ok(true)
     }
@@ -87,7 +87,7 @@ impl EdgeVariables<'_> {
         if self.env.may_set(name) { self.env.variable_in(scope, name, position) } else { None }
     }
 
-    /// The value that the scopes around the edge's own environment give.
+    /// Returns the value from the scopes around the edge's own environment.
     fn outer(&self, name: &[u8], position: u32) -> Option<&[u8]> {
         let mut next = if self.bindings.is_some() { Some(self.scope) } else { self.env.parent(self.scope) };
         while let Some(scope) = next {
@@ -99,8 +99,8 @@ impl EdgeVariables<'_> {
         None
     }
 
-    /// The unevaluated value that the rule gives. A response file is the rule's alone: where a rule has none, no
-    /// scope around gives it one.
+    /// Returns the unevaluated value from the rule. A response file belongs to the rule: without one, no outer scope
+    /// can set it.
     fn rule_value(&self, name: &[u8]) -> Option<&[u8]> {
         let none =
             || (self.rule != RuleId::PHONY && matches!(name, b"rspfile" | b"rspfile_content")).then_some(&b""[..]);
@@ -112,12 +112,11 @@ fn append(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     value.inspect(|value| out.extend_from_slice(value)).is_some()
 }
 
-/// One evaluation.
 struct Evaluator<'e, 'v> {
     values: &'e EdgeVariables<'v>,
     escape: Escape,
     position: u32,
-    /// The rule's variables that are being evaluated, but for the first: ninja lets it come once more.
+    /// The rule's variables under evaluation except the first, which ninja allows to occur once more.
     within: Vec<&'e [u8]>,
 }
 
@@ -162,7 +161,7 @@ impl<'e> Evaluator<'e, '_> {
         Ok(())
     }
 
-    /// Appends the paths that the name stands for, if it does.
+    /// Appends the paths of `$in`, `$in_newline` or `$out`; returns false for another name.
     fn append_paths(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
         let (nodes, separator) = match name {
             b"in" => (self.values.ins, b' '),
