@@ -1,4 +1,4 @@
-//! Sums the sources of this crate. A snapshot is of use to the loader that made it, and to no other.
+//! Hashes the sources of this crate: a snapshot is valid only for the version that wrote it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ fn main() {
     let mut files = Vec::new();
     add(Path::new("src"), &mut files);
     files.sort();
-    let mut sum = Sum(0xcbf2_9ce4_8422_2325);
+    let mut hash = Fnv1a(0xcbf2_9ce4_8422_2325);
     for file in files {
-        sum.add(file.as_os_str().as_encoded_bytes());
-        sum.add(&fs::read(&file).expect("a source can be read"));
+        hash.add(file.as_os_str().as_encoded_bytes());
+        hash.add(&fs::read(&file).expect("a source can be read"));
     }
-    println!("cargo:rustc-env=TANTO_SOURCES={:016x}", sum.0);
+    println!("cargo:rustc-env=TANTO_SOURCES={:016x}", hash.0);
 }
 
-/// Adds the sources in a directory and below.
+/// Adds the sources below a directory.
 fn add(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory of sources can be read") {
         let path = entry.expect("a directory of sources can be read").path();
@@ -28,10 +28,9 @@ fn add(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// FNV-1a, 64 bits.
-struct Sum(u64);
+struct Fnv1a(u64);
 
-impl Sum {
+impl Fnv1a {
     fn add(&mut self, bytes: &[u8]) {
         let length = (bytes.len() as u64).to_le_bytes();
         for byte in length.iter().chain(bytes) {

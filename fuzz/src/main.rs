@@ -1,8 +1,8 @@
-//! Fuzzes one parser: `tanto-fuzz TARGET [--seed N] [--runs N | --seconds N]`, or `tanto-fuzz TARGET FILE...` to
-//! run inputs again.
+//! Fuzzes one parser: `tanto-fuzz TARGET [--seed N] [--runs N | --seconds N]`, or `tanto-fuzz TARGET FILE...` to run
+//! inputs again.
 //!
-//! A panic is caught, and its input saved. What cannot be caught (a stack overflow, a kill for memory) leaves its
-//! input in `target/fuzz/TARGET.current`. Runs in the dev profile, in which a panic unwinds.
+//! The input of a panic is saved. After a crash that cannot be caught (stack overflow, out of memory) the input is in
+//! `target/fuzz/TARGET.current`. Runs in the dev profile, in which panics unwind.
 
 mod packages;
 mod snapshot;
@@ -20,7 +20,6 @@ use targets::{TARGETS, Target};
 
 const USAGE: &str = "usage: tanto-fuzz TARGET [--seed N] [--runs N | --seconds N]\n       tanto-fuzz TARGET FILE...";
 
-/// What the user asked for.
 struct Options {
     target: &'static Target,
     seed: u64,
@@ -52,13 +51,12 @@ fn unknown(name: &str) -> String {
     format!("no target is called {name}; there are {}", names.join(", "))
 }
 
-/// Where this target's files lie.
+/// Files of a target.
 struct Place {
-    /// `target/fuzz`.
     directory: PathBuf,
-    /// The input that is being run.
+    /// The current input.
     current: File,
-    /// A file that the target may use as it likes.
+    /// A file for the target's use.
     scratch: PathBuf,
 }
 
@@ -76,16 +74,16 @@ impl Place {
         self.current.write_all_at(input, 0)
     }
 
-    /// No input was lost: nothing need be remembered.
+    /// Removes the temporary files after a run without a crash.
     fn clear(&self, target: &Target) {
         for name in [format!("{}.current", target.name), format!("{}.scratch", target.name)] {
-            // Gone already is as good.
+            // It may be gone already.
             let _ = std::fs::remove_file(self.directory.join(name));
         }
     }
 }
 
-/// Runs one input; the text of the panic if there was one.
+/// Runs one input; returns the message of a panic.
 fn run_one(target: &Target, place: &Place, input: &[u8]) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input, &place.scratch))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -101,7 +99,7 @@ fn seeds(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
     paths.iter().map(std::fs::read).collect()
 }
 
-/// Runs inputs until the runs or the time are used up, or one fails.
+/// Runs inputs until a limit is reached or one fails.
 fn fuzz(options: &Options, place: &Place) -> std::io::Result<bool> {
     let target = options.target;
     let material = Material { seeds: seeds(target)?, tokens: target.tokens, head: target.head };
@@ -124,7 +122,7 @@ fn fuzz(options: &Options, place: &Place) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Runs the inputs that the user named; a panic shows itself.
+/// Runs the given inputs without catching panics.
 fn replay(options: &Options, place: &Place) -> std::io::Result<bool> {
     for path in &options.files {
         (options.target.run)(&std::fs::read(path)?, &place.scratch);

@@ -1,4 +1,4 @@
-//! The formats of package trees: what must be true of any input. Does not know how inputs are made.
+//! Fuzz targets for the formats of package trees.
 
 use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
 use tanto_protocol::{AttemptResult, AttemptSpec, Message};
 
-/// Records are all of the text, and of them each needs what is there, once, and nothing if something is missing.
+/// Records cover the whole text. A resolved package depends on each other package once, and on none if it is broken.
 pub(crate) fn scan(input: &[u8], _: &Path) {
     let records = match records::read(input) {
         Ok(records) => records,
@@ -32,7 +32,7 @@ pub(crate) fn scan(input: &[u8], _: &Path) {
     }
 }
 
-/// A line is a pattern, the next one a name. What matches begins as the pattern says.
+/// Input: pairs of lines, a pattern and a name. A matching name begins with the pattern's literal prefix.
 pub(crate) fn pattern(input: &[u8], _: &Path) {
     let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
     let (text, name) = (&input[..end], Name::new(input.get(end + 1..).unwrap_or_default()));
@@ -44,7 +44,7 @@ pub(crate) fn pattern(input: &[u8], _: &Path) {
     assert!(!plain || pattern.matches(&name) == (text == name.text()));
 }
 
-/// A package has no more in it than its archive, and as many files as are read.
+/// The content of a package is limited by its archive, and its number of files by the entries read.
 pub(crate) fn package(input: &[u8], _: &Path) {
     list(input);
     let mut input = input.to_vec();
@@ -64,7 +64,7 @@ pub(crate) fn package(input: &[u8], _: &Path) {
     }
 }
 
-/// Lines are what they are in the text, and files are lines that count.
+/// Lines equal those of the text, and files are lines that count.
 fn list(text: &[u8]) {
     let plist = Plist::new(text);
     let is_line = |line: &[u8]| !line.contains(&b'\n') && holds(text, line);
@@ -80,14 +80,14 @@ fn holds(text: &[u8], line: &[u8]) -> bool {
     line.is_empty() || text.windows(line.len()).any(|window| window == line)
 }
 
-/// A head with a sum that is wrong hides all that follows it.
+/// An invalid checksum in a header would hide everything after it.
 fn sum_up(head: &mut [u8]) {
     head[148..156].fill(b' ');
     let sum: u32 = head.iter().map(|&byte| u32::from(byte)).sum();
     head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// A message that is accepted is encoded again as itself, and its names lead nowhere else.
+/// An accepted message encodes to itself, and its names do not escape their directory.
 pub(crate) fn message(input: &[u8], _: &Path) {
     if let Ok(spec) = AttemptSpec::decode(input) {
         assert!(!spec.name.contains('/') && !spec.location.split('/').any(|part| part == ".."));
@@ -98,10 +98,10 @@ pub(crate) fn message(input: &[u8], _: &Path) {
     }
 }
 
-/// What is told of a log is something, and not too much, and does nothing to a terminal.
+/// The reported error of a log is not empty, limited in size, and free of terminal control codes.
 pub(crate) fn failure(input: &[u8], _: &Path) {
     let Some(found) = errors::find(input) else {
-        // What a terminal has written over, or takes as a command, cannot be seen.
+        // Text that was overwritten or that contains control codes cannot be displayed.
         let is_seen = input.len() <= errors::LOOKED_AT && !input.iter().any(|byte| b"\r\x1b".contains(byte));
         return assert!(!is_seen || !input.iter().any(u8::is_ascii_alphanumeric));
     };
@@ -109,7 +109,7 @@ pub(crate) fn failure(input: &[u8], _: &Path) {
     assert!(found.lines.iter().all(|line| line.chars().count() < 500 && !line.contains(char::is_control)));
 }
 
-/// Whatever is asked, what is signed is the text of a package that has this name.
+/// Only the text of a package with the requested name is signed.
 pub(crate) fn signer(input: &[u8], _: &Path) {
     let mut signed = Vec::new();
     let sign = |text: &[u8]| {
@@ -124,7 +124,7 @@ pub(crate) fn signer(input: &[u8], _: &Path) {
     }
 }
 
-/// Says all of this, and hears nothing.
+/// A stream that provides this input and discards output.
 struct Dialogue<'a>(Cursor<&'a [u8]>);
 
 impl Read for Dialogue<'_> {

@@ -1,4 +1,4 @@
-//! Fuzzes snapshots: a sound one with other words in it, under its own sums or under right ones, and what is none.
+//! Fuzzes snapshots: intact ones with changed words, under their own checksums or matching ones, and arbitrary bytes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -58,18 +58,18 @@ impl Sound {
         self.dir.join(name).as_os_str().as_bytes().to_vec()
     }
 
-    /// Logs in which something is.
+    /// Returns non-empty logs.
     fn logs(&self, graph: &mut Graph<'_>) -> (BuildLog, DepsLog) {
         let build = BuildLog::load(&self.log("log"), 7, graph, ThreadLimit::ONE);
         let deps = DepsLog::load(&self.log("deps"), graph, ThreadLimit::ONE);
-        let ((mut build, _), (mut deps, _)) = (build.expect("it is none"), deps.expect("it is none"));
-        build.open(graph, &mut |_| false).expect("it can be written");
-        deps.open(graph, &mut |_| true).expect("it can be written");
+        let ((mut build, _), (mut deps, _)) = (build.expect("a missing log loads"), deps.expect("a missing log loads"));
+        build.open(graph, &mut |_| false).expect("a log can be written");
+        deps.open(graph, &mut |_| true).expect("a log can be written");
         let entry = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
-        build.record(graph, [b"out/a.o".as_slice(), b"lib", b"gone"], entry).expect("it can be written");
+        build.record(graph, [b"out/a.o".as_slice(), b"lib", b"gone"], entry).expect("a log can be written");
         let out = graph.intern(b"out/a.o");
         let headers = ["gen.h", "a.h", "/usr/include/b.h"].map(|path| graph.intern(path.as_bytes()));
-        deps.record(graph, out, 4, &headers).expect("it can be written");
+        deps.record(graph, out, 4, &headers).expect("a log can be written");
         (build, deps)
     }
 
@@ -77,7 +77,7 @@ impl Sound {
         Snapshot::new(StateDirs::in_tree(&self.dir), &self.manifest(), LoadOptions::default())
     }
 
-    /// Made once, beside the scratch file.
+    /// Created once, beside the scratch file.
     fn get(scratch: &Path) -> &'static Sound {
         static SOUND: OnceLock<Sound> = OnceLock::new();
         SOUND.get_or_init(|| {
@@ -88,19 +88,19 @@ impl Sound {
             let mut sound = Sound { file: PathBuf::new(), bytes: Vec::new(), dir };
             let arena = Arena::new();
             let graph = load(&arena, &RealDisk, &sound.manifest(), LoadOptions::default(), &mut |_| ());
-            let mut graph = graph.expect("it is sound");
+            let mut graph = graph.expect("the manifest is valid");
             let (log, deps) = sound.logs(&mut graph);
-            let saving = sound.snapshot().of(&graph, 0, true).expect("it is in a file");
+            let saving = sound.snapshot().of(&graph, 0, true).expect("the manifest is a file");
             saving.with_logs(&graph, &log, &deps).run(1).expect("a file can be written");
-            let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("it is there");
-            sound.file = entries.next().and_then(Result::ok).expect("it is there").path();
-            sound.bytes = std::fs::read(&sound.file).expect("it can be read");
+            let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("the snapshot exists");
+            sound.file = entries.next().and_then(Result::ok).expect("the snapshot exists").path();
+            sound.bytes = std::fs::read(&sound.file).expect("the snapshot can be read");
             sound
         })
     }
 }
 
-/// Pairs of words: where in the file, and what is to stand there.
+/// Changes words; the input is pairs of position and new value.
 fn changed(bytes: &[u8], pairs: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for pair in pairs.as_chunks::<8>().0 {
@@ -112,7 +112,7 @@ fn changed(bytes: &[u8], pairs: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Makes the sums right: that of the only block, which is the last word of the table, and that of the table.
+/// Updates the checksums: that of the only block, which is the last word of the table, and that of the table.
 fn forge(bytes: &mut [u8], sound: &[u8]) {
     let foot = sound.len() - 24;
     let start = usize::from_ne_bytes(*sound[foot..].first_chunk().expect("eight bytes"));
@@ -124,7 +124,7 @@ fn forge(bytes: &mut [u8], sound: &[u8]) {
     bytes[foot + 8..foot + 16].copy_from_slice(&table);
 }
 
-/// Whatever lies there, it is opened or not, and all answers come; the sound one's are the loaded graph's.
+/// Opening may fail, but all queries must return. An unchanged snapshot must be used.
 pub fn run(input: &[u8], scratch: &Path) {
     let sound = Sound::get(scratch);
     let (&kind, rest) = input.split_first().unwrap_or((&0, &[]));
@@ -141,7 +141,7 @@ pub fn run(input: &[u8], scratch: &Path) {
     let arena = Arena::new();
     let opened = sound.snapshot().open(&arena, &mut |_| ());
     if bytes == sound.bytes {
-        assert!(matches!(opened, Ok(Some(_))), "a sound one is not used");
+        assert!(matches!(opened, Ok(Some(_))), "an intact snapshot is not used");
     }
     if let Ok(Some(mut graph)) = opened {
         ask(&mut graph, sound, bytes == sound.bytes);
@@ -149,7 +149,7 @@ pub fn run(input: &[u8], scratch: &Path) {
     }
 }
 
-/// Asks for all that a build or a tool asks for.
+/// Exercises all queries of builds and tools.
 fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
     for node in graph.node_ids() {
         graph.lookup(graph.path(node));
@@ -168,7 +168,7 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
     let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, ThreadLimit::ONE));
     let kept = graph.deps_parts();
     let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, ThreadLimit::ONE));
-    assert!(!is_intact || (log.is_some() && deps.is_some()), "its logs are not known");
+    assert!(!is_intact || (log.is_some() && deps.is_some()), "the logs are not resumed");
     let mut log = log.unwrap_or_else(|| BuildLog::in_memory(7));
     let mut deps = deps.map_or_else(DepsLog::in_memory, |(deps, _)| deps);
     log.entries(graph).for_each(drop);
@@ -186,7 +186,7 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
         let walked = scan.recompute_dirty(node);
         scan.end_prefetch();
         if walked.is_err() {
-            // After an error a walk is over.
+            // An error ends a walk.
             scan.reset();
         }
     }

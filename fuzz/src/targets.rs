@@ -1,4 +1,4 @@
-//! What is fuzzed: a function for each format, which reads an input and asks what must be true of any.
+//! The fuzz targets: a function per format that reads an input and checks invariants.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,19 +18,17 @@ use tanto_record::views::report::timings::Timings;
 use tanto_record::views::{html, report::rebuilds, trace};
 use tanto_sys::threads::ThreadLimit;
 
-/// One format.
 pub struct Target {
-    /// What the command line and the corpus call it.
+    /// The name on the command line and in the corpus.
     pub name: &'static str,
-    /// Words of the format.
+    /// Tokens of the format.
     pub tokens: &'static [&'static [u8]],
-    /// How many bytes at the front name the format and its version.
+    /// Length of the header that names the format and its version.
     pub head: usize,
-    /// Reads an input; panics if it is read wrong. The path is of a file that it may use as it likes.
+    /// Reads an input; panics if an invariant is violated. The path is a scratch file.
     pub run: fn(&[u8], &Path),
 }
 
-/// All of them.
 pub const TARGETS: [Target; 13] = [
     Target {
         name: "manifest",
@@ -324,7 +322,7 @@ pub const TARGETS: [Target; 13] = [
     },
 ];
 
-/// A few files by their names.
+/// Files in memory.
 struct Files<'a>(&'a [(&'static [u8], &'a [u8])]);
 
 impl Disk for Files<'_> {
@@ -350,7 +348,7 @@ impl Disk for Files<'_> {
     }
 }
 
-/// A manifest that is taken has a sound graph, whose variables can be asked for; else the error says something.
+/// An accepted manifest gives a consistent graph whose variables can be evaluated; an error has a message.
 fn manifest(input: &[u8], _: &Path) {
     let arena = Arena::new();
     let files = [
@@ -366,13 +364,13 @@ fn manifest(input: &[u8], _: &Path) {
     check_graph(&graph);
     for id in graph.edge_ids() {
         for name in [b"command".as_slice(), b"description", b"depfile", b"rspfile_content"] {
-            // A cycle among variables is an error that only asking for them finds.
+            // A cycle among variables is found only during evaluation.
             let _ = graph.binding(id, name, Escape::Shell);
         }
     }
 }
 
-/// What is true of every graph.
+/// Invariants of every graph.
 fn check_graph(graph: &Graph<'_>) {
     for id in graph.edge_ids() {
         let edge = graph.edge(id);
@@ -399,13 +397,13 @@ build stranger: r out
 build dd: r scan
 ";
 
-/// What is added to the graph leaves it sound, and is there.
+/// Additions of a dyndep file are in the graph and keep it consistent.
 fn dyndep(input: &[u8], _: &Path) {
     let arena = Arena::new();
     let files = [(b"build.ninja".as_slice(), DYNDEP_USERS), (b"dd", input)];
     let options = LoadOptions::default();
-    let mut graph = load(&arena, &Files(&files), b"build.ninja", options, &mut |_| ()).expect("it is sound");
-    let file = graph.lookup(b"dd").expect("it is an input");
+    let mut graph = load(&arena, &Files(&files), b"build.ninja", options, &mut |_| ()).expect("the manifest is valid");
+    let file = graph.lookup(b"dd").expect("dd is an input");
     let users: Vec<_> = graph.edge_ids().filter(|&id| graph.edge(id).dyndep == Some(file)).collect();
     assert_eq!(users.len(), 2);
     let Ok(updates) = tanto_ninja::dyndep::load(&mut graph, &mut Files(&files), file, &users) else { return };
@@ -419,7 +417,7 @@ fn dyndep(input: &[u8], _: &Path) {
     }
 }
 
-/// Names are never empty, and each comes once.
+/// Names are unique and not empty.
 fn depfile(input: &[u8], _: &Path) {
     let Ok(depfile) = tanto_ninja::depfile::parse(input) else { return };
     for names in [&depfile.outs, &depfile.ins] {
@@ -428,10 +426,10 @@ fn depfile(input: &[u8], _: &Path) {
     }
 }
 
-/// A machine that cannot write its own scratch file ends the fuzzing; it is no bug of the parser. The file is a new
-/// one each time: some file systems wait for the disk when a file is cut to nothing and written again.
+/// Fails the whole run if the scratch file cannot be written: that is not a bug of the parser. Creates a new file
+/// each time, since some file systems sync a file that is truncated and rewritten.
 fn fill(scratch: &Path, input: &[u8]) {
-    // Not there the first time.
+    // It does not exist the first time.
     let _ = std::fs::remove_file(scratch);
     std::fs::write(scratch, input).expect("the scratch file can be written");
 }
@@ -440,13 +438,13 @@ fn entries(log: &BuildLog, graph: &Graph<'_>) -> Vec<(Vec<u8>, Entry)> {
     log.entries(graph).map(|(output, entry)| (output.to_vec(), entry)).collect()
 }
 
-/// What was read from any bytes is read again after a record was added to them, and the record with it.
+/// Entries read from any bytes are read again after a record was appended, and so is the record.
 fn log(input: &[u8], scratch: &Path) {
     fill(scratch, input);
     let path = scratch.as_os_str().as_bytes();
     let arena = Arena::new();
     let mut graph = arena.empty();
-    // One that mutated inputs are likely to have.
+    // A name that mutated inputs are likely to contain.
     graph.intern(b"out.o");
     let Ok((mut log, _)) = BuildLog::load(path, 7, &graph, ThreadLimit::ONE) else { return };
     let mut before = entries(&log, &graph);
@@ -454,7 +452,7 @@ fn log(input: &[u8], scratch: &Path) {
     let added = Entry { command_hash: 1, start_ms: 2, end_ms: 3, mtime: 4 };
     log.open(&graph, &mut |_| false).expect("the log can be opened");
     log.record(&graph, [b"added".as_slice()], added).expect("the log can be written");
-    let (after, _) = BuildLog::load(path, 7, &graph, ThreadLimit::ONE).expect("what was written can be read");
+    let (after, _) = BuildLog::load(path, 7, &graph, ThreadLimit::ONE).expect("a written log can be read");
     before.retain(|(output, _)| output != b"added");
     before.push((b"added".to_vec(), added));
     before.sort_by(|a, b| a.0.cmp(&b.0));
@@ -476,7 +474,7 @@ fn records(log: &DepsLog, graph: &Graph<'_>) -> Vec<Record> {
     records
 }
 
-/// What can be read can be reported.
+/// Every parsed session can be reported.
 fn session(input: &[u8], _: &Path) {
     let session = match Session::parse(input) {
         Ok(session) => session,
@@ -489,7 +487,7 @@ fn session(input: &[u8], _: &Path) {
     assert!(html::html(&timings).ends_with(b"</html>\n"));
 }
 
-/// As for the build log.
+/// Like `log`, for the deps log.
 fn deps(input: &[u8], scratch: &Path) {
     fill(scratch, input);
     let path = scratch.as_os_str().as_bytes();
@@ -502,7 +500,7 @@ fn deps(input: &[u8], scratch: &Path) {
     log.open(&mut graph, &mut |_| true).expect("the log can be opened");
     log.record(&mut graph, output, 5, &[dependency]).expect("the log can be written");
     let mut graph = arena.empty();
-    let (after, _) = DepsLog::load(path, &mut graph, ThreadLimit::ONE).expect("what was written can be read");
+    let (after, _) = DepsLog::load(path, &mut graph, ThreadLimit::ONE).expect("a written log can be read");
     before.retain(|(output, ..)| output != b"added");
     before.push((b"added".to_vec(), 5, vec![b"added.h".to_vec()]));
     before.sort();

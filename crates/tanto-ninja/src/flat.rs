@@ -1,5 +1,4 @@
-//! Plain data in a row, in memory of our own or in a mapped file. Does not know what the data means, nor how such a
-//! file is laid out.
+//! Flat arrays of plain data, in memory or in a mapped file.
 
 mod blocks;
 
@@ -12,20 +11,20 @@ use tanto_sys::memory::prefetch;
 
 pub use blocks::{BLOCK_SIZE, Blocks, WordLimit};
 
-/// A row of `T`. Where it lies in memory of our own, asking for what is not there is a bug, and panics; where it lies
-/// in a file, the answer is zeros or nothing, and the file's [`Blocks`] say that it is damaged.
+/// An array of `T`. In memory, an index out of bounds panics. In a mapped file, the result is zero or empty, and the
+/// file's [`Blocks`] are marked as damaged.
 #[derive(Debug)]
 pub struct Slab<T>(Kind<T>);
 
 #[derive(Debug)]
 enum Kind<T> {
     Owned(Vec<T>),
-    /// For `T` of a word's size or alignment, or less.
+    /// For a `T` no larger than a word and no more aligned.
     Frozen(FrozenWords),
     Mapped(MappedRange),
 }
 
-/// These bytes of a file.
+/// A byte range of a mapped file.
 #[derive(Debug)]
 struct MappedRange {
     blocks: Arc<Blocks>,
@@ -51,8 +50,8 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Pod> Slab<T> {
-    /// What lies at these bytes of a file. If they are not in it, or no row of `T`, or not aligned for `T`, the file is
-    /// damaged and the row empty.
+    /// Maps a byte range. If it is outside of the file, misaligned or not a multiple of the size of `T`, the array is
+    /// empty and the file is marked as damaged.
     pub fn mapped(blocks: &Arc<Blocks>, range: Range<usize>) -> Slab<T> {
         let fits = range.start.is_multiple_of(align_of::<T>()) && range.len().is_multiple_of(size_of::<T>());
         let fits = fits && blocks.holds(&range);
@@ -63,7 +62,6 @@ impl<T: Pod> Slab<T> {
         Slab(Kind::Mapped(MappedRange { blocks: Arc::clone(blocks), range }))
     }
 
-    /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -73,13 +71,11 @@ impl<T: Pod> Slab<T> {
         }
     }
 
-    /// Is there none?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
     #[inline]
     pub fn get(&self, at: usize) -> T {
         match &self.0 {
@@ -92,7 +88,7 @@ impl<T: Pod> Slab<T> {
         }
     }
 
-    /// Asks for the memory of one that will be needed soon. If there is none, nothing happens.
+    /// Prefetches an element, if it exists.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         match &self.0 {
@@ -106,7 +102,6 @@ impl<T: Pod> Slab<T> {
         }
     }
 
-    /// Some of them, side by side.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> &[T] {
         match &self.0 {
@@ -116,14 +111,14 @@ impl<T: Pod> Slab<T> {
         }
     }
 
-    /// All of them. In a file, this checks all that was not touched yet.
+    /// Returns all elements. In a file, this checks all blocks that were not read yet.
     pub fn all(&self) -> &[T] {
         self.slice(0..self.len())
     }
 }
 
 impl MappedRange {
-    /// The bytes of these items; none if they are not all there.
+    /// Returns the bytes of these elements; empty if some do not exist.
     #[inline]
     fn bytes<T>(&self, items: Range<usize>) -> &[u8] {
         let Range { start, end } = items;

@@ -1,10 +1,9 @@
-//! Paths by number: filled by many threads at once, then frozen. Does not know what a path leads to, nor what is
-//! canonical.
+//! Interned paths: many threads add paths, then the table is frozen. Paths are compared as bytes.
 //!
-//! The text of each path is kept once, in words: one of its number and length, then the path, a zero byte, and zeros up
-//! to the next word. An index finds it: open addresses, each a word of tag and place. The tag is the upper half of the
-//! path's hash, and its uppermost bits are the place in the index where the search begins; so the index grows without
-//! a look at any text. Place 0 of the text is never used: a word of zeros in the index is free.
+//! The text of each path is stored once, in words: a head of id and length, the path, and one to eight zero bytes up
+//! to the next word. An open-addressed index finds it. A slot is a word of tag and text offset; 0 is free, since
+//! offset 0 is never used. The tag is the upper half of the path's hash. Its top bits are the slot where a search
+//! begins, so that the index can grow without access to the text.
 
 mod intern;
 mod permuted;
@@ -18,28 +17,26 @@ pub use table::{AllPaths, PathTable, PathTableParts};
 
 use crate::hash::rapidhash;
 
-/// The head of a path's text: its number and length.
+/// The head of a path's text.
 fn head(id: u32, length: u32) -> u64 {
     pack(id, length)
 }
 
-/// Two numbers in a word, the first in its lower half.
+/// Packs two numbers into a word, the first into its lower half.
 fn pack(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The numbers in a word.
 fn unpack(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// Words of text for a path of so many bytes, without the head.
+/// Words of text of a path with this length, without the head.
 fn words_for(length: usize) -> usize {
     length / 8 + 1
 }
 
-/// Which bits of the hash are a path's tag: all of the upper half, but in tests, where different paths must have the
-/// same tag.
+/// Mask of the tag: all bits, except in tests of tag collisions.
 #[derive(Clone, Copy, Debug)]
 struct TagMask(u32);
 
@@ -51,16 +48,16 @@ impl TagMask {
     }
 }
 
-/// Paths between two steps for one path, so that the memory for it comes while they are dealt with. From 8 to 32 it
-/// makes no difference that could be measured.
+/// Paths between two steps of one path, so that prefetched memory arrives meanwhile. Values from 8 to 32 make no
+/// measurable difference.
 const APART: usize = 16;
 
-/// Places for the paths between their first step and their last.
+/// Ring buffer size of the states between the first and the last step.
 const PLACES: usize = (2 * APART + 1).next_power_of_two();
 
-/// Three steps for each path.
+/// A lookup in three steps, each of which prefetches the memory of the next.
 trait LookupSteps {
-    /// What is known of a path from one step to the next.
+    /// State of a path between steps.
     type Place: Copy + Default;
 
     fn first(&mut self, path: &[u8]) -> Self::Place;
@@ -68,7 +65,7 @@ trait LookupSteps {
     fn third(&mut self, path: &[u8], place: Self::Place);
 }
 
-/// Takes all paths through all steps. In each step they come in their order.
+/// Runs all steps for all paths. Each step sees the paths in order.
 #[inline]
 fn run_pipelined<S: LookupSteps>(steps: &mut S, paths: &[&[u8]]) {
     let mut places = [S::Place::default(); PLACES];

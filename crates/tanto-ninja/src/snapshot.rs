@@ -1,7 +1,7 @@
-//! Snapshots: a loaded graph in a file that is mapped by the next run, which then need not load it, and what is known of
-//! the logs. Does not know which files exist.
+//! Snapshots: a loaded graph, with indexes of the logs, in a file that the next run maps instead of loading
+//! manifests.
 //!
-//! A snapshot changes nothing but time: one that is stale, torn or made by somebody else is as good as none.
+//! A snapshot only saves time. One that is stale, torn or written by another version is ignored.
 
 mod encoding;
 mod files;
@@ -30,26 +30,25 @@ use crate::graph::{Arena, Graph};
 use crate::load::LoadOptions;
 use crate::logs::{BuildLog, DepsLog};
 
-/// If all manifests together are shorter than this, in bytes, no snapshot of them is worth its time.
+/// Manifests shorter than this in total, in bytes, get no snapshot: loading them is fast enough.
 const MIN_MANIFEST_BYTES: u64 = 256 << 10;
 
-/// If the logs have so many bytes that a snapshot knows nothing of, it is written again. Smaller, it is written after
-/// builds that have not done much; larger, each run reads more.
+/// Bytes of logs that the snapshot does not cover before it is rewritten. Smaller: it is rewritten after short
+/// builds. Larger: each run reads more of the logs.
 const MIN_UNSAVED_BYTES: u64 = 8 << 20;
 
-/// When snapshots are used.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum SnapshotPolicy {
-    /// Where they save time.
+    /// If they save time.
     #[default]
     Auto,
-    /// However small the manifests are.
+    /// Even for small manifests.
     Always,
-    /// They are neither read nor written.
+    /// Neither read nor write them.
     Off,
 }
 
-/// The snapshot of one load: of a manifest, named so, in a directory.
+/// The snapshot of a manifest with certain options in a directory.
 #[derive(Clone)]
 pub struct Snapshot {
     place: SnapshotFiles,
@@ -58,19 +57,19 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of a graph that is loaded with these options in the directory to which `state` belongs.
+    /// `state` belongs to the directory in which the graph is loaded.
     pub fn new(state: StateDirs, manifest: &[u8], options: LoadOptions) -> Snapshot {
         let place = SnapshotFiles::new(state, table::file_name(manifest, options));
         Snapshot { place, manifest: manifest.into(), options }
     }
 
-    /// Only for who has a file, or writes one: most trees have none, and are not worth one.
+    /// Computed only if there is a file to read or write, since most trees have none.
     fn key(&self) -> Option<Key> {
         Key::new(self.place.dir().as_os_str().as_bytes(), &self.manifest, self.options).ok()
     }
 
-    /// The graph, if there is a snapshot of what the manifests say today. As `load`, this gives warnings to `warn`, and
-    /// refuses manifests for a newer ninja.
+    /// Returns the graph if there is a snapshot of the present manifests. Like `load`, emits warnings to `warn`, and
+    /// fails if a newer ninja is required.
     pub fn open<'t>(&self, arena: &'t Arena, warn: &mut dyn FnMut(&[u8])) -> Result<Option<Graph<'t>>> {
         let Some(data) = self.read() else { return Ok(None) };
         data.notices.iter().try_for_each(|notice| notice.say(warn))?;
@@ -84,14 +83,14 @@ impl Snapshot {
         files.find_map(|file| read::read(&file, &key, self.options.threads))
     }
 
-    /// Removes the file, in which something is wrong.
+    /// Removes a damaged snapshot.
     pub fn remove(&self) {
         self.place.remove();
     }
 
-    /// What it takes to write a snapshot of a graph that was loaded; what joined it since is no part of that. None if
-    /// that is not worth its time, unless it is to be written `always`, or if there is already one that knows nearly as
-    /// much; `unsaved` says how many bytes of the logs that does not know.
+    /// Prepares writing a snapshot of a loaded graph, without later additions. Returns `None` if it is not worth it:
+    /// the manifests are small (unless `always`), or the present snapshot has nearly everything. `unsaved` is the
+    /// number of bytes of the logs that it lacks.
     pub fn of<'t>(&self, graph: &Graph<'t>, unsaved: usize, always: bool) -> Option<PendingSnapshot<'t>> {
         let data = graph.data;
         let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.stamp.size));
@@ -107,7 +106,7 @@ impl Snapshot {
     }
 }
 
-/// A snapshot that is to be written.
+/// A snapshot to be written.
 pub struct PendingSnapshot<'t> {
     snapshot: Snapshot,
     data: &'t ManifestData,
@@ -116,18 +115,17 @@ pub struct PendingSnapshot<'t> {
 }
 
 impl<'t> PendingSnapshot<'t> {
-    /// The same with what is known of the logs now.
+    /// Adds the present state of the logs.
     pub fn with_logs(self, graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> PendingSnapshot<'t> {
         PendingSnapshot { logs: LogState::new(graph, build, deps), ..self }
     }
 
-    /// Whoever writes it is to leave off soon.
+    /// Makes a concurrent `run` stop soon.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Writes it, on so many threads. It is there whole or not at all. That the disk is full is an error; that nothing
-    /// may be written here is none.
+    /// Writes the snapshot atomically. A full disk is an error; missing permission is not.
     pub fn run(&self, threads: usize) -> Result<()> {
         let (Some(key), Some(manifests)) = (self.snapshot.key(), self.manifests()) else { return Ok(()) };
         let PendingSnapshot { data, logs, cancelled, .. } = self;
@@ -141,21 +139,19 @@ impl<'t> PendingSnapshot<'t> {
         }
     }
 
-    /// Those that were loaded; None if one of them is not there any more.
+    /// Returns the loaded manifests; `None` if one has changed or is missing.
     fn manifests(&self) -> Option<Vec<ManifestRecord>> {
         let record = |manifest: &Manifest| Some(ManifestRecord { path: manifest.path.clone(), state: manifest.state? });
         self.data.manifests.list.iter().map(record).map(|record| record.filter(ManifestRecord::is_there)).collect()
     }
 }
 
-/// Is there no room for more?
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Graph<'_> {
-    /// The snapshot in which the graph lies, if it does. What was asked of the graph counts only if nothing is wrong with
-    /// it afterwards.
+    /// The snapshot that contains the graph. Results from the graph are valid only if it is not damaged afterwards.
     pub fn blocks(&self) -> Option<&Arc<Blocks>> {
         self.data.blocks.as_ref()
     }

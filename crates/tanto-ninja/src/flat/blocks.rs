@@ -1,4 +1,4 @@
-//! A mapped file whose blocks are checked when they are first touched. Does not know what is in it.
+//! A mapped file whose blocks are verified when they are first read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,25 +9,25 @@ use tanto_sys::memory::prefetch;
 
 use crate::hash::rapidhash;
 
-/// Bytes with a sum of their own. Smaller, the sums of a large file are many; larger, whoever touches a few bytes has
-/// to read more. The kernel brings in this much around a page that is touched.
+/// Bytes per checksum. Smaller: a large file has many checksums. Larger: reading a few bytes verifies more. It is
+/// also the kernel's usual read-ahead around a touched page.
 pub const BLOCK_SIZE: usize = 64 << 10;
 
-/// To check fewer blocks than this is not worth a second thread: they take about as long as to start one.
+/// Blocks per additional thread: verifying this many takes about as long as starting a thread.
 const MIN_BLOCKS_PER_THREAD: usize = 16;
 
-/// What must be true of numbers in a file, besides the sums: a file may be forged, and whoever uses them as places in
-/// other rows must not fall off.
+/// A limit for numbers in a file, to be checked besides the checksums: in a forged file, indexes could be out of
+/// bounds.
 #[derive(Clone, Debug)]
 pub struct WordLimit {
-    /// These bytes are words of 32 bits.
+    /// Byte range of the numbers, which are `u32`.
     pub words: Range<usize>,
-    /// Each of them is below this.
+    /// Exclusive upper bound.
     pub below: u32,
 }
 
 impl WordLimit {
-    /// Does it hold for what of its words lies in these bytes, which begin at `start`?
+    /// Checks the numbers within these bytes, which begin at `start`.
     fn holds(&self, start: usize, bytes: &[u8]) -> bool {
         let from = self.words.start.max(start) - start;
         let end = self.words.end.min(start + bytes.len()).saturating_sub(start);
@@ -36,24 +36,25 @@ impl WordLimit {
     }
 }
 
-/// Some bytes of a file, in blocks that have been checked or not. If one is not what it was, or something is asked for
-/// that is not there, the file is damaged, and stays so: nothing that was read from it is to be trusted.
+/// A byte range of a file, in blocks that are verified on demand. If a checksum differs or a range is out of bounds,
+/// the file is marked as damaged for good; then nothing read from it may be used.
 #[derive(Debug)]
 pub struct Blocks {
     map: Map,
-    /// What the sums are of. The first block begins at its start; the last one ends where it does.
+    /// The verified range. The first block begins at its start; the last one ends at its end.
     covered: Range<usize>,
     sums: Vec<u64>,
     limits: Vec<WordLimit>,
-    /// Which blocks are known to be good. No other memory hangs on it: what was checked does not change.
+    /// Blocks that were found valid. Relaxed ordering suffices: the mapped data does not change.
     checked: Vec<AtomicBool>,
-    /// All of them have been looked at.
+    /// Whether all blocks were verified.
     whole: AtomicBool,
     damaged: AtomicBool,
 }
 
 impl Blocks {
-    /// The bytes `covered` of a file and the sums of their blocks. If they do not fit, the file is damaged.
+    /// `sums` are the checksums of the blocks of `covered`. If the count does not match, the file is marked as
+    /// damaged.
     pub fn new(map: Map, covered: Range<usize>, sums: Vec<u64>) -> Blocks {
         let fits = covered.end <= map.len() && covered.start <= covered.end;
         let fits = fits && covered.len().div_ceil(BLOCK_SIZE) == sums.len();
@@ -70,23 +71,22 @@ impl Blocks {
         }
     }
 
-    /// The same, where these limits must hold too. Their words lie at multiples of four behind the beginning of what is
-    /// covered.
+    /// Adds limits. Their numbers must be aligned to 4 bytes from the start of the verified range.
     pub fn with_limits(self, limits: Vec<WordLimit>) -> Blocks {
         Blocks { limits, ..self }
     }
 
-    /// Was something wrong with what has been touched so far? Ask after the last read, before its fruits are used.
+    /// Returns true if any data read so far was damaged. Call it after the last read and before using the results.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed) || self.map.is_torn()
     }
 
-    /// Whoever read nonsense says so here.
+    /// Marks the file as damaged, for readers that find inconsistent data.
     pub fn set_damaged(&self) {
         self.damaged.store(true, Ordering::Relaxed);
     }
 
-    /// These bytes of the file, checked; none if they are not what they were.
+    /// Returns verified bytes; empty if they are damaged.
     #[inline]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         if !self.holds(&range) {
@@ -95,7 +95,7 @@ impl Blocks {
         if range.is_empty() { &[] } else { self.covered(range) }
     }
 
-    /// Checks all that was not touched yet, on so many threads if there is enough to do. Is all of it good?
+    /// Verifies all blocks that were not read yet, on up to this many threads. Returns true if the file is intact.
     pub fn check_all(&self, threads: usize) -> bool {
         if self.whole.load(Ordering::Relaxed) || self.is_damaged() {
             return !self.is_damaged();
@@ -115,37 +115,37 @@ impl Blocks {
         !self.is_damaged()
     }
 
-    /// Asks for the memory of this byte, checked or not.
+    /// Prefetches this byte without verification.
     #[inline]
     pub(super) fn prefetch(&self, at: usize) {
         self.map.get(at).into_iter().for_each(prefetch::for_read);
     }
 
-    /// As `bytes`, for a range that is covered and not empty.
+    /// Like `bytes`, for a non-empty range within the verified range.
     #[inline]
     pub(super) fn covered(&self, range: Range<usize>) -> &[u8] {
         if self.is_checked(&range) || self.check(&range) { &self.map[range] } else { &[] }
     }
 
-    /// Gives back the memory of what was read so far. To read it again costs less than the first time: it has been
-    /// checked.
+    /// Releases memory of the mapping. Reading it again is cheaper than the first time, since it is not verified
+    /// again.
     pub fn release(&self) {
         self.map.release(0..self.map.len());
     }
 
-    /// Are these bytes covered?
+    /// Returns true if the range is within the verified range.
     pub(super) fn holds(&self, range: &Range<usize>) -> bool {
         self.covered.start <= range.start && range.start <= range.end && range.end <= self.covered.end
     }
 
-    /// The answer to who asks for what is not there.
+    /// Marks the file as damaged and returns an empty slice.
     #[cold]
     pub(super) fn missing(&self) -> &[u8] {
         self.set_damaged();
         &[]
     }
 
-    /// The numbers of the blocks in which these bytes lie, of which there is at least one.
+    /// The numbers of the blocks that contain the range, which must not be empty.
     #[inline]
     fn numbers(&self, range: &Range<usize>) -> Range<usize> {
         (range.start - self.covered.start) / BLOCK_SIZE..(range.end - 1 - self.covered.start) / BLOCK_SIZE + 1
@@ -154,13 +154,13 @@ impl Blocks {
     #[inline]
     fn is_checked(&self, range: &Range<usize>) -> bool {
         let numbers = self.numbers(range);
-        // Nearly all that is asked for lies in one block.
+        // Nearly all ranges lie in one block.
         self.checked[numbers.start].load(Ordering::Relaxed)
             && (numbers.end == numbers.start + 1
                 || numbers.skip(1).all(|number| self.checked[number].load(Ordering::Relaxed)))
     }
 
-    /// Checks what is not checked yet. Is it good?
+    /// Verifies the blocks of a range. Returns true if they are valid.
     #[cold]
     fn check(&self, range: &Range<usize>) -> bool {
         !self.damaged.load(Ordering::Relaxed) && self.numbers(range).all(|number| self.check_block(number))

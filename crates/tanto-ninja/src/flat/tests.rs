@@ -1,4 +1,4 @@
-//! Rows of our own and of files, sound and damaged.
+//! Arrays in memory and in files, intact and damaged.
 
 use crate::hash::rapidhash;
 use std::fs::File;
@@ -12,12 +12,12 @@ use tanto_testing::{Random, Scratch};
 use super::*;
 
 tanto_sys::pod! {
-    /// An item that lies across the ends of blocks.
+    /// An item that crosses the ends of blocks.
     #[derive(PartialEq, Eq, Debug)]
     struct Three([u32; 3]);
 }
 
-/// A file of a head of 64 bytes, and as many random ones as asked for.
+/// A file with a header of 64 bytes and `length` random bytes.
 fn content(length: usize) -> Vec<u8> {
     let mut random = Random::new(length as u64);
     (0..64 + length).map(|_| random.number() as u8).collect()
@@ -27,7 +27,7 @@ fn sums(content: &[u8]) -> Vec<u64> {
     content[64..].chunks(BLOCK_SIZE).map(rapidhash).collect()
 }
 
-/// What was written, with the sums of what should have been.
+/// Maps the written bytes, with the checksums of the intended ones.
 fn mapped(scratch: &Scratch, written: &[u8], sums: Vec<u64>) -> Arc<Blocks> {
     scratch.write("file", written);
     let map = Map::new(&File::open(scratch.at("file")).unwrap(), written.len() as u64).unwrap();

@@ -14,7 +14,7 @@ use crate::ids::EdgeId;
 use crate::ids::{PoolId, ScopeId};
 use tanto_testing::each_variant;
 
-/// Files in memory, for reading.
+/// Read-only files in memory.
 #[derive(Default)]
 pub(crate) struct Files(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
 
@@ -54,7 +54,7 @@ fn try_load_alone<'t>(arena: &'t Arena, text: &[u8]) -> Result<Graph<'t>> {
     load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})
 }
 
-/// The same, among others, and through a snapshot.
+/// Like `try_load_alone`, with other files, and through a snapshot.
 fn try_load<'t>(arena: &'t Arena, text: &[u8], others: &[(&str, &str)]) -> Result<Graph<'t>> {
     let mut files = Files::of(others);
     files.0.insert(b"input".into(), text.into());
@@ -141,7 +141,7 @@ fn includes_that_double_with_each_level_are_refused() {
 
 const RULES: &str = "rule c\n  command = c $in $out $x\n";
 
-/// As `refuse`, behind two lines that make the rule `c`.
+/// Like `refuse`, after a rule `c`.
 #[track_caller]
 fn refuse_after_rules(text: &str, why: &str) {
     refuse(&[RULES, text].concat(), why);
@@ -263,7 +263,7 @@ fn a_file_shadows_the_rules_of_edges_without_bindings() {
     assert_eq!(command(&graph, 0), "file");
     assert_eq!(command(&graph, 1), "rule");
     assert!(graph.flag(EdgeId(1), b"restat").unwrap());
-    // Where a rule has no response file, only the edge's own environment may give it one.
+    // If a rule has no response file, only the edge's own environment can set one.
     assert!(graph.flag(EdgeId(0), b"rspfile").unwrap());
     assert!(!graph.flag(EdgeId(1), b"rspfile").unwrap());
 }
@@ -319,7 +319,7 @@ fn phony_edges_that_name_themselves() {
     let graph = load(&arena, &files, b"input", LoadOptions::default(), &mut warn).unwrap();
     assert_eq!(warnings, ["phony target 'a' names itself as an input; ignoring [-w phonycycle=warn]"]);
     assert_eq!(paths(&graph, graph.edge(EdgeId(0)).ins), ["b"]);
-    // Ninja does not count anew.
+    // As in ninja, the count does not change.
     assert_eq!(graph.edge(EdgeId(0)).order_only_ins, 1);
     assert!(graph.edge(EdgeId(0)).names_itself && !graph.edge(EdgeId(1)).names_itself);
     assert_eq!(paths(&graph, graph.edge(EdgeId(1)).ins), ["d", "c"]);

@@ -1,4 +1,4 @@
-//! Paths to numbers, on many threads. Does not know where the paths come from.
+//! Parallel interning of paths.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -13,28 +13,28 @@ use super::{LookupSteps, run_pipelined};
 use super::{TagMask, head, pack, unpack, words_for};
 use crate::ids::NodeId;
 
-/// Paths that are looked for in one turn. After it, another thread may let the index grow.
+/// Paths interned with one borrow of the index. Between batches another thread may grow it.
 const BATCH: usize = 256;
 
-/// Numbers that a thread takes at once: as many as it may need in a turn. It never has twice as many.
+/// Ids that a thread reserves at a time: enough for a batch. It never holds twice as many.
 const IDS: usize = BATCH;
 
-/// Words of text that a thread takes at once: 64 KiB.
+/// Words of text that a thread reserves at a time: 64 KiB.
 const TEXT: usize = 8 << 10;
 
-/// Paths, and their numbers from 0 on. Equal paths get the same number, on whatever thread; which number that is
-/// depends on the threads, unless there is only one: then they count in the order of first sight.
+/// Assigns ids from 0 on to paths. Equal paths get the same id on any thread. With one thread, ids are in the order
+/// of first occurrence; otherwise the order is unspecified.
 #[derive(Debug)]
 pub struct Interner {
     slots: RwLock<HashSlots>,
     text: GrowingWords,
-    /// Place and length of the text, by number.
+    /// Offset and length of the text, by id.
     spans: GrowingWords,
     tags: TagMask,
 }
 
 impl Interner {
-    /// With room in the index for so many different paths. It grows.
+    /// `expected` paths fit into the index without growing.
     pub fn new(expected: usize) -> Interner {
         Interner::with_tags(expected, TagMask::ALL)
     }
@@ -44,12 +44,12 @@ impl Interner {
         Interner { slots, text: GrowingWords::new(1), spans: GrowingWords::new(0), tags }
     }
 
-    /// What one thread needs to add paths.
+    /// Returns the state that one thread needs to add paths.
     pub fn handle(&self) -> InternerHandle<'_> {
         InternerHandle { interner: self, ids: 0..0, more_ids: 0..0, room: 0..0 }
     }
 
-    /// The table of all paths. No path is copied.
+    /// Returns the table of all paths without copying them.
     pub fn freeze(self) -> PathTable {
         let slots = self.slots.into_inner().unwrap_or_else(PoisonError::into_inner);
         PathTable::new(self.text.freeze(), self.spans.freeze(), slots.freeze().into(), self.tags)
@@ -59,7 +59,7 @@ impl Interner {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room in the index for so many paths.
+    /// Grows the index to hold this many paths.
     #[cold]
     fn grow(&self, paths: usize) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl Interner {
         }
     }
 
-    /// Is this the text of the path?
+    /// Returns true if the text at this offset is the path.
     #[inline]
     fn is_text(&self, at: u32, path: &[u8]) -> bool {
         let words = self.text.from(at);
@@ -82,30 +82,29 @@ impl Interner {
     }
 }
 
-/// What one thread needs to add paths to an [`Interner`].
+/// The state that one thread needs to add paths to an [`Interner`].
 #[derive(Debug)]
 pub struct InternerHandle<'i> {
     interner: &'i Interner,
-    /// Numbers to be used next, and after them.
+    /// The reserved ids: the current range and the next.
     ids: Range<u32>,
     more_ids: Range<u32>,
-    /// Words of text that are this thread's.
+    /// Reserved words of text.
     room: Range<u32>,
 }
 
-/// A path that is looked for.
 #[derive(Clone, Copy, Default)]
 struct InternQuery {
     tag: u32,
-    /// Where a text with this tag lies; 0 if there is none yet.
+    /// Offset of a text with this tag; 0 if there is none yet.
     at: u32,
-    /// The slot that says so.
+    /// Its slot.
     slot: usize,
 }
 
 impl<'i> InternerHandle<'i> {
-    /// Appends a number for each path, known or new. The paths are canonical: equal files have equal paths. What is
-    /// empty is no path, and gets `NodeId::NONE`. Many at once cost less than each alone.
+    /// Appends an id for each path, adding unknown ones. Paths must be canonical. An empty path gets `NodeId::NONE`.
+    /// A batch is cheaper than single paths.
     pub fn intern_all(&mut self, paths: &[&[u8]], ids: &mut Vec<NodeId>) {
         ids.reserve(paths.len());
         for paths in paths.chunks(BATCH) {
@@ -115,7 +114,7 @@ impl<'i> InternerHandle<'i> {
         }
     }
 
-    /// The index, with room for all numbers that anybody has, and so for all paths; and numbers for a turn.
+    /// Reserves ids for a batch, and returns the index with space for all reserved ids, thus for all paths.
     fn slots(&mut self) -> RwLockReadGuard<'i, HashSlots> {
         if self.ids.len() + self.more_ids.len() < BATCH {
             self.take_ids();
@@ -130,7 +129,7 @@ impl<'i> InternerHandle<'i> {
         self.interner.slots()
     }
 
-    /// Takes more numbers, of which there are none beside `ids`: more than that would be enough for a turn.
+    /// Reserves more ids. At most one range may be in use.
     fn take_ids(&mut self) {
         let taken = self.interner.spans.take(IDS);
         if self.ids.end == taken.start {
@@ -140,14 +139,14 @@ impl<'i> InternerHandle<'i> {
         }
     }
 
-    /// Goes on with the search, and ends it with a new number if need be.
+    /// Continues the search; adds the path if it is not found.
     #[inline(never)]
     fn find_or_insert(&mut self, slots: &HashSlots, query: InternQuery, path: &[u8]) -> NodeId {
         if path.is_empty() {
             return NodeId::NONE;
         }
         let InternQuery { tag, mut slot, .. } = query;
-        // A new text, which nobody sees yet.
+        // A new text that other threads cannot see yet.
         let mut written = None;
         loop {
             let mut word = slots.at(slot).load(Ordering::Acquire);
@@ -167,7 +166,7 @@ impl<'i> InternerHandle<'i> {
         }
     }
 
-    /// Writes the text where the next one would lie as well: it is not kept yet.
+    /// Writes the text to reserved memory without using it up.
     fn write(&mut self, path: &[u8]) -> u32 {
         let count = 1 + words_for(path.len());
         if self.room.len() < count {
@@ -181,17 +180,17 @@ impl<'i> InternerHandle<'i> {
         self.room.start
     }
 
-    /// Keeps the text that was written last, and its number.
+    /// Uses up the text that was written last, and an id.
     fn keep(&mut self, at: u32, path: &[u8]) -> NodeId {
         let id = self.next_id();
-        // `write` has seen that both fit.
+        // `write` checked that both fit.
         self.interner.spans.from(id)[0].store(pack(at, path.len() as u32), Ordering::Relaxed);
         self.room.start += (1 + words_for(path.len())) as u32;
         self.ids.start += 1;
         NodeId(id)
     }
 
-    /// The next number, of which `with_ids` has seen that there is one.
+    /// Returns the next id; `slots` has reserved one.
     fn next_id(&mut self) -> u32 {
         if self.ids.is_empty() {
             self.ids = std::mem::take(&mut self.more_ids);
@@ -209,11 +208,11 @@ impl Drop for InternerHandle<'_> {
     }
 }
 
-/// The paths that are looked for in one turn.
+/// The paths of a batch.
 struct InternBatch<'t, 'i> {
     writer: &'t mut InternerHandle<'i>,
     slots: &'t HashSlots,
-    /// Where the text of the next new path will lie, most likely.
+    /// Expected offset of the next new text.
     room: u32,
     ids: &'t mut Vec<NodeId>,
 }
@@ -247,7 +246,7 @@ impl LookupSteps for InternBatch<'_, '_> {
 
     #[inline]
     fn third(&mut self, path: &[u8], query: InternQuery) {
-        // What the slots lead to was written before them.
+        // Text was written before the slots that refer to it.
         fence(Ordering::Acquire);
         let interner = self.writer.interner;
         let known = query.at != 0 && interner.is_text(query.at, path);
@@ -274,14 +273,14 @@ impl InternQuery {
     }
 }
 
-/// One of the words in each line of memory in which the first `count` lie, as far as there are so many.
+/// Calls `act` for one word in each cache line of the first `count` words.
 #[inline]
 fn each_line(words: &[AtomicU64], count: usize, act: impl Fn(&AtomicU64)) {
     let words = &words[..count.min(words.len())];
     words.iter().step_by(8).chain(words.last()).for_each(act);
 }
 
-/// The words of a path: its bytes, and zeros after them, of which there is at least one.
+/// The words of a path, and the last one, which ends with at least one zero byte.
 #[inline]
 fn words_of(path: &[u8]) -> (impl ExactSizeIterator<Item = u64>, u64) {
     let (words, rest) = path.as_chunks::<8>();

@@ -1,30 +1,28 @@
-//! A path table under construction whose order of paths is given: its text, its spans and its index.
+//! A path table in a new order: its text, spans and index, to be written to a file.
 
 use tanto_sys::memory::prefetch;
 use tanto_sys::threads::map_parallel;
 
 use super::{TagMask, head, pack, unpack, words_for};
 
-/// How many paths ahead memory is prefetched: about as many misses as a processor handles at a time.
+/// Paths to prefetch ahead: about the number of cache misses that a CPU handles at a time.
 const PREFETCH_DISTANCE: usize = 8;
 
-/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Paths that a thread takes at a time.
 const PATHS_PER_TASK: usize = 16 << 10;
 
-/// What a new table consists of. The text is made piece by piece, since it is long.
+/// Parts of the new table. The text is produced in pieces, since it is long.
 pub struct PermutedPaths<'t> {
     paths: &'t [&'t [u8]],
     spans: Vec<u64>,
     index: Vec<u64>,
-    /// Words of text.
+    /// Length of the text in words.
     words: usize,
 }
 
 impl<'t> PermutedPaths<'t> {
-    /// The numbers of these paths, all of them different, are their places. `None` if there are too many.
+    /// The id of a path is its index in `paths`, which must be distinct. `None` if there are too many.
     pub fn new(paths: &'t [&'t [u8]], threads: usize) -> Option<PermutedPaths<'t>> {
         let mut words = 1_usize;
         let mut spans = Vec::with_capacity(paths.len());
@@ -36,26 +34,26 @@ impl<'t> PermutedPaths<'t> {
         Some(PermutedPaths { paths, spans, index, words })
     }
 
-    /// Where the text of each number lies, and how long it is.
+    /// Offset and length of the text, by id.
     pub fn spans(&self) -> &[u64] {
         &self.spans
     }
 
-    /// Where the text with a certain hash lies.
+    /// The hash index of the texts.
     pub fn index(&self) -> &[u64] {
         &self.index
     }
 
-    /// How many words the text has.
+    /// Length of the text in words.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Writes the words of the text from this one on.
+    /// Writes the words of the text from `from` on.
     pub fn fill(&self, from: usize, out: &mut [u64]) {
         out.fill(0);
         let end = from + out.len();
-        // The text that begins last before `from`, which may reach beyond it; word 0 belongs to none.
+        // The last text that begins at or before `from`, which may reach beyond it. Word 0 belongs to none.
         let first = self.spans.partition_point(|&span| unpack(span).0 as usize <= from).saturating_sub(1);
         for number in first..self.spans.len() {
             let (at, length) = unpack(self.spans[number]);
@@ -73,7 +71,7 @@ impl<'t> PermutedPaths<'t> {
         }
     }
 
-    /// Writes the head and the path, where there are zeros.
+    /// Writes head and path into zeroed memory.
     fn write_path(&self, number: usize, out: &mut [u64]) {
         let path = self.paths[number];
         let (first, rest) = out.split_first_mut().expect("room for a head");
@@ -81,7 +79,7 @@ impl<'t> PermutedPaths<'t> {
         bytemuck::cast_slice_mut(rest)[..path.len()].copy_from_slice(path);
     }
 
-    /// The same for a text of which only a part is wanted.
+    /// Like `write_path` for a part of a text.
     fn write_part(&self, number: usize, words: std::ops::Range<usize>, from: usize, out: &mut [u64]) {
         let mut whole = vec![0; words.len()];
         self.write_path(number, &mut whole);

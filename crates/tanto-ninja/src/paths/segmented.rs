@@ -1,4 +1,4 @@
-//! Words in segments that are made when they are needed, so that none ever moves. Does not know what they mean.
+//! Growing arrays of words in segments, so that words never move.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
@@ -9,43 +9,43 @@ use tanto_sys::memory::SharedWords;
 
 use crate::flat::Slab;
 
-/// The first segment has 2 to this power words: 1 MiB, of which the kernel gives only what is touched. Each one after it
-/// is as large as all before it.
+/// Log2 of the words in the first segment: 1 MiB, of which only touched pages use memory. Each later segment is as
+/// large as all before it.
 const FIRST_BITS: u32 = 17;
 
-/// SegmentedWords for as many words as a `u32` counts: 32 GiB.
+/// Segments for all words that a `u32` can count: 32 GiB.
 const SEGMENTS: usize = (u32::BITS - FIRST_BITS) as usize + 1;
 
-/// The segment of a word, and where it begins.
+/// Returns the segment of a word, and the segment's first word.
 #[inline]
 fn segment_of(at: usize) -> (usize, usize) {
     let number = usize::BITS - (at >> FIRST_BITS).leading_zeros();
-    // One bit lower than its size, and nothing for the first segment.
+    // The bit below the segment's size; 0 for the first segment.
     let start = (1 << (FIRST_BITS + number) >> 1) & !((1 << FIRST_BITS) - 1);
     (number as usize, start)
 }
 
-/// How many words this segment has.
+/// Returns the length of a segment in words.
 fn segment_size(number: usize) -> usize {
     1 << (FIRST_BITS as usize + number.saturating_sub(1))
 }
 
-/// There is no memory for so many words; ends the program, as it does when a vector cannot grow.
+/// Aborts the program, as a vector does when it cannot grow.
 #[cold]
 pub(super) fn out_of_memory(words: usize) -> ! {
     handle_alloc_error(Layout::array::<u64>(words).unwrap_or(Layout::new::<u64>()))
 }
 
-/// Words that threads take and fill.
+/// Words that threads reserve and fill.
 #[derive(Debug)]
 pub(super) struct GrowingWords {
     segments: [OnceLock<SharedWords>; SEGMENTS],
-    /// The first word that nobody took.
+    /// The first unreserved word.
     next: AtomicU64,
 }
 
 impl GrowingWords {
-    /// With this many words at the start that nobody gets.
+    /// The first `skipped` words are never handed out.
     pub(super) fn new(skipped: u32) -> GrowingWords {
         GrowingWords { segments: [const { OnceLock::new() }; SEGMENTS], next: AtomicU64::new(skipped.into()) }
     }
@@ -55,7 +55,7 @@ impl GrowingWords {
         self.segments[number].get_or_init(|| SharedWords::new(size).unwrap_or_else(|_| out_of_memory(size)))
     }
 
-    /// The words from here to the end of their segment.
+    /// Returns the words from `at` to the end of their segment.
     #[inline]
     pub(super) fn from(&self, at: u32) -> &[AtomicU64] {
         let (number, start) = segment_of(at as usize);
@@ -65,7 +65,7 @@ impl GrowingWords {
         }
     }
 
-    /// Takes so many words, side by side. Nobody else gets them.
+    /// Reserves consecutive words for the caller.
     pub(super) fn take(&self, count: usize) -> Range<u32> {
         let mut next = self.next.load(Ordering::Relaxed);
         loop {
@@ -83,17 +83,17 @@ impl GrowingWords {
         }
     }
 
-    /// Gives back what was taken and not used, if nobody took more since.
+    /// Returns unused words, unless others were reserved since.
     pub(super) fn give_back(&self, unused: Range<u32>) {
         let (start, end) = (unused.start.into(), unused.end.into());
         let _ = self.next.compare_exchange(end, start, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// All words up to the last that was taken.
+    /// Returns all words up to the last reserved one.
     pub(super) fn freeze(self) -> SegmentedWords {
         let count = self.next.load(Ordering::Relaxed) as usize;
         let used = if count == 0 { 0 } else { segment_of(count - 1).0 + 1 };
-        // A long text may have passed over a segment.
+        // A long text may have skipped a segment.
         for number in 0..used {
             self.segment(number);
         }
@@ -102,7 +102,7 @@ impl GrowingWords {
     }
 }
 
-/// The first place from `next` on with room for so many words in one segment.
+/// Returns the first position from `next` on with enough space in one segment.
 fn room_for(next: usize, count: usize) -> usize {
     let (mut number, mut start) = segment_of(next);
     let mut at = next;
@@ -114,7 +114,7 @@ fn room_for(next: usize, count: usize) -> usize {
     at
 }
 
-/// Words in segments, or in one.
+/// Words in one or more segments.
 #[derive(Debug)]
 pub(super) struct SegmentedWords {
     /// One, or each but the first as large as all before it.
@@ -150,14 +150,14 @@ impl SegmentedWords {
         segment.get(at - start)
     }
 
-    /// So many words from here; none if a damaged file has them not.
+    /// Returns `count` words; none if a damaged file does not contain them.
     #[inline]
     pub(super) fn slice(&self, at: usize, count: usize) -> &[u64] {
         let (segment, start) = self.segment(at);
         segment.slice(at - start..at - start + count)
     }
 
-    /// Asks for the memory of so many words from here, as far as there are so many in the segment.
+    /// Prefetches `count` words, as far as they are in the segment.
     #[inline]
     pub(super) fn prefetch(&self, at: usize, count: usize) {
         let (segment, start) = self.segment(at);
@@ -165,7 +165,7 @@ impl SegmentedWords {
         (at - start..last).step_by(8).chain([last]).for_each(|at| segment.prefetch(at));
     }
 
-    /// All words, in order.
+    /// Returns all words in order.
     pub(super) fn all(&self) -> Vec<&[u64]> {
         let mut rest = self.count;
         let take = |segment: &'_ Slab<u64>| {

@@ -1,4 +1,4 @@
-//! The index while it grows. Does not know the paths.
+//! The growing hash index of the interner.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use tanto_sys::memory::{FrozenWords, SharedWords};
 use super::segmented::out_of_memory;
 use super::unpack;
 
-/// The smallest index has 2 to this power slots: 8 KiB, which a small build can afford to clear.
+/// Log2 of the smallest index: 8 KiB, cheap enough to clear in a small build.
 const MIN_BITS: u32 = 10;
 
-/// Words of place and tag, in the order of the tags as far as collisions allow. At most half of them are ever used.
+/// Slots of offset and tag, ordered by tag except for collisions. At most half of them are used.
 #[derive(Debug)]
 pub(super) struct HashSlots {
     words: SharedWords,
@@ -18,14 +18,13 @@ pub(super) struct HashSlots {
 }
 
 impl HashSlots {
-    /// With room for so many paths.
     pub(super) fn new(paths: usize) -> HashSlots {
         let bits = MIN_BITS.max((paths * 2).next_power_of_two().ilog2());
         let words = SharedWords::new(1 << bits).unwrap_or_else(|_| out_of_memory(1 << bits));
         HashSlots { words, bits }
     }
 
-    /// How many paths it has room for.
+    /// Number of paths that fit.
     pub(super) fn room(&self) -> usize {
         self.words.len() / 2
     }
@@ -36,7 +35,6 @@ impl HashSlots {
         ((u64::from(tag) << self.bits) >> 32) as usize
     }
 
-    /// The slot after this one.
     #[inline]
     pub(super) fn after(&self, slot: usize) -> usize {
         (slot + 1) & (self.words.len() - 1)
@@ -47,7 +45,7 @@ impl HashSlots {
         &self.words[slot]
     }
 
-    /// The same, with more room. Nobody else has it meanwhile.
+    /// Returns a larger copy. The caller has exclusive access.
     pub(super) fn grown(&self, paths: usize) -> HashSlots {
         let grown = HashSlots::new(paths.max(self.words.len()));
         for word in self.words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|&word| word != 0) {

@@ -1,4 +1,4 @@
-//! Paths and their numbers, which nobody changes any more. Does not know whether they were read from text or mapped.
+//! Immutable tables of paths, frozen from an interner or mapped from a file.
 
 use std::ffi::CStr;
 
@@ -8,8 +8,8 @@ use super::{TagMask, unpack, words_for};
 use crate::flat::Slab;
 use crate::ids::NodeId;
 
-/// Paths and their numbers. Made from a damaged file it answers nonsense, but it answers; ask the file's
-/// [`Blocks`](crate::flat::Blocks) before anything is done with it.
+/// Paths by id, and an index. A table from a damaged file gives wrong answers, but does not panic; check the file's
+/// [`Blocks`](crate::flat::Blocks) before using them.
 #[derive(Debug)]
 pub struct PathTable {
     text: SegmentedWords,
@@ -18,14 +18,14 @@ pub struct PathTable {
     tags: TagMask,
 }
 
-/// What a path table is made of: rows of words, in segments that belong one after the other.
+/// The arrays of a path table, in consecutive segments.
 #[derive(Debug)]
 pub struct PathTableParts<'a> {
-    /// The text of all paths, each behind its number and length.
+    /// The text of all paths, each after its head.
     pub text: Vec<&'a [u64]>,
-    /// Where the text of each number lies, and how long it is.
+    /// Offset and length of the text, by id.
     pub spans: Vec<&'a [u64]>,
-    /// Where the text with a certain hash lies.
+    /// The hash index of the texts.
     pub index: &'a [u64],
 }
 
@@ -34,37 +34,35 @@ impl PathTable {
         PathTable { text, spans, index, tags }
     }
 
-    /// A table from the [`PathTableParts`] of another one, each of them in one segment.
+    /// Creates a table from the [`PathTableParts`] of another one, each in one segment.
     pub fn from_parts(text: Slab<u64>, spans: Slab<u64>, index: Slab<u64>) -> PathTable {
         PathTable::new(text.into(), spans.into(), index, TagMask::ALL)
     }
 
-    /// What to keep, to make the same table again.
+    /// Returns the arrays to store in a file.
     pub fn parts(&self) -> PathTableParts<'_> {
         PathTableParts { text: self.text.all(), spans: self.spans.all(), index: self.index.all() }
     }
 
-    /// One more than the largest number. Not every number below it has a path, if several threads have filled the
-    /// table.
+    /// One more than the largest id. If several threads filled the table, some smaller ids are unused.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Is there no path?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The path with this number; empty if there is none.
+    /// Returns the path with this id; empty if there is none.
     #[inline]
     pub fn path(&self, id: NodeId) -> &[u8] {
         let (at, length) = unpack(self.spans.get(id.index()));
         if length == 0 { &[] } else { self.bytes(at, length, length as usize) }
     }
 
-    /// Asks for the memory of the path with this number.
+    /// Prefetches the path with this id.
     #[inline]
     pub fn prefetch(&self, id: NodeId) {
         let (at, length) = unpack(self.spans.get(id.index()));
@@ -73,7 +71,7 @@ impl PathTable {
         }
     }
 
-    /// The path with this number, for the kernel; empty if there is none. It ends at the first zero byte.
+    /// Returns the path for a system call; it ends at the first zero byte. Empty if there is none.
     #[inline]
     pub fn c_path(&self, id: NodeId) -> &CStr {
         let (at, length) = unpack(self.spans.get(id.index()));
@@ -83,18 +81,18 @@ impl PathTable {
         CStr::from_bytes_until_nul(self.bytes(at, length, length as usize + 1)).unwrap_or_default()
     }
 
-    /// The number of a path.
+    /// Returns the id of a path.
     pub fn lookup(&self, path: &[u8]) -> Option<NodeId> {
         self.search(path, self.query(path)?)
     }
 
-    /// Appends the number of each path, if it has one. Many at once cost less than each alone.
+    /// Appends the id of each path, if it has one. A batch is cheaper than single lookups.
     pub fn lookup_all(&self, paths: &[&[u8]], ids: &mut Vec<Option<NodeId>>) {
         ids.reserve(paths.len());
         run_pipelined(&mut Lookup { table: self, ids }, paths);
     }
 
-    /// Where the search for a path begins. None if there is no index.
+    /// Returns the start of a search; `None` if there is no index.
     #[inline]
     fn query(&self, path: &[u8]) -> Option<LookupQuery> {
         let bits = self.index.len().checked_ilog2()?;
@@ -102,7 +100,7 @@ impl PathTable {
         Some(LookupQuery { tag, slot: ((u64::from(tag) << bits) >> u32::BITS) as usize })
     }
 
-    /// The slots in which the search goes on, each once: the index of a damaged file may have none that is free.
+    /// Slots in search order, each once: the index of a damaged file may have no free slot.
     #[inline]
     fn slots(&self, from: usize) -> impl Iterator<Item = usize> {
         let slots = self.index.len();
@@ -124,7 +122,7 @@ impl PathTable {
         None
     }
 
-    /// The number of the path, if its text lies here.
+    /// Returns the id of the path if its text is at this offset.
     #[inline]
     fn is_text(&self, at: u32, path: &[u8]) -> Option<NodeId> {
         let (id, length) = unpack(self.text.get(at as usize));
@@ -132,7 +130,8 @@ impl PathTable {
         (same && (id as usize) < self.len()).then_some(NodeId(id))
     }
 
-    /// So many bytes of the text of a path of this length; none if a damaged file has them not.
+    /// Returns the first `count` bytes of the text of a path of this length; empty if a damaged file does not contain
+    /// them.
     #[inline]
     fn bytes(&self, at: u32, length: u32, count: usize) -> &[u8] {
         let words = self.text.slice(at as usize + 1, words_for(length as usize));
@@ -140,15 +139,14 @@ impl PathTable {
     }
 }
 
-/// A path that is looked for.
 #[derive(Clone, Copy, Default)]
 struct LookupQuery {
     tag: u32,
-    /// The next slot that may know it.
+    /// The next slot to check.
     slot: usize,
 }
 
-/// Paths that are looked for at once.
+/// A batch of lookups.
 struct Lookup<'t> {
     table: &'t PathTable,
     ids: &'t mut Vec<Option<NodeId>>,
@@ -185,27 +183,26 @@ impl LookupSteps for Lookup<'_> {
     }
 }
 
-/// Paths by number.
+/// The paths of a table, followed by others.
 #[derive(Clone, Copy)]
 pub struct AllPaths<'t> {
-    /// The first ones.
+    /// The first paths.
     pub table: &'t PathTable,
-    /// The others, in order.
+    /// The other paths, in order of their ids.
     pub others: &'t [&'t [u8]],
 }
 
 impl<'t> AllPaths<'t> {
-    /// How many numbers there are.
+    /// Number of ids.
     pub fn len(&self) -> usize {
         self.table.len() + self.others.len()
     }
 
-    /// Is there none?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The path with this number; empty if there is none.
+    /// Returns the path with this id; empty if there is none.
     #[inline]
     pub fn path(&self, id: NodeId) -> &'t [u8] {
         match id.index().checked_sub(self.table.len()) {

@@ -1,4 +1,4 @@
-//! Paths against a hash map: on many threads, with tags that collide, and from damaged files.
+//! Compares path tables with a hash map: many threads, colliding tags, damaged files.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::flat::{BLOCK_SIZE, Blocks, Slab};
 use crate::hash::rapidhash;
 use crate::ids::NodeId;
 
-/// A path like those of builds: long beginnings in common, all remainders of 8 as lengths.
+/// A typical build path: common prefixes, and all lengths modulo 8.
 fn path(number: usize) -> Vec<u8> {
     let dir = "out/soong/.intermediates/".get(..number % 26).unwrap();
     format!("{dir}{number}/{}", "x".repeat(number / 26 % 40)).into_bytes()
@@ -41,7 +41,7 @@ fn lookup_all(table: &PathTable, paths: &[&[u8]]) -> Vec<Option<NodeId>> {
     ids
 }
 
-/// Each thread interns its list; then the table knows what a map knows.
+/// Interns each list on a thread and compares the table with a map.
 fn check(interner: Interner, lists: &[Vec<Vec<u8>>]) -> PathTable {
     let ids: Vec<Vec<NodeId>> = thread::scope(|scope| {
         let started: Vec<_> = lists.iter().map(|list| scope.spawn(|| intern(&interner, list))).collect();
@@ -139,7 +139,7 @@ fn paths_that_differ_in_length_only_are_told_apart() {
     }
 }
 
-/// A file of three parts that begin at multiples of 64, and where they are.
+/// A file of three parts aligned to 64 bytes, and their ranges.
 fn file_of(table: &PathTable) -> (Vec<u8>, [std::ops::Range<usize>; 3]) {
     let parts = table.parts();
     let mut file = Vec::new();
@@ -165,7 +165,7 @@ fn mapped(
     (blocks, PathTable::from_parts(text, spans, index))
 }
 
-/// Asks all that can be asked; the answers may be nonsense.
+/// Exercises all queries; the answers may be wrong.
 fn ask(table: &PathTable, paths: &[Vec<u8>]) {
     for id in 0..table.len() + 2 {
         let id = NodeId(id as u32);
@@ -208,7 +208,7 @@ fn a_damaged_table_answers() {
             let at = random.below(file.len());
             file[at] ^= 1 << random.below(8);
         }
-        // Once as it happens, and once as if the sums were right.
+        // With the original checksums, and with matching ones.
         let (blocks, table) = mapped(&scratch, &file, &ranges, sums.clone());
         ask(&table, &paths);
         assert!(!blocks.check_all(1));
@@ -227,7 +227,7 @@ fn a_table_of_garbage_answers() {
         let (_, table) = mapped(&scratch, &file, &ranges, vec![rapidhash(&file)]);
         ask(&table, &[path(1), path(2), Vec::new()]);
     }
-    // An index without a free slot, all of them of the tag that is sought.
+    // An index without a free slot; all slots have the tag in question.
     let tag = TagMask::ALL.of(b"a");
     let file: Vec<u8> = (0..64).flat_map(|_| pack(1, tag).to_ne_bytes()).collect();
     let (_, table) = mapped(&scratch, &file, &[0..512, 0..512, 0..512], vec![rapidhash(&file)]);

@@ -1,6 +1,5 @@
-//! NodeNumbering and texts to bytes and back. Does not know what they mean.
+//! Encoding of numbers and texts.
 
-/// Bytes that are being written.
 #[derive(Default)]
 pub(super) struct Encoder(pub(super) Vec<u8>);
 
@@ -19,7 +18,7 @@ impl Encoder {
     }
 }
 
-/// Bytes that are being read. None: they are not what they should be.
+/// Decodes bytes; returns `None` if they are malformed.
 pub(super) struct Decoder<'b>(pub(super) &'b [u8]);
 
 impl<'b> Decoder<'b> {
@@ -41,10 +40,10 @@ impl<'b> Decoder<'b> {
         Some(numbers.iter().map(|number| u64::from_ne_bytes(*number)).collect())
     }
 
-    /// As many as the bytes say there are; each is read by `one`.
+    /// Reads a count and as many items.
     pub(super) fn list<T>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.number()?;
-        // An item takes at least a byte: whoever says that there are more is wrong.
+        // An item takes at least a byte, so that a larger count is invalid.
         if count > self.0.len() as u64 {
             return None;
         }

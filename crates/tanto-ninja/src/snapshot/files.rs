@@ -1,5 +1,4 @@
-//! The files of snapshots: in `snapshots/` of each place where state of the build's directory lies. Does not know what is in
-//! them.
+//! The files of snapshots, in `snapshots/` of the state directories.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,17 +9,16 @@ use tanto_sys::fs::file::open_no_follow;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::fs::{lock, private_files};
 
-/// Snapshots in one directory. Fewer, and who builds with many manifests by turns loads some of them each time; more,
-/// and what nobody needs any more takes room on the disk.
+/// Snapshots per directory. Fewer: alternating builds of several manifests load some of them each time. More: unused
+/// ones take disk space.
 const MAX_SNAPSHOTS: usize = 8;
 
-/// The directory of snapshots.
 const SNAPSHOTS: &str = "snapshots";
 
-/// The end of the name of one that is being written.
+/// File extension of a snapshot that is being written.
 const UNFINISHED_EXTENSION: &str = "new";
 
-/// The places of one snapshot.
+/// The files of one snapshot.
 #[derive(Clone)]
 pub(super) struct SnapshotFiles {
     state: StateDirs,
@@ -32,12 +30,12 @@ impl SnapshotFiles {
         SnapshotFiles { state, name }
     }
 
-    /// The directory whose state the snapshot is.
+    /// The directory to which the state belongs.
     pub(super) fn dir(&self) -> &Path {
         self.state.dir()
     }
 
-    /// The files that are there and that only we can have written, one for each place of state.
+    /// Opens the existing files that only this user can have written, one per state directory.
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
         self.state.read_dirs().filter_map(|top| {
             let dir = top.join(SNAPSHOTS);
@@ -47,13 +45,13 @@ impl SnapshotFiles {
 
     pub(super) fn remove(&self) {
         for top in self.state.read_dirs() {
-            // One that cannot be removed is not used again by this run, and found out again by the next.
+            // If it cannot be removed, this run does not use it again, and the next run detects the damage again.
             let _ = fs::remove_file(top.join(SNAPSHOTS).join(&self.name));
         }
     }
 
-    /// Has `write` fill a new file, which takes the place of the old one if that says so. The file is not synced to the
-    /// disk, which takes longer than all else: checksums tell a file that lost its content in a power failure.
+    /// Creates a file with `write`, which replaces the old one if `write` returns true. The file is not synced, which
+    /// would take longer than everything else: checksums detect contents lost in a power failure.
     pub(super) fn write(&self, write: impl FnOnce(&File) -> io::Result<bool>) -> io::Result<()> {
         let top = self.state.make()?;
         let dir = top.join(SNAPSHOTS);
@@ -74,14 +72,14 @@ impl SnapshotFiles {
         written.map(|_| ())
     }
 
-    /// Is it nothing to tell the user that a snapshot cannot be written?
+    /// Whether failures to write are not reported.
     pub(super) fn is_best_effort(&self) -> bool {
         self.state.is_best_effort()
     }
 }
 
-/// Removes the oldest snapshots that are too many with `kept`, and what killed runs left. Returns the snapshots that
-/// other runs are writing.
+/// Removes the oldest snapshots beyond the limit, except `kept`, and unfinished files of killed runs. Returns the
+/// snapshots that other runs are writing.
 fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
     let (mut others, mut in_progress) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -104,7 +102,7 @@ fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
 
 fn create(path: &Path) -> io::Result<File> {
     let file = private_files::create(path)?;
-    // Tells others that somebody is at work.
+    // Shows other runs that the file is being written.
     let _ = lock::try_lock_exclusive(&file);
     Ok(file)
 }
@@ -118,7 +116,7 @@ fn is_in_progress(path: &Path) -> bool {
             false
         }
         Ok(false) => true,
-        // A file system without locks.
+        // The file system has no locks.
         Err(_) => false,
     }
 }

@@ -1,5 +1,4 @@
-//! What a snapshot holds of the two logs: where it lies in the file, and what is needed to write it. Does not know what
-//! it means.
+//! The sections of a snapshot for the two logs.
 
 use std::ops::Range;
 
@@ -40,12 +39,12 @@ impl Graph<'_> {
     }
 }
 
-/// What is known of the logs when a snapshot is to be written. They may go on while it is.
+/// State of the logs to be written. The logs may grow meanwhile.
 #[derive(Default)]
 pub(super) struct LogState<'t> {
     build: Option<SeenBuild>,
     deps: Option<SeenDeps>,
-    /// The paths of nodes that joined the graph.
+    /// Paths of nodes added to the graph.
     pub(super) joined: Vec<&'t [u8]>,
 }
 
@@ -55,13 +54,14 @@ impl<'t> LogState<'t> {
         LogState { build: build.seen(), deps: deps.seen(), joined: joined.collect() }
     }
 
-    /// The nodes behind the first `named` that the deps log knows.
+    /// The nodes of the deps log with ids from `named` on.
     pub(super) fn discovered(&self, named: usize) -> impl Iterator<Item = NodeId> {
         let nodes = self.deps.iter().flat_map(SeenDeps::nodes);
         nodes.copied().filter(move |node| node.index() >= named)
     }
 
-    /// The parts, where nodes have these numbers: so many, of which the first `named` are named by manifests.
+    /// Returns the sections for renumbered nodes. `count` is the number of nodes, of which manifests name the first
+    /// `named`.
     pub(super) fn parts(&self, numbers: &[NodeId], named: usize, count: usize, threads: usize) -> LogSectionData {
         let build = self.build.as_ref().and_then(|log| log.parts(numbers, named, threads));
         let deps = self.deps.as_ref().and_then(|log| log.parts(numbers, count));
@@ -69,14 +69,14 @@ impl<'t> LogState<'t> {
     }
 }
 
-/// What is to be written of the logs.
+/// Log data to be written.
 pub(super) struct LogSectionData {
     pub(super) build: Option<BuildParts>,
     pub(super) deps: Option<DepsParts>,
 }
 
 impl LogSectionData {
-    /// How many rows.
+    /// Number of sections.
     pub(super) const ROWS: usize = 6;
 
     pub(super) fn facts(&self) -> LogHeaders {
@@ -86,7 +86,7 @@ impl LogSectionData {
         }
     }
 
-    /// The bytes of the rows, in the order of their sections.
+    /// The bytes of the sections, in order.
     pub(super) fn rows(&self) -> [&[u8]; LogSectionData::ROWS] {
         let (build, deps) = (self.build.as_ref(), self.deps.as_ref());
         [

@@ -1,4 +1,4 @@
-//! Maps a snapshot, if it is a picture of what the manifests say today. Does not know where it lies.
+//! Maps a snapshot if it matches the present manifests.
 
 use std::fs::File;
 use std::ops::Range;
@@ -20,11 +20,11 @@ use crate::graph::manifest_data::{LogSections, ManifestData};
 use crate::hash;
 use crate::paths::PathTable;
 
-/// So many manifests are worth another thread. Fewer, and its start costs more than it saves; more, and trees of
-/// middling size are asked for by one.
+/// Manifests per thread when they are checked. Fewer: starting a thread costs more than it saves. More: medium trees
+/// are checked by one thread.
 const WORTH_A_THREAD: usize = 64;
 
-/// The graph in a file, if that has this key and the manifests are those of which it was made.
+/// Returns the graph in a file if the key and the manifests match.
 pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<ManifestData> {
     let map = Map::new(file, file.metadata().ok()?.len()).ok()?;
     let (mut table, end) = Table::decode(&map)?;
@@ -35,8 +35,8 @@ pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<Manif
     Some(ManifestData { verified_bytes, ..map_data(map, table, end)? })
 }
 
-/// Does everybody who loads the manifests now get what was loaded then? None if not. So many bytes had to be read to
-/// tell, and need not be again.
+/// Checks that loading the manifests now would give the same result. Returns the number of bytes that had to be
+/// hashed and that a new snapshot saves; `None` if a manifest differs.
 fn check(manifests: &mut [ManifestRecord], threads: ThreadLimit) -> Option<u64> {
     let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::machine::cpu::count())).max(1);
     let shares = manifests.chunks_mut(manifests.len().div_ceil(crew).max(1)).collect();
@@ -45,7 +45,7 @@ fn check(manifests: &mut [ManifestRecord], threads: ThreadLimit) -> Option<u64> 
 }
 
 impl ManifestRecord {
-    /// Is it what it was when it was loaded? None if not; see `check`.
+    /// Checks one manifest; see `check`.
     fn check(&mut self) -> Option<u64> {
         if !self.is_there() {
             return None;
@@ -54,25 +54,25 @@ impl ManifestRecord {
         let began = file_stamp::coarse_now();
         let file = File::open(path(&self.path)).ok()?;
         let map = Map::new(&file, self.state.stamp.size).ok()?;
-        // Asked again after the reading: the text may have changed meanwhile.
+        // Checked again after hashing: the text may have changed meanwhile.
         if hash::text_hash(&map) != text_hash || map.is_torn() || !self.is_there() {
             return None;
         }
         if is_racy(self.state.stamp, began, &file) {
             return Some(0);
         }
-        // Whoever changes it from now on cannot leave it this version.
+        // Later changes cannot leave the same stamp.
         self.state.text_hash = None;
         Some(self.state.stamp.size)
     }
 
-    /// Is a file of that version there?
+    /// Returns true if the file exists and has the same stamp.
     pub(super) fn is_there(&self) -> bool {
         FileStamp::at(&self.path).is_ok_and(|stamp| stamp == self.state.stamp)
     }
 }
 
-/// The graph that lies in a file, before its table.
+/// Returns the graph that precedes the table in a file.
 pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestData> {
     let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, checksums, .. } = table;
     let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, checksums).with_limits(limits(&ranges)));
@@ -114,19 +114,19 @@ pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestDat
         verified_bytes: 0,
     };
     let fits = data.paths.len() >= data.named() && data.edges.len() == data.edge_bindings.len();
-    // The first node stands for what is missing in a damaged file.
+    // The first node replaces invalid ones in a damaged file.
     let fits = fits && (data.edges.is_empty() || data.named() > 0);
     (fits && !blocks.is_damaged()).then_some(data)
 }
 
-/// How many bytes the sections have, which lie one behind the other before the table.
+/// Returns the length of the sections, which must be in order and end at the table.
 fn covered(ranges: &Ranges, end: usize) -> Option<usize> {
     let in_order = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
     let covered = ranges[SECTIONS - 1].end;
     (in_order && covered == end).then_some(covered)
 }
 
-/// NodeNumbering by which others are found.
+/// Limits of ids and indexes.
 fn limits(ranges: &Ranges) -> Vec<WordLimit> {
     let count = |section: Section, size: usize| u32::try_from(ranges[section as usize].len() / size).unwrap_or(0);
     let (nodes, edges) =

@@ -1,4 +1,4 @@
-//! Sorts nodes by path, so that neighbours lie in the same directory and cost less to stat.
+//! Sorts nodes by path, so that neighbors are in the same directory and cheaper to stat.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use tanto_sys::threads::map_parallel;
 use crate::ids::NodeId;
 use crate::paths::AllPaths;
 
-/// Bytes of a path that are compared at a time.
+/// Bytes of a path compared at a time.
 const STEP: usize = size_of::<u64>();
 
-/// How many paths ahead memory is prefetched: about as many misses as a processor handles at a time.
+/// Paths to prefetch ahead: about the number of cache misses that a CPU handles at a time.
 const PREFETCH_DISTANCE: usize = 8;
 
-/// Paths that a thread sorts by itself. Smaller, threads switch too often; larger, one works while others wait.
+/// Paths sorted by one task. Smaller: threads switch too often. Larger: threads wait for the last one.
 const PATHS_PER_TASK: usize = 16 << 10;
 
-/// So many paths are sorted by comparing them. Fewer, and steps are taken for two paths that are long and nearly the
-/// same; more, and the same bytes are compared again and again.
+/// Groups of at most this size are sorted by comparing paths. Smaller: many steps for a few long, similar paths.
+/// Larger: equal prefixes are compared repeatedly.
 const INSERTION_LIMIT: usize = 16;
 
-/// A path, and those of its bytes that are being compared.
+/// A path and the bytes of it under comparison.
 #[derive(Clone, Copy)]
 struct SortKey<'p> {
     word: u64,
@@ -29,13 +29,13 @@ struct SortKey<'p> {
     id: NodeId,
 }
 
-/// Keys that have the same bytes before `depth`.
+/// Keys with equal bytes before `depth`.
 struct Group {
     keys: Range<usize>,
     depth: usize,
 }
 
-/// Returns those of the nodes that have paths, sorted by path.
+/// Returns the nodes with a path, sorted by path.
 pub(super) fn by_path<'p>(
     paths: AllPaths<'p>,
     nodes: impl Iterator<Item = NodeId>,
@@ -56,7 +56,7 @@ pub(super) fn by_path<'p>(
     keys.into_iter().map(|key| (key.id, key.path))
 }
 
-/// Sorts until there are only small groups, and returns them in order.
+/// Sorts until all groups are small, and returns them in order.
 fn split(keys: &mut [SortKey<'_>], threads: usize) -> Vec<Group> {
     let mut small = Vec::new();
     let mut groups = vec![Group { keys: 0..keys.len(), depth: 0 }];
@@ -84,8 +84,7 @@ fn sort(keys: &mut [SortKey<'_>], depth: usize) {
     }
 }
 
-/// Sorts a group by the bytes that `load_words` has read, and adds groups of those that are still the same. The first comes
-/// last.
+/// Sorts a group by the loaded words, and pushes the groups that are still equal, in reverse order.
 fn sort_by_word(keys: &mut [SortKey<'_>], group: Group, groups: &mut Vec<Group>) {
     let Group { keys: Range { start, end }, depth } = group;
     let keys = &mut keys[start..end];
@@ -95,7 +94,7 @@ fn sort_by_word(keys: &mut [SortKey<'_>], group: Group, groups: &mut Vec<Group>)
     let mut end = end;
     for same in keys.chunk_by(|a, b| a.word == b.word).rev() {
         let start = end - same.len();
-        // Where the last byte is zero, the path has ended.
+        // A zero last byte means that the path has ended.
         if same.len() > 1 && same[0].word & 0xff != 0 {
             groups.push(Group { keys: start..end, depth: depth + STEP });
         }
@@ -103,7 +102,7 @@ fn sort_by_word(keys: &mut [SortKey<'_>], group: Group, groups: &mut Vec<Group>)
     }
 }
 
-/// Reads the bytes at `depth` of each path.
+/// Loads the bytes at `depth` of each path.
 fn load_words(keys: &mut [SortKey<'_>], depth: usize) {
     for number in 0..keys.len() {
         if let Some(ahead) = keys.get(number + PREFETCH_DISTANCE) {
@@ -113,12 +112,11 @@ fn load_words(keys: &mut [SortKey<'_>], depth: usize) {
     }
 }
 
-/// The bytes of a path behind those that are known to be the same.
 fn rest(path: &[u8], depth: usize) -> &[u8] {
     path.get(depth..).unwrap_or_default()
 }
 
-/// The bytes of the path from `depth` on, as far as there are some; they compare as the path does.
+/// Returns the bytes from `depth` on as a number that sorts like the path.
 fn word(path: &[u8], depth: usize) -> u64 {
     let rest = rest(path, depth);
     match rest.first_chunk::<STEP>() {

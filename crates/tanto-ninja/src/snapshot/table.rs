@@ -1,5 +1,4 @@
-//! What a snapshot says of itself: what it is a picture of, and what lies where in it. Does not know what is done with
-//! it.
+//! The table of contents of a snapshot, its key, and checksums of manifests.
 
 use std::io;
 use std::ops::Range;
@@ -16,13 +15,12 @@ use crate::hash;
 use crate::hash::rapidhash;
 use crate::load::LoadOptions;
 
-/// Rows of the graph besides those of its scopes.
+/// Sections before those of `Env`.
 pub(super) const ROWS: usize = 18;
 
-/// Sections begin at multiples of this: a line of the processor's cache.
+/// Alignment of sections: a cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// What there is in a file, section by section.
 #[derive(Clone, Copy)]
 pub(super) enum Section {
     Text,
@@ -42,52 +40,51 @@ pub(super) enum Section {
     DepsNodes,
     DepsIds,
     DepsRecords,
-    /// Of the manifests' blocks.
+    /// Checksums of the manifests' blocks.
     Sums,
-    /// The first row of the scopes.
+    /// The first section of `Env`.
     Env,
 }
 
 pub(super) const SECTIONS: usize = ROWS + Env::ROWS;
 
-/// Where each section is, in bytes.
+/// Byte ranges of the sections.
 pub(super) type Ranges = [Range<usize>; SECTIONS];
 
-/// A manifest.
 pub(super) struct ManifestRecord {
     pub(super) path: Vec<u8>,
     pub(super) state: SourceState,
 }
 
-/// The numbers among the logs' parts; None for a log that there was not.
+/// Header words of the logs' sections; `None` without a log.
 #[derive(Clone, Copy, Default)]
 pub(super) struct LogHeaders {
     pub(super) build: Option<[u64; 8]>,
     pub(super) deps: Option<[u64; 7]>,
 }
 
-/// All of it. It lies behind the sections.
+/// The table, which follows the sections.
 pub(super) struct Table {
     pub(super) key: Key,
     pub(super) manifests: Vec<ManifestRecord>,
     pub(super) notices: Vec<Notice>,
     pub(super) sets_reserved: bool,
-    /// How commands were hashed.
+    /// Hash function of the commands.
     pub(super) hash_kind: u32,
     pub(super) facts: LogHeaders,
     pub(super) ranges: Ranges,
-    /// Those of the blocks of all sections.
+    /// Checksums of the blocks of all sections.
     pub(super) checksums: Vec<u64>,
 }
 
-/// The end of the file: where the table begins, the sum of it, and what the file is.
+/// Length of the foot: start of the table, checksum, magic number.
 const FOOT: usize = 3 * size_of::<u64>();
 
-/// As a machine reads it that has another order of bytes, it is something else.
+/// Its value depends on the byte order, so that files of other machines are rejected.
 const MAGIC: u64 = u64::from_be_bytes(*b"tanto\0\x01s");
 
 impl Table {
-    /// The table as it lies behind sections that have so many bytes, and the end of the file.
+    /// Encodes the table and the foot, which follow sections of `start` bytes.
     pub(super) fn encode(&self, start: usize) -> Vec<u8> {
         let mut out = Encoder::default();
         out.text(&self.key.0);
@@ -110,7 +107,7 @@ impl Table {
         out.0
     }
 
-    /// The table of a whole file, and where it begins.
+    /// Decodes the table of a file and returns its start.
     pub(super) fn decode(file: &[u8]) -> Option<(Table, usize)> {
         let (head, foot) = file.split_at_checked(file.len().checked_sub(FOOT)?)?;
         let mut foot = Decoder(foot);
@@ -187,20 +184,20 @@ fn decode_notice(from: &mut Decoder<'_>) -> Option<Notice> {
     }
 }
 
-/// Equal for equal circumstances. The order of the machine's bytes is told by all numbers in a snapshot.
+/// Conditions besides the manifests that must be equal for a snapshot to be valid. Byte order is part of all numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Key(pub(super) Vec<u8>);
 
 impl Key {
-    /// That of a load of `manifest`, named as it is by whoever stands in `dir`.
+    /// The key for loading `manifest`, relative to `dir`.
     pub(super) fn new(dir: &[u8], manifest: &[u8], options: LoadOptions) -> io::Result<Key> {
         let here = FileStamp::at(dir)?;
         let mut key = Encoder::default();
         key.text(env!("CARGO_PKG_VERSION").as_bytes());
-        // The rows in a snapshot are as the sources lay them out, and mean what those make of them.
+        // The layout and the meaning of the sections depend on the sources.
         key.text(env!("TANTO_SOURCES").as_bytes());
         key.number(usize::BITS.into());
-        // Another processor checksums text in another way.
+        // Checksums may depend on the CPU.
         key.number(hash::block_checksum(&[1; 200]));
         key.number(here.device);
         key.number(here.inode);
@@ -210,29 +207,29 @@ impl Key {
     }
 }
 
-/// The name of the file for such a load: others have others, as far as 64 bits tell.
+/// The file name of a snapshot, a hash of manifest and options.
 pub(super) fn file_name(manifest: &[u8], options: LoadOptions) -> String {
     let flags = flags(options).to_le_bytes();
     format!("{:016x}", rapidhash(&[&flags, manifest].concat()))
 }
 
-/// What changes the graph. The number of threads does not.
+/// Options that change the graph. The number of threads does not.
 fn flags(options: LoadOptions) -> u64 {
     options.phony_cycle_is_error.into()
 }
 
-/// How many blocks a manifest has.
+/// Number of blocks of a manifest.
 pub(super) fn block_count(record: &ManifestRecord) -> usize {
     (record.state.stamp.size as usize).div_ceil(hash::TEXT_BLOCK)
 }
 
-/// The checksums of all blocks of all manifests, one behind the other.
+/// Concatenates the checksums of all manifests.
 pub(super) fn all_checksums(manifests: &Manifests) -> Vec<u64> {
     let all: Vec<&[u64]> = manifests.list.iter().map(|manifest| manifest.checksums.all()).collect();
     all.concat()
 }
 
-/// The checksums of each manifest, out of those of all.
+/// Splits the checksums of all manifests.
 pub(super) fn split_checksums<'s>(
     records: &'s [ManifestRecord],
     mut start: usize,

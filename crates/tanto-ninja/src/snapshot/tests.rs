@@ -1,4 +1,4 @@
-//! Tests: what is written is what is mapped, and nothing else is ever used.
+//! Tests of snapshots: the mapped graph equals the written one, and an invalid snapshot is never used.
 
 mod damage;
 mod equality;
@@ -23,18 +23,18 @@ use crate::graph::lazy_text::{Manifest, ManifestText, Manifests};
 use crate::graph::manifest_data::ManifestData;
 use crate::graph::{Arena, Graph};
 
-/// The state of a manifest that is in no file.
+/// The state of a manifest without a file.
 fn any_state() -> SourceState {
     let stamp = FileStamp { device: 1, inode: 2, size: 0, mtime_ns: 4, ctime_ns: 5, is_regular: true };
     SourceState { stamp, text_hash: None }
 }
 
-/// A snapshot of a graph whose manifests are in memory.
+/// Returns a snapshot of a graph whose manifests are in memory.
 fn snapshot_bytes(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
     snapshot_bytes_with(graph, &LogState::default(), threads)
 }
 
-/// The same with logs.
+/// Like `snapshot_bytes`, with logs.
 fn snapshot_bytes_with<'t>(graph: &Graph<'t>, logs: &LogState<'t>, threads: usize) -> Vec<u8> {
     let scratch = Scratch::new("picture");
     let record = |manifest: &Manifest| ManifestRecord { path: manifest.path.clone(), state: any_state() };
@@ -47,7 +47,7 @@ fn snapshot_bytes_with<'t>(graph: &Graph<'t>, logs: &LogState<'t>, threads: usiz
     std::fs::read(scratch.at("file")).unwrap()
 }
 
-/// The graph in a snapshot, whatever it is a picture of; the text of its manifests is that of another graph.
+/// Maps a snapshot without checking its manifests, whose text comes from `text`.
 fn map_data(bytes: &[u8], text: &Graph<'_>) -> Option<ManifestData> {
     let scratch = Scratch::new("mapped");
     scratch.write("file", bytes);
@@ -67,13 +67,13 @@ fn map_data(bytes: &[u8], text: &Graph<'_>) -> Option<ManifestData> {
     Some(ManifestData { manifests: Manifests::new(text.data.manifests.list.iter().map(manifest).collect()), ..data })
 }
 
-/// A graph that was loaded from text is the same after it has been a snapshot.
+/// Checks that a graph loaded from text equals its snapshot.
 #[track_caller]
 pub(crate) fn is_kept(graph: &Graph<'_>) {
     let arena = Arena::new();
     let mapped = arena.hold(map_data(&snapshot_bytes(graph, 1), graph).expect("a sound snapshot"));
     equality::assert_same(graph, &mapped);
     assert!(mapped.is_intact());
-    // What was a snapshot once stays as it is.
+    // A snapshot of a snapshot is identical.
     assert_eq!(snapshot_bytes(&mapped, 1), snapshot_bytes(graph, 3));
 }

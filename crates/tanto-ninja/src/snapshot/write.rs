@@ -1,5 +1,4 @@
-//! Writes a graph into a file, its nodes under new numbers, and what is known of the logs, row behind row. Does not know
-//! how the file is called, nor when it is worth writing.
+//! Writes a graph with renumbered nodes, and state of the logs, to a file.
 
 use std::fs::File;
 use std::io;
@@ -21,10 +20,10 @@ use crate::hash::rapidhash;
 use crate::ids::{EdgeId, NodeId};
 use crate::paths::{AllPaths, PermutedPaths};
 
-/// What is written at a time, in bytes. Smaller, there are more calls; larger, each thread needs more memory.
+/// Bytes written at a time. Smaller: more system calls. Larger: more memory per thread.
 const BYTES_PER_TASK: usize = 16 * BLOCK_SIZE;
 
-/// A graph's rows after the renumbering, as far as they are others than before.
+/// The arrays of a graph that change with the renumbering.
 struct RenumberedRows {
     in_edges: Vec<EdgeId>,
     edges: Vec<EdgeShape>,
@@ -35,22 +34,22 @@ struct RenumberedRows {
     hashes: Vec<u64>,
 }
 
-/// What is to be written.
+/// The content of a snapshot.
 pub(super) struct SnapshotWriter<'p> {
     pub(super) data: &'p ManifestData,
     pub(super) key: &'p Key,
     pub(super) logs: &'p LogState<'p>,
     pub(super) manifests: Vec<ManifestRecord>,
-    /// The checksums of their blocks.
+    /// Checksums of the manifests' blocks.
     pub(super) checksums: Vec<u64>,
     pub(super) threads: usize,
-    /// Nobody needs it any more.
+    /// Set when the snapshot is no longer wanted.
     pub(super) cancelled: &'p AtomicBool,
 }
 
 impl SnapshotWriter<'_> {
-    /// Writes all of it. False if it is none, because the graph has too many paths, nothing so long may be written, or
-    /// somebody has given up meanwhile.
+    /// Writes the snapshot. Returns false if it is incomplete: the graph has too many paths, the file size is
+    /// limited, the graph's own snapshot is damaged, or writing was cancelled.
     pub(super) fn write(self, file: &File) -> io::Result<bool> {
         let SnapshotWriter { data, logs, threads, .. } = self;
         let all = AllPaths { table: &data.paths, others: &logs.joined };
@@ -109,12 +108,10 @@ impl RenumberedRows {
     }
 }
 
-/// What a section consists of.
 enum Content<'c> {
     Bytes(&'c [u8]),
-    /// Side by side.
+    /// Consecutive pieces.
     Pieces(Vec<&'c [u8]>),
-    /// The text of paths.
     Text(&'c PermutedPaths<'c>),
 }
 
@@ -127,7 +124,7 @@ impl Content<'_> {
         }
     }
 
-    /// Copies what begins at byte `from`, which is a multiple of eight.
+    /// Copies bytes from `from` on, a multiple of 8.
     fn fill(&self, from: usize, out: &mut [u8]) {
         match self {
             Content::Bytes(bytes) => out.copy_from_slice(&bytes[from..from + out.len()]),
@@ -163,7 +160,7 @@ fn sections<'c>(
     std::array::from_fn(|_| all.next().expect("as many as there are sections"))
 }
 
-/// Copies what begins at byte `from` of pieces that lie side by side.
+/// Copies bytes from `from` on out of consecutive pieces.
 fn fill_from(pieces: &[&[u8]], from: usize, mut out: &mut [u8]) {
     let mut skipped = from;
     for piece in pieces {
@@ -184,7 +181,7 @@ fn ranges(sections: &[Content<'_>; SECTIONS]) -> Ranges {
     })
 }
 
-/// Writes the sections; the checksums of their blocks.
+/// Writes the sections and returns the checksums of their blocks.
 fn write_sections(
     file: &File,
     sections: &[Content<'_>; SECTIONS],
@@ -193,7 +190,7 @@ fn write_sections(
     cancelled: &AtomicBool,
 ) -> io::Result<Vec<u64>> {
     let failed = AtomicBool::new(false);
-    // The kernel lets one thread at a time write to a file, and the others spin. With this lock they sleep.
+    // The kernel serializes writes to a file and the waiting threads spin; with this lock they sleep.
     let write_lock = Mutex::new(());
     let end = ranges[SECTIONS - 1].end;
     let pieces: Vec<Range<usize>> =
@@ -215,7 +212,7 @@ fn write_sections(
     checksums.into_iter().collect::<io::Result<Vec<Vec<u64>>>>().map(|checksums| checksums.concat())
 }
 
-/// Copies a piece of the file out of its sections.
+/// Copies a part of the file from its sections.
 fn fill(sections: &[Content<'_>; SECTIONS], ranges: &Ranges, piece: &Range<usize>, out: &mut [u8]) {
     for (content, range) in sections.iter().zip(ranges) {
         let (start, end) = (range.start.max(piece.start), range.end.min(piece.end));
@@ -225,15 +222,15 @@ fn fill(sections: &[Content<'_>; SECTIONS], ranges: &Ranges, piece: &Range<usize
     }
 }
 
-/// The numbers.
+/// New ids for nodes: first those that manifests name, then those that only the deps log names, each sorted by path.
 pub(super) struct NodeNumbering<'p> {
-    /// The old ones, by the new ones.
+    /// Old ids by new ones.
     pub(super) order: Vec<NodeId>,
-    /// The paths, by the new numbers.
+    /// Paths by new ids.
     pub(super) paths: Vec<&'p [u8]>,
-    /// How many of these nodes the manifests name.
+    /// Number of nodes that manifests name.
     pub(super) named: usize,
-    /// The new ones, by the old ones; `NodeId::NONE` for a node that is left behind.
+    /// New ids by old ones; `NodeId::NONE` for omitted nodes.
     pub(super) new: Vec<NodeId>,
 }
 

@@ -1,4 +1,4 @@
-//! Manifests that change while they are read: kind is loaded is one of their states, or the error says so.
+//! Manifests that change while they are read: the result is one of their states or an error.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -19,18 +19,17 @@ use crate::graph::{Arena, Graph};
 use crate::ids::EdgeId;
 use crate::load::{LoadOptions, MAX_ATTEMPTS, ParallelOptions, load};
 
-/// So long, in bytes, is the text of an edge.
+/// Length of an edge's text in bytes.
 const EDGE: usize = 45;
 
-/// Edges in a manifest that is worth mapping.
+/// Edges in a manifest that is large enough to be mapped.
 const EDGES: usize = MIN_MAPPED_SIZE as usize / EDGE + 1;
 
-/// So finely that several threads read.
+/// Small enough for several threads.
 const FINE: ParallelOptions =
     ParallelOptions { chunk_size: 50_000, bytes_per_thread: 10_000, max_threads: Some(4), speculative: true };
 
-/// A manifest of many edges. Whatever whole blocks of the texts of two letters stand one behind the other, they are a
-/// manifest too.
+/// A manifest of many edges. Any sequence of whole blocks of the texts of two letters is a manifest too.
 fn text(letter: char) -> Vec<u8> {
     let edge = |number| format!("build {letter}{number:08}: phony x{letter}\n  name = {letter}{number:08}\n");
     let text = (0..EDGES).map(edge).collect::<String>().into_bytes();
@@ -38,7 +37,7 @@ fn text(letter: char) -> Vec<u8> {
     text
 }
 
-/// Of index letter's text the graph is; more than that where it is of none, or not of all.
+/// Returns the letter whose text the graph was loaded from; more if it is a mixture.
 fn letters(graph: &Graph<'_>) -> String {
     let letters: BTreeSet<String> = graph.edge_ids().map(|id| letter(graph, id)).collect();
     letters.into_iter().collect::<Vec<_>>().join("; ")
@@ -49,7 +48,7 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
     let [outs, ins] = [edge.outs, edge.ins].map(|nodes| nodes.iter().map(|node| graph.path(*node)).collect::<Vec<_>>());
     let is_of = |letter: u8| outs.len() == 1 && outs[0].starts_with(&[letter]) && ins == [&[b'x', letter]];
     let letter = b"ab".iter().find(|letter| is_of(**letter)).map_or('?', |letter| *letter as char);
-    // Saying all names would take long, and asking for all bindings longer.
+    // Evaluating all bindings takes too long.
     let is_asked = id.index().is_multiple_of(5000);
     let name = if is_asked { format!("{letter}{:08}", id.index()) } else { String::new() };
     let binding = if is_asked { graph.binding(id, b"name", Escape::None) } else { Ok(Vec::new()) };
@@ -61,7 +60,7 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
     }
 }
 
-/// A real disk, on index something happens after files are opened.
+/// A real disk that calls a function after a file is opened.
 struct Meddler<F>(F);
 
 impl<F: Fn(&[u8]) + Sync> Disk for Meddler<F> {
@@ -99,7 +98,7 @@ fn try_load(disk: &dyn Disk, manifest: &[u8]) -> Result<String, String> {
     graph.map(|graph| letters(&graph)).map_err(|error| error.to_string())
 }
 
-/// StatementKind becomes of `build.ninja` if something happens to it, once, after it has been opened.
+/// Loads `build.ninja`, which changes once after it was opened.
 fn after(change: impl Fn(&Path) + Sync) -> Result<String, String> {
     let scratch = Scratch::new("change");
     scratch.write("build.ninja", text('a'));
@@ -113,12 +112,12 @@ fn after(change: impl Fn(&Path) + Sync) -> Result<String, String> {
     try_load(&disk, &scratch.bytes("build.ninja"))
 }
 
-/// A time for a file that is not that of another number, nor of now.
+/// Sets a distinct time in the past.
 fn date(file: &File, number: u64) {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(number)).unwrap();
 }
 
-/// Writes a file in place, at this time.
+/// Writes a file in place and sets its time.
 fn write_at(path: &Path, text: &[u8], number: u64) {
     fs::write(path, text).unwrap();
     date(&OpenOptions::new().write(true).open(path).unwrap(), number);
@@ -178,14 +177,14 @@ fn what_always_changes_is_an_error_in_the_end() {
     assert_eq!(opened.into_inner(), MAX_ATTEMPTS as u64);
 }
 
-/// Changes a file, now and then.
+/// Changes a file at random.
 struct Writer {
     path: PathBuf,
     random: Random,
     texts: [Vec<u8>; 2],
-    /// Which of the texts was written last.
+    /// Index of the text written last.
     last: usize,
-    /// How often anything was.
+    /// Number of changes.
     changes: u64,
 }
 
@@ -194,7 +193,7 @@ impl Writer {
         Writer { path, random: Random::new(1), texts: [text('a'), text('b')], last: 0, changes: 0 }
     }
 
-    /// Each time when the file was opened it may be changed; once nobody opens it any more, the last of the texts is there.
+    /// May change the file each time it was opened. At the end, writes the last text.
     fn run(&mut self, opened: Receiver<()>, change: impl Fn(&mut Self)) {
         while opened.recv().is_ok() {
             if self.random.chance(60) {
@@ -205,7 +204,7 @@ impl Writer {
         self.write();
     }
 
-    /// Cut to nothing and written anew.
+    /// Truncates and rewrites the file.
     fn write(&mut self) {
         fs::write(&self.path, &self.texts[self.last]).unwrap();
         self.date(&self.open());
@@ -217,7 +216,7 @@ impl Writer {
         fs::rename(new, &self.path).unwrap();
     }
 
-    /// In place, block by block.
+    /// Overwrites the file in place, block by block.
     fn write_over(&mut self) {
         let (file, block) = (self.open(), EDGE * 1024);
         for (number, part) in self.texts[self.last].chunks(block).enumerate() {
@@ -226,7 +225,7 @@ impl Writer {
         self.date(&file);
     }
 
-    /// Somewhere; then perhaps as long as it was, with zeros.
+    /// Truncates the file at random, and may extend it with zeros.
     fn cut(&mut self) {
         let length = self.texts[0].len();
         let (file, cut) = (self.open(), self.random.below(length));
@@ -237,7 +236,7 @@ impl Writer {
         self.date(&file);
     }
 
-    /// Gives the file a time that it never had, however slow the file system's clock is.
+    /// Sets a distinct time, independent of the resolution of the file system's clock.
     fn date(&mut self, file: &File) {
         self.changes += 1;
         date(file, self.changes);
@@ -248,7 +247,7 @@ impl Writer {
     }
 }
 
-/// Loads again and again while a file that the manifest includes is changed, and once when it is left alone.
+/// Loads repeatedly while an included file changes, and once after the last change.
 fn while_it_changes(change: impl Fn(&mut Writer) + Send, judge: impl Fn(Result<String, String>)) {
     let scratch = Scratch::new("change");
     scratch.write("inner.ninja", text('a'));
@@ -260,7 +259,7 @@ fn while_it_changes(change: impl Fn(&mut Writer) + Send, judge: impl Fn(Result<S
     thread::scope(|scope| {
         let writer = &mut writer;
         scope.spawn(move || writer.run(opened, change));
-        // Goes with this closure, also where a test panics, and the writer with it.
+        // Dropped with this closure, also on a panic, which ends the writer.
         let sender = sender;
         let disk = Meddler(|path: &[u8]| {
             if path != manifest {
@@ -280,8 +279,7 @@ fn of_a_manifest_that_is_replaced_one_or_the_other_is_read() {
     });
 }
 
-/// StatementKind is written in place is nothing whole in between. That it is read as something, or refused, is all that can be
-/// asked for.
+/// Intermediate states are not valid. The test only requires that loading ends with a result or an error.
 #[test]
 fn a_manifest_that_is_written_in_place_is_no_danger() {
     let change = |writer: &mut Writer| match writer.random.below(3) {

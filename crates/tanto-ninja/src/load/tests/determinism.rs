@@ -1,4 +1,4 @@
-//! However finely the reading is divided, and however many threads there are: the same graph, or the same error.
+//! The result of a load does not depend on threads and chunk sizes.
 
 use std::num::NonZeroUsize;
 
@@ -9,11 +9,11 @@ use crate::graph::Arena;
 use crate::load::{LoadOptions, ParallelOptions, load};
 use tanto_sys::threads::ThreadLimit;
 
-/// LinkingEdge part a file, one thread, and nothing is read that is not included.
+/// One chunk per file, one thread, no speculative reading.
 const PLAIN: ParallelOptions =
     ParallelOptions { chunk_size: usize::MAX, bytes_per_thread: usize::MAX, max_threads: Some(1), speculative: false };
 
-/// All that a load tells: warnings, then the graph or the error.
+/// Everything a load emits: warnings, then the graph or the error.
 fn told(files: &Files, options: LoadOptions) -> String {
     let arena = Arena::new();
     let mut told = String::new();
@@ -25,7 +25,7 @@ fn told(files: &Files, options: LoadOptions) -> String {
     told
 }
 
-/// Somebody's choice of how to read.
+/// Random options.
 fn any(random: &mut Random, phony_cycle_is_error: bool) -> LoadOptions {
     let longest = *random.pick(&[2, 20, 200, 2000]);
     let fitting = 1 + random.below(8);
@@ -55,7 +55,7 @@ fn any_number_of_threads_and_parts_tells_the_same() {
     }
 }
 
-/// The first line that differs, and the manifests.
+/// The first different line, and the manifests.
 fn unlike(plain: &str, other: &str, files: &Files) -> String {
     let at = plain.lines().zip(other.lines()).position(|(one, other)| one != other);
     let at = at.unwrap_or(plain.lines().count().min(other.lines().count()));
@@ -65,7 +65,7 @@ fn unlike(plain: &str, other: &str, files: &Files) -> String {
     format!("plain: {plain}\nother: {other}\n{}", texts.replace("\\n", "\n"))
 }
 
-/// Most of kind is tested must be sound, and most of the errors different.
+/// Ensures that the random manifests cover enough: many are valid, and errors are diverse.
 #[test]
 fn the_manifests_are_of_all_kinds() {
     let mut errors = std::collections::BTreeMap::new();
@@ -85,7 +85,7 @@ fn the_manifests_are_of_all_kinds() {
     assert!(sound > 300 && edges > 3000 && warned > 50 && errors.len() > 25);
 }
 
-/// An error without the names and places in it.
+/// An error without names and places.
 fn kind(error: &str) -> String {
     let first = error.split("\\n").next().unwrap_or(error);
     let words = first.split([' ', ':']).filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '$'));

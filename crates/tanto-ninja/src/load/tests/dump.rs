@@ -1,4 +1,4 @@
-//! All that can be seen of a graph, as text. Does not know how it was loaded.
+//! Everything observable of a graph, as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::graph::{Edge, Graph};
 use crate::ids::{EdgeId, NodeId, RuleId, ScopeId};
 use crate::syntax::statements::RESERVED;
 
-/// Variables that manifests of tests set, or should not.
+/// Variables that test manifests set, or must not set.
 const NAMES: [&[u8]; 14] = [
     b"in",
     b"in_newline",
@@ -26,7 +26,7 @@ const NAMES: [&[u8]; 14] = [
     b"",
 ];
 
-/// StatementKind is the same for the same manifests, a line for each thing.
+/// Equal manifests give equal text.
 pub(super) fn dump(graph: &Graph<'_>) -> String {
     let mut dump = Dump { graph, text: String::new() };
     graph.edge_ids().for_each(|edge| dump.edge(edge));

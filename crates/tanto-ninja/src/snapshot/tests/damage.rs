@@ -1,4 +1,4 @@
-//! Snapshots in which something is wrong, by accident or on purpose.
+//! Damaged and forged snapshots.
 
 use tanto_testing::Random;
 
@@ -18,7 +18,7 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
     let expected = dir.answers(&mut mapped.hold(map_data(&sound, &graph).unwrap()));
     let (table, _) = Table::decode(&sound).unwrap();
     let mut random = Random::new(5);
-    // Some in each section, and all over the table and the foot.
+    // Some in each section, and all of the table and the foot.
     let mut places: Vec<usize> = (0..SECTIONS * 12)
         .filter_map(|number| {
             let range = table.ranges[number % SECTIONS].clone();
@@ -49,7 +49,7 @@ fn a_shorter_or_longer_file_is_none() {
     assert!(map_data(&[&sound[..], &[0; 8]].concat(), &graph).is_none());
 }
 
-/// The same file with other bytes and checksums that are right.
+/// The same file with changed bytes and matching checksums.
 fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     let (mut table, end) = Table::decode(sound).unwrap();
     let mut file = sound[..end].to_vec();
@@ -59,7 +59,7 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     file
 }
 
-/// Asks for all that there is; the answers may be nonsense.
+/// Exercises all queries; the answers may be wrong.
 fn ask(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
     if let Some(data) = map_data(file, graph) {
         let arena = Arena::new();

@@ -1,18 +1,18 @@
-//! Are two graphs the same? Their nodes may have other numbers.
+//! Comparison of two graphs whose nodes may have different ids.
 
 use crate::graph::Escape;
 use crate::graph::Graph;
 use crate::ids::{EdgeId, NodeId, RuleId};
 use crate::syntax::statements::RESERVED;
 
-/// Names that fixtures give to variables, besides those that rules may have.
+/// Variables of the fixtures other than rule variables.
 const NAMES: [&[u8]; 9] = [b"in", b"out", b"in_newline", b"x", b"y", b"z", b"d", b"builddir", b"none"];
 
 fn paths<'t>(graph: &Graph<'t>, nodes: &[NodeId]) -> Vec<&'t [u8]> {
     nodes.iter().map(|node| graph.path(*node)).collect()
 }
 
-/// All that can be asked of a graph, as text.
+/// Everything observable of a graph, as text.
 pub(super) fn all_of(graph: &Graph<'_>) -> String {
     let mut nodes: Vec<NodeId> = graph.node_ids().collect();
     nodes.sort_by_key(|node| graph.path(*node));
@@ -49,7 +49,7 @@ fn edge_of(graph: &Graph<'_>, id: EdgeId) -> String {
     format!("{id:?} {rule:?} {nodes:?} {counts:?} {dyndep:?} {values:?} {flags:?} {:?}", graph.command_for_hash(id))
 }
 
-/// Says what differs.
+/// Shows the first difference.
 #[track_caller]
 pub(super) fn assert_same(one: &Graph<'_>, other: &Graph<'_>) {
     assert_eq!(all_of(one), all_of(other));

@@ -1,4 +1,4 @@
-//! Where snapshots lie, and who may have put them there.
+//! Location and permissions of snapshot files.
 
 use std::fs;
 use std::io;
@@ -45,7 +45,7 @@ fn what_others_could_write_is_not_read() {
         fs::set_permissions(scratch.at(name), mode).unwrap();
         assert!(place(&scratch, "a").files().next().is_some());
     }
-    // Only root may give files away.
+    // Only root can change the owner.
     for name in [".tanto", ".tanto/snapshots", ".tanto/snapshots/a"] {
         let own = fs::metadata(scratch.at(name)).unwrap().uid();
         if chown(scratch.at(name), Some(own + 12_345), None).is_ok() {

@@ -1,4 +1,4 @@
-//! What a snapshot holds of the logs: whoever goes on from there knows what a load of the whole logs finds.
+//! Logs in snapshots: resuming from them gives the same result as loading the whole logs.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ impl Dir {
         Dir(Scratch::new("kept-logs"))
     }
 
-    /// One in which some commands of this graph have run, and its snapshot.
+    /// Runs some commands of this graph and returns the directory and its snapshot.
     pub(super) fn built(graph: &mut Graph<'_>, seed: u64) -> (Dir, Vec<u8>) {
         let dir = Dir::new();
         let mut logs = dir.load(graph);
@@ -32,7 +32,7 @@ impl Dir {
         (dir, snapshot)
     }
 
-    /// All that is known of a graph in a snapshot, and of the logs.
+    /// Everything observable of a graph in a snapshot, and of the logs.
     pub(super) fn answers(&self, mapped: &mut Graph<'_>) -> String {
         let before = all_of(mapped);
         let (logs, _) = self.load_kept(mapped);
@@ -48,7 +48,7 @@ impl Dir {
         (build, DepsLog::load(&self.path("deps"), graph, ThreadLimit::ONE).unwrap().0)
     }
 
-    /// As a run does that has a snapshot: from there, or from text. Which of them went on from there?
+    /// Resumes from the snapshot or loads from text, as a run does. Returns which logs were resumed.
     fn load_kept(&self, graph: &mut Graph<'_>) -> ((BuildLog, DepsLog), [bool; 2]) {
         let build =
             graph.build_parts().and_then(|parts| BuildLog::resume(&self.path("log"), parts, graph, ThreadLimit::ONE));
@@ -64,12 +64,12 @@ impl Dir {
 }
 
 fn output(random: &mut Random) -> String {
-    // Some are no nodes.
+    // Some are not nodes.
     format!("out/{}", random.below(EDGES + 5))
 }
 
 fn header(random: &mut Random) -> String {
-    // Some are nodes, outputs among them.
+    // Some are nodes, also outputs.
     match random.below(4) {
         0 => format!("a/f{}", random.below(EDGES)),
         1 => output(random),
@@ -77,7 +77,7 @@ fn header(random: &mut Random) -> String {
     }
 }
 
-/// Some commands run.
+/// Records some commands.
 fn run(graph: &mut Graph<'_>, logs: &mut (BuildLog, DepsLog), random: &mut Random, times: usize) {
     logs.0.open(graph, &mut |_| false).unwrap();
     logs.1.open(graph, &mut |_| false).unwrap();
@@ -95,7 +95,7 @@ fn run(graph: &mut Graph<'_>, logs: &mut (BuildLog, DepsLog), random: &mut Rando
     }
 }
 
-/// All that graph and logs know.
+/// Everything observable of graph and logs.
 fn known(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String {
     let path = |node| String::from_utf8_lossy(graph.path(node)).into_owned();
     let mut nodes: Vec<NodeId> = graph.node_ids().collect();
@@ -113,7 +113,6 @@ fn known(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String {
     out + &format!("{all:?} {numbered:?}")
 }
 
-/// The snapshot of a graph and its logs.
 fn snapshot(graph: &Graph<'_>, logs: &(BuildLog, DepsLog), threads: usize) -> Vec<u8> {
     snapshot_bytes_with(graph, &LogState::new(graph, &logs.0, &logs.1), threads)
 }
@@ -122,7 +121,7 @@ fn append(path: &std::path::Path, bytes: &[u8]) {
     fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
 }
 
-/// What may become of logs. Do they still begin as they did?
+/// Changes the logs. Returns whether each still begins as before.
 fn meddle(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] {
     let mut graph = random::graph(text, seed, EDGES);
     let (log, deps) = (dir.0.at("log"), dir.0.at("deps"));
@@ -133,7 +132,7 @@ fn meddle(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] 
             let mut logs = dir.load(&mut graph);
             let times = random.below(30);
             run(&mut graph, &mut logs, random, times);
-            // One may have been written anew.
+            // A log may have been rewritten.
             [(&log, 0), (&deps, 1)].map(|(path, number)| fs::read(path).unwrap().starts_with(&before[number]))
         }
         3 => {
@@ -179,7 +178,7 @@ fn whoever_goes_on_from_a_snapshot_knows_all() {
             logs = dir.load(&mut graph);
         }
         let mut file = snapshot(&graph, &logs, 1);
-        // It may be written anew from what it is itself.
+        // It may be rewritten from its own data.
         let (arena, again) = (Arena::new(), random.chance(50));
         let mut mapped = arena.hold(map_data(&file, &graph).unwrap());
         if again {
@@ -203,7 +202,7 @@ fn whoever_goes_on_from_a_snapshot_knows_all() {
         let mut other = random::graph(&text, seed, EDGES);
         let mut others = dir.load(&mut other);
         assert_eq!(known(&mapped, &logs), known(&other, &others), "seed {seed}");
-        // Also after they have gone on.
+        // Also after more commands.
         run(&mut mapped, &mut logs, &mut random, 9);
         other = random::graph(&text, seed, EDGES);
         others = dir.load(&mut other);

@@ -1,4 +1,4 @@
-//! Graphs that nobody thought of.
+//! Snapshots of random graphs.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::graph::{Arena, Graph};
 use crate::load::tests::Files;
 use crate::load::{LoadOptions, load};
 
-/// A path; few enough that some are named again.
+/// A random path; the set is small, so that paths repeat.
 fn path(random: &mut Random, most: usize) -> String {
     let dirs = ["", "a/", "a/b/", "a-b/", "out/soong/.intermediates/external/project/", "\u{e4}/"];
     format!("{}{}{}", random.pick(&dirs), random.pick(&["f", "file", "f."]), random.below(most))
@@ -21,7 +21,7 @@ fn paths(random: &mut Random, before: &str, most: usize) -> String {
     if count == 0 { String::new() } else { format!("{before}{list}") }
 }
 
-/// Manifests of so many edges: `input`, and what it includes.
+/// Random manifests with this many edges: `input` and the files it includes.
 pub(super) fn manifests(random: &mut Random, edges: usize) -> Files {
     let mut texts = [String::new(), String::new(), String::new()];
     texts[0].push_str(
@@ -48,7 +48,6 @@ pub(super) fn manifests(random: &mut Random, edges: usize) -> Files {
     Files::of(&[("input", input), ("one", one), ("two", two)])
 }
 
-/// The graph of such manifests.
 pub(super) fn graph<'t>(arena: &'t Arena, seed: u64, edges: usize) -> Graph<'t> {
     let files = manifests(&mut Random::new(seed), edges);
     load(arena, &files, b"input", LoadOptions::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{seed}: {error}"))

@@ -1,4 +1,4 @@
-//! When a snapshot is of use: as long as it is a picture of what a load would find.
+//! Validity of snapshots: they are used as long as they match the manifests.
 
 use std::fs::{self, File};
 use std::io;
@@ -54,7 +54,7 @@ impl Tree {
         self.snapshot().open(&Arena::new(), &mut |_| {}).unwrap().is_some()
     }
 
-    /// The only snapshot there is.
+    /// The only snapshot.
     fn file(&self) -> std::path::PathBuf {
         let mut entries = fs::read_dir(self.0.at(".tanto/snapshots")).unwrap();
         entries.next().unwrap().unwrap().path()
@@ -100,10 +100,10 @@ fn a_changed_manifest_is_loaded() {
     }
 }
 
-/// The graph of a tree whose manifests have other digests.
+/// The snapshot of a tree whose manifests have other hashes.
 fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> PendingSnapshot<'t> {
     for manifest in &tree.load(&Arena::new()).data.manifests.list {
-        // However long the test is kept waiting, these are young.
+        // They stay young however long the test is delayed.
         let later = SystemTime::now() + Duration::from_secs(3600);
         File::open(tanto_sys::fs::file::path(&manifest.path)).and_then(|file| file.set_modified(later)).unwrap();
     }
@@ -144,7 +144,7 @@ fn what_is_no_longer_racy_is_not_compared_again() {
         graph.data.manifests.list.iter().filter(|manifest| manifest.state.unwrap().text_hash.is_some()).count()
     };
     assert_eq!(digests(&tree.load(&Arena::new())), 2);
-    // Only waiting makes files old.
+    // Files become old only by waiting.
     std::thread::sleep(Duration::from_millis(50));
     let graph = opened(Box::leak(Box::default()));
     let whole = graph.data.manifests.list.iter().any(|manifest| {
@@ -209,7 +209,7 @@ fn an_old_manifest_is_not_summed() {
     let state =
         || crate::disk::Source::state(&crate::disk::Disk::open(&RealDisk, &tree.0.bytes("inner"), 100).unwrap());
     assert!(state().unwrap().text_hash.is_some());
-    // The change of the time itself is new; only waiting makes it old.
+    // The change of the time is itself new; it becomes old only by waiting.
     std::thread::sleep(Duration::from_millis(50));
     let whole = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos() == 0;
     assert!(whole || state().unwrap().text_hash.is_none());
@@ -223,7 +223,7 @@ fn other_circumstances_need_another_snapshot() {
     let opens = |snapshot: Snapshot| snapshot.open(&Arena::new(), &mut |_| {}).unwrap().is_some();
     assert!(!opens(tree.snapshot_with(options)));
     assert!(opens(tree.snapshot_with(LoadOptions { threads: ThreadLimit::ONE, ..LoadOptions::default() })));
-    // The name differs: so the key is looked at only if the file has it all the same.
+    // The file name differs, so the key is checked only if the file is copied.
     let other = tree.snapshot_with(options);
     let arena = Arena::new();
     other.of(&tree.load(&arena), 0, true).unwrap().run(1).unwrap();
