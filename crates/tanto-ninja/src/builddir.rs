@@ -47,13 +47,13 @@ mod tests {
     use crate::graph::Arena;
 
     #[test]
-    fn files_lie_in_it() {
+    fn joins_file_names() {
         assert_eq!(join(b"", ".ninja_log"), b".ninja_log");
         assert_eq!(join(b"out/x", ".ninja_log"), b"out/x/.ninja_log");
     }
 
     #[test]
-    fn an_output_is_dead_if_it_is_neither_made_nor_there() {
+    fn missing_output_without_edge_is_obsolete() {
         let mut disk = VirtualDisk::new();
         disk.put("build.ninja", "rule r\n  command = x\nbuild made: r used\n");
         disk.put("there", "");

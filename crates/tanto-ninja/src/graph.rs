@@ -126,7 +126,7 @@ impl<'t> std::ops::Deref for Graph<'t> {
 pub struct GraphView<'t> {
     pub(crate) data: &'t ManifestData,
     /// Number of visible nodes of `data`: all, or those named by manifests.
-    shown: usize,
+    visible: usize,
     /// NUL-terminated paths of added nodes, and an index of them.
     added: Vec<&'t [u8]>,
     index: HashTable<NodeId>,
@@ -134,7 +134,7 @@ pub struct GraphView<'t> {
     dyndep_in_edges: Map<NodeId, EdgeId>,
     /// Outputs and inputs of edges changed by dyndep files.
     extended_edges: Map<EdgeId, (&'t [NodeId], &'t [NodeId])>,
-    /// Dyndep files whose loading was tried.
+    /// Dyndep files that were loaded, or that failed to load.
     read_dyndeps: Set<NodeId>,
     /// Edges with `restat` from a dyndep file: those with bindings of their own, and whole scopes for those without.
     pub(crate) restat_edges: Set<EdgeId>,
@@ -174,14 +174,14 @@ impl<'t> Graph<'t> {
     pub(crate) fn show_discovered(&mut self) -> bool {
         let view = &mut self.view;
         if view.added.is_empty() {
-            view.shown = view.data.paths.len();
+            view.visible = view.data.paths.len();
         }
-        !view.hides()
+        !view.has_hidden()
     }
 
     /// Undoes `show_discovered`.
     pub(crate) fn hide_discovered(&mut self) {
-        self.view.shown = self.view.data.named();
+        self.view.visible = self.view.data.named();
     }
 
     /// Marks a dyndep file as loaded, or tried.
@@ -220,7 +220,7 @@ impl<'t> GraphView<'t> {
     fn new(data: &'t ManifestData) -> Self {
         GraphView {
             data,
-            shown: data.named(),
+            visible: data.named(),
             added: Vec::new(),
             index: HashTable::new(),
             dyndep_in_edges: Map::default(),
@@ -252,16 +252,16 @@ impl<'t> GraphView<'t> {
     }
 
     fn lookup_base(&self, path: &[u8]) -> Option<NodeId> {
-        self.data.paths.lookup(path).filter(|node| node.index() < self.shown)
+        self.data.paths.lookup(path).filter(|node| node.index() < self.visible)
     }
 
     /// Appends the node of each canonical path. A batch is cheaper than single lookups.
     pub fn lookup_all(&self, paths: &[&[u8]], nodes: &mut Vec<Option<NodeId>>) {
         let before = nodes.len();
         self.data.paths.lookup_all(paths, nodes);
-        if !self.added.is_empty() || self.hides() {
+        if !self.added.is_empty() || self.has_hidden() {
             for (path, node) in paths.iter().zip(&mut nodes[before..]) {
-                *node = node.filter(|node| node.index() < self.shown).or_else(|| self.lookup_added(path));
+                *node = node.filter(|node| node.index() < self.visible).or_else(|| self.lookup_added(path));
             }
         }
     }
@@ -279,18 +279,18 @@ impl<'t> GraphView<'t> {
     }
 
     /// Returns true if the snapshot has nodes that are not visible yet.
-    fn hides(&self) -> bool {
-        self.shown < self.data.paths.len()
+    fn has_hidden(&self) -> bool {
+        self.visible < self.data.paths.len()
     }
 
     /// Nodes with smaller ids exist for good. Later nodes get larger ids.
     pub(crate) fn steady_count(&self) -> usize {
-        if self.hides() { self.shown } else { self.node_count() }
+        if self.has_hidden() { self.visible } else { self.node_count() }
     }
 
     /// All nodes, in unspecified order.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
-        let there = (0..self.shown).chain(self.data.paths.len()..self.node_count());
+        let there = (0..self.visible).chain(self.data.paths.len()..self.node_count());
         there.map(|node| NodeId(node as u32)).filter(|node| !self.path(*node).is_empty())
     }
 

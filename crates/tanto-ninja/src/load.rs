@@ -105,7 +105,7 @@ pub fn load<'t>(
         let loaded = Loaded::of(disk, manifest, options, options.parallel.speculative);
         let Some((data, notices)) = loaded.finish(options) else { continue };
         for notice in &notices {
-            notice.say(warn)?;
+            notice.report(warn)?;
         }
         return Ok(arena.hold(ManifestData { notices, ..data? }));
     }

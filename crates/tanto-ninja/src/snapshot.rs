@@ -72,7 +72,7 @@ impl Snapshot {
     /// fails if a newer ninja is required.
     pub fn open<'t>(&self, arena: &'t Arena, warn: &mut dyn FnMut(&[u8])) -> Result<Option<Graph<'t>>> {
         let Some(data) = self.read() else { return Ok(None) };
-        data.notices.iter().try_for_each(|notice| notice.say(warn))?;
+        data.notices.iter().try_for_each(|notice| notice.report(warn))?;
         Ok(Some(arena.hold(data)))
     }
 
@@ -96,10 +96,10 @@ impl Snapshot {
         let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.stamp.size));
         let length = lengths.sum::<Option<u64>>()?;
         let worth = always || length >= MIN_MANIFEST_BYTES;
-        let unkept_is_much = unsaved as u64 >= if always { 1 } else { MIN_UNSAVED_BYTES };
-        let lacks_much =
-            data.hashes.have_grown(data.edge_count()) || unkept_is_much || data.verified_bytes >= MIN_UNSAVED_BYTES;
-        let is_new = data.blocks.is_none() || lacks_much;
+        let logs_have_grown = unsaved as u64 >= if always { 1 } else { MIN_UNSAVED_BYTES };
+        let is_outdated =
+            data.hashes.have_grown(data.edge_count()) || logs_have_grown || data.verified_bytes >= MIN_UNSAVED_BYTES;
+        let is_new = data.blocks.is_none() || is_outdated;
         let logs = LogState::default();
         let pending = || PendingSnapshot { snapshot: self.clone(), data, logs, cancelled: AtomicBool::new(false) };
         (worth && is_new).then(pending)
@@ -142,7 +142,7 @@ impl<'t> PendingSnapshot<'t> {
     /// Returns the loaded manifests; `None` if one has changed or is missing.
     fn manifests(&self) -> Option<Vec<ManifestRecord>> {
         let record = |manifest: &Manifest| Some(ManifestRecord { path: manifest.path.clone(), state: manifest.state? });
-        self.data.manifests.list.iter().map(record).map(|record| record.filter(ManifestRecord::is_there)).collect()
+        self.data.manifests.list.iter().map(record).map(|record| record.filter(ManifestRecord::is_unchanged)).collect()
     }
 }
 

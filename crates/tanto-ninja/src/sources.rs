@@ -85,7 +85,7 @@ mod tests {
     use crate::load;
 
     #[test]
-    fn only_what_no_command_makes_is_a_source() {
+    fn files_without_a_command_are_sources() {
         let disk = VirtualDisk::new();
         disk.put(
             "build.ninja",

@@ -31,7 +31,7 @@ enum Text {
 const MAX_ATTEMPTS: usize = 8;
 
 impl Source {
-    /// Text without a file, or of a file whose state is unknown.
+    /// Text without a file, or of a file in unknown state.
     pub fn in_memory(text: Vec<u8>) -> Self {
         Source { text: Text::Read(text), state: None }
     }

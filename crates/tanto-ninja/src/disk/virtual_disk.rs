@@ -18,7 +18,7 @@ struct Inner {
     now: Mtime,
 }
 
-/// A handle whose clones share the files, so that a test's commands can change files of a build.
+/// A handle; its clones share the files, so that a test's commands can change files of a build.
 #[derive(Clone)]
 pub struct VirtualDisk(Arc<Mutex<Inner>>);
 

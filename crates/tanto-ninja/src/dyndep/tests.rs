@@ -116,7 +116,7 @@ fn the_version_comes_first() {
 }
 
 #[test]
-fn statements_that_are_refused() {
+fn invalid_statements_are_refused() {
     refuse("ninja_dyndep_version = 1\n", "dd:2: unexpected identifier\nninja_dyndep_version = 1\n^ near here");
     refuse("build", "dd:2: unexpected EOF\nbuild\n     ^ near here");
     refuse("build :\n", "dd:2: expected path\nbuild :\n      ^ near here");
@@ -194,7 +194,7 @@ fn a_path_cut_off_is_an_error_if_there_is_no_other() {
 }
 
 #[test]
-fn no_text_makes_it_panic() {
+fn mutated_text_does_not_panic() {
     let seeds = [
         "ninja_dyndep_version = 1\nbuild out | new: dyndep | a$ b c\nbuild out2: dyndep\n  restat = 1\n",
         "# x\nninja_dyndep_version = 1.0\r\nbuild out: dyndep\r\nbuild out2 | x y: dyndep | ${z}a\r\n",

@@ -1,4 +1,4 @@
-//! A mapped file whose blocks are verified when they are first read.
+//! A mapped file with blocks that are verified when they are first read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -35,26 +35,26 @@ fn mapped(scratch: &Scratch, written: &[u8], sums: Vec<u64>) -> Arc<Blocks> {
 }
 
 #[test]
-fn an_owned_row_is_a_vector() {
+fn owned_array_is_a_vector() {
     let slab = Slab::from(vec![1_u16, 2, 3]);
     assert_eq!((slab.len(), slab.get(1), slab.slice(1..3), slab.all()), (3, 2, &[2, 3][..], &[1, 2, 3][..]));
     assert!(Slab::<u8>::default().is_empty());
 }
 
 #[test]
-fn a_frozen_row_is_its_words() {
+fn frozen_array_reads_its_words() {
     let slab = Slab::from(SharedWords::new(5).unwrap().freeze());
     assert_eq!((slab.len(), slab.get(4), slab.slice(1..3)), (5, 0, &[0, 0][..]));
 }
 
 #[test]
 #[should_panic(expected = "out of bounds")]
-fn no_owned_row_answers_for_what_it_lacks() {
+fn owned_array_panics_out_of_bounds() {
     Slab::from(vec![1_u16]).get(1);
 }
 
 #[test]
-fn what_was_given_back_can_be_read_again() {
+fn released_memory_can_be_read_again() {
     let scratch = Scratch::new("flat");
     let content = content(2 * BLOCK_SIZE);
     let blocks = mapped(&scratch, &content, sums(&content));
@@ -67,7 +67,7 @@ fn what_was_given_back_can_be_read_again() {
 }
 
 #[test]
-fn no_mapped_row_has_a_place_behind_its_end() {
+fn mapped_array_ends_at_its_range() {
     let scratch = Scratch::new("flat");
     let content = content(BLOCK_SIZE);
     for (items, is_there) in [(0..0, true), (7..7, true), (5..7, true), (6..8, false), (8..8, false)] {
@@ -81,7 +81,7 @@ fn no_mapped_row_has_a_place_behind_its_end() {
 }
 
 #[test]
-fn a_mapped_row_is_the_file() {
+fn mapped_array_equals_the_file() {
     let scratch = Scratch::new("flat");
     let content = content(3 * BLOCK_SIZE + 12);
     let blocks = mapped(&scratch, &content, sums(&content));
@@ -102,7 +102,7 @@ fn a_mapped_row_is_the_file() {
 }
 
 #[test]
-fn only_what_is_touched_is_checked() {
+fn only_touched_blocks_are_checked() {
     let scratch = Scratch::new("flat");
     let content = content(4 * BLOCK_SIZE);
     for flipped in [64, 64 + BLOCK_SIZE, 64 + 2 * BLOCK_SIZE + 77, content.len() - 1] {
@@ -123,7 +123,7 @@ fn only_what_is_touched_is_checked() {
 }
 
 #[test]
-fn all_is_checked_on_any_number_of_threads() {
+fn check_all_works_with_any_number_of_threads() {
     let scratch = Scratch::new("flat");
     let content = content(40 * BLOCK_SIZE + 5);
     for threads in [0, 1, 3] {
@@ -135,7 +135,7 @@ fn all_is_checked_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_is_not_there_is_zeros_and_damage() {
+fn out_of_bounds_in_a_file_gives_zeros_and_damage() {
     let scratch = Scratch::new("flat");
     let content = content(100);
     let fresh = || mapped(&scratch, &content, sums(&content));
@@ -161,7 +161,7 @@ fn what_is_not_there_is_zeros_and_damage() {
 }
 
 #[test]
-fn sums_that_do_not_fit_are_damage() {
+fn wrong_number_of_checksums_is_damage() {
     let scratch = Scratch::new("flat");
     let content = content(BLOCK_SIZE + 1);
     for count in [0, 1, 3] {
@@ -173,7 +173,7 @@ fn sums_that_do_not_fit_are_damage() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_damaged() {
+fn truncated_file_is_damaged() {
     let scratch = Scratch::new("flat");
     let content = content(4 * BLOCK_SIZE);
     let blocks = mapped(&scratch, &content, sums(&content));

@@ -60,7 +60,7 @@ impl<'t> GraphView<'t> {
     /// Returns the value of a variable for an edge; empty if it is not set. Fails on a cycle among the rule's
     /// variables, or if a manifest has changed.
     pub fn binding(&self, edge: EdgeId, name: &[u8], escape: Escape) -> Result<Vec<u8>> {
-        if self.plainly_set(edge, name) == Some(false) {
+        if self.known_set(edge, name) == Some(false) {
             return Ok(Vec::new());
         }
         self.checked(self.values(edge)?.value(name, escape, END_OF_MANIFEST)?)
@@ -69,7 +69,7 @@ impl<'t> GraphView<'t> {
     /// Returns true if the variable has a nonempty value, such as `restat` or `generator`. Includes `restat` from a
     /// dyndep file.
     pub fn flag(&self, edge: EdgeId, name: &[u8]) -> Result<bool> {
-        match self.plainly_set(edge, name) {
+        match self.known_set(edge, name) {
             Some(set) => Ok(set),
             None => Ok(!self.binding(edge, name, Escape::Shell)?.is_empty()),
         }
@@ -105,7 +105,7 @@ impl<'t> GraphView<'t> {
 
     /// Like `command_hash`, with the command given as `line`.
     pub(crate) fn hash_of(&self, edge: EdgeId, line: &[u8], kind: u32, make: impl FnOnce(&[u8]) -> u64) -> Result<u64> {
-        if self.plainly_set(edge, b"rspfile_content") != Some(false) {
+        if self.known_set(edge, b"rspfile_content") != Some(false) {
             return self.command_hash(edge, kind, make);
         }
         let known = self.known_command_hash(edge, kind);
@@ -131,7 +131,7 @@ impl<'t> GraphView<'t> {
 
     fn append_for_hash(&self, edge: EdgeId, values: &EdgeVariables<'_>, command: &mut Vec<u8>) -> Result<()> {
         values.append(b"command", Escape::Shell, END_OF_MANIFEST, command)?;
-        if self.plainly_set(edge, b"rspfile_content") != Some(false) {
+        if self.known_set(edge, b"rspfile_content") != Some(false) {
             let content = values.value(b"rspfile_content", Escape::Shell, END_OF_MANIFEST)?;
             if !content.is_empty() {
                 command.extend_from_slice(b";rspfile=");
@@ -148,7 +148,7 @@ impl<'t> GraphView<'t> {
     }
 
     /// Returns whether a rule variable has a nonempty value; `None` if that needs its text.
-    fn plainly_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
+    fn known_set(&self, edge: EdgeId, name: &[u8]) -> Option<bool> {
         let bit = reserved_bit(name)?;
         let shape = self.data.edges.get(edge.index());
         if shape.reserved & bit != 0 || self.may_set(name) || self.restat_edges.contains(&edge) {

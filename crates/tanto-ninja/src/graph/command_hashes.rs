@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_known_besides_what_was_kept() {
+    fn new_hashes_add_to_stored_ones() {
         let hashes = CommandHashes::stored(vec![7, 0, 9].into(), 5);
         let known = |kind| [0, 1, 2].map(|edge| hashes.get(EdgeId(edge), kind));
         assert_eq!(known(5), [Some(7), None, Some(9)]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_takes_the_place_of_what_was_kept() {
+    fn new_kind_replaces_stored_hashes() {
         let hashes = CommandHashes::stored(vec![7, 0].into(), 5);
         assert_eq!(hashes.all(2), (5, vec![7, 0]));
         hashes.put(EdgeId(0), 7, 3, 2);

@@ -1,6 +1,6 @@
 //! Variables, rules and pools of all scopes.
 //!
-//! A `subninja` has its own scope, whose parent is the scope of the including file. A position in the manifests is
+//! A `subninja` has its own scope; the parent is the scope of the including file. A position in the manifests is
 //! the number of edges before it. Definitions carry their position, so that any thread can later look up the meaning
 //! of a name for an edge.
 
@@ -61,9 +61,9 @@ tanto_sys::pod! {
         pub(crate) span: Span,
         /// Bit set of the variables that the rule binds.
         pub(crate) set_vars: u16,
-        /// Those whose value is not empty.
+        /// Those with a nonempty value.
         pub(crate) nonempty: u16,
-        /// Those whose value has a variable or an escape.
+        /// Those with a variable or an escape in the value.
         pub(crate) dynamic: u16,
         padding: u16,
     }

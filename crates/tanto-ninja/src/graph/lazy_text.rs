@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_where_it_lies() {
+    fn reads_spans_from_the_file() {
         let dir = Scratch::new("late");
         let text: Vec<u8> = (0..3 * hash::TEXT_BLOCK + 100).map(|at| (at % 251) as u8).collect();
         let manifests = manifests(&dir, &text);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_another_one_is_noticed_though_the_file_says_nothing() {
+    fn changed_block_is_noticed_despite_equal_stamp() {
         let dir = Scratch::new("late-changed");
         let text = vec![b'x'; 3 * hash::TEXT_BLOCK];
         let mut other = text.clone();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_another_one_is_noticed() {
+    fn changed_file_is_noticed() {
         let dir = Scratch::new("late-other");
         let manifests = manifests(&dir, b"text");
         assert!(manifests.is_unchanged(0) && !manifests.is_unchanged(1));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_some_are_open() {
+    fn number_of_open_files_is_limited() {
         let dir = Scratch::new("open");
         let open = OpenFiles::default();
         let count = || open.0.read().unwrap().len();

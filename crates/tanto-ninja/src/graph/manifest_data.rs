@@ -54,7 +54,7 @@ pub enum OutEdgeKind {
 
 impl EdgeShape {
     /// Returns the role of the id at this index of the edge's ids; `None` for an output or beyond the end.
-    fn use_of(&self, position: u32) -> Option<OutEdgeKind> {
+    fn role_of(&self, position: u32) -> Option<OutEdgeKind> {
         match position {
             _ if position < self.outs => None,
             _ if position < self.outs.saturating_add(self.ins) => Some(OutEdgeKind::Input),
@@ -196,7 +196,7 @@ impl ManifestData {
     #[inline]
     pub(crate) fn edge(&self, id: EdgeId) -> Edge<'_> {
         let shape = self.edges.get(id.index());
-        if !self.is_ours(&shape, id) {
+        if !self.is_valid_shape(&shape, id) {
             return self.no_edge();
         }
         let first = shape.first as usize;
@@ -219,16 +219,16 @@ impl ManifestData {
 
     /// Edges that have the node as an input or validation, in order.
     pub(crate) fn out_edges(&self, node: NodeId) -> impl Iterator<Item = (EdgeId, OutEdgeKind)> {
-        let places = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
-        places.filter_map(|(position, _)| {
-            let edge = self.edge_with(position as u32)?;
+        let uses = self.ids.all().iter().enumerate().filter(move |(_, id)| **id == node);
+        uses.filter_map(|(position, _)| {
+            let edge = self.edge_at(position as u32)?;
             let shape = self.edges.get(edge.index());
-            Some((edge, shape.use_of((position as u32).checked_sub(shape.first)?)?))
+            Some((edge, shape.role_of((position as u32).checked_sub(shape.first)?)?))
         })
     }
 
-    /// Returns the last edge whose ids begin at or before this index.
-    fn edge_with(&self, position: u32) -> Option<EdgeId> {
+    /// Returns the last edge with ids that begin at or before this index.
+    fn edge_at(&self, position: u32) -> Option<EdgeId> {
         let (mut low, mut high) = (0, self.edges.len());
         while low < high {
             let middle = (low + high) / 2;
@@ -239,7 +239,7 @@ impl ManifestData {
 
     /// Returns true if the shape is valid; only a damaged snapshot has invalid ones.
     #[inline]
-    fn is_ours(&self, shape: &EdgeShape, id: EdgeId) -> bool {
+    fn is_valid_shape(&self, shape: &EdgeShape, id: EdgeId) -> bool {
         if self.blocks.is_none() {
             return true;
         }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_found_before_and_after() {
+    fn text_is_found_before_and_after_finish() {
         let mut builder = TextPoolBuilder::default();
         let empty = builder.add(&Arc::default());
         let one = builder.add(&Arc::new(b"one".to_vec()));

@@ -62,7 +62,7 @@ impl EdgeDiagnosis<'_> {
         if name.is_empty() || env.pool_named(&name, self.id).is_some() {
             return Ok(());
         }
-        let error = about(lexer, raws, &[b"unknown_target pool name '", &name, b"'"]);
+        let error = statement_error(lexer, raws, &[b"unknown_target pool name '", &name, b"'"]);
         Err(did_you_mean(error, &name, env.pool_names(self.id)))
     }
 
@@ -121,12 +121,12 @@ impl EdgeDiagnosis<'_> {
         if path.is_empty() || find_target.is_some() {
             return Ok(());
         }
-        Err(about(lexer, raws, &[b"dyndep '", &path, b"' is not an input"]))
+        Err(statement_error(lexer, raws, &[b"dyndep '", &path, b"' is not an input"]))
     }
 }
 
 /// An error of the whole statement.
-fn about(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
+fn statement_error(lexer: &Lexer<'_>, raws: &BuildPaths<'_>, message: &[&[u8]]) -> Error {
     match raws.outs.first() {
         Some(out) => lexer.error_about(out.text, message),
         None => lexer.error(message),
@@ -177,11 +177,11 @@ impl Diagnostics<'_> {
         let notices = self.notices.partition_point(|(position, _)| *position <= id);
         // The self-reference is reported too, unless the error precedes it. In that case another edge builds the
         // output.
-        let is_warned_of = self.linked.self_references.contains(&EdgeId(id)) && self.makes_its_output(id);
-        Some(PositionedError { error: diagnosis.error(), edge: id + u32::from(is_warned_of), notices })
+        let warns = self.linked.self_references.contains(&EdgeId(id)) && self.builds_its_output(id);
+        Some(PositionedError { error: diagnosis.error(), edge: id + u32::from(warns), notices })
     }
 
-    fn makes_its_output(&self, id: u32) -> bool {
+    fn builds_its_output(&self, id: u32) -> bool {
         self.linked.in_edges[self.first_output(EdgeId(id)).index()] == EdgeId(id)
     }
 

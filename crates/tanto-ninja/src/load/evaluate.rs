@@ -109,7 +109,7 @@ struct StatementEvaluator<'w, 'c> {
 impl StatementEvaluator<'_, '_> {
     fn run(&mut self) -> Result<()> {
         while let Some(mut frame) = self.frames.pop() {
-            if let Some(inner) = self.go_on(&mut frame)? {
+            if let Some(inner) = self.continue_file(&mut frame)? {
                 self.frames.push(frame);
                 self.frames.push(inner);
             }
@@ -122,7 +122,7 @@ impl StatementEvaluator<'_, '_> {
     }
 
     /// Evaluates a file up to its end or its next include, and returns the included file.
-    fn go_on(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
+    fn continue_file(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
         let file = self.loader.file(frame.file);
         file.used = true;
         // An unreadable file is an error of the statement that includes it.
@@ -328,7 +328,7 @@ impl StatementEvaluator<'_, '_> {
         }
         let file = match self.loader.number(&path) {
             Some(known) => known,
-            None => self.read_with_next(frame, text, chunk, path),
+            None => self.read_ahead(frame, text, chunk, path),
         };
         let file_read = self.loader.file(file);
         if let Err(error) = &file_read.source {
@@ -338,9 +338,9 @@ impl StatementEvaluator<'_, '_> {
         Ok(Frame::new(file, scope))
     }
 
-    /// Reads a file whose name has a variable and, speculatively, those that the next statements include. Variables
+    /// Reads a file with a variable in its name and, speculatively, those that the next statements include. Variables
     /// in their names may change before, but hardly ever do.
-    fn read_with_next(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
+    fn read_ahead(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
         let mut paths = vec![path];
         if !self.loader.speculative {
             return self.loader.read(&paths);

@@ -58,7 +58,7 @@ struct Evaluation<'e> {
     stable: Vec<StablePath<'e>>,
 }
 
-/// A path whose variables do not change until the end of the segment.
+/// A path with variables that do not change until the end of the segment.
 struct StablePath<'e> {
     raw: &'e [u8],
     index: u32,

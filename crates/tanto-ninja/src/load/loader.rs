@@ -90,11 +90,11 @@ pub(super) struct Loader<'c> {
     interner: &'c Interner,
     options: LoadOptions,
     /// Maximum number of threads.
-    most: OnceLock<usize>,
+    max_threads: OnceLock<usize>,
     /// Parse text early that may turn out not to belong to the manifests.
     pub(super) speculative: bool,
     state: Mutex<State>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 impl<'c> Loader<'c> {
@@ -103,10 +103,10 @@ impl<'c> Loader<'c> {
             disk,
             interner,
             options,
-            most: OnceLock::new(),
+            max_threads: OnceLock::new(),
             speculative,
             state: Mutex::default(),
-            news: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'c> Loader<'c> {
     }
 
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let _alarm = PanicGuard(self);
+        let _guard = PanicGuard(self);
         let mut parser = ChunkParser::new(self.interner);
         while let Some(task) = self.next() {
             match task {
@@ -165,12 +165,12 @@ impl<'c> Loader<'c> {
                 Task::Read(number, at, source, part) => {
                     let chunk = parser.read(number as u32, source.bytes(), part.clone());
                     source.release(part);
-                    self.has_read(number, at, chunk);
+                    self.finish_chunk(number, at, chunk);
                 }
             }
-            self.grow(scope);
+            self.add_thread(scope);
         }
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
     /// Returns the next task; blocks while other tasks may add some. `None` when all is done.
@@ -185,7 +185,7 @@ impl<'c> Loader<'c> {
             if state.busy == 0 {
                 return None;
             }
-            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -204,18 +204,18 @@ impl<'c> Loader<'c> {
             (Some(source), [part]) => {
                 drop(state);
                 let chunk = parser.read(number as u32, source.bytes(), part.clone());
-                self.has_read(number, 0, chunk);
+                self.finish_chunk(number, 0, chunk);
             }
             (source, parts) => {
                 for (at, part) in parts.iter().enumerate() {
                     state.add(Task::Read(number, at, Arc::clone(source.as_ref().expect("it has parts")), part.clone()));
                 }
-                self.done(state);
+                self.finish_task(state);
             }
         }
     }
 
-    fn has_read(&self, number: usize, at: usize, chunk: Chunk) {
+    fn finish_chunk(&self, number: usize, at: usize, chunk: Chunk) {
         let mut state = self.lock();
         for statement in &chunk.statements {
             if let StatementKind::Include { path: Some(path) } = &statement.kind {
@@ -225,22 +225,22 @@ impl<'c> Loader<'c> {
         if let Some(file) = &mut state.files[number] {
             file.chunks[at] = chunk;
         }
-        self.done(state);
+        self.finish_task(state);
     }
 
-    fn done(&self, mut state: MutexGuard<'_, State>) {
+    fn finish_task(&self, mut state: MutexGuard<'_, State>) {
         state.busy -= 1;
         if state.threads > 1 {
-            self.news.notify_all();
+            self.changed.notify_all();
         }
     }
 
     /// Starts another thread if there is enough work. Continues without it if that fails, for example because of a
     /// process limit.
-    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+    fn add_thread<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut state = self.lock();
         let is_worth_it = state.waiting >= state.threads.saturating_mul(self.options.parallel.bytes_per_thread);
-        if is_worth_it && state.threads < *self.most.get_or_init(|| self.options.max_threads()) {
+        if is_worth_it && state.threads < *self.max_threads.get_or_init(|| self.options.max_threads()) {
             let started = thread::Builder::new().spawn_scoped(scope, move || self.work(scope));
             state.threads += usize::from(started.is_ok());
             state.max_threads = state.max_threads.max(state.threads);
@@ -256,7 +256,7 @@ impl Drop for PanicGuard<'_, '_> {
         if thread::panicking() {
             let mut state = self.0.lock();
             state.busy = state.busy.saturating_sub(1);
-            self.0.news.notify_all();
+            self.0.changed.notify_all();
         }
     }
 }

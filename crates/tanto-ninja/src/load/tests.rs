@@ -59,7 +59,7 @@ fn try_load<'t>(arena: &'t Arena, text: &[u8], others: &[(&str, &str)]) -> Resul
     let mut files = Files::of(others);
     files.0.insert(b"input".into(), text.into());
     let graph = load(arena, &files, b"input", LoadOptions::default(), &mut |_| {})?;
-    crate::snapshot::tests::is_kept(&graph);
+    crate::snapshot::tests::assert_survives_snapshot(&graph);
     Ok(graph)
 }
 
@@ -83,7 +83,7 @@ fn paths(graph: &Graph<'_>, nodes: &[crate::ids::NodeId]) -> Vec<String> {
 }
 
 #[test]
-fn a_build_statement_has_all_kinds_of_paths() {
+fn build_statement_with_all_kinds_of_paths() {
     let arena = Arena::new();
     let text = "rule c\n  command = c $in $out\nbuild a b | c: c d e | f || g h |@ i\n";
     let graph = try_load_text(&arena, text).unwrap();
@@ -99,7 +99,7 @@ fn a_build_statement_has_all_kinds_of_paths() {
 }
 
 #[test]
-fn errors_point_at_what_ninja_points_at() {
+fn errors_have_the_same_position_as_ninja() {
     refuse("subn", "input:1: expected '=', got eof\nsubn\n    ^ near here");
     refuse("x 3", "input:1: expected '=', got identifier\nx 3\n  ^ near here");
     refuse("x = 3", "input:1: unexpected EOF\nx = 3\n     ^ near here");
@@ -119,7 +119,7 @@ fn errors_point_at_what_ninja_points_at() {
 }
 
 #[test]
-fn a_manifest_that_includes_itself_is_refused() {
+fn recursive_include_is_refused() {
     let error = "input:1: loading 'input': more than 1000 files include each other\ninclude input\n             ^ near \
                  here";
     refuse("include input\n", error);
@@ -127,7 +127,7 @@ fn a_manifest_that_includes_itself_is_refused() {
 }
 
 #[test]
-fn includes_that_double_with_each_level_are_refused() {
+fn doubling_includes_are_refused() {
     let mut files = Files::default();
     for level in 0..40 {
         let text = format!("include {0}\ninclude {0}\n", level + 1);
@@ -148,7 +148,7 @@ fn refuse_after_rules(text: &str, why: &str) {
 }
 
 #[test]
-fn statements_that_are_refused() {
+fn invalid_statements_are_refused() {
     refuse("rule c\n", "input:2: expected 'command =' line\nrule c\n     ^ near here, in line 1");
     refuse("rule c\n  command =\n", "input:3: expected 'command =' line\nrule c\n     ^ near here, in line 1");
     refuse("rule c\n  x = 1\n", "input:2: unexpected variable 'x'\n  x = 1\n       ^ near here");
@@ -178,7 +178,7 @@ fn statements_that_are_refused() {
 }
 
 #[test]
-fn edges_that_are_refused() {
+fn invalid_edges_are_refused() {
     refuse_after_rules(
         "build a: c | b | c\n",
         "input:3: expected newline, got '|'\nbuild a: c | b | c\n               ^ near here",
@@ -207,7 +207,7 @@ fn edges_that_are_refused() {
 }
 
 #[test]
-fn of_long_lines_the_part_around_the_place_is_shown() {
+fn long_lines_are_shortened_around_the_error() {
     let long = "x".repeat(80);
     let shown = "x".repeat(69);
     refuse(&format!("a {long}\n"), &format!("input:1: expected '=', got identifier\na {shown}x...\n  ^ near here"));
@@ -220,7 +220,7 @@ fn of_long_lines_the_part_around_the_place_is_shown() {
 }
 
 #[test]
-fn variables_are_evaluated_where_they_stand_and_rules_at_the_end() {
+fn variables_are_evaluated_in_place_and_rules_at_the_end() {
     let arena = Arena::new();
     let text = "x = 1\ny = $x$x\nrule c\n  command = $x $y ${y}z $$ $: $\n    end\nx = 2\nbuild a: c\n  z = $x\n  x = 3\nx = 4\n\
                 build b: c\n";
@@ -234,7 +234,7 @@ fn variables_are_evaluated_where_they_stand_and_rules_at_the_end() {
 }
 
 #[test]
-fn paths_see_the_edges_variables_and_are_canonical() {
+fn paths_use_edge_variables_and_are_canonical() {
     let arena = Arena::new();
     let text = [RULES, "d = out\nbuild $d/a $x$ y $$: c .//b\n  x = ./x\n"].concat();
     let graph = try_load_text(&arena, &text).unwrap();
@@ -244,7 +244,7 @@ fn paths_see_the_edges_variables_and_are_canonical() {
 }
 
 #[test]
-fn a_rules_variables_may_name_each_other_but_not_themselves() {
+fn rule_variables_may_refer_to_each_other_but_not_in_cycles() {
     let arena = Arena::new();
     let text = "rule c\n  command = $depfile $in_newline\n  depfile = $description.d\n  description = $out\nrule d\n  command \
                 = $deps\n  deps = $depfile\n  depfile = $deps\nbuild a b: c d e\nbuild f: d\n";
@@ -256,7 +256,7 @@ fn a_rules_variables_may_name_each_other_but_not_themselves() {
 }
 
 #[test]
-fn a_file_shadows_the_rules_of_edges_without_bindings() {
+fn scope_shadows_rule_for_edges_without_bindings() {
     let arena = Arena::new();
     let text = "command = file\nrestat = 1\nrspfile = r\nrule c\n  command = rule\nbuild a: c\nbuild b: c\n  x = 1\n";
     let graph = try_load_text(&arena, text).unwrap();
@@ -269,7 +269,7 @@ fn a_file_shadows_the_rules_of_edges_without_bindings() {
 }
 
 #[test]
-fn the_hashed_command_has_the_response_files_content() {
+fn hashed_command_includes_response_file_content() {
     let arena = Arena::new();
     let text = "rule c\n  command = c @$rspfile\n  rspfile = $out.rsp\n  rspfile_content = $in\nbuild a$ b: c d\n";
     let graph = try_load_text(&arena, text).unwrap();
@@ -278,7 +278,7 @@ fn the_hashed_command_has_the_response_files_content() {
 }
 
 #[test]
-fn subninja_has_its_own_scope_and_include_has_not() {
+fn subninja_has_its_own_scope_but_include_does_not() {
     let arena = Arena::new();
     let text = [RULES, "x = 1\nsubninja s\ninclude i\nbuild a: c\nbuild b: d\n"].concat();
     let sub =
@@ -291,7 +291,7 @@ fn subninja_has_its_own_scope_and_include_has_not() {
 }
 
 #[test]
-fn errors_of_included_files_name_them() {
+fn errors_name_the_included_file() {
     let arena = Arena::new();
     let error = |text: &str, others: &[(&str, &str)]| {
         try_load(&arena, text.as_bytes(), others).err().expect("an error").to_string()
@@ -341,7 +341,7 @@ fn pools() {
 }
 
 #[test]
-fn dyndep_files_are_pending_inputs() {
+fn dyndep_file_is_a_pending_input() {
     let arena = Arena::new();
     let text =
         [RULES, "build a: c b || ./d\n  dyndep = d/../$x\n  x = d\nx = d\nbuild e: c d\n  dyndep = $x\n"].concat();
@@ -375,7 +375,7 @@ fn keywords_may_be_names() {
 }
 
 #[test]
-fn the_required_version_is_checked_at_once() {
+fn required_version_is_checked_first() {
     let arena = Arena::new();
     let error = try_load_text(&arena, "ninja_required_version = 1.99\nsyntax error\n").err().unwrap();
     assert!(error.fatal);
@@ -383,7 +383,7 @@ fn the_required_version_is_checked_at_once() {
 }
 
 #[test]
-fn words_that_are_nearly_right_are_known() {
+fn similar_names_are_suggested() {
     let place = "\nbuild a: phoney\n         ^ near here\ndid you mean 'phony'?";
     refuse("build a: phoney\n", &["input:1: unknown build rule 'phoney'", place].concat());
     let place = "\nrule c\n  comand = x\n".replace("\nrule c", "") + "            ^ near here\ndid you mean 'command'?";
@@ -396,7 +396,7 @@ fn words_that_are_nearly_right_are_known() {
 }
 
 #[test]
-fn what_comes_behind_an_error_is_not_suggested() {
+fn suggestions_come_from_before_the_error() {
     let place = "\ndefault ab\n          ^ near here\ndid you mean 'ay'?";
     let behind = "build ab: phony\nbuild ac: phony\n";
     let text = ["build ay: phony ax\ndefault ab\n", behind, "nonsense\n", behind].concat();
@@ -404,24 +404,24 @@ fn what_comes_behind_an_error_is_not_suggested() {
 }
 
 #[test]
-fn an_error_comes_with_the_warnings_before_it() {
-    let told = |text: &str| {
-        let mut told = Vec::new();
-        let mut warn = |text: &[u8]| told.push(String::from_utf8_lossy(text).into_owned());
+fn warnings_before_an_error_are_shown() {
+    let output = |text: &str| {
+        let mut output = Vec::new();
+        let mut warn = |text: &[u8]| output.push(String::from_utf8_lossy(text).into_owned());
         let arena = Arena::new();
         let files = Files::of(&[("input", text)]);
         let error = load(&arena, &files, b"input", LoadOptions::default(), &mut warn).err().expect("an error");
-        told.push(error.to_string().lines().next().unwrap().to_owned());
-        told.iter().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        output.push(error.to_string().lines().next().unwrap().to_owned());
+        output.iter().map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let old = "ninja_required_version = 0.9\n";
     let (is_old, is_selfish, is_unknown) = ("ninja executable version", "phony target 'a'", "input:2: unknown target");
-    assert_eq!(told(&["build a: phony a\ndefault b\n", old].concat()), [is_selfish, is_unknown]);
-    assert_eq!(told(&[old, "default b\nbuild a: phony a\n"].concat()), [is_old, is_unknown]);
+    assert_eq!(output(&["build a: phony a\ndefault b\n", old].concat()), [is_selfish, is_unknown]);
+    assert_eq!(output(&[old, "default b\nbuild a: phony a\n"].concat()), [is_old, is_unknown]);
     let no_input = "build a: phony a\n  dyndep = b\n";
-    assert_eq!(told(&[old, no_input, old].concat()), [is_old, is_selfish, "input:4: dyndep 'b'"]);
+    assert_eq!(output(&[old, no_input, old].concat()), [is_old, is_selfish, "input:4: dyndep 'b'"]);
     let twice = [RULES, "build a: c\nbuild a: phony a\n"].concat();
-    assert_eq!(told(&twice), ["input:5: multiple rules"]);
+    assert_eq!(output(&twice), ["input:5: multiple rules"]);
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn values_have_a_limit() {
 }
 
 #[test]
-fn no_text_makes_it_panic() {
+fn mutated_text_does_not_panic() {
     let seeds = [
         "rule c\n  command = c $in > ${out}\n  rspfile = r\n  rspfile_content = $in\nbuild a | b: c d | e || f |@ g\n  x = $y\n",
         "pool p\n  depth = 2\nx = 1$\n  2\ninclude input\nsubninja $x\nbuild a: phony a\ndefault a\n",

@@ -57,7 +57,7 @@ pub(crate) fn check(required: &[u8], warn: &mut dyn FnMut(&[u8])) -> Result<()> 
 
 impl Notice {
     /// Emits a warning; fails if a newer version is required.
-    pub(crate) fn say(&self, warn: &mut dyn FnMut(&[u8])) -> Result<()> {
+    pub(crate) fn report(&self, warn: &mut dyn FnMut(&[u8])) -> Result<()> {
         match self {
             Notice::Warning(text) => warn(text),
             Notice::Requires(version) => check(version, warn)?,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_by_atoi() {
+    fn numbers_are_parsed_like_atoi() {
         let cases: [(&str, i32); 10] = [
             ("", 0),
             ("12", 12),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_refused_and_an_older_major_one_warned_of() {
+    fn newer_version_is_refused_and_older_major_version_warns() {
         let mut warnings = Vec::new();
         let mut warn = |text: &[u8]| warnings.push(text.to_vec());
         assert!(check(b"1.13", &mut warn).is_ok());

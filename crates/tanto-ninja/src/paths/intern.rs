@@ -154,7 +154,7 @@ impl<'i> InternerHandle<'i> {
                 let at = *written.get_or_insert_with(|| self.write(path));
                 let known = slots.at(slot).compare_exchange(0, pack(at, tag), Ordering::Release, Ordering::Acquire);
                 match known {
-                    Ok(_) => return self.keep(at, path),
+                    Ok(_) => return self.commit(at, path),
                     Err(other) => word = other,
                 }
             }
@@ -181,7 +181,7 @@ impl<'i> InternerHandle<'i> {
     }
 
     /// Uses up the text that was written last, and an id.
-    fn keep(&mut self, at: u32, path: &[u8]) -> NodeId {
+    fn commit(&mut self, at: u32, path: &[u8]) -> NodeId {
         let id = self.next_id();
         // `write` checked that both fit.
         self.interner.spans.from(id)[0].store(pack(at, path.len() as u32), Ordering::Relaxed);
@@ -234,11 +234,11 @@ impl LookupSteps for InternBatch<'_, '_> {
         let text = &self.writer.interner.text;
         let count = 1 + words_for(path.len());
         if query.at != 0 {
-            each_line(text.from(query.at), count, prefetch::for_read);
+            for_each_cache_line(text.from(query.at), count, prefetch::for_read);
         } else {
             prefetch::for_write(self.slots.at(query.slot));
             if self.room < self.writer.room.end {
-                each_line(text.from(self.room), count, prefetch::for_write);
+                for_each_cache_line(text.from(self.room), count, prefetch::for_write);
                 self.room = self.room.saturating_add(count as u32);
             }
         }
@@ -275,7 +275,7 @@ impl InternQuery {
 
 /// Calls `act` for one word in each cache line of the first `count` words.
 #[inline]
-fn each_line(words: &[AtomicU64], count: usize, act: impl Fn(&AtomicU64)) {
+fn for_each_cache_line(words: &[AtomicU64], count: usize, act: impl Fn(&AtomicU64)) {
     let words = &words[..count.min(words.len())];
     words.iter().step_by(8).chain(words.last()).for_each(act);
 }

@@ -69,7 +69,7 @@ fn check(interner: Interner, lists: &[Vec<Vec<u8>>]) -> PathTable {
 }
 
 #[test]
-fn no_path_is_an_empty_table() {
+fn interner_without_paths_gives_an_empty_table() {
     let interner = Interner::new(0);
     interner.handle().intern_all(&[], &mut Vec::new());
     let table = interner.freeze();
@@ -79,7 +79,7 @@ fn no_path_is_an_empty_table() {
 }
 
 #[test]
-fn one_thread_counts_in_the_order_of_first_sight() {
+fn single_thread_numbers_paths_in_order() {
     let interner = Interner::new(0);
     let paths: Vec<Vec<u8>> = (0..3000).map(|number| path(number % 1700)).collect();
     let ids = intern(&interner, &paths);
@@ -88,7 +88,7 @@ fn one_thread_counts_in_the_order_of_first_sight() {
 }
 
 #[test]
-fn threads_agree_on_numbers() {
+fn threads_agree_on_ids() {
     for threads in 1..=8 {
         for (expected, different) in [(0, 40), (0, 3000), (5000, 3000)] {
             let lists: Vec<_> = (0..threads).map(|seed| references(different, 9000 / threads as usize, seed)).collect();
@@ -99,13 +99,13 @@ fn threads_agree_on_numbers() {
 }
 
 #[test]
-fn many_threads_may_add_the_same_paths_at_once() {
+fn threads_can_add_the_same_paths() {
     let list: Vec<Vec<u8>> = (0..20_000).map(path).collect();
     check(Interner::new(0), &vec![list; 4]);
 }
 
 #[test]
-fn paths_with_equal_tags_are_told_apart() {
+fn paths_with_equal_tags_are_distinct() {
     for tags in [0, 1, 0x8000_0000, 0xff00_0000, 0xf] {
         let lists: Vec<_> = (0..3).map(|seed| references(700, 1500, seed)).collect();
         check(Interner::with_tags(0, TagMask(tags)), &lists);
@@ -113,7 +113,7 @@ fn paths_with_equal_tags_are_told_apart() {
 }
 
 #[test]
-fn long_paths_have_room() {
+fn long_paths_fit() {
     let long = |length: usize| {
         let mut path = vec![b'a'; length];
         path.extend(length.to_string().bytes());
@@ -127,7 +127,7 @@ fn long_paths_have_room() {
 }
 
 #[test]
-fn paths_that_differ_in_length_only_are_told_apart() {
+fn paths_that_differ_only_in_length_are_distinct() {
     let list: Vec<_> = (1..100).flat_map(|length| [vec![0; length], vec![b'a'; length]]).collect();
     let interner = Interner::new(0);
     let ids = intern(&interner, &list);
@@ -166,7 +166,7 @@ fn mapped(
 }
 
 /// Exercises all queries; the answers may be wrong.
-fn ask(table: &PathTable, paths: &[Vec<u8>]) {
+fn query_all(table: &PathTable, paths: &[Vec<u8>]) {
     for id in 0..table.len() + 2 {
         let id = NodeId(id as u32);
         assert!(table.c_path(id).to_bytes().len() <= table.path(id).len());
@@ -178,7 +178,7 @@ fn ask(table: &PathTable, paths: &[Vec<u8>]) {
 }
 
 #[test]
-fn a_mapped_table_is_the_same() {
+fn mapped_table_equals_the_original() {
     let scratch = Scratch::new("paths");
     let paths: Vec<_> = (0..140_000).map(path).collect();
     let table = check(Interner::new(0), &[paths.clone(), references(50_000, 1000, 1)]);
@@ -195,7 +195,7 @@ fn a_mapped_table_is_the_same() {
 }
 
 #[test]
-fn a_damaged_table_answers() {
+fn damaged_table_does_not_panic() {
     let scratch = Scratch::new("paths");
     let paths: Vec<_> = (0..700).map(path).collect();
     let table = check(Interner::new(0), std::slice::from_ref(&paths));
@@ -210,14 +210,14 @@ fn a_damaged_table_answers() {
         }
         // With the original checksums, and with matching ones.
         let (blocks, table) = mapped(&scratch, &file, &ranges, sums.clone());
-        ask(&table, &paths);
+        query_all(&table, &paths);
         assert!(!blocks.check_all(1));
-        ask(&mapped(&scratch, &file, &ranges, file.chunks(BLOCK_SIZE).map(rapidhash).collect()).1, &paths);
+        query_all(&mapped(&scratch, &file, &ranges, file.chunks(BLOCK_SIZE).map(rapidhash).collect()).1, &paths);
     }
 }
 
 #[test]
-fn a_table_of_garbage_answers() {
+fn garbage_table_does_not_panic() {
     let scratch = Scratch::new("paths");
     for seed in 0..100 {
         let mut random = Random::new(seed);
@@ -225,7 +225,7 @@ fn a_table_of_garbage_answers() {
         let mut cut = || random.below(301) * 8;
         let ranges = [0..cut(), cut()..2400, 800..800 + cut() / 2];
         let (_, table) = mapped(&scratch, &file, &ranges, vec![rapidhash(&file)]);
-        ask(&table, &[path(1), path(2), Vec::new()]);
+        query_all(&table, &[path(1), path(2), Vec::new()]);
     }
     // An index without a free slot; all slots have the tag in question.
     let tag = TagMask::ALL.of(b"a");

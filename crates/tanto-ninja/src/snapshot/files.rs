@@ -13,7 +13,7 @@ use tanto_sys::fs::{lock, private_files};
 /// ones take disk space.
 const MAX_SNAPSHOTS: usize = 8;
 
-const SNAPSHOTS: &str = "snapshots";
+const DIR_NAME: &str = "snapshots";
 
 /// File extension of a snapshot that is being written.
 const UNFINISHED_EXTENSION: &str = "new";
@@ -37,30 +37,30 @@ impl SnapshotFiles {
 
     /// Opens the existing files that only this user can have written, one per state directory.
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
-        self.state.read_dirs().filter_map(|top| {
-            let dir = top.join(SNAPSHOTS);
-            private_files::open(&dir.join(&self.name)).ok().filter(|_| private_files::is_private_dir(top, &dir))
+        self.state.read_dirs().filter_map(|state_dir| {
+            let dir = state_dir.join(DIR_NAME);
+            private_files::open(&dir.join(&self.name)).ok().filter(|_| private_files::is_private_dir(state_dir, &dir))
         })
     }
 
     pub(super) fn remove(&self) {
-        for top in self.state.read_dirs() {
+        for state_dir in self.state.read_dirs() {
             // If it cannot be removed, this run does not use it again, and the next run detects the damage again.
-            let _ = fs::remove_file(top.join(SNAPSHOTS).join(&self.name));
+            let _ = fs::remove_file(state_dir.join(DIR_NAME).join(&self.name));
         }
     }
 
     /// Creates a file with `write`, which replaces the old one if `write` returns true. The file is not synced, which
     /// would take longer than everything else: checksums detect contents lost in a power failure.
     pub(super) fn write(&self, write: impl FnOnce(&File) -> io::Result<bool>) -> io::Result<()> {
-        let top = self.state.make()?;
-        let dir = top.join(SNAPSHOTS);
+        let state_dir = self.state.make()?;
+        let dir = state_dir.join(DIR_NAME);
         private_files::create_dir(&dir)?;
-        if !private_files::is_private_dir(top, &dir) {
+        if !private_files::is_private_dir(state_dir, &dir) {
             return Ok(());
         }
         let file = dir.join(&self.name);
-        if tidy(&dir, &file).contains(&file) {
+        if remove_old(&dir, &file).contains(&file) {
             return Ok(());
         }
         let name = file.with_extension(format!("{}.{UNFINISHED_EXTENSION}", std::process::id()));
@@ -80,7 +80,7 @@ impl SnapshotFiles {
 
 /// Removes the oldest snapshots beyond the limit, except `kept`, and unfinished files of killed runs. Returns the
 /// snapshots that other runs are writing.
-fn tidy(dir: &Path, kept: &Path) -> Vec<PathBuf> {
+fn remove_old(dir: &Path, kept: &Path) -> Vec<PathBuf> {
     let (mut others, mut in_progress) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();

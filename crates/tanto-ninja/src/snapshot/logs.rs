@@ -45,13 +45,13 @@ pub(super) struct LogState<'t> {
     build: Option<SeenBuild>,
     deps: Option<SeenDeps>,
     /// Paths of nodes added to the graph.
-    pub(super) joined: Vec<&'t [u8]>,
+    pub(super) added: Vec<&'t [u8]>,
 }
 
 impl<'t> LogState<'t> {
     pub(super) fn new(graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> LogState<'t> {
-        let joined = (graph.data.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
-        LogState { build: build.seen(), deps: deps.seen(), joined: joined.collect() }
+        let added = (graph.data.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
+        LogState { build: build.seen(), deps: deps.seen(), added: added.collect() }
     }
 
     /// The nodes of the deps log with ids from `named` on.
@@ -79,7 +79,7 @@ impl LogSectionData {
     /// Number of sections.
     pub(super) const ROWS: usize = 6;
 
-    pub(super) fn facts(&self) -> LogHeaders {
+    pub(super) fn headers(&self) -> LogHeaders {
         LogHeaders {
             build: self.build.as_ref().map(|parts| parts.facts),
             deps: self.deps.as_ref().map(|parts| parts.facts),

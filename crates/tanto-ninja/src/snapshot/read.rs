@@ -22,7 +22,7 @@ use crate::paths::PathTable;
 
 /// Manifests per thread when they are checked. Fewer: starting a thread costs more than it saves. More: medium trees
 /// are checked by one thread.
-const WORTH_A_THREAD: usize = 64;
+const MANIFESTS_PER_THREAD: usize = 64;
 
 /// Returns the graph in a file if the key and the manifests match.
 pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<ManifestData> {
@@ -38,16 +38,16 @@ pub(super) fn read(file: &File, key: &Key, threads: ThreadLimit) -> Option<Manif
 /// Checks that loading the manifests now would give the same result. Returns the number of bytes that had to be
 /// hashed and that a new snapshot saves; `None` if a manifest differs.
 fn check(manifests: &mut [ManifestRecord], threads: ThreadLimit) -> Option<u64> {
-    let crew = threads.limit((manifests.len() / WORTH_A_THREAD).min(tanto_sys::machine::cpu::count())).max(1);
-    let shares = manifests.chunks_mut(manifests.len().div_ceil(crew).max(1)).collect();
+    let tasks = threads.limit((manifests.len() / MANIFESTS_PER_THREAD).min(tanto_sys::machine::cpu::count())).max(1);
+    let shares = manifests.chunks_mut(manifests.len().div_ceil(tasks).max(1)).collect();
     let check = |share: &mut [ManifestRecord]| share.iter_mut().map(ManifestRecord::check).sum::<Option<u64>>();
-    map_parallel(crew, shares, check).into_iter().sum()
+    map_parallel(tasks, shares, check).into_iter().sum()
 }
 
 impl ManifestRecord {
     /// Checks one manifest; see `check`.
     fn check(&mut self) -> Option<u64> {
-        if !self.is_there() {
+        if !self.is_unchanged() {
             return None;
         }
         let Some(text_hash) = self.state.text_hash else { return Some(0) };
@@ -55,7 +55,7 @@ impl ManifestRecord {
         let file = File::open(path(&self.path)).ok()?;
         let map = Map::new(&file, self.state.stamp.size).ok()?;
         // Checked again after hashing: the text may have changed meanwhile.
-        if hash::text_hash(&map) != text_hash || map.is_torn() || !self.is_there() {
+        if hash::text_hash(&map) != text_hash || map.is_torn() || !self.is_unchanged() {
             return None;
         }
         if is_racy(self.state.stamp, began, &file) {
@@ -67,14 +67,14 @@ impl ManifestRecord {
     }
 
     /// Returns true if the file exists and has the same stamp.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         FileStamp::at(&self.path).is_ok_and(|stamp| stamp == self.state.stamp)
     }
 }
 
 /// Returns the graph that precedes the table in a file.
 pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestData> {
-    let Table { manifests, notices, sets_reserved, hash_kind, facts, ranges, checksums, .. } = table;
+    let Table { manifests, notices, sets_reserved, hash_kind, headers, ranges, checksums, .. } = table;
     let blocks = Arc::new(Blocks::new(map, 0..covered(&ranges, end)?, checksums).with_limits(limits(&ranges)));
     let range = |section: Section| ranges[section as usize].clone();
     let paths = PathTable::from_parts(
@@ -98,8 +98,8 @@ pub(super) fn map_data(map: Map, table: Table, end: usize) -> Option<ManifestDat
         hashes: CommandHashes::stored(Slab::mapped(&blocks, range(Section::CommandHashes)), hash_kind),
         notices,
         logs: LogSections {
-            build: facts.build,
-            deps: facts.deps,
+            build: headers.build,
+            deps: headers.deps,
             ranges: [
                 Section::LogLast,
                 Section::LogSide,

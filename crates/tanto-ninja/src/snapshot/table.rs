@@ -71,7 +71,7 @@ pub(super) struct Table {
     pub(super) sets_reserved: bool,
     /// Hash function of the commands.
     pub(super) hash_kind: u32,
-    pub(super) facts: LogHeaders,
+    pub(super) headers: LogHeaders,
     pub(super) ranges: Ranges,
     /// Checksums of the blocks of all sections.
     pub(super) checksums: Vec<u64>,
@@ -94,8 +94,8 @@ impl Table {
         self.notices.iter().for_each(|notice| encode_notice(notice, &mut out));
         out.number(self.sets_reserved.into());
         out.number(self.hash_kind.into());
-        out.numbers(self.facts.build.as_ref().map_or(&[], |facts| facts));
-        out.numbers(self.facts.deps.as_ref().map_or(&[], |facts| facts));
+        out.numbers(self.headers.build.as_ref().map_or(&[], |headers| headers));
+        out.numbers(self.headers.deps.as_ref().map_or(&[], |headers| headers));
         for range in &self.ranges {
             out.number(range.start as u64);
             out.number(range.len() as u64);
@@ -123,7 +123,7 @@ impl Table {
             notices: table.list(decode_notice)?,
             sets_reserved: table.number()? != 0,
             hash_kind: u32::try_from(table.number()?).ok()?,
-            facts: LogHeaders { build: table.numbers()?.try_into().ok(), deps: table.numbers()?.try_into().ok() },
+            headers: LogHeaders { build: table.numbers()?.try_into().ok(), deps: table.numbers()?.try_into().ok() },
             ranges: ranges(&mut table)?,
             checksums: table.numbers()?,
         };

@@ -29,14 +29,14 @@ fn any_state() -> SourceState {
     SourceState { stamp, text_hash: None }
 }
 
-/// Returns a snapshot of a graph whose manifests are in memory.
+/// Returns a snapshot of a graph with manifests in memory.
 fn snapshot_bytes(graph: &Graph<'_>, threads: usize) -> Vec<u8> {
     snapshot_bytes_with(graph, &LogState::default(), threads)
 }
 
 /// Like `snapshot_bytes`, with logs.
 fn snapshot_bytes_with<'t>(graph: &Graph<'t>, logs: &LogState<'t>, threads: usize) -> Vec<u8> {
-    let scratch = Scratch::new("picture");
+    let scratch = Scratch::new("snapshot");
     let record = |manifest: &Manifest| ManifestRecord { path: manifest.path.clone(), state: any_state() };
     let manifests = graph.data.manifests.list.iter().map(record).collect();
     let key = Key(b"key".to_vec());
@@ -47,7 +47,7 @@ fn snapshot_bytes_with<'t>(graph: &Graph<'t>, logs: &LogState<'t>, threads: usiz
     std::fs::read(scratch.at("file")).unwrap()
 }
 
-/// Maps a snapshot without checking its manifests, whose text comes from `text`.
+/// Maps a snapshot without checking its manifests; their text comes from `text`.
 fn map_data(bytes: &[u8], text: &Graph<'_>) -> Option<ManifestData> {
     let scratch = Scratch::new("mapped");
     scratch.write("file", bytes);
@@ -69,7 +69,7 @@ fn map_data(bytes: &[u8], text: &Graph<'_>) -> Option<ManifestData> {
 
 /// Checks that a graph loaded from text equals its snapshot.
 #[track_caller]
-pub(crate) fn is_kept(graph: &Graph<'_>) {
+pub(crate) fn assert_survives_snapshot(graph: &Graph<'_>) {
     let arena = Arena::new();
     let mapped = arena.hold(map_data(&snapshot_bytes(graph, 1), graph).expect("a sound snapshot"));
     equality::assert_same(graph, &mapped);

@@ -52,7 +52,7 @@ impl SnapshotWriter<'_> {
     /// limited, the graph's own snapshot is damaged, or writing was cancelled.
     pub(super) fn write(self, file: &File) -> io::Result<bool> {
         let SnapshotWriter { data, logs, threads, .. } = self;
-        let all = AllPaths { table: &data.paths, others: &logs.joined };
+        let all = AllPaths { table: &data.paths, others: &logs.added };
         let numbers = NodeNumbering::new(data, all, logs, threads);
         let Some(paths) = PermutedPaths::new(&numbers.paths, threads).filter(|_| !self.is_cancelled()) else {
             return Ok(false);
@@ -67,7 +67,7 @@ impl SnapshotWriter<'_> {
             notices: data.notices.clone(),
             sets_reserved: data.env.sets_reserved(),
             hash_kind: rows.hash_kind,
-            facts: parts.facts(),
+            headers: parts.headers(),
             ranges,
             checksums: vec![0; end.div_ceil(BLOCK_SIZE)],
             manifests: self.manifests,

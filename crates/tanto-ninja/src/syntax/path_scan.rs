@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_canonical_is_and_most_of_it_is_called_so() {
+    fn canonical_check_has_no_false_positives_and_few_false_negatives() {
         let mut random = 1u64;
         let mut next = |limit: usize| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_paths_are_called_canonical() {
+    fn usual_paths_are_reported_canonical() {
         for plain in
             ["a", "../../base/x.cc", "/usr/include/x.h", "out/soong/.intermediates/a/b.o", "a..b/c...", "/", "x.."]
         {

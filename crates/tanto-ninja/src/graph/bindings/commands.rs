@@ -32,7 +32,7 @@ impl<'g, 't> CommandEvaluator<'g, 't> {
         let own = match graph.bindings_span(edge) {
             None => None,
             Some(span) => {
-                self.will_read(span.file);
+                self.note_read(span.file);
                 self.own.clear();
                 graph.data.manifests.read_into(span, &mut self.own)?;
                 Some(BindingBlock::new(std::mem::take(&mut self.own)))
@@ -56,7 +56,7 @@ impl<'g, 't> CommandEvaluator<'g, 't> {
             return Ok(Arc::clone(block));
         }
         let span = self.graph.data.env.rule(rule).span;
-        self.will_read(span.file);
+        self.note_read(span.file);
         let mut text = Vec::new();
         self.graph.data.manifests.read_into(span, &mut text)?;
         let block = Arc::new(BindingBlock::new(text));
@@ -67,7 +67,7 @@ impl<'g, 't> CommandEvaluator<'g, 't> {
         Ok(block)
     }
 
-    fn will_read(&mut self, file: u32) {
+    fn note_read(&mut self, file: u32) {
         if self.files.last() != Some(&file) && !self.files.contains(&file) {
             self.files.push(file);
         }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn many_commands_are_those_of_each() {
+    fn batch_gives_the_same_commands() {
         let dir = Scratch::new("many-commands");
         dir.write("build.ninja", manifest());
         let arena = Arena::new();

@@ -61,9 +61,9 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
 }
 
 /// A real disk that calls a function after a file is opened.
-struct Meddler<F>(F);
+struct HookedDisk<F>(F);
 
-impl<F: Fn(&[u8]) + Sync> Disk for Meddler<F> {
+impl<F: Fn(&[u8]) + Sync> Disk for HookedDisk<F> {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
         RealDisk.mtime(path)
     }
@@ -99,12 +99,12 @@ fn try_load(disk: &dyn Disk, manifest: &[u8]) -> Result<String, String> {
 }
 
 /// Loads `build.ninja`, which changes once after it was opened.
-fn after(change: impl Fn(&Path) + Sync) -> Result<String, String> {
+fn load_with_change(change: impl Fn(&Path) + Sync) -> Result<String, String> {
     let scratch = Scratch::new("change");
     scratch.write("build.ninja", text('a'));
     let path = scratch.at("build.ninja");
     let is_changed = AtomicBool::new(false);
-    let disk = Meddler(|_: &[u8]| {
+    let disk = HookedDisk(|_: &[u8]| {
         if !is_changed.swap(true, Ordering::Relaxed) {
             change(&path);
         }
@@ -124,31 +124,31 @@ fn write_at(path: &Path, text: &[u8], number: u64) {
 }
 
 #[test]
-fn a_change_is_noticed_and_the_manifest_read_again() {
+fn changed_manifest_is_read_again() {
     let is_b = Ok("b".to_owned());
-    assert_eq!(after(|path| write_at(path, &text('b'), 1)), is_b);
-    assert_eq!(after(|path| fs::write(path, b"").unwrap()), Ok(String::new()));
+    assert_eq!(load_with_change(|path| write_at(path, &text('b'), 1)), is_b);
+    assert_eq!(load_with_change(|path| fs::write(path, b"").unwrap()), Ok(String::new()));
     let replace = |path: &Path| {
         fs::write(path.with_extension("new"), text('b')).unwrap();
         fs::rename(path.with_extension("new"), path).unwrap();
     };
-    assert_eq!(after(replace), is_b);
+    assert_eq!(load_with_change(replace), is_b);
     let gone = |path: &Path| fs::remove_file(path).unwrap();
-    assert!(after(gone).unwrap_err().ends_with("No such file or directory"));
+    assert!(load_with_change(gone).unwrap_err().ends_with("No such file or directory"));
     let half = EDGE * (EDGES / 2);
     let cut = |path: &Path| OpenOptions::new().write(true).open(path).unwrap().set_len(half as u64).unwrap();
-    assert_eq!(after(cut), Ok("a".to_owned()));
+    assert_eq!(load_with_change(cut), Ok("a".to_owned()));
     let spoilt = |path: &Path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"x").unwrap();
-    assert!(after(spoilt).unwrap_err().contains("expected '=', got eof"));
+    assert!(load_with_change(spoilt).unwrap_err().contains("expected '=', got eof"));
 }
 
 #[test]
-fn halves_of_two_states_are_no_manifest() {
+fn mixture_of_two_states_is_never_loaded() {
     let scratch = Scratch::new("change");
     scratch.write("build.ninja", text('a'));
     let path = scratch.at("build.ninja");
     let opened = AtomicU64::new(0);
-    let disk = Meddler(|_: &[u8]| {
+    let disk = HookedDisk(|_: &[u8]| {
         let (count, text) = (opened.fetch_add(1, Ordering::Relaxed), text('b'));
         let half = EDGE * (EDGES / 2);
         let (part, at) = if count == 0 { (&text[half..], half) } else { (&text[..half], 0) };
@@ -163,12 +163,12 @@ fn halves_of_two_states_are_no_manifest() {
 }
 
 #[test]
-fn what_always_changes_is_an_error_in_the_end() {
+fn constant_changes_are_an_error() {
     let scratch = Scratch::new("change");
     scratch.write("build.ninja", text('a'));
     let path = scratch.at("build.ninja");
     let opened = AtomicU64::new(0);
-    let disk = Meddler(|_: &[u8]| {
+    let disk = HookedDisk(|_: &[u8]| {
         let count = opened.fetch_add(1, Ordering::Relaxed);
         write_at(&path, &text(if count.is_multiple_of(2) { 'b' } else { 'a' }), count);
     });
@@ -261,7 +261,7 @@ fn while_it_changes(change: impl Fn(&mut Writer) + Send, judge: impl Fn(Result<S
         scope.spawn(move || writer.run(opened, change));
         // Dropped with this closure, also on a panic, which ends the writer.
         let sender = sender;
-        let disk = Meddler(|path: &[u8]| {
+        let disk = HookedDisk(|path: &[u8]| {
             if path != manifest {
                 let _ = sender.send(());
             }
@@ -272,7 +272,7 @@ fn while_it_changes(change: impl Fn(&mut Writer) + Send, judge: impl Fn(Result<S
 }
 
 #[test]
-fn of_a_manifest_that_is_replaced_one_or_the_other_is_read() {
+fn replaced_manifest_is_loaded_old_or_new() {
     while_it_changes(Writer::replace, |loaded| match loaded {
         Ok(letters) => assert!(["a", "b"].contains(&letters.as_str()), "{letters}"),
         Err(error) => assert!(error.contains("': it changes while it is being read"), "{error}"),
@@ -281,7 +281,7 @@ fn of_a_manifest_that_is_replaced_one_or_the_other_is_read() {
 
 /// Intermediate states are not valid. The test only requires that loading ends with a result or an error.
 #[test]
-fn a_manifest_that_is_written_in_place_is_no_danger() {
+fn writing_in_place_is_harmless() {
     let change = |writer: &mut Writer| match writer.random.below(3) {
         0 => writer.write(),
         1 => writer.write_over(),

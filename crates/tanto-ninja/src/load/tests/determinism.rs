@@ -14,15 +14,15 @@ const PLAIN: ParallelOptions =
     ParallelOptions { chunk_size: usize::MAX, bytes_per_thread: usize::MAX, max_threads: Some(1), speculative: false };
 
 /// Everything a load emits: warnings, then the graph or the error.
-fn told(files: &Files, options: LoadOptions) -> String {
+fn output(files: &Files, options: LoadOptions) -> String {
     let arena = Arena::new();
-    let mut told = String::new();
-    let mut warn = |text: &[u8]| told += &format!("warning: {}\n", text.escape_ascii());
+    let mut output = String::new();
+    let mut warn = |text: &[u8]| output += &format!("warning: {}\n", text.escape_ascii());
     match load(&arena, files, b"build.ninja", options, &mut warn) {
-        Ok(graph) => told += &dump::dump(&graph),
-        Err(error) => told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii()),
+        Ok(graph) => output += &dump::dump(&graph),
+        Err(error) => output += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii()),
     }
-    told
+    output
 }
 
 /// Random options.
@@ -40,23 +40,23 @@ fn any(random: &mut Random, phony_cycle_is_error: bool) -> LoadOptions {
 }
 
 #[test]
-fn any_number_of_threads_and_parts_tells_the_same() {
+fn result_is_independent_of_threads_and_chunks() {
     for seed in seeds(1000) {
         let mut random = Random::new(seed);
         let texts = manifests(&mut random);
         let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
         let phony_cycle_is_error = random.chance(10);
-        let plain = told(&files, LoadOptions { phony_cycle_is_error, threads: ThreadLimit::ONE, parallel: PLAIN });
+        let plain = output(&files, LoadOptions { phony_cycle_is_error, threads: ThreadLimit::ONE, parallel: PLAIN });
         for _ in 0..3 {
             let options = any(&mut random, phony_cycle_is_error);
-            let other = told(&files, options);
-            assert!(other == plain, "seed {seed}, {options:?}\n{}", unlike(&plain, &other, &files));
+            let other = output(&files, options);
+            assert!(other == plain, "seed {seed}, {options:?}\n{}", first_difference(&plain, &other, &files));
         }
     }
 }
 
 /// The first different line, and the manifests.
-fn unlike(plain: &str, other: &str, files: &Files) -> String {
+fn first_difference(plain: &str, other: &str, files: &Files) -> String {
     let at = plain.lines().zip(other.lines()).position(|(one, other)| one != other);
     let at = at.unwrap_or(plain.lines().count().min(other.lines().count()));
     let [plain, other] = [plain, other].map(|text| text.lines().nth(at).unwrap_or("(nothing)"));
@@ -67,19 +67,20 @@ fn unlike(plain: &str, other: &str, files: &Files) -> String {
 
 /// Ensures that the random manifests cover enough: many are valid, and errors are diverse.
 #[test]
-fn the_manifests_are_of_all_kinds() {
+fn random_manifests_are_diverse() {
     let mut errors = std::collections::BTreeMap::new();
     let (mut sound, mut edges, mut warned) = (0, 0, 0);
     for seed in 0..1000 {
         let texts = manifests(&mut Random::new(seed));
         let files = Files(texts.into_iter().map(|(name, text)| (name.into_bytes(), text)).collect());
-        let told = told(&files, LoadOptions { threads: ThreadLimit::ONE, parallel: PLAIN, ..LoadOptions::default() });
-        warned += usize::from(told.contains("warning: "));
-        match told.lines().find_map(|line| line.strip_prefix("error, fatal: ")) {
+        let output =
+            output(&files, LoadOptions { threads: ThreadLimit::ONE, parallel: PLAIN, ..LoadOptions::default() });
+        warned += usize::from(output.contains("warning: "));
+        match output.lines().find_map(|line| line.strip_prefix("error, fatal: ")) {
             Some(error) => *errors.entry(kind(error)).or_insert(0) += 1,
             None => sound += 1,
         }
-        edges += told.lines().filter(|line| line.starts_with("EdgeId")).count();
+        edges += output.lines().filter(|line| line.starts_with("EdgeId")).count();
     }
     println!("{sound} sound, {edges} edges, {warned} warned, {errors:#?}");
     assert!(sound > 300 && edges > 3000 && warned > 50 && errors.len() > 25);

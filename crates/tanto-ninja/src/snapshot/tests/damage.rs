@@ -10,12 +10,12 @@ use crate::hash::rapidhash;
 use crate::snapshot::table::{SECTIONS, Table};
 
 #[test]
-fn a_flipped_bit_is_noticed_or_meant_nothing() {
+fn flipped_bit_is_detected_or_irrelevant() {
     let arena = Arena::new();
     let mut graph = random::graph(&arena, 1, 40);
     let (dir, sound) = Dir::built(&mut graph, 1);
     let mapped = Arena::new();
-    let expected = dir.answers(&mut mapped.hold(map_data(&sound, &graph).unwrap()));
+    let expected = dir.observable_state(&mut mapped.hold(map_data(&sound, &graph).unwrap()));
     let (table, _) = Table::decode(&sound).unwrap();
     let mut random = Random::new(5);
     // Some in each section, and all of the table and the foot.
@@ -32,14 +32,14 @@ fn a_flipped_bit_is_noticed_or_meant_nothing() {
         let Some(data) = map_data(&file, &graph) else { continue };
         let arena = Arena::new();
         let mut mapped = arena.hold(data);
-        let answers = dir.answers(&mut mapped);
-        assert!(mapped.data.is_damaged() || answers == expected, "byte {place}");
+        let observable_state = dir.observable_state(&mut mapped);
+        assert!(mapped.data.is_damaged() || observable_state == expected, "byte {place}");
         assert!(!mapped.is_intact(), "byte {place}");
     }
 }
 
 #[test]
-fn a_shorter_or_longer_file_is_none() {
+fn file_of_wrong_length_is_ignored() {
     let arena = Arena::new();
     let graph = random::graph(&arena, 2, 10);
     let sound = snapshot_bytes(&graph, 1);
@@ -59,12 +59,12 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     file
 }
 
-/// Exercises all queries; the answers may be wrong.
-fn ask(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
+/// Exercises all queries; the observable_state may be wrong.
+fn query_all(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
     if let Some(data) = map_data(file, graph) {
         let arena = Arena::new();
         let mut mapped = arena.hold(data);
-        dir.answers(&mut mapped);
+        dir.observable_state(&mut mapped);
         let used: usize = mapped.node_ids().map(|node| mapped.out_edges(node).count()).sum();
         assert!(used <= mapped.data.ids.len() && mapped.dyndeps().count() <= file.len());
         mapped.is_intact();
@@ -72,7 +72,7 @@ fn ask(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
 }
 
 #[test]
-fn a_forged_file_does_no_harm() {
+fn forged_file_is_harmless() {
     let arena = Arena::new();
     let mut graph = random::graph(&arena, 3, 30);
     let (dir, sound) = Dir::built(&mut graph, 3);
@@ -88,12 +88,12 @@ fn a_forged_file_does_no_harm() {
                 words.iter_mut().skip(at).zip(number.to_ne_bytes()).for_each(|(byte, new)| *byte = new);
             }
         });
-        ask(&file, &graph, &dir);
+        query_all(&file, &graph, &dir);
     }
 }
 
 #[test]
-fn forged_sections_do_no_harm() {
+fn forged_sections_are_harmless() {
     let arena = Arena::new();
     let mut graph = random::graph(&arena, 4, 30);
     let (dir, sound) = Dir::built(&mut graph, 4);
@@ -110,6 +110,6 @@ fn forged_sections_do_no_harm() {
             }
             range.end = range.end.max(range.start);
         });
-        ask(&file, &graph, &dir);
+        query_all(&file, &graph, &dir);
     }
 }

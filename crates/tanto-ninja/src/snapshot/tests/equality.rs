@@ -1,4 +1,4 @@
-//! Comparison of two graphs whose nodes may have different ids.
+//! Comparison of two graphs; the ids of nodes may differ.
 
 use crate::graph::Escape;
 use crate::graph::Graph;

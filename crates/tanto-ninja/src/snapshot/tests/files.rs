@@ -18,7 +18,7 @@ fn put(scratch: &Scratch, name: &str) {
 }
 
 #[test]
-fn files_are_ours_alone_and_not_for_version_control() {
+fn files_are_private_and_ignored_by_git() {
     let scratch = Scratch::new("place");
     assert!(place(&scratch, "a").files().next().is_none());
     put(&scratch, "a");
@@ -33,7 +33,7 @@ fn files_are_ours_alone_and_not_for_version_control() {
 }
 
 #[test]
-fn what_others_could_write_is_not_read() {
+fn files_writable_by_others_are_not_read() {
     let scratch = Scratch::new("place-others");
     put(&scratch, "a");
     for name in [".tanto/snapshots", ".tanto/snapshots/a"] {
@@ -56,7 +56,7 @@ fn what_others_could_write_is_not_read() {
 }
 
 #[test]
-fn nothing_is_written_where_others_could() {
+fn directory_writable_by_others_is_not_used() {
     let scratch = Scratch::new("place-unsafe");
     fs::create_dir_all(scratch.at(".tanto/snapshots")).unwrap();
     fs::set_permissions(scratch.at(".tanto/snapshots"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -65,7 +65,7 @@ fn nothing_is_written_where_others_could() {
 }
 
 #[test]
-fn links_are_not_followed() {
+fn symlinks_are_not_followed() {
     let scratch = Scratch::new("place-links");
     put(&scratch, "a");
     scratch.write("elsewhere/a", "text");
@@ -78,7 +78,7 @@ fn links_are_not_followed() {
 }
 
 #[test]
-fn a_place_that_cannot_be_made_is_an_error_and_nothing_else() {
+fn uncreatable_directory_is_an_error() {
     let scratch = Scratch::new("place-file");
     scratch.write(".tanto", "a file");
     assert!(place(&scratch, "a").files().next().is_none());
@@ -94,7 +94,7 @@ fn names(scratch: &Scratch) -> Vec<String> {
 }
 
 #[test]
-fn what_fails_leaves_the_old_one() {
+fn failed_write_keeps_the_old_snapshot() {
     let scratch = Scratch::new("place-fails");
     put(&scratch, "a");
     let full = |_: &fs::File| Err(io::ErrorKind::StorageFull.into());
@@ -105,7 +105,7 @@ fn what_fails_leaves_the_old_one() {
 }
 
 #[test]
-fn there_are_no_more_than_eight_and_the_oldest_go() {
+fn oldest_of_more_than_eight_are_removed() {
     let scratch = Scratch::new("place-many");
     for (number, name) in ["i", "h", "g", "f", "e", "d", "c", "b"].iter().enumerate() {
         put(&scratch, name);
@@ -119,7 +119,7 @@ fn there_are_no_more_than_eight_and_the_oldest_go() {
 }
 
 #[test]
-fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
+fn removes_leftovers_but_not_files_in_progress() {
     let scratch = Scratch::new("place-left");
     put(&scratch, "a");
     scratch.write(".tanto/snapshots/b.1.new", "left");
@@ -136,7 +136,7 @@ fn what_a_killed_run_left_goes_and_what_is_being_written_stays() {
 }
 
 #[test]
-fn one_that_lies_in_the_other_place_is_found_too() {
+fn snapshots_in_both_state_directories_are_found() {
     let (scratch, cache) = (Scratch::new("place-both"), Scratch::new("place-cache"));
     let [tree, cached] = [StateLocation::Tree, StateLocation::Cache]
         .map(|written| SnapshotFiles::new(StateDirs::of(scratch.path(), Some(cache.path()), written), "a".to_owned()));

@@ -33,10 +33,10 @@ impl Dir {
     }
 
     /// Everything observable of a graph in a snapshot, and of the logs.
-    pub(super) fn answers(&self, mapped: &mut Graph<'_>) -> String {
+    pub(super) fn observable_state(&self, mapped: &mut Graph<'_>) -> String {
         let before = all_of(mapped);
         let (logs, _) = self.load_kept(mapped);
-        before + &known(mapped, &logs) + &all_of(mapped)
+        before + &observable(mapped, &logs) + &all_of(mapped)
     }
 
     fn path(&self, name: &str) -> Vec<u8> {
@@ -96,7 +96,7 @@ fn run(graph: &mut Graph<'_>, logs: &mut (BuildLog, DepsLog), random: &mut Rando
 }
 
 /// Everything observable of graph and logs.
-fn known(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String {
+fn observable(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String {
     let path = |node| String::from_utf8_lossy(graph.path(node)).into_owned();
     let mut nodes: Vec<NodeId> = graph.node_ids().collect();
     nodes.sort_by_key(|node| graph.path(*node));
@@ -122,7 +122,7 @@ fn append(path: &std::path::Path, bytes: &[u8]) {
 }
 
 /// Changes the logs. Returns whether each still begins as before.
-fn meddle(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] {
+fn change_logs(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] {
     let mut graph = random::graph(text, seed, EDGES);
     let (log, deps) = (dir.0.at("log"), dir.0.at("deps"));
     match random.below(8) {
@@ -165,7 +165,7 @@ fn meddle(dir: &Dir, text: &Arena, seed: u64, random: &mut Random) -> [bool; 2] 
 }
 
 #[test]
-fn whoever_goes_on_from_a_snapshot_knows_all() {
+fn resumed_logs_equal_loaded_logs() {
     let mut counts = [0, 0];
     for seed in 0..150 {
         let (mut random, dir, text) = (Random::new(seed), Dir::new(), Arena::new());
@@ -192,7 +192,7 @@ fn whoever_goes_on_from_a_snapshot_knows_all() {
         if !has_deps {
             continue;
         }
-        let expected = meddle(&dir, &text, seed, &mut random);
+        let expected = change_logs(&dir, &text, seed, &mut random);
 
         let discovered = |graph: &Graph<'_>| graph.node_ids().filter(|node| graph.is_discovered(*node)).count();
         assert_eq!(discovered(&mapped), 0, "seed {seed}");
@@ -201,12 +201,12 @@ fn whoever_goes_on_from_a_snapshot_knows_all() {
         counts.iter_mut().zip(resumed).for_each(|(count, resumed)| *count += usize::from(resumed));
         let mut other = random::graph(&text, seed, EDGES);
         let mut others = dir.load(&mut other);
-        assert_eq!(known(&mapped, &logs), known(&other, &others), "seed {seed}");
+        assert_eq!(observable(&mapped, &logs), observable(&other, &others), "seed {seed}");
         // Also after more commands.
         run(&mut mapped, &mut logs, &mut random, 9);
         other = random::graph(&text, seed, EDGES);
         others = dir.load(&mut other);
-        assert_eq!(known(&mapped, &logs), known(&other, &others), "seed {seed}");
+        assert_eq!(observable(&mapped, &logs), observable(&other, &others), "seed {seed}");
     }
     assert!(counts.iter().all(|count| (40..120).contains(count)), "{counts:?}");
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tanto_testing::Random;
 
-use super::is_kept;
+use super::assert_survives_snapshot;
 use crate::graph::{Arena, Graph};
 use crate::load::tests::Files;
 use crate::load::{LoadOptions, load};
@@ -54,15 +54,15 @@ pub(super) fn graph<'t>(arena: &'t Arena, seed: u64, edges: usize) -> Graph<'t> 
 }
 
 #[test]
-fn graphs_are_kept() {
+fn graphs_survive_a_snapshot() {
     for seed in 0..40 {
-        is_kept(&graph(&Arena::new(), seed, 1 + seed as usize));
+        assert_survives_snapshot(&graph(&Arena::new(), seed, 1 + seed as usize));
     }
-    is_kept(&graph(&Arena::new(), 0, 5000));
+    assert_survives_snapshot(&graph(&Arena::new(), 0, 5000));
 }
 
 #[test]
-fn nodes_are_in_the_order_of_their_paths() {
+fn nodes_are_sorted_by_path() {
     let arena = Arena::new();
     let graph = graph(&arena, 7, 20_000);
     let mapped = arena.hold(super::map_data(&super::snapshot_bytes(&graph, 2), &graph).unwrap());

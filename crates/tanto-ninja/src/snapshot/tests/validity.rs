@@ -62,7 +62,7 @@ impl Tree {
 }
 
 #[test]
-fn what_is_opened_is_what_was_loaded() {
+fn opened_graph_equals_loaded_graph() {
     let tree = Tree::new();
     let (arena, mut warnings) = (Arena::new(), Vec::new());
     assert!(!tree.opens());
@@ -77,7 +77,7 @@ fn what_is_opened_is_what_was_loaded() {
 }
 
 #[test]
-fn a_changed_manifest_is_loaded() {
+fn changed_manifest_invalidates_the_snapshot() {
     let changes: [fn(&Tree); 5] = [
         |tree| tree.0.write("inner", "build d: c f\n"),
         |tree| fs::File::open(tree.0.at("inner")).unwrap().set_modified(SystemTime::now()).unwrap(),
@@ -100,7 +100,7 @@ fn a_changed_manifest_is_loaded() {
     }
 }
 
-/// The snapshot of a tree whose manifests have other hashes.
+/// The snapshot of a tree with other hashes of manifests.
 fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) -> PendingSnapshot<'t> {
     for manifest in &tree.load(&Arena::new()).data.manifests.list {
         // They stay young however long the test is delayed.
@@ -127,7 +127,7 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
 }
 
 #[test]
-fn a_racy_manifest_is_compared() {
+fn racy_manifest_is_hashed() {
     let tree = Tree::new();
     with_digests(&tree, &Arena::new(), |text_hash| text_hash).run(1).unwrap();
     assert!(tree.opens());
@@ -136,7 +136,7 @@ fn a_racy_manifest_is_compared() {
 }
 
 #[test]
-fn what_is_no_longer_racy_is_not_compared_again() {
+fn manifest_that_is_no_longer_racy_is_hashed_once() {
     let tree = Tree::new();
     tree.save();
     let opened = |arena: &'static Arena| tree.snapshot().open(arena, &mut |_| {}).unwrap().unwrap();
@@ -163,7 +163,7 @@ fn what_is_no_longer_racy_is_not_compared_again() {
 }
 
 #[test]
-fn late_text_is_what_was_loaded() {
+fn lazy_text_equals_loaded_text() {
     let tree = Tree::new();
     let long = "x".repeat(3 * hash::TEXT_BLOCK);
     tree.0.write("inner", format!("build d: c e\n  y = {long}\nbuild f: c g\n  y = 2\n"));
@@ -180,7 +180,7 @@ fn late_text_is_what_was_loaded() {
 }
 
 #[test]
-fn late_text_that_was_changed_without_a_trace_is_noticed() {
+fn changed_lazy_text_with_equal_stamp_is_noticed() {
     let tree = Tree::new();
     let text =
         |value| format!("build d: c e\n  y = {value}\nbuild f: c g\n  z = {}\n", "x".repeat(2 * hash::TEXT_BLOCK));
@@ -204,7 +204,7 @@ fn late_text_that_was_changed_without_a_trace_is_noticed() {
 }
 
 #[test]
-fn an_old_manifest_is_not_summed() {
+fn old_manifest_is_not_hashed() {
     let tree = Tree::new();
     let state =
         || crate::disk::Source::state(&crate::disk::Disk::open(&RealDisk, &tree.0.bytes("inner"), 100).unwrap());
@@ -216,7 +216,7 @@ fn an_old_manifest_is_not_summed() {
 }
 
 #[test]
-fn other_circumstances_need_another_snapshot() {
+fn other_options_need_another_snapshot() {
     let tree = Tree::new();
     tree.save();
     let options = LoadOptions { phony_cycle_is_error: true, ..LoadOptions::default() };
@@ -236,7 +236,7 @@ fn other_circumstances_need_another_snapshot() {
 }
 
 #[test]
-fn a_snapshot_of_another_directory_is_none() {
+fn snapshot_of_another_directory_is_ignored() {
     let (tree, other) = (Tree::new(), Scratch::new("validity-other"));
     tree.save();
     let elsewhere = || Snapshot::new(StateDirs::in_tree(other.path()), &tree.0.bytes("input"), LoadOptions::default());
@@ -246,7 +246,7 @@ fn a_snapshot_of_another_directory_is_none() {
 }
 
 #[test]
-fn small_manifests_are_not_worth_it() {
+fn small_manifests_get_no_snapshot() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
@@ -257,7 +257,7 @@ fn small_manifests_are_not_worth_it() {
 }
 
 #[test]
-fn what_is_in_no_file_has_no_snapshot() {
+fn manifest_without_a_file_gets_no_snapshot() {
     let tree = Tree::new();
     let arena = Arena::new();
     let files = crate::load::tests::Files::of(&[("input", "")]);
@@ -266,7 +266,7 @@ fn what_is_in_no_file_has_no_snapshot() {
 }
 
 #[test]
-fn a_manifest_that_has_changed_since_is_not_pictured() {
+fn no_snapshot_of_a_manifest_that_changed_since_loading() {
     let tree = Tree::new();
     let arena = Arena::new();
     let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
@@ -276,7 +276,7 @@ fn a_manifest_that_has_changed_since_is_not_pictured() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_nothing() {
+fn cancelled_write_leaves_nothing() {
     let tree = Tree::new();
     let arena = Arena::new();
     let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
@@ -286,7 +286,7 @@ fn whoever_gives_up_leaves_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_an_error() {
+fn full_disk_is_an_error() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
@@ -295,7 +295,7 @@ fn a_full_disk_is_an_error() {
     let cancelled = std::sync::atomic::AtomicBool::new(false);
     let manifests = pending.manifests().unwrap();
     let logs = &pending.logs;
-    let picture = super::SnapshotWriter {
+    let snapshot = super::SnapshotWriter {
         data: graph.data,
         key: &key,
         logs,
@@ -305,13 +305,13 @@ fn a_full_disk_is_an_error() {
         cancelled: &cancelled,
     };
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let error = picture.write(&full).unwrap_err();
+    let error = snapshot.write(&full).unwrap_err();
     assert!(is_full(&error), "{error}");
     assert!(!is_full(&io::ErrorKind::PermissionDenied.into()));
 }
 
 #[test]
-fn a_file_of_another_kind_is_none() {
+fn file_that_is_not_a_snapshot_is_ignored() {
     let tree = Tree::new();
     tree.save();
     for content in [&b""[..], b"x", &[0; 4096], &[0xff; 70_000]] {
