@@ -133,7 +133,7 @@ impl<'i> ChunkParser<'i> {
     pub(super) fn read(&mut self, file: u32, text: &[u8], part: Range<usize>) -> Chunk {
         self.chunk.clear();
         Reader::read(file, text, part, self);
-        // `kept` is max_threads of the result and too large to copy. The next chunk gets a new buffer of about this size.
+        // `kept` is most of the result and too large to copy. The next chunk gets a new buffer of about this size.
         let task = Vec::with_capacity(self.kept.len() + self.kept.len() / 4);
         let kept = std::mem::replace(&mut self.kept, task);
         Chunk { kept: Arc::new(kept), ..self.chunk.clone() }

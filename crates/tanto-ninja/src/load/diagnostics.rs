@@ -62,7 +62,7 @@ impl EdgeDiagnosis<'_> {
         if name.is_empty() || env.pool_named(&name, self.id).is_some() {
             return Ok(());
         }
-        let error = statement_error(lexer, raws, &[b"unknown_target pool name '", &name, b"'"]);
+        let error = statement_error(lexer, raws, &[b"unknown pool name '", &name, b"'"]);
         Err(did_you_mean(error, &name, env.pool_names(self.id)))
     }
 
@@ -240,8 +240,8 @@ impl Diagnostics<'_> {
         let file = &self.linker.files[*file];
         let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
         let lexer = Lexer::of_part(&file.path, whole, *last as usize..file.end());
-        let error = lexer
-            .error_about(&whole[part.start as usize..part.end as usize], &[b"unknown_target target '", path, b"'"]);
+        let error =
+            lexer.error_about(&whole[part.start as usize..part.end as usize], &[b"unknown target '", path, b"'"]);
         did_you_mean(error, path, self.paths_before(target.position))
     }
 

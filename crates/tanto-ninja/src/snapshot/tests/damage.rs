@@ -59,7 +59,7 @@ fn forged(sound: &[u8], change: impl FnOnce(&mut Table, &mut [u8])) -> Vec<u8> {
     file
 }
 
-/// Exercises all queries; the observable_state may be wrong.
+/// Exercises all queries; the answers may be wrong.
 fn query_all(file: &[u8], graph: &Graph<'_>, dir: &Dir) {
     if let Some(data) = map_data(file, graph) {
         let arena = Arena::new();
