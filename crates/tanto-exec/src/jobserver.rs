@@ -3,6 +3,7 @@
 //!
 //! A client owns one slot from the start; every other slot is a byte in a pipe, which has to be put back unchanged.
 
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use tanto_sys::error::text;
@@ -38,39 +39,82 @@ pub struct Connection {
 
 /// Address of a jobserver in `MAKEFLAGS`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    Nowhere,
+pub enum Address {
+    None,
     /// An inherited pipe: read end, write end.
     Pipe(RawFd, RawFd),
     Fifo(Vec<u8>),
 }
 
-/// Parses the value of `MAKEFLAGS`. The last word that names a jobserver counts. The error is for the user.
-pub fn parse(makeflags: &[u8]) -> Result<Place, Vec<u8>> {
+/// Why a jobserver cannot be used or created. A client's messages are ninja's.
+#[derive(Debug)]
+pub enum JobserverError {
+    InvalidDescriptorPair(Vec<u8>),
+    SemaphoreMode,
+    UnsupportedMode,
+    EmptyFifoPath,
+    /// An inherited pipe.
+    Pipe(TokenPipeError),
+    /// The named pipe at this path.
+    Fifo(Vec<u8>, TokenPipeError),
+    CreatePipe(io::Error),
+    CreateFifo(Vec<u8>, io::Error),
+    /// No path without blanks is left for a named pipe.
+    NoFifoPath,
+    FillPipe(io::Error),
+}
+
+impl JobserverError {
+    /// Returns the message. Paths in it may not be UTF-8.
+    pub fn message(&self) -> Vec<u8> {
+        use TokenPipeError::{NotAPipe, Reading, Writing};
+        match self {
+            JobserverError::InvalidDescriptorPair(value) => {
+                [b"Invalid file descriptor pair [", &value[..], b"]"].concat()
+            }
+            JobserverError::SemaphoreMode => b"Semaphore mode is not supported on Posix!".to_vec(),
+            JobserverError::UnsupportedMode => b"Unsupported jobserver mode".to_vec(),
+            JobserverError::EmptyFifoPath => b"Empty fifo path".to_vec(),
+            JobserverError::Pipe(NotAPipe) => b"Invalid file descriptors".to_vec(),
+            JobserverError::Pipe(Reading(_)) => b"Could not duplicate read descriptor".to_vec(),
+            JobserverError::Pipe(Writing(_)) => b"Could not duplicate write descriptor".to_vec(),
+            JobserverError::Fifo(path, NotAPipe) => [b"Not a fifo path: ", &path[..]].concat(),
+            JobserverError::Fifo(_, Reading(error)) => [b"Error opening fifo for reading: ", &text(error)[..]].concat(),
+            JobserverError::Fifo(_, Writing(error)) => [b"Error opening fifo for writing: ", &text(error)[..]].concat(),
+            JobserverError::CreatePipe(error) => [b"pipe: ", &text(error)[..]].concat(),
+            JobserverError::CreateFifo(path, error) => [b"mkfifo ", &path[..], b": ", &text(error)].concat(),
+            JobserverError::NoFifoPath => b"no directory for a fifo: each candidate path contains blanks".to_vec(),
+            JobserverError::FillPipe(error) => text(error),
+        }
+    }
+}
+
+/// Parses the value of `MAKEFLAGS`. The last word that names a jobserver counts.
+pub fn parse(makeflags: &[u8]) -> Result<Address, JobserverError> {
     let mut words = makeflags.split(|&b| b == b' ' || b == b'\t').filter(|w| !w.is_empty()).peekable();
     // The first word holds make's one-letter flags, if any; with `n` nothing is run.
     if words.peek().is_some_and(|first| first[0] != b'-' && first.contains(&b'n')) {
-        return Ok(Place::Nowhere);
+        return Ok(Address::None);
     }
     // An unsupported kind is an error only if no later word names a supported one.
-    let mut place = Some(Place::Nowhere);
+    let mut place = Some(Address::None);
     for word in words {
         if let Some(value) = word.strip_prefix(b"--jobserver-auth=") {
             place = parse_auth(value);
         } else if let Some(value) = word.strip_prefix(b"--jobserver-fds=") {
-            let invalid = || [b"Invalid file descriptor pair [", value, b"]"].concat();
+            let invalid = || JobserverError::InvalidDescriptorPair(value.to_vec());
             let (reader, writer) = descriptor_pair(value).ok_or_else(invalid)?;
-            place = Some(Place::Pipe(reader, writer));
+            place = Some(Address::Pipe(reader, writer));
         }
     }
-    place.ok_or_else(|| b"Semaphore mode is not supported on Posix!".to_vec())
+    place.ok_or(JobserverError::SemaphoreMode)
 }
 
-fn parse_auth(value: &[u8]) -> Option<Place> {
+fn parse_auth(value: &[u8]) -> Option<Address> {
     match descriptor_pair(value) {
-        Some((reader, writer)) if reader < 0 || writer < 0 => Some(Place::Nowhere),
-        Some((reader, writer)) => Some(Place::Pipe(reader, writer)),
-        None => value.strip_prefix(b"fifo:").map(|path| Place::Fifo(path.to_vec())),
+        Some((reader, writer)) if reader < 0 || writer < 0 => Some(Address::None),
+        Some((reader, writer)) => Some(Address::Pipe(reader, writer)),
+        None => value.strip_prefix(b"fifo:").map(|path| Address::Fifo(path.to_vec())),
     }
 }
 
@@ -98,20 +142,20 @@ pub fn connect(makeflags: Option<&[u8]>) -> Connection {
     let Some(makeflags) = makeflags else { return connection };
     let mut say = |level, with_status, text| connection.notices.push(Notice { level, with_status, text });
     let place = match parse(makeflags) {
-        Ok(Place::Nowhere) => return connection,
+        Ok(Address::None) => return connection,
         Ok(place) => place,
         Err(why) => {
-            say(Level::Warning, false, [b"Ignoring jobserver: ", &why[..], b" [", makeflags, b"]"].concat());
+            say(Level::Warning, false, [b"Ignoring jobserver: ", &why.message()[..], b" [", makeflags, b"]"].concat());
             return connection;
         }
     };
     say(Level::Info, true, [b"Jobserver mode detected: ", makeflags].concat());
-    if let Place::Pipe(..) = place {
+    if let Address::Pipe(..) = place {
         say(Level::Warning, true, PIPE_WARNING.to_vec());
     }
     match Client::open(&place) {
         Ok(client) => connection.client = Some(client),
-        Err(why) => say(Level::Error, false, [b"Could not initialize jobserver: ", &why[..]].concat()),
+        Err(why) => say(Level::Error, false, [b"Could not initialize jobserver: ", &why.message()[..]].concat()),
     }
     connection
 }
@@ -136,11 +180,11 @@ pub enum Jobserver {
 
 impl Jobserver {
     /// Takes a slot for a command of this priority, if one is free. Never waits.
-    pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
+    pub fn acquire(&mut self, priority: i64) -> Option<Slot> {
         match self {
             Jobserver::Client(client) => client.acquire(),
             Jobserver::Server(server) => server.client_mut().acquire(),
-            Jobserver::Broker(bank) => bank.acquire(urgency),
+            Jobserver::Broker(broker) => broker.acquire(priority),
         }
     }
 
@@ -148,35 +192,35 @@ impl Jobserver {
         match self {
             Jobserver::Client(client) => client.release(slot),
             Jobserver::Server(server) => server.client_mut().release(slot),
-            Jobserver::Broker(bank) => bank.release(slot),
+            Jobserver::Broker(broker) => broker.release(slot),
         }
     }
 
     /// Returns whether the number of slots equals Tanto's parallelism.
-    pub fn is_ours(&self) -> bool {
+    pub fn owns_all_slots(&self) -> bool {
         matches!(self, Jobserver::Server(_) | Jobserver::Broker(_))
     }
 
     /// Returns whether tokens are allocated by priority.
-    pub fn is_dealt(&self) -> bool {
+    pub fn is_prioritized(&self) -> bool {
         matches!(self, Jobserver::Broker(_))
     }
 
     /// Returns whether there are commands to balance.
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Jobserver::Broker(bank) if bank.is_busy())
+    pub fn has_commands(&self) -> bool {
+        matches!(self, Jobserver::Broker(broker) if broker.has_commands())
     }
 
     /// Reallocates tokens. Returns whether a waiting command of this priority gets a slot.
-    pub fn deal(&mut self, waiting: Option<i64>) -> bool {
-        if let Jobserver::Broker(bank) = self { bank.balance(waiting) } else { false }
+    pub fn reallocate(&mut self, waiting: Option<i64>) -> bool {
+        if let Jobserver::Broker(broker) = self { broker.reallocate(waiting) } else { false }
     }
 
     /// Restores lost tokens. Call when no slot is in use.
-    pub fn settle(&mut self) {
+    pub fn restore_tokens(&mut self) {
         match self {
             Jobserver::Client(_) | Jobserver::Broker(_) => {}
-            Jobserver::Server(server) => server.settle(),
+            Jobserver::Server(server) => server.restore_tokens(),
         }
     }
 
@@ -190,16 +234,16 @@ impl Jobserver {
 
     /// Registers a command that is about to start, and returns the descriptors that it inherits. Call `leave` when it
     /// has ended.
-    pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
+    pub fn add_command(&mut self, job: JobId, priority: i64) -> Option<[RawFd; 2]> {
         match self {
             Jobserver::Client(_) | Jobserver::Server(_) => None,
-            Jobserver::Broker(bank) => bank.join(job, urgency),
+            Jobserver::Broker(broker) => broker.add_command(job, priority),
         }
     }
 
-    pub fn leave(&mut self, job: JobId) {
-        if let Jobserver::Broker(bank) = self {
-            bank.leave(job);
+    pub fn remove_command(&mut self, job: JobId) {
+        if let Jobserver::Broker(broker) = self {
+            broker.remove_command(job);
         }
     }
 
@@ -223,13 +267,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the pipe. The error is for the user.
-    pub fn open(place: &Place) -> Result<Client, Vec<u8>> {
+    pub fn open(place: &Address) -> Result<Client, JobserverError> {
         let tokens = match place {
-            Place::Nowhere => return Err(b"Unsupported jobserver mode".to_vec()),
-            Place::Pipe(reader, writer) => TokenPipe::inherited(*reader, *writer).map_err(pipe_refused),
-            Place::Fifo(path) if path.is_empty() => Err(b"Empty fifo path".to_vec()),
-            Place::Fifo(path) => TokenPipe::open(file::path(path)).map_err(|why| fifo_refused(path, &why)),
+            Address::None => Err(JobserverError::UnsupportedMode),
+            Address::Pipe(reader, writer) => TokenPipe::inherited(*reader, *writer).map_err(JobserverError::Pipe),
+            Address::Fifo(path) if path.is_empty() => Err(JobserverError::EmptyFifoPath),
+            Address::Fifo(path) => {
+                TokenPipe::open(file::path(path)).map_err(|error| JobserverError::Fifo(path.clone(), error))
+            }
         };
         Ok(Client::of(tokens?))
     }
@@ -263,22 +308,6 @@ impl AsRawFd for Client {
     /// Readable when a token was put back.
     fn as_raw_fd(&self) -> RawFd {
         self.tokens.as_raw_fd()
-    }
-}
-
-fn pipe_refused(why: TokenPipeError) -> Vec<u8> {
-    match why {
-        TokenPipeError::NotAPipe => b"Invalid file descriptors".to_vec(),
-        TokenPipeError::Reading(_) => b"Could not duplicate read descriptor".to_vec(),
-        TokenPipeError::Writing(_) => b"Could not duplicate write descriptor".to_vec(),
-    }
-}
-
-fn fifo_refused(path: &[u8], why: &TokenPipeError) -> Vec<u8> {
-    match why {
-        TokenPipeError::NotAPipe => [b"Not a fifo path: ", path].concat(),
-        TokenPipeError::Reading(error) => [b"Error opening fifo for reading: ", &text(error)[..]].concat(),
-        TokenPipeError::Writing(error) => [b"Error opening fifo for writing: ", &text(error)[..]].concat(),
     }
 }
 

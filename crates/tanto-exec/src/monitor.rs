@@ -17,16 +17,16 @@ use crate::job::{JobId, ResourceLimits};
 
 impl ResourceLimits {
     /// Returns whether a limit can only be checked by sampling.
-    fn wants_looks(&self) -> bool {
+    fn needs_samples(&self) -> bool {
         let has_any = self.hang_ms.or(self.cpu_ms).is_some() || self.memory_kib.or(self.disk_kib).is_some();
         self.sample || has_any
     }
 
-    /// Returns the limit that a sample exceeds. Hangs are found by comparing samples, see `saw`.
-    fn broken_by(&self, sample: &Sample) -> Option<TerminationReason> {
+    /// Returns the limit that a sample exceeds. Hangs are found by comparing samples, see `record_sample`.
+    fn exceeded_by(&self, sample: &Sample) -> Option<TerminationReason> {
         let over = |most: Option<u64>, is: u64| most.filter(|&most| is > most);
-        let spent_ms = i64::try_from(sample.spent_us / 1000).unwrap_or(i64::MAX);
-        let memory = self.memory_kib.filter(|&most| sample.has_overrun || sample.memory_kib > most);
+        let spent_ms = i64::try_from(sample.total_cpu_us / 1000).unwrap_or(i64::MAX);
+        let memory = self.memory_kib.filter(|&most| sample.exceeded_memory_limit || sample.memory_kib > most);
         let memory = memory.map(|limit_kib| TerminationReason::Memory { limit_kib });
         memory
             .or_else(|| over(self.disk_kib, sample.disk_kib).map(|limit_kib| TerminationReason::Disk { limit_kib }))
@@ -37,12 +37,12 @@ impl ResourceLimits {
 
     /// Shortens the interval to the next sample of a job that was idle for `idle_ms`, so that hangs and large memory
     /// use are found early.
-    fn shortened(&self, gap_ms: i64, idle_ms: i64) -> i64 {
-        let until_hang = self.hang_ms.map(|hang_ms| (hang_ms / LOOKS_PER_HANG).min(hang_ms - idle_ms));
-        let memory = self.memory_kib.map(|_| MEMORY_GAP_MS);
-        let disk = self.disk_kib.map(|_| DISK_GAP_MS);
-        let most_ms = until_hang.into_iter().chain(memory).chain(disk).min().unwrap_or(LONGEST_GAP_MS);
-        gap_ms.min(LONGEST_GAP_MS).min(most_ms).max(1)
+    fn shorten_interval(&self, interval_ms: i64, idle_ms: i64) -> i64 {
+        let until_hang = self.hang_ms.map(|hang_ms| (hang_ms / SAMPLES_PER_HANG).min(hang_ms - idle_ms));
+        let memory = self.memory_kib.map(|_| MEMORY_INTERVAL_MS);
+        let disk = self.disk_kib.map(|_| DISK_INTERVAL_MS);
+        let most_ms = until_hang.into_iter().chain(memory).chain(disk).min().unwrap_or(MAX_INTERVAL_MS);
+        interval_ms.min(MAX_INTERVAL_MS).min(most_ms).max(1)
     }
 }
 
@@ -58,20 +58,20 @@ pub struct Sample {
     /// Changes whenever a process has reaped another one.
     pub waited: u64,
     /// CPU time of all current and former processes, in microseconds, if known.
-    pub spent_us: u64,
+    pub total_cpu_us: u64,
     /// Measured only if limited.
     pub memory_kib: u64,
     /// The kernel killed a process at the memory limit of the control group.
-    pub has_overrun: bool,
+    pub exceeded_memory_limit: bool,
     /// Size of the scratch directory; measured only if limited.
     pub disk_kib: u64,
 }
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    /// Take a sample, and pass it to `saw`.
-    Look(JobId),
+pub enum Action {
+    /// Take a sample, and pass it to `record_sample`.
+    Sample(JobId),
     /// Send SIGTERM to all processes.
     Terminate(JobId, TerminationReason),
     /// Send SIGKILL to all processes.
@@ -89,17 +89,17 @@ enum Stage {
     Abandoned,
 }
 
-struct Watched {
+struct MonitoredJob {
     limits: ResourceLimits,
     stage: Stage,
     /// Its entry in `Monitor::due`.
     due_ms: Option<i64>,
     /// When `total_ms` or the grace period ends.
     ends_ms: Option<i64>,
-    next_look_ms: Option<i64>,
+    next_sample_ms: Option<i64>,
     /// Interval between the last sample and the next one.
-    gap_ms: i64,
-    looked_ms: i64,
+    interval_ms: i64,
+    sampled_ms: i64,
     last: Option<Sample>,
     /// Time without any activity.
     idle_ms: i64,
@@ -110,20 +110,20 @@ struct Watched {
 /// Running jobs, and what is due when.
 #[derive(Default)]
 pub struct Monitor {
-    jobs: BTreeMap<JobId, Watched>,
+    jobs: BTreeMap<JobId, MonitoredJob>,
     due: BTreeSet<(i64, JobId)>,
 }
 
 /// Shorter jobs are never sampled.
-const FIRST_LOOK_MS: i64 = 100;
+const FIRST_SAMPLE_MS: i64 = 100;
 /// Intervals double up to this.
-const LONGEST_GAP_MS: i64 = 5_000;
+const MAX_INTERVAL_MS: i64 = 5_000;
 /// Longest interval for jobs with a memory limit: a process fills some gigabytes per second.
-const MEMORY_GAP_MS: i64 = 250;
+const MEMORY_INTERVAL_MS: i64 = 250;
 /// Longest interval for jobs with a disk limit: disks are slower, and measuring is expensive.
-const DISK_GAP_MS: i64 = 1_000;
+const DISK_INTERVAL_MS: i64 = 1_000;
 /// Samples within the hang timeout.
-const LOOKS_PER_HANG: i64 = 4;
+const SAMPLES_PER_HANG: i64 = 4;
 /// CPU time per 1000 microseconds that counts as idle: a waiting program still polls now and then.
 const IDLE_PER_MILLE: u64 = 2;
 
@@ -133,14 +133,14 @@ impl Monitor {
     }
 
     pub fn started(&mut self, job: JobId, limits: ResourceLimits, now_ms: i64) {
-        let watched = Watched {
+        let watched = MonitoredJob {
             limits,
             stage: Stage::Runs,
             due_ms: None,
             ends_ms: limits.total_ms.map(|total| now_ms.saturating_add(total)),
-            next_look_ms: limits.wants_looks().then(|| now_ms + limits.shortened(FIRST_LOOK_MS, 0)),
-            gap_ms: FIRST_LOOK_MS,
-            looked_ms: now_ms,
+            next_sample_ms: limits.needs_samples().then(|| now_ms + limits.shorten_interval(FIRST_SAMPLE_MS, 0)),
+            interval_ms: FIRST_SAMPLE_MS,
+            sampled_ms: now_ms,
             last: None,
             idle_ms: 0,
             wrote: false,
@@ -149,7 +149,7 @@ impl Monitor {
         self.schedule(job);
     }
 
-    pub fn wrote(&mut self, job: JobId) {
+    pub fn record_output(&mut self, job: JobId) {
         if let Some(it) = self.jobs.get_mut(&job) {
             it.wrote = true;
         }
@@ -166,83 +166,83 @@ impl Monitor {
         self.due.first().map(|&(due, _)| due)
     }
 
-    /// Returns one action that is due; `None`: nothing before `due_ms`. Answer a `Look` before the next call.
-    pub fn next(&mut self, now_ms: i64) -> Option<Act> {
+    /// Returns one action that is due; `None`: nothing before `due_ms`. Answer a `Sample` before the next call.
+    pub fn next(&mut self, now_ms: i64) -> Option<Action> {
         let &(due, job) = self.due.first()?;
         if due > now_ms {
             return None;
         }
         let it = self.jobs.get_mut(&job)?;
-        let act = match it.stage {
+        let action = match it.stage {
             Stage::Runs if it.ends_ms.is_some_and(|end| end <= now_ms) => {
                 let after_ms = it.limits.total_ms.unwrap_or(0);
-                return Some(self.terminate(job, now_ms, TerminationReason::Timeout { after_ms }));
+                return Some(self.begin_termination(job, now_ms, TerminationReason::Timeout { after_ms }));
             }
-            // Due again in a millisecond, in case nobody answers.
+            // Due again in a millisecond, in case the sample is not taken.
             Stage::Runs => {
-                it.next_look_ms = Some(now_ms + 1);
-                Act::Look(job)
+                it.next_sample_ms = Some(now_ms + 1);
+                Action::Sample(job)
             }
             Stage::Terminated => {
-                self.enter(job, Stage::Killed, now_ms);
-                return Some(Act::Kill(job));
+                self.set_stage(job, Stage::Killed, now_ms);
+                return Some(Action::Kill(job));
             }
             Stage::Killed | Stage::Abandoned => {
-                self.enter(job, Stage::Abandoned, now_ms);
-                return Some(Act::Abandon(job));
+                self.set_stage(job, Stage::Abandoned, now_ms);
+                return Some(Action::Abandon(job));
             }
         };
         self.schedule(job);
-        Some(act)
+        Some(action)
     }
 
     /// Records a sample. Returns an action if the job hangs or exceeds a limit.
-    pub fn saw(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Act> {
+    pub fn record_sample(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Action> {
         let it = self.jobs.get_mut(&job).filter(|it| it.stage == Stage::Runs)?;
         let limits = it.limits;
-        if let Some(why) = limits.broken_by(&sample) {
-            return Some(self.terminate(job, now_ms, why));
+        if let Some(why) = limits.exceeded_by(&sample) {
+            return Some(self.begin_termination(job, now_ms, why));
         }
-        let gap_ms = now_ms - it.looked_ms;
-        it.idle_ms = match it.is_active(&sample, gap_ms) {
+        let interval_ms = now_ms - it.sampled_ms;
+        it.idle_ms = match it.is_active(&sample, interval_ms) {
             true => 0,
             // Time in which Tanto itself was stopped, or the system slept, does not count.
-            false => it.idle_ms + gap_ms.min(2 * it.gap_ms),
+            false => it.idle_ms + interval_ms.min(2 * it.interval_ms),
         };
         it.wrote = false;
-        it.looked_ms = now_ms;
-        let (idle_ms, doubled) = (it.idle_ms, if it.last.is_some() { 2 * it.gap_ms } else { it.gap_ms });
+        it.sampled_ms = now_ms;
+        let (idle_ms, doubled) = (it.idle_ms, if it.last.is_some() { 2 * it.interval_ms } else { it.interval_ms });
         it.last = Some(sample);
         if let Some(after_ms) = limits.hang_ms.filter(|&hang| idle_ms >= hang) {
-            return Some(self.terminate(job, now_ms, TerminationReason::Hung { after_ms }));
+            return Some(self.begin_termination(job, now_ms, TerminationReason::Hung { after_ms }));
         }
-        it.gap_ms = limits.shortened(doubled, idle_ms);
-        it.next_look_ms = Some(now_ms + it.gap_ms);
+        it.interval_ms = limits.shorten_interval(doubled, idle_ms);
+        it.next_sample_ms = Some(now_ms + it.interval_ms);
         self.schedule(job);
         None
     }
 
     /// Terminates a job, unless it is already ending.
-    pub fn end(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Option<Act> {
+    pub fn terminate_job(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Option<Action> {
         self.jobs.get(&job).filter(|it| it.stage == Stage::Runs)?;
-        Some(self.terminate(job, now_ms, why))
+        Some(self.begin_termination(job, now_ms, why))
     }
 
-    fn terminate(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Act {
-        self.enter(job, Stage::Terminated, now_ms);
+    fn begin_termination(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Action {
+        self.set_stage(job, Stage::Terminated, now_ms);
         if let Some(it) = self.jobs.get_mut(&job).filter(|_| why.is_urgent()) {
             it.ends_ms = Some(now_ms);
             self.schedule(job);
         }
-        Act::Terminate(job, why)
+        Action::Terminate(job, why)
     }
 
     /// Advances the termination of a job. No other function changes its stage.
-    fn enter(&mut self, job: JobId, stage: Stage, now_ms: i64) {
+    fn set_stage(&mut self, job: JobId, stage: Stage, now_ms: i64) {
         if let Some(it) = self.jobs.get_mut(&job) {
             it.stage = stage;
             it.ends_ms = (stage != Stage::Abandoned).then(|| now_ms.saturating_add(it.limits.grace_ms));
-            it.next_look_ms = None;
+            it.next_sample_ms = None;
         }
         self.schedule(job);
     }
@@ -252,18 +252,18 @@ impl Monitor {
         if let Some(due) = it.due_ms {
             self.due.remove(&(due, job));
         }
-        it.due_ms = it.ends_ms.into_iter().chain(it.next_look_ms).min();
+        it.due_ms = it.ends_ms.into_iter().chain(it.next_sample_ms).min();
         if let Some(due) = it.due_ms {
             self.due.insert((due, job));
         }
     }
 }
 
-impl Watched {
+impl MonitoredJob {
     /// Returns whether anything happened since the last sample. The exit of a process counts: its parent may go on now.
-    fn is_active(&self, now: &Sample, gap_ms: i64) -> bool {
+    fn is_active(&self, now: &Sample, interval_ms: i64) -> bool {
         let Some(before) = &self.last else { return true };
-        let idle_us = gap_ms.unsigned_abs() * IDLE_PER_MILLE;
+        let idle_us = interval_ms.unsigned_abs() * IDLE_PER_MILLE;
         self.wrote
             || now.processes != before.processes
             || (now.written, now.waited) != (before.written, before.waited)

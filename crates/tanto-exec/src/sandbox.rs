@@ -19,28 +19,28 @@ pub use self::pool::{SandboxGuard, SandboxPool, WarmSandbox, keep};
 pub struct Mount {
     /// Path inside the sandbox.
     pub at: PathBuf,
-    pub what: What,
+    pub kind: MountKind,
 }
 
 /// Kind of a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum MountKind {
     /// A host file or directory, read-only.
-    Look(PathBuf),
+    ReadOnly(PathBuf),
     /// The same for an entry of a directory that is shown in parts; skipped if the entry is gone.
-    Part(PathBuf),
+    ReadOnlyEntry(PathBuf),
     /// A host file or directory, writable.
-    Share(PathBuf),
+    Writable(PathBuf),
     /// A private empty directory with these permissions.
-    Own(u32),
+    Private(u32),
     /// An overlay of these directories, the first uppermost. Changes stay in the sandbox.
-    Over(Vec<PathBuf>),
+    Overlay(Vec<PathBuf>),
     /// A copy of the union of these directories, the first uppermost.
     Copy(Vec<PathBuf>),
     /// A symbolic link to this path.
-    Link(PathBuf),
+    Symlink(PathBuf),
     /// An empty mount that hides a path.
-    Nothing,
+    Hidden,
     /// Device files usable by all users.
     Devices,
 }
@@ -58,21 +58,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn add(&mut self, at: impl Into<PathBuf>, what: What) {
-        self.mounts.push(Mount { at: at.into(), what });
+    pub fn add(&mut self, at: impl Into<PathBuf>, kind: MountKind) {
+        self.mounts.push(Mount { at: at.into(), kind });
     }
 }
 
 /// Directory of one sandbox, which only its owner can access.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SandboxDir {
     dir: PathBuf,
 }
 
-impl Place {
+impl SandboxDir {
     /// The directory need not exist yet.
-    pub fn new(dir: impl Into<PathBuf>) -> Place {
-        Place { dir: dir.into() }
+    pub fn new(dir: impl Into<PathBuf>) -> SandboxDir {
+        SandboxDir { dir: dir.into() }
     }
 
     pub fn dir(&self) -> &Path {
@@ -90,7 +90,7 @@ impl Place {
     }
 
     /// Directory for private data. Removed with the scratch directory.
-    pub fn own(&self) -> PathBuf {
+    pub fn private(&self) -> PathBuf {
         self.scratch().join("own")
     }
 
@@ -98,8 +98,8 @@ impl Place {
     pub fn layers(&self, at: &Path) -> std::io::Result<Vec<PathBuf>> {
         let plan = self.read_plan()?;
         let found = plan.mounts.into_iter().find(|mount| mount.at == at);
-        Ok(match found.map(|mount| mount.what) {
-            Some(What::Over(layers)) => layers,
+        Ok(match found.map(|mount| mount.kind) {
+            Some(MountKind::Overlay(layers)) => layers,
             _ => Vec::new(),
         })
     }

@@ -16,13 +16,13 @@ const DIRECTORY: &str = "TANTO_TEST_DIRECTORY";
 
 /// A directory for one test, with named pipes: `up0` and `up1`, to which one job each writes when it runs, and `go`,
 /// which holds some.
-struct Place(Scratch);
+struct Address(Scratch);
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl Address {
+    fn new(name: &str) -> Address {
         let dir = Scratch::new(name);
         ["up0", "up1", "go"].iter().for_each(|name| make_fifo(&dir.at(name)).unwrap());
-        Place(dir)
+        Address(dir)
     }
 
     fn build(&self, role: &str) -> Build {
@@ -113,7 +113,7 @@ fn console() {
 #[test]
 fn a_signal_is_passed_on_to_every_job() {
     for (signal, name) in [(2, "INT"), (15, "TERM"), (1, "HUP")] {
-        let place = Place::new(name);
+        let place = Address::new(name);
         let mut build = place.build("two_jobs");
         place.wait_for_job(0);
         place.wait_for_job(1);
@@ -127,7 +127,7 @@ fn a_signal_is_passed_on_to_every_job() {
 
 #[test]
 fn a_dropped_runner_leaves_no_orphans() {
-    let place = Place::new("dropped");
+    let place = Address::new("dropped");
     let mut build = place.build("dropped");
     place.wait_for_job(0);
     build.interrupt(15);
@@ -138,7 +138,7 @@ fn a_dropped_runner_leaves_no_orphans() {
 
 #[test]
 fn a_console_job_is_told_by_its_terminal_only() {
-    let place = Place::new("console");
+    let place = Address::new("console");
     let mut build = place.build("console");
     place.wait_for_job(0);
     build.interrupt(2);

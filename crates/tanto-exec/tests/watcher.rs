@@ -325,7 +325,7 @@ fn a_control_group_counts_the_whole_tree() {
     input.write_all(b"go\n").unwrap();
     let other = watch.start(2, "read x");
     watch.hear(1);
-    let used = watch.watcher.used(JobId(1)).unwrap();
+    let used = watch.watcher.cgroup_usage(JobId(1)).unwrap();
     assert!(used.user_us >= 10_000, "{used:?}");
     drop(input);
     let left = watch.end(1).unwrap().leftovers;
@@ -344,9 +344,9 @@ fn a_job_that_took_long_gets_a_control_group_and_others_do_not() {
     let mut watch = Watch::new(LIMITS, Leftovers::Report);
     let long = watch.start_expecting(1, "read x", LONG_MS);
     let short = watch.start_expecting(2, "read x", LONG_MS - 1);
-    assert!(watch.watcher.used(JobId(1)).is_some());
-    assert_eq!(watch.watcher.used(JobId(2)), None);
+    assert!(watch.watcher.cgroup_usage(JobId(1)).is_some());
+    assert_eq!(watch.watcher.cgroup_usage(JobId(2)), None);
     drop((long, short));
     assert_eq!((watch.end(1), watch.end(2)), (None, None));
-    assert_eq!(watch.watcher.used(JobId(1)), None, "it is gone with its job");
+    assert_eq!(watch.watcher.cgroup_usage(JobId(1)), None, "it is gone with its job");
 }

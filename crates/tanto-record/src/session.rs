@@ -50,6 +50,19 @@ pub struct SessionEntry {
     pub length: u64,
 }
 
+/// Why a user's name for a session denotes none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindSessionError {
+    #[error("no sessions yet: builds that run commands are recorded")]
+    NoSessions,
+    #[error("no session {number}: there are {count}")]
+    NoSuchNumber { number: usize, count: usize },
+    #[error("several sessions begin with '{0}'")]
+    Ambiguous(String),
+    #[error("no session '{0}'")]
+    NoSuchName(String),
+}
+
 impl Sessions {
     pub fn new(state: &StateDirs) -> Sessions {
         Sessions { state: state.clone() }
@@ -101,25 +114,23 @@ impl Sessions {
         entries
     }
 
-    /// Resolves a user's name for a session: a number (1 is the last session), a name, or a prefix of one. The error is
-    /// a message.
-    pub fn find(&self, meant: &[u8]) -> Result<String, Vec<u8>> {
+    /// Resolves a user's name for a session: a number (1 is the last session), a name, or a prefix of one.
+    pub fn find(&self, meant: &[u8]) -> Result<String, FindSessionError> {
         let names: Vec<String> = self.list().into_iter().map(|entry| entry.name).collect();
         if names.is_empty() {
-            return Err(b"no sessions yet: builds that run commands are recorded".into());
+            return Err(FindSessionError::NoSessions);
         }
-        let text = String::from_utf8_lossy(meant);
+        let text = String::from_utf8_lossy(meant).into_owned();
         let is_number = text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
         if let (true, Ok(number)) = (is_number, text.parse::<usize>()) {
             let name = names.len().checked_sub(number).and_then(|at| names.get(at));
-            let missing = || format!("no session {number}: there are {}", names.len()).into_bytes();
-            return name.cloned().ok_or_else(missing);
+            return name.cloned().ok_or(FindSessionError::NoSuchNumber { number, count: names.len() });
         }
-        let mut like = names.iter().filter(|name| name.starts_with(&*text));
+        let mut like = names.iter().filter(|name| name.starts_with(&text));
         match (like.next(), like.next()) {
             (Some(name), None) => Ok(name.clone()),
-            (Some(_), Some(_)) => Err([b"several sessions begin with '", meant, b"'"].concat()),
-            (None, _) => Err([b"no session '", meant, b"'"].concat()),
+            (Some(_), Some(_)) => Err(FindSessionError::Ambiguous(text)),
+            (None, _) => Err(FindSessionError::NoSuchName(text)),
         }
     }
 

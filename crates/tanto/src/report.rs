@@ -123,9 +123,13 @@ fn answer(args: &ReportArgs) -> Result<Answer, Vec<u8>> {
     Ok(answer.into())
 }
 
+fn session_name(all: &Sessions, meant: &[u8]) -> Result<String, Vec<u8>> {
+    all.find(meant).map_err(|error| error.to_string().into_bytes())
+}
+
 /// Returns the name and the content of a session.
 fn find(all: &Sessions, asked: &SessionArg) -> Result<(String, Session), Vec<u8>> {
-    let name = all.find(asked.session.as_bytes())?;
+    let name = session_name(all, asked.session.as_bytes())?;
     let session = read(all, &name)?;
     Ok((name, session))
 }
@@ -134,7 +138,7 @@ fn find(all: &Sessions, asked: &SessionArg) -> Result<(String, Session), Vec<u8>
 fn of_commands(all: &Sessions, file: Option<&[u8]>) -> Result<Answer, Vec<u8>> {
     let color = std::io::stdout().is_terminal();
     let Some(file) = file else {
-        let name = all.find(b"1")?;
+        let name = session_name(all, b"1")?;
         return Ok(output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color).into());
     };
     let path = canonical(file);
@@ -171,7 +175,7 @@ fn read(all: &Sessions, name: &str) -> Result<Session, Vec<u8>> {
 fn timings(all: &Sessions, asked: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
     let (name, session) = find(all, &asked.session)?;
     let earlier = match &asked.against {
-        Some(other) => Some(all.find(other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
+        Some(other) => Some(session_name(all, other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
         None => alike(all, &name, &session),
     };
     let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tanto_exec::sandbox::{Mount, Place, Plan, WarmSandbox, What};
+use tanto_exec::sandbox::{Mount, MountKind, Plan, SandboxDir, WarmSandbox};
 use tanto_sys::error;
 use tanto_sys::fs::dir_tree;
 
@@ -137,8 +137,8 @@ impl Sandbox {
     }
 
     /// The place of a client's sandbox.
-    pub fn place(&self, client: usize) -> Place {
-        Place::new(self.dir.join((client + 1).to_string()))
+    pub fn place(&self, client: usize) -> SandboxDir {
+        SandboxDir::new(self.dir.join((client + 1).to_string()))
     }
 
     /// Where a package leaves its work log, and other things for us.
@@ -151,17 +151,17 @@ impl Sandbox {
     pub fn plan(&self, client: usize, package: &str, memory: Option<u64>) -> Plan {
         let mut mounts = self.base.clone();
         for (at, kit) in &self.kit {
-            let what = match self.kind {
+            let kind = match self.kind {
                 // Layers of what it needs come above.
-                _ if self.layers.is_some() => What::Over(self.or_nothing(kit)),
-                _ if kit.is_empty() => What::Own(0o755),
-                SandboxKind::Overlay => What::Over(kit.clone()),
-                SandboxKind::Bind | SandboxKind::Tmpfs => What::Copy(kit.clone()),
+                _ if self.layers.is_some() => MountKind::Overlay(self.or_nothing(kit)),
+                _ if kit.is_empty() => MountKind::Private(0o755),
+                SandboxKind::Overlay => MountKind::Overlay(kit.clone()),
+                SandboxKind::Bind | SandboxKind::Tmpfs => MountKind::Copy(kit.clone()),
             };
-            mounts.push(Mount { at: at.clone(), what });
+            mounts.push(Mount { at: at.clone(), kind });
         }
-        mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), what: What::Own(0o1777) });
-        mounts.push(Mount { at: Path::new(&self.logs).join(package), what: What::Share(self.out(client)) });
+        mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), kind: MountKind::Private(0o1777) });
+        mounts.push(Mount { at: Path::new(&self.logs).join(package), kind: MountKind::Writable(self.out(client)) });
         sorted(&mut mounts);
         Plan { mounts, memory, as_user: self.as_user, read_only: false }
     }
@@ -170,17 +170,17 @@ impl Sandbox {
     fn scan_plan(&self, written: &[PathBuf]) -> Plan {
         let mut mounts = self.looked_at.clone();
         for (at, kit) in &self.kit {
-            let what = kit.first().map_or(What::Nothing, |kit| What::Look(kit.clone()));
-            mounts.push(Mount { at: at.clone(), what });
+            let kind = kit.first().map_or(MountKind::Hidden, |kit| MountKind::ReadOnly(kit.clone()));
+            mounts.push(Mount { at: at.clone(), kind });
         }
-        mounts.extend(written.iter().map(|dir| Mount { at: dir.clone(), what: What::Share(dir.clone()) }));
+        mounts.extend(written.iter().map(|dir| Mount { at: dir.clone(), kind: MountKind::Writable(dir.clone()) }));
         sorted(&mut mounts);
         Plan { mounts, memory: None, as_user: self.as_user, read_only: true }
     }
 
     /// Opens a room for scans, which write in these directories only.
     pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
-        let place = Place::new(self.dir.join(format!("scan-{}", number + 1)));
+        let place = SandboxDir::new(self.dir.join(format!("scan-{}", number + 1)));
         place.prepare(&self.scan_plan(written))?;
         let mut command = Command::new(&self.door);
         command.args(["bulk", "enter", "--keep"]).arg(format!("--place={}", place.dir().display()));
@@ -319,11 +319,11 @@ fn store(config: &Config, as_user: bool) -> Store {
 
 /// What is looked at besides the template.
 fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
-    let look = |path: &str| Mount { at: path.into(), what: What::Look(path.into()) };
+    let look = |path: &str| Mount { at: path.into(), kind: MountKind::ReadOnly(path.into()) };
     let hidden = hidden.iter().filter(|path| !path.is_empty());
-    let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), what: What::Nothing }).collect();
+    let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), kind: MountKind::Hidden }).collect();
     mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
-    mounts.push(Mount { at: makes.clone(), what: What::Look(makes) });
+    mounts.push(Mount { at: makes.clone(), kind: MountKind::ReadOnly(makes) });
     // Settings for all packages, which can be anywhere.
     let settings = config.makeconf().filter(|path| path.is_file());
     mounts.extend(settings.map(|path| look(&path.to_string_lossy())));

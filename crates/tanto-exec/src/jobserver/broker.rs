@@ -23,8 +23,8 @@ pub struct TokenBroker {
     /// Number of running commands; the slot of each is in no pipe.
     in_use: usize,
     /// Maximum number of additional tokens per command.
-    most: usize,
-    purses: Vec<ClientPipe>,
+    max_extra: usize,
+    pipes: Vec<ClientPipe>,
     /// Some command could use more tokens.
     is_short: bool,
 }
@@ -33,7 +33,7 @@ pub struct TokenBroker {
 #[derive(Debug)]
 struct ClientPipe {
     job: JobId,
-    urgency: i64,
+    priority: i64,
     ends: SharedPipe,
     tokens: TokenPipe,
     /// Tokens added and not taken back.
@@ -41,14 +41,14 @@ struct ClientPipe {
 }
 
 #[derive(Clone, Copy)]
-struct Look {
+struct PipeState {
     /// Tokens in the pipe.
     unused: usize,
-    claim: Request,
+    request: Request,
 }
 
 impl ClientPipe {
-    fn open(job: JobId, urgency: i64) -> io::Result<ClientPipe> {
+    fn open(job: JobId, priority: i64) -> io::Result<ClientPipe> {
         let ends = SharedPipe::new()?;
         // The command may change its user and reopen the pipe.
         ends.allow_all_users()?;
@@ -56,23 +56,23 @@ impl ClientPipe {
             TokenPipeError::NotAPipe => io::ErrorKind::InvalidInput.into(),
             TokenPipeError::Reading(error) | TokenPipeError::Writing(error) => error,
         })?;
-        Ok(ClientPipe { job, urgency, ends, tokens, given: 0 })
+        Ok(ClientPipe { job, priority, ends, tokens, given: 0 })
     }
 
     /// A command that uses all of its tokens may double them. Others get one more to show that they can use it, if
     /// nobody else needs it.
-    fn look(&mut self, most: usize) -> Look {
+    fn inspect(&mut self, most: usize) -> PipeState {
         let there = self.tokens.count().unwrap_or(0);
         // Excess tokens come from a misbehaving client.
         let unused = there.saturating_sub(self.take(there.saturating_sub(self.given))).min(self.given);
         let taken = self.given - unused;
         let room = most.saturating_sub(taken);
-        let (need, most) = match (unused, taken) {
+        let (demand, most) = match (unused, taken) {
             (0, 0) => (Demand::Unknown, 1),
             (0, taken) => (Demand::Certain, taken),
             _ => (Demand::Unlikely, 1),
         };
-        Look { unused, claim: Request { demand: need, priority: self.urgency, max: most.min(room) } }
+        PipeState { unused, request: Request { demand, priority: self.priority, max: most.min(room) } }
     }
 
     /// Takes tokens out of the pipe; returns how many, as the command may be faster.
@@ -89,12 +89,12 @@ impl TokenBroker {
     /// Creates `slots` slots (at least 1), of which each command may use at most `most`.
     pub fn new(slots: usize, most: usize) -> TokenBroker {
         assert!(slots > 0, "nothing could ever run");
-        TokenBroker { slots, in_use: 0, most: most.clamp(1, slots) - 1, purses: Vec::new(), is_short: false }
+        TokenBroker { slots, in_use: 0, max_extra: most.clamp(1, slots) - 1, pipes: Vec::new(), is_short: false }
     }
 
     /// Takes a slot for a command of this priority, unless running commands need it more.
-    pub fn acquire(&mut self, urgency: i64) -> Option<Slot> {
-        let granted = self.in_use == 0 || self.balance(Some(urgency));
+    pub fn acquire(&mut self, priority: i64) -> Option<Slot> {
+        let granted = self.in_use == 0 || self.reallocate(Some(priority));
         granted.then(|| {
             self.in_use += 1;
             Slot(())
@@ -108,40 +108,42 @@ impl TokenBroker {
 
     /// Opens a pipe for a command that is about to start, and returns the descriptors that it inherits. `None` if
     /// commands may use only one slot, or no descriptors are left.
-    pub fn join(&mut self, job: JobId, urgency: i64) -> Option<[RawFd; 2]> {
-        if self.most == 0 {
+    pub fn add_command(&mut self, job: JobId, priority: i64) -> Option<[RawFd; 2]> {
+        if self.max_extra == 0 {
             return None;
         }
-        let purse = ClientPipe::open(job, urgency).ok()?;
-        let numbers = purse.ends.raw_fds();
-        self.purses.push(purse);
+        let pipe = ClientPipe::open(job, priority).ok()?;
+        let numbers = pipe.ends.raw_fds();
+        self.pipes.push(pipe);
         Some(numbers)
     }
 
     /// Frees all tokens of a command that has ended with all of its processes.
-    pub fn leave(&mut self, job: JobId) {
-        self.purses.retain(|purse| purse.job != job);
+    pub fn remove_command(&mut self, job: JobId) {
+        self.pipes.retain(|pipe| pipe.job != job);
     }
 
     /// Reallocates tokens. Call regularly. Returns whether a waiting command of this priority gets a slot.
-    pub fn balance(&mut self, waiting: Option<i64>) -> bool {
-        let looks: Vec<Look> = self.purses.iter_mut().map(|purse| purse.look(self.most)).collect();
-        let waits = waiting.map(|urgency| Request { demand: Demand::Certain, priority: urgency, max: 1 });
-        let claims: Vec<Request> = waits.into_iter().chain(looks.iter().map(|look| look.claim)).collect();
-        let unused: usize = looks.iter().map(|look| look.unused).sum();
-        let mut shares = allocate(self.free() + unused, &claims);
-        self.is_short =
-            claims.iter().zip(&shares).any(|(claim, &share)| share < claim.max && claim.demand == Demand::Certain);
+    pub fn reallocate(&mut self, waiting: Option<i64>) -> bool {
+        let states: Vec<PipeState> = self.pipes.iter_mut().map(|pipe| pipe.inspect(self.max_extra)).collect();
+        let waits = waiting.map(|priority| Request { demand: Demand::Certain, priority, max: 1 });
+        let requests: Vec<Request> = waits.into_iter().chain(states.iter().map(|state| state.request)).collect();
+        let unused: usize = states.iter().map(|state| state.unused).sum();
+        let mut shares = allocate(self.free() + unused, &requests);
+        self.is_short = requests
+            .iter()
+            .zip(&shares)
+            .any(|(request, &share)| share < request.max && request.demand == Demand::Certain);
         let granted = waiting.is_some() && shares.remove(0) > 0;
-        let pairs = || looks.iter().zip(&shares);
-        for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
-            purse.given -= purse.take(look.unused.saturating_sub(share));
+        let pairs = || states.iter().zip(&shares);
+        for (pipe, (state, &share)) in self.pipes.iter_mut().zip(pairs()) {
+            pipe.given -= pipe.take(state.unused.saturating_sub(share));
         }
         // Commands may have taken tokens meanwhile.
         let mut free = self.free().saturating_sub(usize::from(granted));
-        for (purse, (look, &share)) in self.purses.iter_mut().zip(pairs()) {
-            let more = share.saturating_sub(look.unused).min(free);
-            purse.put(more);
+        for (pipe, (state, &share)) in self.pipes.iter_mut().zip(pairs()) {
+            let more = share.saturating_sub(state.unused).min(free);
+            pipe.put(more);
             free -= more;
         }
         granted && self.free() > 0
@@ -149,17 +151,17 @@ impl TokenBroker {
 
     /// Returns the number of slots neither in a pipe nor in use.
     fn free(&self) -> usize {
-        let given: usize = self.purses.iter().map(|purse| purse.given).sum();
+        let given: usize = self.pipes.iter().map(|pipe| pipe.given).sum();
         self.slots.saturating_sub(self.in_use + given)
     }
 
-    pub fn is_busy(&self) -> bool {
-        !self.purses.is_empty()
+    pub fn has_commands(&self) -> bool {
+        !self.pipes.is_empty()
     }
 
     /// Returns the pipes that become readable when a command puts back a token that others need.
-    pub fn awaited(&self) -> impl Iterator<Item = &impl AsRawFd> {
-        self.purses.iter().filter(|purse| self.is_short && purse.given > 0).map(|purse| &purse.tokens)
+    pub fn awaited_pipes(&self) -> impl Iterator<Item = &impl AsRawFd> {
+        self.pipes.iter().filter(|pipe| self.is_short && pipe.given > 0).map(|pipe| &pipe.tokens)
     }
 }
 
@@ -168,21 +170,21 @@ mod tests {
     use super::*;
 
     /// Starts a command, and returns its end of the pipe.
-    fn join(bank: &mut TokenBroker, job: u32, urgency: i64) -> TokenPipe {
-        assert!(bank.acquire(urgency).is_some());
-        let [reader, writer] = bank.join(JobId(job), urgency).unwrap();
-        bank.balance(None);
+    fn join(broker: &mut TokenBroker, job: u32, priority: i64) -> TokenPipe {
+        assert!(broker.acquire(priority).is_some());
+        let [reader, writer] = broker.add_command(JobId(job), priority).unwrap();
+        broker.reallocate(None);
         TokenPipe::inherited(reader, writer).unwrap()
     }
 
     /// Takes up to `wanted` tokens, as fast as they arrive.
-    fn take_all(bank: &mut TokenBroker, client: &TokenPipe, wanted: usize) -> usize {
+    fn take_all(broker: &mut TokenBroker, client: &TokenPipe, wanted: usize) -> usize {
         let mut taken = 0;
         for _ in 0..20 {
             while taken < wanted && client.take().unwrap().is_some() {
                 taken += 1;
             }
-            bank.balance(None);
+            broker.reallocate(None);
         }
         taken
     }
@@ -193,94 +195,94 @@ mod tests {
 
     #[test]
     fn one_alone_gets_all_that_it_wants() {
-        let mut bank = TokenBroker::new(8, 8);
-        let one = join(&mut bank, 1, 5);
-        assert_eq!(take_all(&mut bank, &one, 3), 3);
-        assert_eq!(take_all(&mut bank, &one, 100), 4);
-        assert!(bank.acquire(9).is_none(), "all are in use");
+        let mut broker = TokenBroker::new(8, 8);
+        let one = join(&mut broker, 1, 5);
+        assert_eq!(take_all(&mut broker, &one, 3), 3);
+        assert_eq!(take_all(&mut broker, &one, 100), 4);
+        assert!(broker.acquire(9).is_none(), "all are in use");
         put(&one, 1);
-        assert!(bank.acquire(9).is_some());
+        assert!(broker.acquire(9).is_some());
     }
 
     #[test]
     fn none_gets_more_than_it_may() {
-        let mut bank = TokenBroker::new(8, 3);
-        let one = join(&mut bank, 1, 5);
-        assert_eq!(take_all(&mut bank, &one, 100), 2);
-        let mut bank = TokenBroker::new(8, 1);
-        assert!(bank.acquire(1).is_some() && bank.join(JobId(1), 1).is_none());
+        let mut broker = TokenBroker::new(8, 3);
+        let one = join(&mut broker, 1, 5);
+        assert_eq!(take_all(&mut broker, &one, 100), 2);
+        let mut broker = TokenBroker::new(8, 1);
+        assert!(broker.acquire(1).is_some() && broker.add_command(JobId(1), 1).is_none());
     }
 
     #[test]
     fn tokens_go_to_the_more_urgent() {
-        let mut bank = TokenBroker::new(8, 8);
-        let (less, more) = (join(&mut bank, 1, 5), join(&mut bank, 2, 9));
-        assert_eq!(take_all(&mut bank, &less, 100), 6, "what the other does not use");
-        assert_eq!(take_all(&mut bank, &more, 100), 0);
-        assert!(bank.awaited().next().is_some());
+        let mut broker = TokenBroker::new(8, 8);
+        let (less, more) = (join(&mut broker, 1, 5), join(&mut broker, 2, 9));
+        assert_eq!(take_all(&mut broker, &less, 100), 6, "what the other does not use");
+        assert_eq!(take_all(&mut broker, &more, 100), 0);
+        assert!(broker.awaited_pipes().next().is_some());
         put(&less, 3);
-        assert_eq!(take_all(&mut bank, &more, 100), 3, "what the less urgent puts back is the other's");
+        assert_eq!(take_all(&mut broker, &more, 100), 3, "what the less urgent puts back is the other's");
         assert_eq!(less.take().unwrap(), None);
     }
 
     #[test]
     fn who_waits_has_to_be_more_urgent_than_who_needs_more() {
-        let mut bank = TokenBroker::new(2, 2);
-        let one = join(&mut bank, 1, 5);
+        let mut broker = TokenBroker::new(2, 2);
+        let one = join(&mut broker, 1, 5);
         assert!(one.take().unwrap().is_some());
-        assert!(bank.acquire(9).is_none());
+        assert!(broker.acquire(9).is_none());
         put(&one, 1);
         assert!(one.take().unwrap().is_some());
-        bank.balance(Some(9));
+        broker.reallocate(Some(9));
         put(&one, 1);
-        assert!(bank.balance(Some(9)), "it is taken away at the next look");
+        assert!(broker.reallocate(Some(9)), "it is taken away at the next look");
         assert_eq!(one.take().unwrap(), None);
-        assert!(bank.acquire(9).is_some());
+        assert!(broker.acquire(9).is_some());
     }
 
     #[test]
     fn what_a_killed_command_had_is_free() {
-        let mut bank = TokenBroker::new(4, 4);
-        let one = join(&mut bank, 1, 5);
-        assert_eq!(take_all(&mut bank, &one, 100), 3);
-        assert!(bank.acquire(5).is_none());
-        bank.leave(JobId(1));
-        bank.release(Slot(()));
-        let other = join(&mut bank, 2, 1);
+        let mut broker = TokenBroker::new(4, 4);
+        let one = join(&mut broker, 1, 5);
+        assert_eq!(take_all(&mut broker, &one, 100), 3);
+        assert!(broker.acquire(5).is_none());
+        broker.remove_command(JobId(1));
+        broker.release(Slot(()));
+        let other = join(&mut broker, 2, 1);
         put(&one, 3);
-        assert_eq!(take_all(&mut bank, &other, 100), 3, "what is put into a pipe that is gone is nobody's");
+        assert_eq!(take_all(&mut broker, &other, 100), 3, "what is put into a pipe that is gone is nobody's");
     }
 
     #[test]
     fn who_puts_in_more_than_he_took_makes_no_tokens() {
-        let mut bank = TokenBroker::new(4, 4);
-        let one = join(&mut bank, 1, 5);
+        let mut broker = TokenBroker::new(4, 4);
+        let one = join(&mut broker, 1, 5);
         put(&one, 50);
-        bank.balance(None);
-        let other = join(&mut bank, 2, 9);
-        let both = take_all(&mut bank, &other, 100) + take_all(&mut bank, &one, 100);
+        broker.reallocate(None);
+        let other = join(&mut broker, 2, 9);
+        let both = take_all(&mut broker, &other, 100) + take_all(&mut broker, &one, 100);
         assert_eq!(both, 2);
     }
 
     #[test]
     fn what_is_dealt_never_exceeds_what_there_is() {
         let mut draw = tanto_testing::Random::new(7);
-        let mut bank = TokenBroker::new(6, 5);
+        let mut broker = TokenBroker::new(6, 5);
         let mut clients: Vec<(u32, TokenPipe, usize)> = Vec::new();
         for step in 0..2000_u32 {
             match draw.below(5) {
                 0 => {
-                    let urgency = draw.below(10) as i64;
-                    if bank.acquire(urgency).is_some() {
-                        let [reader, writer] = bank.join(JobId(step), urgency).unwrap();
+                    let priority = draw.below(10) as i64;
+                    if broker.acquire(priority).is_some() {
+                        let [reader, writer] = broker.add_command(JobId(step), priority).unwrap();
                         clients.push((step, TokenPipe::inherited(reader, writer).unwrap(), 0));
                     }
                 }
                 1 if !clients.is_empty() => {
                     // It ends, with or without tokens in hand.
                     let (job, ..) = clients.swap_remove(draw.below(clients.len()));
-                    bank.leave(JobId(job));
-                    bank.release(Slot(()));
+                    broker.remove_command(JobId(job));
+                    broker.release(Slot(()));
                 }
                 2 if !clients.is_empty() => {
                     let at = draw.below(clients.len());
@@ -295,7 +297,7 @@ mod tests {
                         tokens.put(TOKEN).unwrap();
                     }
                 }
-                _ => _ = bank.balance(None),
+                _ => _ = broker.reallocate(None),
             }
             let running: usize = clients.iter().map(|(.., held)| 1 + held).sum();
             assert!(running <= 6, "step {step}: {running} run");

@@ -12,10 +12,9 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::error::text;
-use tanto_sys::ipc::token_pipe::{self, SharedPipe, TokenPipe, TokenPipeError};
+use tanto_sys::ipc::token_pipe::{self, SharedPipe, TokenPipe};
 
-use super::{Client, fifo_refused, makeflags, pipe_refused};
+use super::{Client, JobserverError, makeflags};
 
 /// Fits into every pipe.
 pub const MOST_SLOTS: usize = 4096;
@@ -50,27 +49,26 @@ impl Drop for Named {
 }
 
 impl Server {
-    /// Creates 1 to `MOST_SLOTS` slots in a pipe that commands inherit. The error is for the user.
-    pub fn pipe(slots: usize) -> Result<Server, Vec<u8>> {
-        let ends = SharedPipe::new().map_err(|error| [b"pipe: ", &text(&error)[..]].concat())?;
-        let tokens = ends.tokens().map_err(pipe_refused)?;
+    /// Creates 1 to `MOST_SLOTS` slots in a pipe that commands inherit.
+    pub fn pipe(slots: usize) -> Result<Server, JobserverError> {
+        let ends = SharedPipe::new().map_err(JobserverError::CreatePipe)?;
+        let tokens = ends.tokens().map_err(JobserverError::Pipe)?;
         Server::new(slots, tokens, Pool::Pipe(ends))
     }
 
-    /// Creates 1 to `MOST_SLOTS` slots in a new named pipe for this user. `path` is absolute and must not exist. The
-    /// error is for the user.
-    pub fn fifo(slots: usize, path: &Path) -> Result<Server, Vec<u8>> {
-        let shown = path.as_os_str().as_bytes();
-        token_pipe::make_fifo(path).map_err(|error| [b"mkfifo ", shown, b": ", &text(&error)].concat())?;
+    /// Creates 1 to `MOST_SLOTS` slots in a new named pipe for this user. `path` is absolute and must not exist.
+    pub fn fifo(slots: usize, path: &Path) -> Result<Server, JobserverError> {
+        let shown = || path.as_os_str().as_bytes().to_vec();
+        token_pipe::make_fifo(path).map_err(|error| JobserverError::CreateFifo(shown(), error))?;
         let named = Named(path.to_owned());
-        let tokens = TokenPipe::open(path).map_err(|why: TokenPipeError| fifo_refused(shown, &why))?;
+        let tokens = TokenPipe::open(path).map_err(|error| JobserverError::Fifo(shown(), error))?;
         Server::new(slots, tokens, Pool::Fifo(named))
     }
 
-    fn new(slots: usize, tokens: TokenPipe, place: Pool) -> Result<Server, Vec<u8>> {
+    fn new(slots: usize, tokens: TokenPipe, place: Pool) -> Result<Server, JobserverError> {
         assert!((1..=MOST_SLOTS).contains(&slots), "{slots} slots are for the caller to refuse");
         let server = Server { client: Client::of(tokens), place, tokens: slots - 1 };
-        server.fill().map_err(|error| text(&error))?;
+        server.fill().map_err(JobserverError::FillPipe)?;
         Ok(server)
     }
 
@@ -104,7 +102,7 @@ impl Server {
 
     /// Restores lost tokens. Call when no command runs and no slot is in use. Tokens that a leftover process returns
     /// later are removed here, too.
-    pub(super) fn settle(&self) {
+    pub(super) fn restore_tokens(&self) {
         debug_assert!(!self.client.own_is_taken, "a slot is in use");
         // An error is harmless: one command at a time can always run.
         let _ = self.fill();

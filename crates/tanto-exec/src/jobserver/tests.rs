@@ -6,12 +6,12 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use tanto_testing::Scratch;
 
-fn parsed(makeflags: &str) -> Result<Place, String> {
-    parse(makeflags.as_bytes()).map_err(|why| String::from_utf8(why).unwrap())
+fn parsed(makeflags: &str) -> Result<Address, String> {
+    parse(makeflags.as_bytes()).map_err(|why| String::from_utf8(why.message()).unwrap())
 }
 
-fn fifo(path: &str) -> Result<Place, String> {
-    Ok(Place::Fifo(path.into()))
+fn fifo(path: &str) -> Result<Address, String> {
+    Ok(Address::Fifo(path.into()))
 }
 
 const SEMAPHORE: &str = "Semaphore mode is not supported on Posix!";
@@ -19,14 +19,14 @@ const SEMAPHORE: &str = "Semaphore mode is not supported on Posix!";
 #[test]
 fn no_word_names_a_jobserver() {
     for none in ["", " ", "ks", " -j3", "ks -j", "--jobserver", "--jobserver-auth", " --no-print-directory"] {
-        assert_eq!(parsed(none), Ok(Place::Nowhere), "{none}");
+        assert_eq!(parsed(none), Ok(Address::None), "{none}");
     }
 }
 
 #[test]
 fn pipes_and_fifos_are_found() {
-    assert_eq!(parsed(" -j3 --jobserver-auth=3,4"), Ok(Place::Pipe(3, 4)));
-    assert_eq!(parsed("--jobserver-fds=5,6"), Ok(Place::Pipe(5, 6)));
+    assert_eq!(parsed(" -j3 --jobserver-auth=3,4"), Ok(Address::Pipe(3, 4)));
+    assert_eq!(parsed("--jobserver-fds=5,6"), Ok(Address::Pipe(5, 6)));
     assert_eq!(parsed("ks\t--jobserver-auth=fifo:/a/b"), fifo("/a/b"));
     assert_eq!(parsed("--jobserver-auth=fifo:"), fifo(""));
 }
@@ -35,32 +35,32 @@ fn pipes_and_fifos_are_found() {
 fn the_last_word_counts() {
     assert_eq!(parsed("--jobserver-auth=fifo:a --jobserver-auth=fifo:b"), fifo("b"));
     assert_eq!(parsed("-j --jobserver-fds=1,2 --jobserver-auth=fifo:b"), fifo("b"));
-    assert_eq!(parsed("--jobserver-auth=fifo:a --jobserver-auth=-1,-1"), Ok(Place::Nowhere));
-    assert_eq!(parsed("--jobserver-auth=sem --jobserver-auth=3,4"), Ok(Place::Pipe(3, 4)));
+    assert_eq!(parsed("--jobserver-auth=fifo:a --jobserver-auth=-1,-1"), Ok(Address::None));
+    assert_eq!(parsed("--jobserver-auth=sem --jobserver-auth=3,4"), Ok(Address::Pipe(3, 4)));
     assert_eq!(parsed("--jobserver-auth=3,4 --jobserver-auth=sem"), Err(SEMAPHORE.into()));
 }
 
 #[test]
 fn negative_descriptors_mean_none_but_in_the_old_word() {
     for none in ["--jobserver-auth=-2,-2", "--jobserver-auth=3,-1", "--jobserver-auth=-1,3"] {
-        assert_eq!(parsed(none), Ok(Place::Nowhere), "{none}");
+        assert_eq!(parsed(none), Ok(Address::None), "{none}");
     }
-    assert_eq!(parsed("--jobserver-fds=-2,-3"), Ok(Place::Pipe(-2, -3)));
+    assert_eq!(parsed("--jobserver-fds=-2,-3"), Ok(Address::Pipe(-2, -3)));
 }
 
 #[test]
 fn a_dry_run_of_make_has_no_jobserver() {
-    assert_eq!(parsed("kn --jobserver-auth=3,4"), Ok(Place::Nowhere));
-    assert_eq!(parsed("n --jobserver-auth=sem"), Ok(Place::Nowhere));
-    assert_eq!(parsed(" -n --jobserver-auth=3,4"), Ok(Place::Pipe(3, 4)));
-    assert_eq!(parsed("ks n --jobserver-auth=3,4"), Ok(Place::Pipe(3, 4)));
+    assert_eq!(parsed("kn --jobserver-auth=3,4"), Ok(Address::None));
+    assert_eq!(parsed("n --jobserver-auth=sem"), Ok(Address::None));
+    assert_eq!(parsed(" -n --jobserver-auth=3,4"), Ok(Address::Pipe(3, 4)));
+    assert_eq!(parsed("ks n --jobserver-auth=3,4"), Ok(Address::Pipe(3, 4)));
 }
 
 #[test]
 fn numbers_are_read_as_c_reads_them() {
-    assert_eq!(parsed("--jobserver-auth=+1,02x"), Ok(Place::Pipe(1, 2)));
-    assert_eq!(parsed("--jobserver-auth=0,99999999999"), Ok(Place::Pipe(0, 1_215_752_191)));
-    assert_eq!(parsed("--jobserver-auth=0,99999999999999999999"), Ok(Place::Nowhere));
+    assert_eq!(parsed("--jobserver-auth=+1,02x"), Ok(Address::Pipe(1, 2)));
+    assert_eq!(parsed("--jobserver-auth=0,99999999999"), Ok(Address::Pipe(0, 1_215_752_191)));
+    assert_eq!(parsed("--jobserver-auth=0,99999999999999999999"), Ok(Address::None));
     for bad in ["1", "1,", ",1", "a,b", "1;2", "-,1", ""] {
         assert_eq!(parsed(&format!("--jobserver-auth={bad}")), Err(SEMAPHORE.into()), "{bad}");
         let invalid = format!("Invalid file descriptor pair [{bad}]");
@@ -151,7 +151,7 @@ fn slots_of_a_pipe_are_taken_and_given_back() {
 fn our_own_slot_outlives_the_pool() {
     let dir = Scratch::new("jobserver-gone");
     let mut client =
-        Client::open(&Place::Fifo(named_pipe(&dir, "fifo").into_os_string().into_encoded_bytes())).unwrap();
+        Client::open(&Address::Fifo(named_pipe(&dir, "fifo").into_os_string().into_encoded_bytes())).unwrap();
     drop(dir);
     let own = client.acquire().unwrap();
     assert_eq!(client.acquire(), None);
@@ -188,13 +188,13 @@ fn a_server_has_as_many_slots_as_it_says() {
 fn lost_tokens_are_put_back_and_others_taken_out() {
     let server = Server::pipe(4).unwrap();
     lose(&server, 2);
-    server.settle();
+    server.restore_tokens();
     assert_eq!(server.client().tokens.count().unwrap(), 3);
     server.client().tokens.put(b'+').unwrap();
-    server.settle();
+    server.restore_tokens();
     assert_eq!(server.client().tokens.count().unwrap(), 3);
     let alone = Server::pipe(1).unwrap();
-    alone.settle();
+    alone.restore_tokens();
     assert_eq!(alone.client().tokens.count().unwrap(), 0);
 }
 
@@ -206,5 +206,5 @@ fn a_fifo_is_for_its_user_and_takes_no_place_of_others() {
     assert_eq!(std::fs::metadata(dir.at("slots")).unwrap().mode() & 0o777, 0o600);
     assert_eq!(server.descriptors(), None);
     dir.write("file", "");
-    assert!(Server::fifo(2, &dir.at("file")).unwrap_err().starts_with(b"mkfifo "));
+    assert!(Server::fifo(2, &dir.at("file")).unwrap_err().message().starts_with(b"mkfifo "));
 }

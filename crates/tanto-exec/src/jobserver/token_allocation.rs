@@ -23,12 +23,12 @@ pub struct Request {
 
 /// Returns the number of tokens for each request. Among requests of equal demand, the one of the highest priority gets
 /// its maximum, then the next; ties go to the first.
-pub fn allocate(mut free: usize, claims: &[Request]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..claims.len()).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse((claims[at].demand, claims[at].priority)));
-    let mut shares = vec![0; claims.len()];
+pub fn allocate(mut free: usize, requests: &[Request]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse((requests[at].demand, requests[at].priority)));
+    let mut shares = vec![0; requests.len()];
     for at in order {
-        shares[at] = claims[at].max.min(free);
+        shares[at] = requests[at].max.min(free);
         free -= shares[at];
     }
     shares
@@ -40,13 +40,14 @@ mod tests {
 
     #[test]
     fn the_most_urgent_is_served_first() {
-        let claim = |need| move |(urgency, most)| Request { demand: need, priority: urgency, max: most };
-        let claims = [(1, 3), (9, 2), (5, 4), (9, 2)].map(claim(Demand::Certain));
-        assert_eq!(allocate(7, &claims), [0, 2, 3, 2]);
-        assert_eq!(allocate(3, &claims), [0, 2, 0, 1]);
-        assert_eq!(allocate(100, &claims), [3, 2, 4, 2]);
-        assert_eq!(allocate(0, &claims), [0; 4]);
-        let unsure = [claim(Demand::Unlikely)((9, 1)), claim(Demand::Unknown)((5, 1)), claim(Demand::Certain)((1, 1))];
+        let request = |demand| move |(priority, most)| Request { demand, priority, max: most };
+        let requests = [(1, 3), (9, 2), (5, 4), (9, 2)].map(request(Demand::Certain));
+        assert_eq!(allocate(7, &requests), [0, 2, 3, 2]);
+        assert_eq!(allocate(3, &requests), [0, 2, 0, 1]);
+        assert_eq!(allocate(100, &requests), [3, 2, 4, 2]);
+        assert_eq!(allocate(0, &requests), [0; 4]);
+        let unsure =
+            [request(Demand::Unlikely)((9, 1)), request(Demand::Unknown)((5, 1)), request(Demand::Certain)((1, 1))];
         assert_eq!([1, 2, 3].map(|free| allocate(free, &unsure)), [[0, 0, 1], [0, 1, 1], [1, 1, 1]]);
     }
 }

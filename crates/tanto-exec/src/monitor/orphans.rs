@@ -42,7 +42,7 @@ fn end_within(owner: ProcessId, patience: Duration) -> io::Result<(Vec<ProcessIn
             return Ok((Vec::new(), Vec::new()));
         }
         let living = find(owner)?;
-        for one in process_trees::seen(&living) {
+        for one in process_trees::process_infos(&living) {
             known.entry(one.pid).or_insert(one);
         }
         for (_, look) in &living {
@@ -51,7 +51,7 @@ fn end_within(owner: ProcessId, patience: Duration) -> io::Result<(Vec<ProcessIn
         }
         if living.is_empty() || Instant::now() >= until {
             let remain: BTreeSet<u32> = living.iter().map(|(_, look)| look.process.pid()).collect();
-            let (remain, ended) = known.into_values().partition(|seen| remain.contains(&seen.pid));
+            let (remain, ended) = known.into_values().partition(|process_infos| remain.contains(&process_infos.pid));
             return Ok((ended, remain));
         }
         std::thread::sleep(STEP);
@@ -128,7 +128,8 @@ mod tests {
         let (ended, remain) = end(owner).unwrap();
         waits.join().unwrap().unwrap();
         assert!(remain.is_empty());
-        let lines: Vec<String> = ended.iter().map(|seen| String::from_utf8_lossy(&seen.command).into_owned()).collect();
+        let lines: Vec<String> =
+            ended.iter().map(|process_infos| String::from_utf8_lossy(&process_infos.command).into_owned()).collect();
         assert!(lines.len() == 3 && lines.iter().any(|line| line.contains("sleep 1012")), "{lines:?}");
         assert!(other.try_wait().unwrap().is_none(), "it is another's");
         assert_eq!(end(owner).unwrap(), (vec![], vec![]));

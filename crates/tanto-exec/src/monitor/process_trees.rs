@@ -29,9 +29,9 @@ pub(super) struct Trees {
     /// First process of each job; the runner reaps them.
     firsts: BTreeMap<u32, JobId>,
     /// Orphans. Their IDs are not reused before they are reaped here.
-    orphans: BTreeMap<u32, Whose>,
+    orphans: BTreeMap<u32, OrphanOwner>,
     /// First process in each job's sandbox.
-    rooms: BTreeMap<JobId, u32>,
+    sandboxes: BTreeMap<JobId, u32>,
     /// CPU time of reaped orphans, in microseconds.
     spent: BTreeMap<JobId, u64>,
     /// Control groups of jobs. Fields are dropped in order, so these go before their parent.
@@ -42,12 +42,12 @@ pub(super) struct Trees {
 
 /// Owner of an orphan.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum OrphanOwner {
     Job(JobId),
     /// Some job.
     Unknown,
     /// It existed before.
-    Nobodys,
+    Excluded,
 }
 
 /// Number of instances so far, for distinct markers.
@@ -70,19 +70,19 @@ impl Trees {
             is_daemon,
             firsts: BTreeMap::new(),
             orphans: BTreeMap::new(),
-            rooms: BTreeMap::new(),
+            sandboxes: BTreeMap::new(),
             spent: BTreeMap::new(),
             groups: BTreeMap::new(),
             whole: home.and_then(|home| Cgroup::below(&home, &cgroup::group_name(own, number)).ok()),
         };
         let before = trees.reaper.children()?;
-        trees.orphans = before.into_iter().map(|pid| (pid, Whose::Nobodys)).collect();
+        trees.orphans = before.into_iter().map(|pid| (pid, OrphanOwner::Excluded)).collect();
         Ok(trees)
     }
 
     /// Excludes a child of Tanto that belongs to no job.
-    pub(super) fn spare(&mut self, pid: u32) {
-        self.orphans.insert(pid, Whose::Nobodys);
+    pub(super) fn exclude(&mut self, pid: u32) {
+        self.orphans.insert(pid, OrphanOwner::Excluded);
     }
 
     pub(super) fn mark(&self, job: JobId) -> String {
@@ -102,25 +102,25 @@ impl Trees {
 
     /// Records that a job will start in a sandbox: `first` is the first process there, and `keeper` a child of Tanto
     /// that belongs to no job.
-    pub(super) fn housed(&mut self, job: JobId, first: u32, keeper: u32) {
-        self.orphans.insert(keeper, Whose::Nobodys);
-        self.rooms.insert(job, first);
+    pub(super) fn enter_sandbox(&mut self, job: JobId, first: u32, keeper: u32) {
+        self.orphans.insert(keeper, OrphanOwner::Excluded);
+        self.sandboxes.insert(job, first);
     }
 
     /// Creates a control group for the job, if possible, and returns the files to join it.
-    pub(super) fn entrances(&mut self, job: JobId, memory_kib: Option<u64>) -> Vec<File> {
+    pub(super) fn create_cgroup(&mut self, job: JobId, memory_kib: Option<u64>) -> Vec<File> {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();
         };
-        let entrances = group.join_files().unwrap_or_default();
+        let create_cgroup = group.join_files().unwrap_or_default();
         // If the kernel cannot enforce the limit, samples do.
         let _ = memory_kib.map(|kib| group.limit_memory(kib.saturating_mul(1024)));
         self.groups.insert(job, group);
-        entrances
+        create_cgroup
     }
 
     /// Returns the usage counted by the job's control group.
-    pub(super) fn used(&self, job: JobId) -> Option<CgroupUsage> {
+    pub(super) fn cgroup_usage(&self, job: JobId) -> Option<CgroupUsage> {
         Some(self.groups.get(&job)?.usage())
     }
 
@@ -130,36 +130,36 @@ impl Trees {
     }
 
     /// Returns whether the kernel killed a process at the group's memory limit.
-    pub(super) fn has_overrun(&self, job: JobId) -> bool {
+    pub(super) fn exceeded_memory_limit(&self, job: JobId) -> bool {
         self.groups.get(&job).is_some_and(Cgroup::exceeded_limit)
     }
 
     /// Returns whether the kernel killed a process for lack of memory, whatever the limit.
-    pub(super) fn was_short(&self, job: JobId) -> bool {
+    pub(super) fn had_oom_kill(&self, job: JobId) -> bool {
         self.groups.get(&job).is_some_and(Cgroup::had_oom_kill)
     }
 
     /// Returns the CPU time of orphans reaped here, in microseconds.
-    pub(super) fn spent_us(&self, job: JobId) -> u64 {
+    pub(super) fn orphans_cpu_us(&self, job: JobId) -> u64 {
         self.spent.get(&job).copied().unwrap_or(0)
     }
 
     /// Records the start or end of a child of Tanto that belongs to no job.
-    pub(super) fn has_own(&mut self, pid: u32, runs: bool) {
+    pub(super) fn set_unrelated(&mut self, pid: u32, runs: bool) {
         match runs {
-            true => drop(self.orphans.insert(pid, Whose::Nobodys)),
+            true => drop(self.orphans.insert(pid, OrphanOwner::Excluded)),
             false => drop(self.orphans.remove(&pid)),
         }
     }
 
     /// The first process was reaped, so that its ID may be reused.
-    pub(super) fn first_is_gone(&mut self, job: JobId) {
+    pub(super) fn leader_reaped(&mut self, job: JobId) {
         self.firsts.retain(|_, its| *its != job);
     }
 
     pub(super) fn forget(&mut self, job: JobId) {
         self.groups.remove(&job);
-        self.rooms.remove(&job);
+        self.sandboxes.remove(&job);
         self.spent.remove(&job);
     }
 
@@ -168,21 +168,21 @@ impl Trees {
         let Ok(children) = self.reaper.children() else { return };
         for pid in children {
             let known = self.orphans.get(&pid).copied();
-            if known == Some(Whose::Nobodys) || self.firsts.contains_key(&pid) {
+            if known == Some(OrphanOwner::Excluded) || self.firsts.contains_key(&pid) {
                 continue;
             }
             if known.is_none() && (self.is_daemon)(pid) {
-                self.orphans.insert(pid, Whose::Nobodys);
+                self.orphans.insert(pid, OrphanOwner::Excluded);
                 continue;
             }
-            let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(Whose::Unknown, Whose::Job));
+            let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(OrphanOwner::Unknown, OrphanOwner::Job));
             let used_us = procs::stat(pid).map_or(0, |look| look.cpu_us);
             if !reaper::reap(pid) {
                 self.orphans.insert(pid, whose);
                 continue;
             }
             self.orphans.remove(&pid);
-            if let Whose::Job(job) = whose
+            if let OrphanOwner::Job(job) = whose
                 && self.firsts.values().any(|its| *its == job)
             {
                 *self.spent.entry(job).or_default() += used_us;
@@ -200,19 +200,19 @@ impl Trees {
     }
 
     /// Returns the orphans of a finished job. Orphans of unknown origin count if no other job runs.
-    pub(super) fn left_by(&mut self, job: JobId) -> Vec<u32> {
+    pub(super) fn orphans_left_by(&mut self, job: JobId) -> Vec<u32> {
         self.adopt();
         let alone = self.firsts.values().all(|its| *its == job);
         let members = self.groups.get(&job).and_then(|group| group.members().ok()).unwrap_or_default();
-        let unknown = self.orphans.iter_mut().filter(|(_, whose)| **whose == Whose::Unknown);
+        let unknown = self.orphans.iter_mut().filter(|(_, whose)| **whose == OrphanOwner::Unknown);
         for (_, whose) in unknown.filter(|(pid, _)| alone || members.contains(pid)) {
-            *whose = Whose::Job(job);
+            *whose = OrphanOwner::Job(job);
         }
         self.orphans_of(job).collect()
     }
 
     /// Returns whether any finished job has living processes.
-    pub(super) fn has_left(&mut self) -> bool {
+    pub(super) fn has_leftovers(&mut self) -> bool {
         !self.left().is_empty()
     }
 
@@ -221,7 +221,7 @@ impl Trees {
         self.adopt();
         let mut left: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for (&pid, &whose) in &self.orphans {
-            if let Whose::Job(job) = whose
+            if let OrphanOwner::Job(job) = whose
                 && !self.firsts.values().any(|its| *its == job)
             {
                 left.entry(job).or_default().push(pid);
@@ -231,8 +231,8 @@ impl Trees {
     }
 
     fn orphans_of(&self, job: JobId) -> impl Iterator<Item = u32> {
-        let here = self.orphans.iter().filter(move |(_, whose)| **whose == Whose::Job(job)).map(|(&pid, _)| pid);
-        here.chain(self.rooms.get(&job).map(|&first| procs::children_of(first)).unwrap_or_default())
+        let here = self.orphans.iter().filter(move |(_, whose)| **whose == OrphanOwner::Job(job)).map(|(&pid, _)| pid);
+        here.chain(self.sandboxes.get(&job).map(|&first| procs::children_of(first)).unwrap_or_default())
     }
 
     /// Returns the processes of a job with their depth, parents before children.
@@ -266,7 +266,7 @@ impl Trees {
             let _ = group.kill();
         }
         let mut told = Vec::new();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_KILL_ROUNDS {
             let known = told.len();
             for (_, look) in self.of(job) {
                 if !look.is_gone() && !told.contains(&look.process) {
@@ -282,7 +282,7 @@ impl Trees {
 }
 
 /// A tree that survives this many rounds grows faster than it can be killed.
-const MOST_ROUNDS: usize = 100;
+const MAX_KILL_ROUNDS: usize = 100;
 
 /// Returns a sample without the values that only limits need; `written` only if `wanted`.
 pub(super) fn sample(tree: &[(u32, ProcessStat)], wanted: bool) -> Sample {
@@ -300,7 +300,7 @@ pub(super) fn sample(tree: &[(u32, ProcessStat)], wanted: bool) -> Sample {
 }
 
 /// Returns the memory of all processes in KiB; shared pages count once.
-pub(super) fn held_kib(tree: &[(u32, ProcessStat)]) -> u64 {
+pub(super) fn memory_kib_of(tree: &[(u32, ProcessStat)]) -> u64 {
     let held = |look: &ProcessStat| procs::anonymous_kib(look.process.pid()).unwrap_or(look.rss_kib);
     tree.iter().map(|(_, look)| look).filter(|look| !look.is_gone()).map(held).sum()
 }
@@ -316,7 +316,7 @@ pub(super) fn load(tree: &[(u32, ProcessStat)]) -> JobSample {
 }
 
 /// Describes processes for the user.
-pub(super) fn seen(tree: &[(u32, ProcessStat)]) -> Vec<ProcessInfo> {
+pub(super) fn process_infos(tree: &[(u32, ProcessStat)]) -> Vec<ProcessInfo> {
     let one = |(depth, look): &(u32, ProcessStat)| {
         let pid = look.process.pid();
         ProcessInfo {

@@ -39,28 +39,28 @@ impl Job {
                 }
                 2 => self.sample.cpu_us += 20_000,
                 3 => self.sample.written += 1,
-                _ => monitor.wrote(JOB),
+                _ => monitor.record_output(JOB),
             }
         }
     }
 
-    fn seen(&self, now_ms: i64) -> Sample {
+    fn process_infos(&self, now_ms: i64) -> Sample {
         let waiting_us = now_ms.unsigned_abs() * self.idle_per_million / 1000;
         Sample { cpu_us: self.sample.cpu_us + waiting_us, ..self.sample.clone() }
     }
 }
 
 /// Answers samples until another action is due, or `until` is reached; returns the action and its time.
-fn run(monitor: &mut Monitor, job: &mut Job, random: &mut Random, until: i64) -> Option<(Act, i64)> {
+fn run(monitor: &mut Monitor, job: &mut Job, random: &mut Random, until: i64) -> Option<(Action, i64)> {
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due <= until) {
         job.live(now_ms, random, monitor);
-        while let Some(act) = monitor.next(now_ms) {
-            let more = match act {
-                Act::Look(id) => monitor.saw(id, now_ms, job.seen(now_ms)),
-                act => Some(act),
+        while let Some(action) = monitor.next(now_ms) {
+            let more = match action {
+                Action::Sample(id) => monitor.record_sample(id, now_ms, job.process_infos(now_ms)),
+                action => Some(action),
             };
-            if let Some(act) = more {
-                return Some((act, now_ms));
+            if let Some(action) = more {
+                return Some((action, now_ms));
             }
         }
         assert!(monitor.due_ms().is_none_or(|due| due > now_ms), "nothing is left to do now");
@@ -83,11 +83,11 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
         job.sample.processes.push(process(1));
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits(), 0);
-        let (act, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
-        assert_eq!(act, Act::Terminate(JOB, TerminationReason::Hung { after_ms: HANG }), "seed {seed}");
-        let last = acts.iter().copied().filter(|&act| act <= when).max().unwrap_or(0);
+        let (action, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
+        assert_eq!(action, Action::Terminate(JOB, TerminationReason::Hung { after_ms: HANG }), "seed {seed}");
+        let last = acts.iter().copied().filter(|&action| action <= when).max().unwrap_or(0);
         assert!(when - last >= HANG, "seed {seed}: ended at {when}, active at {last}");
-        assert!(when - last <= HANG + LONGEST_GAP_MS, "seed {seed}: ended at {when}, active at {last}");
+        assert!(when - last <= HANG + MAX_INTERVAL_MS, "seed {seed}: ended at {when}, active at {last}");
     }
 }
 
@@ -108,8 +108,8 @@ fn looks_grow_rare() {
     monitor.started(JOB, ResourceLimits { hang_ms: None, sample: true, ..limits() }, 0);
     let mut looks = Vec::new();
     while let Some(now_ms) = monitor.due_ms().filter(|&due| due < 20_000) {
-        assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
-        assert_eq!(monitor.saw(JOB, now_ms, Sample::default()), None);
+        assert_eq!(monitor.next(now_ms), Some(Action::Sample(JOB)));
+        assert_eq!(monitor.record_sample(JOB, now_ms, Sample::default()), None);
         looks.push(now_ms);
     }
     assert_eq!(looks, [100, 200, 400, 800, 1600, 3200, 6400, 11_400, 16_400]);
@@ -119,7 +119,7 @@ fn looks_grow_rare() {
 fn a_look_that_nobody_answers_is_no_busy_loop() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, limits(), 0);
-    assert_eq!(monitor.next(100), Some(Act::Look(JOB)));
+    assert_eq!(monitor.next(100), Some(Action::Sample(JOB)));
     assert_eq!(monitor.next(100), None);
     assert_eq!(monitor.due_ms(), Some(101));
 }
@@ -136,11 +136,11 @@ fn an_end_comes_in_steps() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
     assert_eq!(monitor.next(1004), None);
-    assert_eq!(monitor.next(1005), Some(Act::Terminate(JOB, TerminationReason::Timeout { after_ms: 1000 })));
-    assert_eq!(monitor.saw(JOB, 1006, Sample::default()), None, "it is being ended already");
+    assert_eq!(monitor.next(1005), Some(Action::Terminate(JOB, TerminationReason::Timeout { after_ms: 1000 })));
+    assert_eq!(monitor.record_sample(JOB, 1006, Sample::default()), None, "it is being ended already");
     assert_eq!((monitor.next(1006), monitor.due_ms()), (None, Some(11_005)));
-    assert_eq!(monitor.next(11_005), Some(Act::Kill(JOB)));
-    assert_eq!((monitor.next(21_004), monitor.next(21_005)), (None, Some(Act::Abandon(JOB))));
+    assert_eq!(monitor.next(11_005), Some(Action::Kill(JOB)));
+    assert_eq!((monitor.next(21_004), monitor.next(21_005)), (None, Some(Action::Abandon(JOB))));
     assert_eq!((monitor.next(1 << 40), monitor.due_ms()), (None, None));
     monitor.ended(JOB);
 }
@@ -153,8 +153,8 @@ fn time_that_nobody_watched_is_not_held_against_a_job() {
     assert_eq!(run(&mut monitor, &mut job, &mut random, HANG / 2), None);
     // Tanto and the job are stopped for a day.
     let day = 86_400_000;
-    assert_eq!(monitor.next(day), Some(Act::Look(JOB)));
-    assert_eq!(monitor.saw(JOB, day, job.seen(day)), None);
+    assert_eq!(monitor.next(day), Some(Action::Sample(JOB)));
+    assert_eq!(monitor.record_sample(JOB, day, job.process_infos(day)), None);
     let (_, when) = run(&mut monitor, &mut job, &mut random, 2 * day).unwrap();
     assert!(when > day + HANG / 4 && when < day + HANG, "{when}");
 }
@@ -165,12 +165,12 @@ fn jobs_do_not_wait_for_each_other() {
     for number in 0..50 {
         monitor.started(JobId(number), limits(), i64::from(number));
     }
-    let mut seen = Vec::new();
-    while let Some(Act::Look(job)) = monitor.next(149) {
-        seen.push(job.0);
-        monitor.saw(job, 149, Sample::default());
+    let mut process_infos = Vec::new();
+    while let Some(Action::Sample(job)) = monitor.next(149) {
+        process_infos.push(job.0);
+        monitor.record_sample(job, 149, Sample::default());
     }
-    assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    assert_eq!(process_infos, (0..50).collect::<Vec<_>>());
     (0..50).for_each(|number| monitor.ended(JobId(number)));
     assert_eq!(monitor.due_ms(), None);
 }
@@ -179,33 +179,40 @@ fn jobs_do_not_wait_for_each_other() {
 fn a_short_patience_shortens_the_looks() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: Some(40), ..limits() }, 0);
-    let (act, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
-    assert_eq!(act, Act::Terminate(JOB, TerminationReason::Hung { after_ms: 40 }));
+    let (action, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
+    assert_eq!(action, Action::Terminate(JOB, TerminationReason::Hung { after_ms: 40 }));
     assert!((40..=60).contains(&when), "{when}");
 }
 
 #[test]
 fn who_takes_too_much_is_ended() {
     let all = ResourceLimits { cpu_ms: Some(2000), memory_kib: Some(100), disk_kib: Some(50), ..ResourceLimits::NONE };
-    let (spent_us, memory_kib, disk_kib) = (1_999_999, 100, 50);
-    let most = Sample { spent_us, memory_kib, disk_kib, ..Sample::default() };
-    let saw = |limits, sample| {
+    let (total_cpu_us, memory_kib, disk_kib) = (1_999_999, 100, 50);
+    let most = Sample { total_cpu_us, memory_kib, disk_kib, ..Sample::default() };
+    let record_sample = |limits, sample| {
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits, 0);
-        assert_eq!(monitor.next(100), Some(Act::Look(JOB)));
-        let act = monitor.saw(JOB, 100, sample);
-        (act, monitor.due_ms(), monitor.next(100))
+        assert_eq!(monitor.next(100), Some(Action::Sample(JOB)));
+        let action = monitor.record_sample(JOB, 100, sample);
+        (action, monitor.due_ms(), monitor.next(100))
     };
-    assert_eq!(saw(all, most.clone()).0, None);
-    let ends = |why: TerminationReason| (Some(Act::Terminate(JOB, why)), Some(100), Some(Act::Kill(JOB)));
+    assert_eq!(record_sample(all, most.clone()).0, None);
+    let ends = |why: TerminationReason| (Some(Action::Terminate(JOB, why)), Some(100), Some(Action::Kill(JOB)));
     let memory = TerminationReason::Memory { limit_kib: 100 };
-    assert_eq!(saw(all, Sample { memory_kib: 101, ..most.clone() }), ends(memory));
-    assert_eq!(saw(all, Sample { has_overrun: true, ..most.clone() }), ends(memory), "the kernel was there before");
-    assert_eq!(saw(all, Sample { disk_kib: 51, ..most.clone() }), ends(TerminationReason::Disk { limit_kib: 50 }));
-    let slow = (Some(Act::Terminate(JOB, TerminationReason::CpuTime { after_ms: 2000 })), Some(10_100), None);
-    assert_eq!(saw(all, Sample { spent_us: 2_000_000, ..most.clone() }), slow, "it may end by itself");
-    let whatever = Sample { spent_us: u64::MAX, memory_kib: u64::MAX, disk_kib: u64::MAX, ..most };
-    assert_eq!(saw(ResourceLimits { sample: true, ..ResourceLimits::NONE }, whatever).0, None);
+    assert_eq!(record_sample(all, Sample { memory_kib: 101, ..most.clone() }), ends(memory));
+    assert_eq!(
+        record_sample(all, Sample { exceeded_memory_limit: true, ..most.clone() }),
+        ends(memory),
+        "the kernel was there before"
+    );
+    assert_eq!(
+        record_sample(all, Sample { disk_kib: 51, ..most.clone() }),
+        ends(TerminationReason::Disk { limit_kib: 50 })
+    );
+    let slow = (Some(Action::Terminate(JOB, TerminationReason::CpuTime { after_ms: 2000 })), Some(10_100), None);
+    assert_eq!(record_sample(all, Sample { total_cpu_us: 2_000_000, ..most.clone() }), slow, "it may end by itself");
+    let whatever = Sample { total_cpu_us: u64::MAX, memory_kib: u64::MAX, disk_kib: u64::MAX, ..most };
+    assert_eq!(record_sample(ResourceLimits { sample: true, ..ResourceLimits::NONE }, whatever).0, None);
 }
 
 #[test]
@@ -215,8 +222,8 @@ fn who_could_fill_memory_is_looked_at_often() {
         monitor.started(JOB, limits, 0);
         let mut count = 0;
         while let Some(now_ms) = monitor.due_ms().filter(|&due| due <= 60_000) {
-            assert_eq!(monitor.next(now_ms), Some(Act::Look(JOB)));
-            assert_eq!(monitor.saw(JOB, now_ms, Sample::default()), None);
+            assert_eq!(monitor.next(now_ms), Some(Action::Sample(JOB)));
+            assert_eq!(monitor.record_sample(JOB, now_ms, Sample::default()), None);
             count += 1;
         }
         count

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tanto_sys::cgroup::{CgroupUsage, StallTimes};
 use tanto_sys::process::procs;
 
-use super::disk_usage::{Measure, News};
+use super::disk_usage::{DiskUsage, DuEvent};
 use super::process_trees::{self, Trees};
-use super::{Act, Monitor, ResourceLimits, Sample};
+use super::{Action, Monitor, ResourceLimits, Sample};
 use crate::job::Cost;
 use crate::job::report::{JobSample, MonitorReport, ProcessInfo, Termination, TerminationReason};
 use crate::job::{JobId, JobLimits};
@@ -59,22 +59,22 @@ pub struct Watcher {
     limits: ResourceLimits,
     monitor: Monitor,
     trees: Trees,
-    running: BTreeMap<JobId, Own>,
+    running: BTreeMap<JobId, RunningJob>,
     termination: BTreeMap<JobId, Termination>,
     /// Peak memory of jobs with a control group, in KiB.
     peaks: BTreeMap<JobId, u64>,
 }
 
-struct Own {
+struct RunningJob {
     limits: ResourceLimits,
     /// If disk usage is limited.
-    measure: Option<Measure>,
+    measure: Option<DiskUsage>,
 }
 
 /// Minimum expected duration of a long job.
 pub const LONG_MS: u32 = 1000;
 /// Leftover processes that exit within this time are not reported.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
+const EXIT_GRACE: Duration = Duration::from_millis(100);
 
 impl Watcher {
     /// Makes this process the parent of all orphaned descendants. `is_daemon` recognizes processes that belong to no job.
@@ -99,7 +99,7 @@ impl Watcher {
 
     /// Excludes a child of Tanto that belongs to no job.
     pub fn ignore(&mut self, pid: u32) {
-        self.trees.spare(pid);
+        self.trees.exclude(pid);
     }
 
     /// Returns the job's own limits or the general ones.
@@ -116,26 +116,26 @@ impl Watcher {
             CgroupUse::All | CgroupUse::AllWithoutFiles => true,
         };
         let memory_kib = self.limits(own).memory_kib;
-        if wanted { self.trees.entrances(job, memory_kib) } else { Vec::new() }
+        if wanted { self.trees.create_cgroup(job, memory_kib) } else { Vec::new() }
     }
 
     /// Records that a job will start in a sandbox: `first` is the first process there, and `keeper` a child of Tanto
     /// that belongs to no job.
     pub fn enter_sandbox(&mut self, job: JobId, first: u32, keeper: u32) {
-        self.trees.housed(job, first, keeper);
+        self.trees.enter_sandbox(job, first, keeper);
     }
 
     /// Records the start of a job; `pid` is its first process, which the runner reaps.
     pub fn started(&mut self, job: JobId, pid: u32, own: Option<&JobLimits>) {
         let limits = self.limits(own);
         let place = own.and_then(|own| own.scratch.as_deref()).filter(|_| limits.disk_kib.is_some());
-        self.running.insert(job, Own { limits, measure: place.map(Measure::new) });
+        self.running.insert(job, RunningJob { limits, measure: place.map(DiskUsage::new) });
         self.trees.started(job, pid);
         self.monitor.started(job, limits, self.now_ms());
     }
 
     pub fn record_output(&mut self, job: JobId) {
-        self.monitor.wrote(job);
+        self.monitor.record_output(job);
     }
 
     /// Returns the time until `poll` has something to do.
@@ -146,8 +146,8 @@ impl Watcher {
 
     /// Does what is due. Returns one event, or `None` if nothing more is due.
     pub fn poll(&mut self) -> Option<WatchEvent> {
-        while let Some(act) = self.monitor.next(self.now_ms()) {
-            if let Some(note) = self.do_it(act) {
+        while let Some(action) = self.monitor.next(self.now_ms()) {
+            if let Some(note) = self.perform(action) {
                 return Some(note);
             }
         }
@@ -155,10 +155,13 @@ impl Watcher {
     }
 
     /// Returns the usage counted by the job's control group, with its peak memory. Call before `ended`.
-    pub fn used(&self, job: JobId) -> Option<CgroupUsage> {
-        let used = self.trees.used(job)?;
+    pub fn cgroup_usage(&self, job: JobId) -> Option<CgroupUsage> {
+        let cgroup_usage = self.trees.cgroup_usage(job)?;
         let peak = self.peaks.get(&job).copied();
-        Some(CgroupUsage { memory_kib: self.counted(&used).max(peak.filter(|&kib| kib > 0)), ..used })
+        Some(CgroupUsage {
+            memory_kib: self.job_memory_kib(&cgroup_usage).max(peak.filter(|&kib| kib > 0)),
+            ..cgroup_usage
+        })
     }
 
     /// Returns the stall times of the job's control group. Call before `ended`.
@@ -170,22 +173,22 @@ impl Watcher {
     pub fn ended(&mut self, job: JobId) -> Option<Box<MonitorReport>> {
         self.monitor.ended(job);
         let own = self.running.remove(&job);
-        if let Some(asked) = own.and_then(|own| own.measure).and_then(|mut measure| measure.end()) {
-            self.trees.has_own(asked, false);
+        if let Some(killed_pid) = own.and_then(|own| own.measure).and_then(|mut measure| measure.end()) {
+            self.trees.set_unrelated(killed_pid, false);
         }
         self.peaks.remove(&job);
         let termination = self.termination.remove(&job);
         let wanted = termination.is_some() || self.leftovers != Leftovers::Ignore;
-        let leftovers = if wanted { self.trees.left_by(job) } else { Vec::new() };
-        let leftovers = process_trees::seen(&procs::trees(&leftovers));
-        self.trees.first_is_gone(job);
-        let was_short = termination.is_none() && self.trees.was_short(job);
+        let leftovers = if wanted { self.trees.orphans_left_by(job) } else { Vec::new() };
+        let leftovers = process_trees::process_infos(&procs::trees(&leftovers));
+        self.trees.leader_reaped(job);
+        let had_oom_kill = termination.is_none() && self.trees.had_oom_kill(job);
         let left_killed = termination.is_some() || self.leftovers == Leftovers::Kill;
         if left_killed && (termination.is_some() || !leftovers.is_empty()) {
             self.trees.kill(job);
         }
         self.trees.forget(job);
-        if termination.is_none() && leftovers.is_empty() && !was_short {
+        if termination.is_none() && leftovers.is_empty() && !had_oom_kill {
             return None;
         }
         // The processes of a terminated job are in its termination.
@@ -194,7 +197,7 @@ impl Watcher {
             termination,
             leftovers,
             leftovers_killed: left_killed,
-            was_oom_killed: was_short,
+            was_oom_killed: had_oom_kill,
         }))
     }
 
@@ -204,18 +207,18 @@ impl Watcher {
         if self.leftovers == Leftovers::Ignore {
             return Vec::new();
         }
-        let until = Instant::now() + LAST_MOMENT;
-        while self.trees.has_left() && Instant::now() < until {
-            std::thread::sleep(LAST_MOMENT / 20);
+        let until = Instant::now() + EXIT_GRACE;
+        while self.trees.has_leftovers() && Instant::now() < until {
+            std::thread::sleep(EXIT_GRACE / 20);
         }
         let leftovers = self.trees.left();
-        leftovers.into_iter().map(|(job, pids)| (job, process_trees::seen(&procs::trees(&pids)))).collect()
+        leftovers.into_iter().map(|(job, pids)| (job, process_trees::process_infos(&procs::trees(&pids)))).collect()
     }
 
     /// Terminates a running job; returns false if it does not run or is already ending.
     pub fn terminate(&mut self, job: JobId, reason: TerminationReason) -> bool {
-        let act = self.monitor.end(job, self.now_ms(), reason);
-        act.map(|act| self.do_it(act)).is_some()
+        let action = self.monitor.terminate_job(job, self.now_ms(), reason);
+        action.map(|action| self.perform(action)).is_some()
     }
 
     /// The first process has exited. Returns why the job was terminated, if it was, possibly by the kernel.
@@ -223,7 +226,7 @@ impl Watcher {
         let memory_kib = self.running.get(&job).and_then(|own| own.limits.memory_kib);
         if let Some(limit_kib) = memory_kib
             && !self.termination.contains_key(&job)
-            && self.trees.has_overrun(job)
+            && self.trees.exceeded_memory_limit(job)
         {
             let reason = TerminationReason::Memory { limit_kib };
             self.termination.insert(job, Termination { reason, processes: Vec::new(), killed: true });
@@ -236,23 +239,23 @@ impl Watcher {
         self.termination.get(&job).map(|termination| termination.reason)
     }
 
-    fn do_it(&mut self, act: Act) -> Option<WatchEvent> {
-        match act {
-            Act::Look(job) => self.look(job),
-            Act::Terminate(job, reason) => {
-                let processes = process_trees::seen(&self.trees.of(job));
+    fn perform(&mut self, action: Action) -> Option<WatchEvent> {
+        match action {
+            Action::Sample(job) => self.look(job),
+            Action::Terminate(job, reason) => {
+                let processes = process_trees::process_infos(&self.trees.of(job));
                 self.termination.insert(job, Termination { reason, processes, killed: false });
                 self.trees.terminate(job);
                 None
             }
-            Act::Kill(job) => {
+            Action::Kill(job) => {
                 if let Some(termination) = self.termination.get_mut(&job) {
                     termination.killed = true;
                 }
                 self.trees.kill(job);
                 None
             }
-            Act::Abandon(job) => Some(WatchEvent::Abandoned(job)),
+            Action::Abandon(job) => Some(WatchEvent::Abandoned(job)),
         }
     }
 
@@ -260,42 +263,42 @@ impl Watcher {
         let tree = self.trees.of(job);
         let limits = self.running.get(&job)?.limits;
         let mut sample = process_trees::sample(&tree, limits.hang_ms.is_some());
-        let used = self.trees.used(job);
+        let cgroup_usage = self.trees.cgroup_usage(job);
         let mut load = process_trees::load(&tree);
-        sample.spent_us = sample.cpu_us.saturating_add(self.trees.spent_us(job));
-        if let Some(used) = used {
-            load.memory_kib = used.memory_kib.unwrap_or(load.memory_kib);
-            load.files_kib = used.memory_kib.and(used.files_kib);
-            let counted = self.counted(&used).unwrap_or(0);
+        sample.total_cpu_us = sample.cpu_us.saturating_add(self.trees.orphans_cpu_us(job));
+        if let Some(cgroup_usage) = cgroup_usage {
+            load.memory_kib = cgroup_usage.memory_kib.unwrap_or(load.memory_kib);
+            load.files_kib = cgroup_usage.memory_kib.and(cgroup_usage.files_kib);
+            let job_memory_kib = self.job_memory_kib(&cgroup_usage).unwrap_or(0);
             let peak = self.peaks.entry(job).or_default();
-            *peak = counted.max(*peak);
-            sample.spent_us = sample.spent_us.max(used.user_us.saturating_add(used.system_us));
+            *peak = job_memory_kib.max(*peak);
+            sample.total_cpu_us = sample.total_cpu_us.max(cgroup_usage.user_us.saturating_add(cgroup_usage.system_us));
         }
         if let Some(limit_kib) = limits.memory_kib {
-            let is_counted = used.is_some_and(|used| used.memory_kib.is_some());
+            let is_counted = cgroup_usage.is_some_and(|cgroup_usage| cgroup_usage.memory_kib.is_some());
             let is_sure = is_counted || load.memory_kib <= limit_kib;
-            sample.memory_kib = if is_sure { load.memory_kib } else { process_trees::held_kib(&tree) };
-            sample.has_overrun = self.trees.has_overrun(job);
+            sample.memory_kib = if is_sure { load.memory_kib } else { process_trees::memory_kib_of(&tree) };
+            sample.exceeded_memory_limit = self.trees.exceeded_memory_limit(job);
         }
         self.measure(job, &mut sample);
-        if let Some(act) = self.monitor.saw(job, self.now_ms(), sample) {
-            return self.do_it(act);
+        if let Some(action) = self.monitor.record_sample(job, self.now_ms(), sample) {
+            return self.perform(action);
         }
         limits.sample.then_some(WatchEvent::Sampled(job, load))
     }
 
     /// Returns the memory that counts as used by the job.
-    fn counted(&self, used: &CgroupUsage) -> Option<u64> {
-        let files_kib = if self.groups == CgroupUse::AllWithoutFiles { used.files_kib.unwrap_or(0) } else { 0 };
-        Some(used.memory_kib?.saturating_sub(files_kib))
+    fn job_memory_kib(&self, cgroup_usage: &CgroupUsage) -> Option<u64> {
+        let files_kib = if self.groups == CgroupUse::AllWithoutFiles { cgroup_usage.files_kib.unwrap_or(0) } else { 0 };
+        Some(cgroup_usage.memory_kib?.saturating_sub(files_kib))
     }
 
     /// Adds the last known size of the scratch directory to a sample.
     fn measure(&mut self, job: JobId, sample: &mut Sample) {
         let Some(measure) = self.running.get_mut(&job).and_then(|own| own.measure.as_mut()) else { return };
-        match measure.go_on() {
-            Some(News::Asks(pid)) => self.trees.has_own(pid, true),
-            Some(News::Answered(pid)) => self.trees.has_own(pid, false),
+        match measure.poll() {
+            Some(DuEvent::Started(pid)) => self.trees.set_unrelated(pid, true),
+            Some(DuEvent::Finished(pid)) => self.trees.set_unrelated(pid, false),
             None => {}
         }
         sample.disk_kib = measure.kib();

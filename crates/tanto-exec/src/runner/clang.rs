@@ -14,7 +14,7 @@ use tanto_sys::ipc::seqpacket::MAX_DESCRIPTORS;
 use tanto_sys::process::{Argv, Child, Environment, ExitReport, ExitStatus};
 
 use self::checkpoints::Checkpoints;
-use self::frames::{Run, Said, Used};
+use self::frames::{Reply, Run, Used};
 use self::identity::{Identity, Stamp};
 use self::zygote::Zygote;
 
@@ -29,7 +29,7 @@ mod response;
 mod zygote;
 
 pub use self::checkpoint_daemon::{Held, held, is_checkpoint_daemon, stop};
-pub use self::checkpoints::Wanted;
+pub use self::checkpoints::CheckpointOptions;
 pub use self::frames::Without;
 pub use self::identity::{is_left_alone_because_of, stands_for};
 pub use self::identity_cache::programs;
@@ -38,10 +38,10 @@ pub use self::identity_cache::programs;
 pub struct WorkerOptions {
     pub program: PathBuf,
     /// File that caches which clang the worker replaces.
-    pub known: PathBuf,
+    pub cache: PathBuf,
     /// A failure to start the worker is an error.
     pub required: bool,
-    pub checkpoints: Option<Wanted>,
+    pub checkpoints: Option<CheckpointOptions>,
 }
 
 enum State {
@@ -57,9 +57,9 @@ pub(super) struct Worker {
     options: WorkerOptions,
     state: State,
     /// Loaded on first use.
-    known: Option<Vec<Identity>>,
-    /// Validity of `known`, besides the files.
-    surroundings: String,
+    cache: Option<Vec<Identity>>,
+    /// Validity of `cache`, besides the files.
+    cache_key: String,
     next: u64,
     common: Option<Common>,
     checkpoints: Option<Checkpoints>,
@@ -79,14 +79,14 @@ pub(super) struct Fork {
     /// Its number in the protocol.
     pub(super) id: u64,
     /// It continues from a checkpoint, so that the daemon reports about it, not the worker.
-    pub(super) is_kept: bool,
+    pub(super) from_checkpoint: bool,
     /// Its result is compared with that of a process.
-    pub(super) is_doubted: bool,
+    pub(super) is_verified: bool,
 }
 
 /// Message about a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum News {
+pub(super) enum WorkerMessage {
     Ended(ExitReport),
     /// It has to run as a process, for this reason. Empty: it failed, and the process prints more.
     Declined(Vec<u8>),
@@ -95,7 +95,7 @@ pub(super) enum News {
 }
 
 /// More control groups than a job has.
-const MOST_ENTRANCES: usize = MAX_DESCRIPTORS - 4;
+const MAX_CGROUP_FILES: usize = MAX_DESCRIPTORS - 4;
 
 impl Worker {
     /// Returns `None` if the environment requires real programs. Starts nothing yet.
@@ -104,8 +104,8 @@ impl Worker {
             return None;
         }
         let checkpoints = options.checkpoints.clone().map(Checkpoints::new);
-        let (state, surroundings) = (State::Idle, String::new());
-        Some(Worker { options, state, known: None, surroundings, next: 0, common: None, checkpoints })
+        let (state, cache_key) = (State::Idle, String::new());
+        Some(Worker { options, state, cache: None, cache_key, next: 0, common: None, checkpoints })
     }
 
     /// Starts the command in the worker, or returns why it has to run as a process. Fails only if the worker is
@@ -114,13 +114,13 @@ impl Worker {
         &mut self,
         words: &Argv,
         environment: &Environment,
-        entrances: &[File],
+        cgroup_files: &[File],
     ) -> io::Result<Result<Fork, Vec<u8>>> {
         let name = words.iter().next().unwrap_or_default();
         if !may_be_clang(name) {
             return Ok(Err([name, b" is no clang"].concat()));
         }
-        if matches!(self.state, State::Gone) || entrances.len() > MOST_ENTRANCES {
+        if matches!(self.state, State::Gone) || cgroup_files.len() > MAX_CGROUP_FILES {
             return Ok(Err(b"the worker is gone".into()));
         }
         let path = environment.get(b"PATH").unwrap_or_default();
@@ -129,14 +129,14 @@ impl Worker {
         };
         match self.identify(&program, environment)? {
             Some(Identity { ours: true, lld, .. }) => {
-                self.fork(words, environment, entrances, &program, lld.as_deref())
+                self.fork(words, environment, cgroup_files, &program, lld.as_deref())
             }
             _ => Ok(Err([program.as_os_str().as_bytes(), b" is not the clang that the worker is built from"].concat())),
         }
     }
 
     /// Returns an error if the worker is required and this command compiles, but has to run as a process.
-    pub(super) fn insist(&self, line: &[u8], why: &[u8]) -> io::Result<()> {
+    pub(super) fn check_required(&self, line: &[u8], why: &[u8]) -> io::Result<()> {
         if !self.options.required || why.is_empty() || !require::compiles(line) {
             return Ok(());
         }
@@ -150,28 +150,28 @@ impl Worker {
 
     /// Returns the identity of a program, from the cache or by asking it.
     fn identify(&mut self, program: &Path, environment: &Environment) -> io::Result<Option<Identity>> {
-        let known = match self.known.take() {
-            Some(known) => known,
+        let cache = match self.cache.take() {
+            Some(cache) => cache,
             None => {
                 let stamp = Stamp::of(&self.options.program);
                 let libraries = environment.get(b"LD_LIBRARY_PATH").unwrap_or_default();
-                self.surroundings = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
-                let mut known = identity_cache::read(&self.options.known, &self.surroundings);
-                known.retain(Identity::is_same_build);
-                known
+                self.cache_key = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
+                let mut cache = identity_cache::read(&self.options.cache, &self.cache_key);
+                cache.retain(Identity::is_same_build);
+                cache
             }
         };
-        let known = self.known.insert(known);
-        if let Some(identity) = known.iter().find(|it| it.program == program && it.holds()) {
+        let cache = self.cache.insert(cache);
+        if let Some(identity) = cache.iter().find(|it| it.program == program && it.holds()) {
             return Ok(Some(identity.clone()));
         }
-        known.retain(|it| it.program != program);
+        cache.retain(|it| it.program != program);
         let Some(zygote) = self.zygote()? else { return Ok(None) };
-        let identity = identity::ask(program, &zygote.link);
-        if let (Some(identity), Some(known)) = (&identity, &mut self.known) {
-            known.push(identity.clone());
+        let identity = identity::ask(program, &zygote.connection);
+        if let (Some(identity), Some(cache)) = (&identity, &mut self.cache) {
+            cache.push(identity.clone());
             // Without the cache, the next build asks again.
-            let _ = identity_cache::write(&self.options.known, &self.surroundings, known);
+            let _ = identity_cache::write(&self.options.cache, &self.cache_key, cache);
         }
         Ok(identity)
     }
@@ -198,7 +198,7 @@ impl Worker {
         &mut self,
         words: &Argv,
         environment: &Environment,
-        entrances: &[File],
+        cgroup_files: &[File],
         clang: &Path,
         lld: Option<&Path>,
     ) -> io::Result<Result<Fork, Vec<u8>>> {
@@ -217,12 +217,17 @@ impl Worker {
         };
         let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
-        with.extend(entrances.iter().map(AsFd::as_fd));
+        with.extend(cgroup_files.iter().map(AsFd::as_fd));
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.note(&run);
             if let Some(pid) = checkpoints.run(&self.options.program, id, &frame, &with) {
-                let is_doubted = checkpoints.doubts();
-                return Ok(Ok(Fork { child: Child::with_other_parent(pid, output), id, is_kept: true, is_doubted }));
+                let is_verified = checkpoints.is_verified_next();
+                return Ok(Ok(Fork {
+                    child: Child::with_other_parent(pid, output),
+                    id,
+                    from_checkpoint: true,
+                    is_verified,
+                }));
             }
         }
         drop(with);
@@ -233,11 +238,11 @@ impl Worker {
         let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(gone()) };
         let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
-        with.extend(entrances.iter().map(AsFd::as_fd));
-        match zygote.link.run(id, &frame, &with) {
+        with.extend(cgroup_files.iter().map(AsFd::as_fd));
+        match zygote.connection.run(id, &frame, &with) {
             Ok(pid) => Ok(pid.map(|pid| {
                 let child = Child::with_other_parent(pid, output);
-                Fork { child, id, is_kept: false, is_doubted: false }
+                Fork { child, id, from_checkpoint: false, is_verified: false }
             })),
             // A temporary problem: run a process this time.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Err(Vec::new())),
@@ -258,34 +263,34 @@ impl Worker {
     /// Watches the worker and the checkpoint daemon: readable on messages, and when they are gone.
     pub(super) fn watches(&self) -> [Watch; 2] {
         let worker = match &self.state {
-            State::Running(zygote) => zygote.link.watch(),
+            State::Running(zygote) => zygote.connection.watch(),
             State::Idle | State::Gone => Watch::none(),
         };
         [worker, self.checkpoints.as_ref().map_or(Watch::none(), Checkpoints::watch)]
     }
 
     /// Returns whether no more messages about this command can come.
-    pub(super) fn is_gone(&self, is_kept: bool) -> bool {
-        match (&self.checkpoints, is_kept) {
+    pub(super) fn is_gone(&self, from_checkpoint: bool) -> bool {
+        match (&self.checkpoints, from_checkpoint) {
             (Some(checkpoints), true) => checkpoints.are_gone(),
             _ => matches!(self.state, State::Gone),
         }
     }
 
     /// Returns the next message about a command, if there is one.
-    pub(super) fn news(&mut self) -> Option<(u64, News)> {
+    pub(super) fn next_message(&mut self) -> Option<(u64, WorkerMessage)> {
         loop {
-            if let Some(said) = self.checkpoints.as_mut().and_then(Checkpoints::said) {
-                if let Some(news) = news(said) {
-                    return Some(news);
+            if let Some(reply) = self.checkpoints.as_mut().and_then(Checkpoints::try_next) {
+                if let Some(message) = message_of(reply) {
+                    return Some(message);
                 }
                 continue;
             }
             let State::Running(zygote) = &mut self.state else { return None };
-            match zygote.link.said() {
-                Ok(Some(said)) => {
-                    if let Some(news) = news(said) {
-                        return Some(news);
+            match zygote.connection.try_next() {
+                Ok(Some(reply)) => {
+                    if let Some(message) = message_of(reply) {
+                        return Some(message);
                     }
                 }
                 Ok(None) => return None,
@@ -295,16 +300,20 @@ impl Worker {
     }
 
     /// Waits until the processes of these commands are gone.
-    pub(super) fn bury(&mut self, mut ids: Vec<(u64, bool)>) {
+    pub(super) fn wait_until_gone(&mut self, mut ids: Vec<(u64, bool)>) {
         loop {
-            match self.news() {
-                Some((id, News::Gone)) => ids.retain(|(its, _)| *its != id),
+            match self.next_message() {
+                Some((id, WorkerMessage::Gone)) => ids.retain(|(its, _)| *its != id),
                 Some(_) => {}
                 None => {
-                    let Some(&(_, is_kept)) = ids.iter().find(|(_, is_kept)| !self.is_gone(*is_kept)) else { return };
+                    let Some(&(_, from_checkpoint)) =
+                        ids.iter().find(|(_, from_checkpoint)| !self.is_gone(*from_checkpoint))
+                    else {
+                        return;
+                    };
                     let waited = match (&self.state, &self.checkpoints) {
-                        (_, Some(checkpoints)) if is_kept => checkpoints.wait(),
-                        (State::Running(zygote), _) => zygote.link.wait(),
+                        (_, Some(checkpoints)) if from_checkpoint => checkpoints.wait(),
+                        (State::Running(zygote), _) => zygote.connection.wait(),
                         _ => return,
                     };
                     if waited.is_err() {
@@ -337,17 +346,20 @@ fn may_be_clang(name: &[u8]) -> bool {
     matches!(file, b"cc" | b"c++" | b"CC") || file.windows(5).any(|part| part == b"clang")
 }
 
-fn news(said: Said) -> Option<(u64, News)> {
-    match said {
-        Said::Ended { id, code, used } => {
+fn message_of(reply: Reply) -> Option<(u64, WorkerMessage)> {
+    match reply {
+        Reply::Ended { id, code, used } => {
             let status = ExitStatus::Code(i32::try_from(code & 0xff).expect("a byte fits"));
             let Used { user_us, system_us, max_rss_kib, read_bytes, written_bytes } = used;
-            Some((id, News::Ended(ExitReport { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes })))
+            Some((
+                id,
+                WorkerMessage::Ended(ExitReport { status, user_us, system_us, max_rss_kib, read_bytes, written_bytes }),
+            ))
         }
-        Said::Declined { id, why } => Some((id, News::Declined(why))),
-        Said::Gone { id } => Some((id, News::Gone)),
+        Reply::Declined { id, why } => Some((id, WorkerMessage::Declined(why))),
+        Reply::Gone { id } => Some((id, WorkerMessage::Gone)),
         // Late messages about commands that were given up.
-        Said::Hello { .. } | Said::Started { .. } | Said::Holding { .. } => None,
+        Reply::Hello { .. } | Reply::Started { .. } | Reply::Holding { .. } => None,
     }
 }
 

@@ -8,19 +8,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tanto_sys::cgroup::CgroupUsage;
 use tanto_sys::error::is_resource_exhausted;
-use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::ipc::poll::Watch;
 use tanto_sys::machine::cpu;
 use tanto_sys::process::{self, Child, Environment, ExitReport, ExitStatus};
 use tanto_sys::signals::TerminationSignals;
 use tanto_sys::terminal;
 
-use self::double_run::Twin;
+use self::double_run::FirstRun;
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
+use self::polling::PollResult;
 use self::slot_guard::SlotGuard;
-use self::worker_jobs::Forked;
+use self::task::Task;
+use self::worker_jobs::WorkerJob;
 use super::clang;
 use super::{Runner, Wakeup};
 use crate::job::Cost;
@@ -35,8 +36,10 @@ use crate::writer::Writer;
 mod double_run;
 mod launch;
 mod output;
+mod polling;
 mod shell_split;
 mod slot_guard;
+mod task;
 mod worker_jobs;
 
 pub use self::shell_split::{split as split_words, wants_the_shell};
@@ -62,29 +65,10 @@ pub struct RunnerOptions {
 }
 
 /// System calls, which tests replace.
-struct Machine {
+struct SystemCalls {
     start: fn(&mut Starter, &Command) -> io::Result<Started>,
     load: fn() -> f64,
     exit_fd: fn(&mut Child) -> io::Result<RawFd>,
-}
-
-/// A running command.
-struct Task {
-    job: JobId,
-    child: Child,
-    /// Started without a shell.
-    direct: bool,
-    /// Set while it runs in the clang worker.
-    fork: Option<Forked>,
-    /// Result of its first run, to be compared.
-    twin: Option<Twin>,
-    output: Output,
-    limits: ResourceLimits,
-    /// Time at which its first process was seen to have exited while others held its output.
-    left: Option<Instant>,
-    slot: Option<Slot>,
-    /// Terminal settings before a console command.
-    terminal: Option<terminal::TerminalSettings>,
 }
 
 /// A command that is ready to start.
@@ -94,9 +78,9 @@ struct Ready {
     expected: Cost,
     slot: Option<Slot>,
     /// Runs as a process, not in the clang worker.
-    alone: bool,
+    as_process: bool,
     /// Result of its first run, to be compared.
-    twin: Option<Twin>,
+    first_run: Option<FirstRun>,
 }
 
 /// While it exists, SIGINT, SIGTERM and SIGHUP wake the runner and do not end the program.
@@ -105,16 +89,16 @@ pub struct ProcessRunner {
     max_load: Option<f64>,
     /// The load average was the reason for the last capacity of 0.
     is_loaded: bool,
-    purse: Option<SlotGuard>,
+    slots: Option<SlotGuard>,
     starter: Starter,
-    machine: Machine,
-    endings: TerminationSignals,
+    system_calls: SystemCalls,
+    signals: TerminationSignals,
     interrupted_by: Option<i32>,
     /// In the order of their start.
     running: Vec<Task>,
     /// Descriptors are scarce: nothing starts before something has ended.
-    crowded: bool,
-    most_descriptors: RawFd,
+    lacks_resources: bool,
+    max_descriptors: RawFd,
     /// Commands that failed to start for lack of processes, descriptors or memory. They count as running, and no other
     /// starts before them. More than one only if jobs of the clang worker have to run again.
     held: VecDeque<Ready>,
@@ -122,7 +106,7 @@ pub struct ProcessRunner {
     /// killed, no more results may be lost than could run at once.
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
-    rooms: Option<SandboxPool>,
+    sandboxes: Option<SandboxPool>,
     overflow: Option<Overflow>,
     wake_fd: Option<OwnedFd>,
     buffer: Box<[u8]>,
@@ -132,53 +116,30 @@ pub struct ProcessRunner {
     leaders: Vec<usize>,
 }
 
-/// Result of waiting for all descriptors.
-#[derive(PartialEq, Eq)]
-enum Seen {
-    JobOutcome,
-    FreeSlot,
-    Bell,
-    Tasks,
-}
-
-#[derive(Clone, Copy)]
-enum Step {
-    Nothing,
-    Wrote,
-    Ended(ExitReport),
-}
-
-/// Indices in the list of watches. The first one is for signals; those of the clang worker and the checkpoint daemon
-/// are between these two.
-const BELL: usize = 1;
-const SLOTS: usize = 4;
 /// Capacity of a pipe.
 const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
-/// Poll interval for processes without a pidfd (before Linux 5.3).
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-
 impl ProcessRunner {
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
         let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.clang_worker);
-        options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.hand_on(both));
-        let purse = options.jobserver.map(SlotGuard::new);
+        options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.inherit(both));
+        let slots = options.jobserver.map(SlotGuard::new);
         Ok(ProcessRunner {
             parallelism: options.parallelism,
             max_load: options.max_load.filter(|&load| load > 0.0),
             is_loaded: false,
-            purse,
+            slots,
             starter,
-            machine: Machine { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
-            endings: TerminationSignals::listen()?,
+            system_calls: SystemCalls { start: Starter::start, load: cpu::load_average, exit_fd: Child::exit_fd },
+            signals: TerminationSignals::listen()?,
             interrupted_by: None,
             running: Vec::new(),
-            crowded: false,
-            most_descriptors: process::max_child_descriptors(),
+            lacks_resources: false,
+            max_descriptors: process::max_child_descriptors(),
             held: VecDeque::new(),
             finished: VecDeque::new(),
             watcher: options.watch.map(|watch| Watcher::new(watch, clang::is_checkpoint_daemon)).transpose()?,
-            rooms: None,
+            sandboxes: None,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
             wake_fd: options.wake_fd,
             buffer: vec![0; BUFFER].into(),
@@ -188,172 +149,70 @@ impl ProcessRunner {
     }
 
     /// Runs each further command in a sandbox of this pool.
-    pub fn use_sandboxes(&mut self, rooms: SandboxPool) {
-        self.rooms = Some(rooms);
+    pub fn use_sandboxes(&mut self, sandboxes: SandboxPool) {
+        self.sandboxes = Some(sandboxes);
     }
 
     /// Returns the capacity given the parallelism, descriptors and load.
-    fn room(&mut self) -> usize {
+    fn free_capacity(&mut self) -> usize {
         self.is_loaded = false;
         if !self.held.is_empty() {
             return 0;
         }
         let busy = self.running.len() + self.finished.len();
         // With Tanto's own slots, the jobserver never has more than `parallelism`.
-        let unlimited = self.parallelism == 0 || self.purse.as_ref().is_some_and(|purse| !purse.share.is_ours());
-        let mut room = if unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
-        if self.crowded && !self.running.is_empty() {
+        let is_unlimited =
+            self.parallelism == 0 || self.slots.as_ref().is_some_and(|slots| !slots.jobserver.owns_all_slots());
+        let mut room = if is_unlimited { usize::MAX } else { self.parallelism.saturating_sub(busy) };
+        if self.lacks_resources && !self.running.is_empty() {
             room = 0;
         }
         if let Some(max_load) = self.max_load.filter(|_| room > 0) {
             // The cast saturates; negative values become 0.
-            room = room.min((max_load - (self.machine.load)()) as usize);
+            room = room.min((max_load - (self.system_calls.load)()) as usize);
             self.is_loaded = room == 0 && !self.running.is_empty();
         }
         if self.running.is_empty() { room.max(1) } else { room }
     }
 
-    /// Waits for a descriptor or the timeout, then advances all tasks.
-    fn look(&mut self, most: Option<Duration>) -> io::Result<Seen> {
-        let first_task = self.watch_all();
-        let blind = self.is_blind(first_task).then_some(LOOK_EVERY);
-        let until_look = self.watcher.as_ref().and_then(Watcher::until_due);
-        let until_deal = self.purse.as_ref().and_then(SlotGuard::patience);
-        let until_over = self.running.iter().filter_map(Task::over_in).min();
-        let patience = most.into_iter().chain(blind).chain(until_look).chain(until_deal).chain(until_over).min();
-        poll::wait(&mut self.watches, patience)?;
-        // First of all: a command that Ctrl-C has ended must not be reported as failed.
-        if self.watches[0].ready() || self.endings.is_pending() {
-            return Ok(Seen::JobOutcome);
-        }
-        self.heed_leaders(first_task + self.running.len());
-        self.advance_all(first_task)?;
-        self.hear()?;
-        Ok(match () {
-            () if self.may_start(first_task) => Seen::FreeSlot,
-            () if self.watches[BELL].ready() => Seen::Bell,
-            () => Seen::Tasks,
-        })
-    }
-
-    /// Returns whether a slot became available; reallocates tokens.
-    fn may_start(&mut self, first_task: usize) -> bool {
-        let is_readable = self.watches[SLOTS..first_task].iter().any(Watch::ready);
-        match &mut self.purse {
-            Some(purse) if purse.share.is_dealt() => purse.deal(),
-            Some(_) => is_readable,
-            None => false,
-        }
-    }
-
-    /// Lists all descriptors: signals, wake_fd, clang worker, jobserver if it could help, tasks. Returns the index of
-    /// the first task. Rebuilding the list is as cheap as updating it: `-j500` takes no more CPU time per command than
-    /// `-j100`.
-    fn watch_all(&mut self) -> usize {
-        self.watches.clear();
-        self.watches.push(Watch::new(&self.endings));
-        self.watches.push(self.wake_fd.as_ref().map_or(Watch::none(), Watch::new));
-        let nothing = || [Watch::none(), Watch::none()];
-        self.watches.extend(self.starter.worker().map_or_else(nothing, |worker| worker.watches()));
-        if let Some(purse) = &self.purse {
-            purse.watch(&mut self.watches);
-        }
-        let first_task = self.watches.len();
-        for task in &mut self.running {
-            self.watches.push(task.watch(self.machine.exit_fd));
-        }
-        self.leaders.clear();
-        for (index, task) in self.running.iter_mut().enumerate().filter(|(_, task)| task.may_be_left()) {
-            // Without a pidfd, the task lasts until its output is closed.
-            if let Ok(fd) = (self.machine.exit_fd)(&mut task.child) {
-                self.watches.push(Watch::new(&fd));
-                self.leaders.push(index);
-            }
-        }
-        first_task
-    }
-
-    /// Returns whether the end of some task cannot be watched.
-    fn is_blind(&self, first_task: usize) -> bool {
-        let watches = self.watches[first_task..].iter();
-        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_none())
-    }
-
-    /// Records the exits of first processes.
-    fn heed_leaders(&mut self, first_leader: usize) {
-        for (&index, watch) in self.leaders.iter().zip(&self.watches[first_leader..]) {
-            if watch.ready() {
-                self.running[index].left = Some(Instant::now());
-            }
-        }
-    }
-
-    fn advance_all(&mut self, first_task: usize) -> io::Result<()> {
-        let mut index = 0;
-        for at in first_task..first_task + self.running.len() {
-            let watch = self.watches[at];
-            let is_over = self.running[index].over_in().is_some_and(|time| time.is_zero());
-            if is_over {
-                self.running[index].take_last(watch.ready(), &mut self.buffer, self.overflow.as_ref())?;
-            }
-            let moved = watch.ready() || watch.is_none() || is_over;
-            let job = self.running[index].job;
-            let step = match moved {
-                true => self.running[index].advance(&mut self.buffer, self.overflow.as_ref())?,
-                false => Step::Nothing,
-            };
-            match step {
-                Step::Ended(ended) => self.finish(index, ended),
-                Step::Wrote | Step::Nothing => index += 1,
-            }
-            if let (Step::Wrote, Some(watcher)) = (step, &mut self.watcher) {
-                watcher.record_output(job);
-                if let Some(most) = self.running[index - 1].floods() {
-                    watcher.terminate(job, TerminationReason::Output { limit_bytes: most });
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn finish(&mut self, index: usize, ended: ExitReport) {
         let mut task = self.running.remove(index);
-        let usage = usage(&ended);
+        let usage = task::usage(&ended);
         let why = self.watcher.as_mut().and_then(|watcher| watcher.first_exited(task.job));
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.exit_code()),
             (None, ExitStatus::Killed { signal, dumped }) if task.direct => {
                 let mut said = Vec::new();
-                let exit = self.starter.death(signal, dumped, &mut said);
+                let exit = self.starter.exit_of_killed(signal, dumped, &mut said);
                 task.output.push(&said, self.overflow.as_ref());
                 exit
             }
-            (None, status) => exit(status),
+            (None, status) => task::exit(status),
         };
         if why.is_some() || !matches!(exit, Exit::Code(_)) {
             task.restore_terminal();
         }
-        let exit = match &task.twin {
-            Some(twin) => twin.compare(exit, &mut task.output, self.overflow.as_ref()),
+        let exit = match &task.first_run {
+            Some(first_run) => first_run.compare(exit, &mut task.output, self.overflow.as_ref()),
             None => exit,
         };
-        self.tell(task, exit, usage);
+        self.complete(task, exit, usage);
     }
 
-    fn tell(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, fork, twin, .. } = task;
-        self.crowded = false;
-        if let Some(purse) = &mut self.purse {
-            purse.share.leave(job);
+    fn complete(&mut self, task: Task, exit: Exit, usage: Usage) {
+        let Task { job, output, slot, fork, first_run, .. } = task;
+        self.lacks_resources = false;
+        if let Some(slots) = &mut self.slots {
+            slots.jobserver.remove_command(job);
         }
-        let used = self.watcher.as_ref().and_then(|watcher| watcher.used(job));
+        let used = self.watcher.as_ref().and_then(|watcher| watcher.cgroup_usage(job));
         let waits = self.watcher.as_ref().and_then(|watcher| watcher.waits(job));
-        let usage = Usage { waits, ..used.map_or(usage, |used| whole(usage, used)) };
+        let usage = Usage { waits, ..used.map_or(usage, |used| task::combined_usage(usage, used)) };
         let report = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
-        self.vacate(job);
-        let executed_by = match (fork, twin) {
+        self.release_sandbox(job);
+        let executed_by = match (fork, first_run) {
             (None, None) => ExecutedBy::Process,
-            (Some(fork), _) if !fork.is_kept() => ExecutedBy::ClangWorker,
+            (Some(fork), _) if !fork.continues_from_checkpoint() => ExecutedBy::ClangWorker,
             _ => ExecutedBy::Checkpoint,
         };
         let (output, capture) = output.into_kept();
@@ -362,78 +221,89 @@ impl ProcessRunner {
     }
 
     /// Polls the watcher. Gives up a command that cannot be killed.
-    fn attend(&mut self) -> Option<Wakeup> {
+    fn poll_watcher(&mut self) -> Option<Wakeup> {
         match self.watcher.as_mut()?.poll()? {
             WatchEvent::Sampled(job, load) => Some(Wakeup::Sampled(job, load)),
             WatchEvent::Abandoned(job) => {
                 let index = self.running.iter().position(|task| task.job == job)?;
                 let task = self.running.remove(index);
                 let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(job));
-                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
+                self.complete(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 None
             }
         }
     }
 
     /// Makes the next command start in a sandbox of its own, if there is a pool.
-    fn house(&mut self, job: JobId) -> io::Result<()> {
-        let Some(rooms) = &mut self.rooms else { return Ok(()) };
-        let SandboxGuard { namespaces: entrance, first, keeper } = rooms.acquire(job)?;
-        self.starter.shut_in(Some(entrance));
+    fn acquire_sandbox(&mut self, job: JobId) -> io::Result<()> {
+        let Some(sandboxes) = &mut self.sandboxes else { return Ok(()) };
+        let SandboxGuard { namespaces, first, keeper } = sandboxes.acquire(job)?;
+        self.starter.set_namespaces(Some(namespaces));
         self.watcher.iter_mut().for_each(|watcher| watcher.enter_sandbox(job, first, keeper));
         Ok(())
     }
 
-    fn vacate(&mut self, job: JobId) {
-        self.rooms.iter_mut().for_each(|rooms| rooms.release(job));
+    fn release_sandbox(&mut self, job: JobId) {
+        self.sandboxes.iter_mut().for_each(|sandboxes| sandboxes.release(job));
     }
 
     /// Starts a command in a slot. On a shortage, holds it back if a running command's end may help.
     fn launch(&mut self, ready: Ready) -> Result<(), (io::Error, Option<Slot>)> {
-        let Ready { job, command, expected, slot, alone, twin } = ready;
+        let Ready { job, command, expected, slot, as_process, first_run } = ready;
         let bounds = command.limits.as_deref();
         let limits = self.watcher.as_ref().map_or(ResourceLimits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::TerminalSettings::of_stdin).flatten();
-        if let Err(error) = self.house(job) {
+        if let Err(error) = self.acquire_sandbox(job) {
             return Err((error, slot));
         }
-        let mut entrances = Vec::new();
+        let mut cgroup_files = Vec::new();
         if let Some(watcher) = &mut self.watcher {
             let (name, mark) = watcher.marker(job);
             self.starter.set(name, &mark);
-            entrances = watcher.create_cgroup(job, expected, bounds);
+            cgroup_files = watcher.create_cgroup(job, expected, bounds);
         }
-        if let Some(purse) = self.purse.as_mut().filter(|purse| purse.share.is_dealt()) {
-            self.starter.share(purse.join(job));
+        if let Some(slots) = self.slots.as_mut().filter(|slots| slots.jobserver.is_prioritized()) {
+            self.starter.set_tokens(slots.add_command(job));
         }
-        let is_counted = !entrances.is_empty();
-        self.starter.enter(entrances);
-        let started = match alone {
-            true => self.starter.start_alone(&command),
-            false => (self.machine.start)(&mut self.starter, &command),
+        let is_counted = !cgroup_files.is_empty();
+        self.starter.set_cgroups(cgroup_files);
+        let started = match as_process {
+            true => self.starter.start_process(&command),
+            false => (self.system_calls.start)(&mut self.starter, &command),
         };
         // The descriptors may be reused.
-        self.starter.enter(Vec::new());
-        self.starter.shut_in(None);
-        if let Some(purse) = self.purse.as_mut().filter(|_| started.is_err()) {
-            purse.share.leave(job);
+        self.starter.set_cgroups(Vec::new());
+        self.starter.set_namespaces(None);
+        if let Some(slots) = self.slots.as_mut().filter(|_| started.is_err()) {
+            slots.jobserver.remove_command(job);
         }
         if started.is_err() {
-            self.vacate(job);
+            self.release_sandbox(job);
         }
         match started {
             Ok(Started { child, direct, fork }) => {
-                self.spare_worker();
+                self.ignore_worker();
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid(), bounds);
                 }
-                self.crowded |= child.output().is_some_and(|output| output.as_raw_fd() >= self.most_descriptors);
-                let fork = fork.map(|fork| Forked::new(fork, command, expected, is_counted));
+                self.lacks_resources |= child.output().is_some_and(|output| output.as_raw_fd() >= self.max_descriptors);
+                let fork = fork.map(|fork| WorkerJob::new(fork, command, expected, is_counted));
                 let output = Output::new(limits.output_bytes);
-                self.running.push(Task { job, child, direct, fork, twin, output, limits, left: None, slot, terminal });
+                self.running.push(Task {
+                    job,
+                    child,
+                    direct,
+                    fork,
+                    first_run,
+                    output,
+                    limits,
+                    left: None,
+                    slot,
+                    terminal,
+                });
             }
             Err(error) if is_resource_exhausted(&error) && !(self.running.is_empty() && self.finished.is_empty()) => {
-                self.held.push_back(Ready { job, command, expected, slot, alone, twin });
+                self.held.push_back(Ready { job, command, expected, slot, as_process, first_run });
             }
             Err(error) => return Err((error, slot)),
         }
@@ -453,41 +323,41 @@ impl ProcessRunner {
     }
 
     fn release(&mut self, slot: Option<Slot>) {
-        if let (Some(purse), Some(slot)) = (&mut self.purse, slot) {
-            purse.share.release(slot);
+        if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
+            slots.jobserver.release(slot);
         }
     }
 
     /// Restores lost tokens when no command has a slot.
-    fn settle(&mut self) {
+    fn restore_tokens(&mut self) {
         let none_in_use = self.running.is_empty() && self.finished.is_empty() && self.held.is_empty();
-        if let Some(purse) = self.purse.as_mut().filter(|purse| none_in_use && purse.in_hand.is_none()) {
-            purse.share.settle();
+        if let Some(slots) = self.slots.as_mut().filter(|slots| none_in_use && slots.next_slot.is_none()) {
+            slots.jobserver.restore_tokens();
         }
     }
 
     /// Gives unused slots back while waiting.
     fn release_unused(&mut self) {
-        self.purse.iter_mut().for_each(SlotGuard::let_go);
-        let unused = self.purse.as_mut().and_then(|purse| purse.in_hand.take());
+        self.slots.iter_mut().for_each(SlotGuard::release_kept);
+        let unused = self.slots.as_mut().and_then(|slots| slots.next_slot.take());
         self.release(unused);
     }
 }
 
 impl Runner for ProcessRunner {
-    fn set_next_priority(&mut self, urgency: i64) {
-        if let Some(purse) = &mut self.purse {
-            purse.next = urgency;
+    fn set_next_priority(&mut self, priority: i64) {
+        if let Some(slots) = &mut self.slots {
+            slots.next_priority = priority;
         }
     }
 
     fn capacity(&mut self) -> usize {
-        let room = self.room();
-        match &mut self.purse {
-            Some(purse) if room > 0 => usize::from(purse.hold()),
-            Some(purse) => {
+        let room = self.free_capacity();
+        match &mut self.slots {
+            Some(slots) if room > 0 => usize::from(slots.acquire_next()),
+            Some(slots) => {
                 // A free slot is of no use now, and would cause wakeup after wakeup.
-                purse.hungry = false;
+                slots.is_waiting = false;
                 0
             }
             None => room,
@@ -499,11 +369,11 @@ impl Runner for ProcessRunner {
     }
 
     fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> io::Result<()> {
-        let slot = self.purse.as_mut().and_then(|purse| purse.take(job));
-        let ready = Ready { job, command: command.clone(), expected, slot, alone: false, twin: None };
+        let slot = self.slots.as_mut().and_then(|slots| slots.take(job));
+        let ready = Ready { job, command: command.clone(), expected, slot, as_process: false, first_run: None };
         self.launch(ready).map_err(|(error, slot)| {
-            if let Some(purse) = &mut self.purse {
-                purse.in_hand = slot;
+            if let Some(slots) = &mut self.slots {
+                slots.next_slot = slot;
             }
             error
         })
@@ -516,33 +386,33 @@ impl Runner for ProcessRunner {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         self.release_unused();
         self.start_held()?;
-        self.hear()?;
+        self.read_worker_messages()?;
         let end = most.map(|most| Instant::now() + most);
         loop {
             if let Some((completion, slot)) = self.finished.pop_front() {
-                if let (Some(purse), Some(slot)) = (&mut self.purse, slot) {
-                    purse.ended(completion.job, slot);
+                if let (Some(slots), Some(slot)) = (&mut self.slots, slot) {
+                    slots.ended(completion.job, slot);
                 }
-                self.settle();
+                self.restore_tokens();
                 return Ok(Wakeup::Completed(completion));
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let seen = self.look(left)?;
-            match seen {
-                Seen::JobOutcome => {
-                    if let Some(signal) = self.endings.take() {
+            let result = self.poll(left)?;
+            match result {
+                PollResult::Signal => {
+                    if let Some(signal) = self.signals.take() {
                         self.interrupted_by = Some(signal);
                         return Ok(Wakeup::Interrupted(signal));
                     }
                 }
-                Seen::FreeSlot if self.finished.is_empty() => return Ok(Wakeup::SlotAvailable),
-                Seen::FreeSlot | Seen::Bell | Seen::Tasks => {}
+                PollResult::SlotAvailable if self.finished.is_empty() => return Ok(Wakeup::SlotAvailable),
+                PollResult::SlotAvailable | PollResult::ControlRequest | PollResult::Tasks => {}
             }
-            if let Some(woken) = self.attend() {
+            if let Some(woken) = self.poll_watcher() {
                 return Ok(woken);
             }
             // After the watcher, so that frequent requests cannot delay the termination of a job.
-            if seen == Seen::Bell && self.finished.is_empty() {
+            if result == PollResult::ControlRequest && self.finished.is_empty() {
                 return Ok(Wakeup::ControlRequest);
             }
             if self.finished.is_empty() && left.is_some_and(|left| left.is_zero()) {
@@ -585,7 +455,7 @@ impl Runner for ProcessRunner {
         }
         let mut running = std::mem::take(&mut self.running);
         running.iter_mut().for_each(|task| task.child.close_output());
-        self.bury(&running);
+        self.wait_until_gone(&running);
         for mut task in running {
             jobs.push(task.job);
             if task.fork.is_none() {
@@ -593,7 +463,7 @@ impl Runner for ProcessRunner {
                 let _ = task.child.wait();
             }
             task.restore_terminal();
-            self.vacate(task.job);
+            self.release_sandbox(task.job);
             self.release(task.slot);
         }
         self.release_unused();
@@ -609,95 +479,6 @@ impl Drop for ProcessRunner {
             worker.rest();
         }
         self.abort();
-    }
-}
-
-impl Task {
-    /// Watches the output, and after that the exit.
-    fn watch(&mut self, exit_fd: fn(&mut Child) -> io::Result<RawFd>) -> Watch {
-        if let Some(output) = self.child.output() {
-            return Watch::new(output);
-        }
-        if self.fork.is_some() {
-            return Watch::none();
-        }
-        exit_fd(&mut self.child).map_or(Watch::none(), |fd| Watch::new(&fd))
-    }
-
-    /// Returns the output limit if it is exceeded.
-    fn floods(&self) -> Option<u64> {
-        self.limits.output_bytes.filter(|&most| self.output.total() > most)
-    }
-
-    /// Returns whether the first process may have exited unnoticed, while others hold the output.
-    fn may_be_left(&self) -> bool {
-        let could_be = self.limits.linger_ms.is_some() && self.fork.is_none();
-        could_be && self.left.is_none() && self.child.output().is_some()
-    }
-
-    /// Returns the time until the task ends even though others hold its output.
-    fn over_in(&self) -> Option<Duration> {
-        let linger = Duration::from_millis(self.limits.linger_ms?.max(0).unsigned_abs());
-        self.child.output()?;
-        Some(linger.saturating_sub(self.left?.elapsed()))
-    }
-
-    /// Reads what is in the pipe, which may still be the task's own output, and closes it.
-    fn take_last(&mut self, is_some: bool, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<()> {
-        let length = if is_some { self.child.read_output(buffer)? } else { 0 };
-        self.output.push(&buffer[..length], overflow);
-        self.child.close_output();
-        Ok(())
-    }
-
-    /// A command that was killed at a password prompt may leave the terminal without echo.
-    fn restore_terminal(&self) {
-        if let Some(settings) = &self.terminal {
-            settings.restore();
-        }
-    }
-
-    /// Reads output. The task ends when its output is closed and its first process has exited, in either order.
-    fn advance(&mut self, buffer: &mut [u8], overflow: Option<&Overflow>) -> io::Result<Step> {
-        if self.child.output().is_some() {
-            let length = self.child.read_output(buffer)?;
-            if length > 0 {
-                self.output.push(&buffer[..length], overflow);
-                return Ok(Step::Wrote);
-            }
-        }
-        Ok(self.child.try_wait()?.map_or(Step::Nothing, Step::Ended))
-    }
-}
-
-fn usage(ended: &ExitReport) -> Usage {
-    Usage {
-        user_us: ended.user_us,
-        system_us: ended.system_us,
-        max_rss_kib: ended.max_rss_kib,
-        read_bytes: ended.read_bytes,
-        written_bytes: ended.written_bytes,
-        waits: None,
-    }
-}
-
-/// Prefers the counts of a control group, which cover the whole process tree.
-fn whole(usage: Usage, used: CgroupUsage) -> Usage {
-    Usage {
-        user_us: used.user_us.max(usage.user_us),
-        system_us: used.system_us.max(usage.system_us),
-        max_rss_kib: used.memory_kib.unwrap_or(0).max(usage.max_rss_kib),
-        read_bytes: used.read_bytes.unwrap_or(usage.read_bytes),
-        written_bytes: used.written_bytes.unwrap_or(usage.written_bytes),
-        waits: usage.waits,
-    }
-}
-
-fn exit(status: ExitStatus) -> Exit {
-    match status {
-        ExitStatus::Code(code) => Exit::Code(code),
-        ExitStatus::Killed { signal, dumped: false } => Exit::Signal(signal),
-        ExitStatus::Killed { signal, dumped: true } => Exit::Dumped(signal),
     }
 }
 

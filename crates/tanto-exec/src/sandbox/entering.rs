@@ -19,7 +19,7 @@ use tanto_sys::process::lifecycle;
 use tanto_sys::process::namespaces::{self, Namespace};
 use tanto_sys::process::procs;
 
-use super::{Place, Report, close, mount, text, unmount};
+use super::{Report, SandboxDir, close, mount, text, unmount};
 
 /// How a command enters a sandbox.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -41,12 +41,12 @@ const SHELL: &str = "/bin/sh";
 const MOST_SHOWN: usize = 200;
 
 /// Runs a shell line in the sandbox. Returns its exit code; 128 + N if signal N killed it.
-pub fn enter(place: &Place, entry: &Entry, line: &str) -> i32 {
+pub fn enter(place: &SandboxDir, entry: &Entry, line: &str) -> i32 {
     outer(place, entry, line).unwrap_or_else(|error| fault(place, &error))
 }
 
 /// Reports that a command could not start for a reason of the machine, and returns its exit code.
-pub fn fault(place: &Place, error: &io::Error) -> i32 {
+pub fn fault(place: &SandboxDir, error: &io::Error) -> i32 {
     let fault = String::from_utf8_lossy(&error::text(error)).into_owned();
     eprintln!("tanto: the sandbox: {fault}");
     // If the report cannot be written, the message above has to do.
@@ -55,18 +55,18 @@ pub fn fault(place: &Place, error: &io::Error) -> i32 {
 }
 
 /// Mounts the sandbox for later commands. Returns an exit code.
-pub fn begin(place: &Place, entry: &Entry) -> i32 {
+pub fn begin(place: &SandboxDir, entry: &Entry) -> i32 {
     let begun = lifecycle::exit_with_parent().and_then(|()| make(place, entry));
     begun.map_or_else(|error| fault(place, &error), |()| pass(place))
 }
 
 /// Reports success without running a command.
-pub fn pass(place: &Place) -> i32 {
+pub fn pass(place: &SandboxDir) -> i32 {
     File::create(place.report_path()).map_or_else(|error| fault(place, &error), |_| 0)
 }
 
 /// Unmounts the sandbox. Returns an exit code.
-pub fn leave(place: &Place) -> i32 {
+pub fn leave(place: &SandboxDir) -> i32 {
     match unmount(place) {
         Ok(()) => 0,
         Err(error) => {
@@ -76,7 +76,7 @@ pub fn leave(place: &Place) -> i32 {
     }
 }
 
-fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
+fn outer(place: &SandboxDir, entry: &Entry, line: &str) -> io::Result<i32> {
     lifecycle::exit_with_parent()?;
     let report = File::create(place.report_path())?;
     if entry.fresh {
@@ -112,7 +112,7 @@ fn outer(place: &Place, entry: &Entry, line: &str) -> io::Result<i32> {
 }
 
 /// Mounts the sandbox and runs the user's hook, which may write even to a read-only root.
-pub(super) fn make(place: &Place, entry: &Entry) -> io::Result<()> {
+pub(super) fn make(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     let plan = place.read_plan()?;
     mount(place, &plan)?;
     hook(place, entry)?;
@@ -126,7 +126,7 @@ fn written_kib(dir: &File) -> io::Result<u64> {
 }
 
 /// Runs `client_prepare_chroot` outside the sandbox. It may mount more there.
-fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
+fn hook(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     let Some(line) = &entry.hook else { return Ok(()) };
     let mut shell = Command::new(SHELL);
     shell.args(["-c", line, "client_prepare_chroot"]).arg(place.root());
@@ -136,7 +136,7 @@ fn hook(place: &Place, entry: &Entry) -> io::Result<()> {
 }
 
 /// The init process of the sandbox.
-fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
+fn first(place: &SandboxDir, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
     lifecycle::exit_with_parent()?;
     mounts::make_all_private()?;
     come_in(place)?;
@@ -164,7 +164,7 @@ fn first(place: &Place, entry: &Entry, line: &str, report: &File) -> io::Result<
 }
 
 /// Changes the root to the sandbox, with a /proc of its own processes.
-pub(super) fn come_in(place: &Place) -> io::Result<()> {
+pub(super) fn come_in(place: &SandboxDir) -> io::Result<()> {
     // Before the host's /proc disappears: the kernel requires a visible one.
     mounts::mount_virtual(VirtualFs::Proc, &place.root().join("proc"), "")?;
     mounts::pivot_root(&place.root())
@@ -182,6 +182,6 @@ fn left() -> io::Result<Vec<String>> {
 }
 
 /// A missing report is not worth failing for.
-fn tell(mut report: &File, what: &Report) {
-    let _ = report.write_all(text::reported(what).as_bytes());
+fn tell(mut report: &File, kind: &Report) {
+    let _ = report.write_all(text::reported(kind).as_bytes());
 }

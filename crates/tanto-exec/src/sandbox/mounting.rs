@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tanto_sys::fs::dir_tree;
 use tanto_sys::fs::mounts::{self, VirtualFs};
 
-use super::{Mount, Place, Plan, What};
+use super::{Mount, MountKind, Plan, SandboxDir};
 
 /// Options of the root file system, which holds only mount points and links.
 const ROOT: &str = "size=16m,mode=755";
@@ -18,7 +18,7 @@ const HIDDEN: &str = "size=1m,mode=755";
 const SHARED: &str = "mode=1777";
 
 /// Mounts a plan in place of earlier mounts. Everything is writable until `close`.
-pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
+pub fn mount(place: &SandboxDir, plan: &Plan) -> io::Result<()> {
     unmount(place)?;
     for dir in [place.root(), place.scratch()] {
         fs::create_dir_all(dir)?;
@@ -34,17 +34,17 @@ pub fn mount(place: &Place, plan: &Plan) -> io::Result<()> {
 }
 
 /// Makes a mounted sandbox read-only if its plan says so, except private and shared mounts.
-pub fn close(place: &Place, plan: &Plan) -> io::Result<()> {
+pub fn close(place: &SandboxDir, plan: &Plan) -> io::Result<()> {
     if !plan.read_only {
         return Ok(());
     }
     mounts::set_read_only(&place.root())?;
-    let is_open = |mount: &&Mount| matches!(mount.what, What::Own(_) | What::Share(_));
+    let is_open = |mount: &&Mount| matches!(mount.kind, MountKind::Private(_) | MountKind::Writable(_));
     plan.mounts.iter().filter(is_open).try_for_each(|mount| mounts::set_writable(&place.root(), &mount.at))
 }
 
 /// Unmounts everything, and removes all changes.
-pub fn unmount(place: &Place) -> io::Result<()> {
+pub fn unmount(place: &SandboxDir) -> io::Result<()> {
     for dir in [place.root(), place.scratch()] {
         // An error means that nothing is mounted there.
         while mounts::unmount(&dir).is_ok() {}
@@ -54,13 +54,14 @@ pub fn unmount(place: &Place) -> io::Result<()> {
 
 /// Adds directories, the first uppermost, on top of the lower layers of these overlays in a mounted sandbox, below its
 /// changes. Returns false without any effect if a path is no overlay, or something is mounted inside.
-pub fn cover(place: &Place, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
+pub fn cover(place: &SandboxDir, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
     let plan = place.read_plan()?;
     let mut covered = Vec::new();
     for (at, layers) in all {
         let found = plan.mounts.iter().enumerate().find(|(_, mount)| mount.at == *at);
         let within = plan.mounts.iter().any(|mount| mount.at != *at && mount.at.starts_with(at));
-        let Some((number, mount)) = found.filter(|(_, mount)| !within && matches!(mount.what, What::Over(_))) else {
+        let Some((number, mount)) = found.filter(|(_, mount)| !within && matches!(mount.kind, MountKind::Overlay(_)))
+        else {
             return Ok(false);
         };
         let scratch = place.scratch().join(number.to_string());
@@ -71,7 +72,7 @@ pub fn cover(place: &Place, all: &[(&Path, &[PathBuf])]) -> io::Result<bool> {
 }
 
 struct Mounting<'a> {
-    place: &'a Place,
+    place: &'a SandboxDir,
     plan: &'a Plan,
     /// Directory for changes to this mount.
     scratch: PathBuf,
@@ -81,35 +82,37 @@ struct Mounting<'a> {
 impl Mounting<'_> {
     fn act(&self) -> io::Result<()> {
         let at = self.at();
-        match &self.mount.what {
-            What::Part(from) if fs::symlink_metadata(from).is_err() => Ok(()),
-            What::Look(from) | What::Part(from) => {
+        match &self.mount.kind {
+            MountKind::ReadOnlyEntry(from) if fs::symlink_metadata(from).is_err() => Ok(()),
+            MountKind::ReadOnly(from) | MountKind::ReadOnlyEntry(from) => {
                 make_point(from, &at)?;
                 mounts::bind(from, &at)?;
                 mounts::set_read_only(&at)
             }
-            What::Share(from) => {
+            MountKind::Writable(from) => {
                 make_point(from, &at)?;
                 mounts::bind(from, &at)
             }
-            What::Own(mode) => {
-                self.own(*mode)?;
+            MountKind::Private(mode) => {
+                self.private(*mode)?;
                 fs::create_dir_all(&at)?;
                 mounts::bind(&self.scratch, &at)
             }
-            What::Over(lowers) => self.over(lowers, &at),
-            What::Copy(lowers) => {
+            MountKind::Overlay(lowers) => self.over(lowers, &at),
+            MountKind::Copy(lowers) => {
                 lowers.iter().rev().try_for_each(|from| dir_tree::copy(from, &self.scratch))?;
                 fs::create_dir_all(&at)?;
                 mounts::bind(&self.scratch, &at)
             }
-            What::Link(to) => {
+            MountKind::Symlink(to) => {
                 make_parent(&at)?;
                 symlink(to, &at)
             }
-            What::Nothing if fs::symlink_metadata(&at).is_ok() => mounts::mount_virtual(VirtualFs::Tmpfs, &at, HIDDEN),
-            What::Nothing => Ok(()),
-            What::Devices => devices(&at),
+            MountKind::Hidden if fs::symlink_metadata(&at).is_ok() => {
+                mounts::mount_virtual(VirtualFs::Tmpfs, &at, HIDDEN)
+            }
+            MountKind::Hidden => Ok(()),
+            MountKind::Devices => devices(&at),
         }
     }
 
@@ -118,14 +121,14 @@ impl Mounting<'_> {
         self.place.root().join(self.mount.at.strip_prefix("/").unwrap_or(&self.mount.at))
     }
 
-    fn own(&self, mode: u32) -> io::Result<()> {
+    fn private(&self, mode: u32) -> io::Result<()> {
         DirBuilder::new().create(&self.scratch)?;
         // Explicitly, because of the umask.
         fs::set_permissions(&self.scratch, fs::Permissions::from_mode(mode))
     }
 
     fn over(&self, lowers: &[PathBuf], at: &Path) -> io::Result<()> {
-        self.own(0o755)?;
+        self.private(0o755)?;
         let upper = self.scratch.join("upper");
         fs::create_dir(&upper)?;
         if let Some(lowest) = lowers.first() {
@@ -143,7 +146,7 @@ impl Mounting<'_> {
     }
 
     fn cover(&self, layers: &[PathBuf]) -> io::Result<()> {
-        let What::Over(lowers) = &self.mount.what else { return Ok(()) };
+        let MountKind::Overlay(lowers) = &self.mount.kind else { return Ok(()) };
         let at = self.at();
         mounts::unmount(&at)?;
         // It belonged to the old overlay.

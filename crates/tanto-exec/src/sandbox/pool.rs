@@ -13,7 +13,7 @@ use tanto_sys::process::ExitStatus;
 use tanto_sys::process::lifecycle;
 use tanto_sys::process::namespaces::{self, Namespace, NamespaceEntry};
 
-use super::{Entry, Place, entering};
+use super::{Entry, SandboxDir, entering};
 use crate::job::JobId;
 
 /// An open sandbox.
@@ -23,12 +23,12 @@ pub struct WarmSandbox {
     /// Init process, the parent of orphans inside.
     first: u32,
     keeper: Child,
-    place: Place,
+    place: SandboxDir,
 }
 
 impl WarmSandbox {
     /// `command` runs Tanto itself, which has to call `keep`. `place` is removed with the sandbox.
-    pub fn open(mut command: Command, place: Place) -> io::Result<WarmSandbox> {
+    pub fn open(mut command: Command, place: SandboxDir) -> io::Result<WarmSandbox> {
         let log = place.dir().join("log");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut keeper = command.spawn()?;
@@ -101,7 +101,7 @@ impl SandboxPool {
 
 /// Mounts the plan of a sandbox and keeps it open until this process ends. Prints the process ID of the init process
 /// when ready. Returns an exit code.
-pub fn keep(place: &Place, entry: &Entry) -> i32 {
+pub fn keep(place: &SandboxDir, entry: &Entry) -> i32 {
     match kept(place, entry) {
         Ok(()) => 0,
         Err(error) => {
@@ -111,7 +111,7 @@ pub fn keep(place: &Place, entry: &Entry) -> i32 {
     }
 }
 
-fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
+fn kept(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     lifecycle::exit_with_parent()?;
     namespaces::unshare(&[Namespace::Mounts])?;
     mounts::make_all_private()?;
@@ -136,12 +136,14 @@ fn kept(place: &Place, entry: &Entry) -> io::Result<()> {
     }
     match lifecycle::wait_and_reap(first)? {
         ExitStatus::Code(_) => std::process::exit(entering::NOT_BEGUN),
-        ExitStatus::Killed { signal, .. } => Err(io::Error::other(format!("signal {signal} has ended what keeps it"))),
+        ExitStatus::Killed { signal, .. } => {
+            Err(io::Error::other(format!("the process that keeps the sandbox open was killed by signal {signal}")))
+        }
     }
 }
 
 /// Main function of the init process.
-fn begin(place: &Place) -> io::Result<()> {
+fn begin(place: &SandboxDir) -> io::Result<()> {
     lifecycle::exit_with_parent()?;
     entering::come_in(place)?;
     namespaces::bring_up_loopback()?;

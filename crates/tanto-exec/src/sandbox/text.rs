@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::{Mount, Plan, Report, What};
+use super::{Mount, MountKind, Plan, Report};
 
 const MEMORY: &[u8] = b"memory";
 const AS_USER: &[u8] = b"as-user";
@@ -26,21 +26,21 @@ pub(super) fn written(plan: &Plan) -> io::Result<Vec<u8>> {
     if plan.read_only {
         line(&mut text, READ_ONLY, &[])?;
     }
-    for Mount { at, what } in &plan.mounts {
-        let mode = PathBuf::from(match what {
-            What::Own(mode) => mode.to_string(),
+    for Mount { at, kind } in &plan.mounts {
+        let mode = PathBuf::from(match kind {
+            MountKind::Private(mode) => mode.to_string(),
             _ => String::new(),
         });
-        let (name, more): (&[u8], Vec<&Path>) = match what {
-            What::Look(from) => (b"look", vec![from]),
-            What::Part(from) => (b"part", vec![from]),
-            What::Share(from) => (b"share", vec![from]),
-            What::Own(_) => (b"own", vec![&mode]),
-            What::Over(lowers) => (b"over", lowers.iter().map(PathBuf::as_path).collect()),
-            What::Copy(lowers) => (b"copy", lowers.iter().map(PathBuf::as_path).collect()),
-            What::Link(to) => (b"link", vec![to]),
-            What::Nothing => (b"nothing", vec![]),
-            What::Devices => (b"devices", vec![]),
+        let (name, more): (&[u8], Vec<&Path>) = match kind {
+            MountKind::ReadOnly(from) => (b"look", vec![from]),
+            MountKind::ReadOnlyEntry(from) => (b"part", vec![from]),
+            MountKind::Writable(from) => (b"share", vec![from]),
+            MountKind::Private(_) => (b"own", vec![&mode]),
+            MountKind::Overlay(lowers) => (b"over", lowers.iter().map(PathBuf::as_path).collect()),
+            MountKind::Copy(lowers) => (b"copy", lowers.iter().map(PathBuf::as_path).collect()),
+            MountKind::Symlink(to) => (b"link", vec![to]),
+            MountKind::Hidden => (b"nothing", vec![]),
+            MountKind::Devices => (b"devices", vec![]),
         };
         line(&mut text, name, &[&[at.as_path()], &more[..]].concat())?;
     }
@@ -75,27 +75,27 @@ pub(super) fn read(text: &[u8]) -> Option<Plan> {
             _ if paths.is_empty() => return None,
             _ => {
                 let at = paths.remove(0);
-                plan.add(at, what(name, paths)?);
+                plan.add(at, mount_kind(name, paths)?);
             }
         }
     }
     Some(plan)
 }
 
-fn what(name: &[u8], mut more: Vec<PathBuf>) -> Option<What> {
-    let what = match name {
-        b"own" => What::Own(u32::try_from(number(&more)?).ok()?),
-        b"over" if !more.is_empty() => What::Over(more),
-        b"copy" if !more.is_empty() => What::Copy(more),
-        b"look" => What::Look(more.pop()?),
-        b"part" => What::Part(more.pop()?),
-        b"share" => What::Share(more.pop()?),
-        b"link" => What::Link(more.pop()?),
-        b"nothing" => What::Nothing,
-        b"devices" => What::Devices,
+fn mount_kind(name: &[u8], mut more: Vec<PathBuf>) -> Option<MountKind> {
+    let kind = match name {
+        b"own" => MountKind::Private(u32::try_from(number(&more)?).ok()?),
+        b"over" if !more.is_empty() => MountKind::Overlay(more),
+        b"copy" if !more.is_empty() => MountKind::Copy(more),
+        b"look" => MountKind::ReadOnly(more.pop()?),
+        b"part" => MountKind::ReadOnlyEntry(more.pop()?),
+        b"share" => MountKind::Writable(more.pop()?),
+        b"link" => MountKind::Symlink(more.pop()?),
+        b"nothing" => MountKind::Hidden,
+        b"devices" => MountKind::Devices,
         _ => return None,
     };
-    Some(what)
+    Some(kind)
 }
 
 fn number(paths: &[PathBuf]) -> Option<u64> {
@@ -134,15 +134,15 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         let mut plan = Plan { memory: Some(1 << 33), as_user: true, read_only: true, ..Plan::default() };
-        plan.add("/usr", What::Over(vec!["/kit/usr".into(), "/usr".into()]));
-        plan.add("/etc", What::Copy(vec!["/etc".into()]));
-        plan.add("/bin", What::Link("usr/bin".into()));
-        plan.add("/a place", What::Look("/another".into()));
-        plan.add("/usr/bin", What::Part("/usr/bin".into()));
-        plan.add("/log", What::Share("/clients/1/out".into()));
-        plan.add("/tmp", What::Own(0o1777));
-        plan.add("/state", What::Nothing);
-        plan.add("/dev", What::Devices);
+        plan.add("/usr", MountKind::Overlay(vec!["/kit/usr".into(), "/usr".into()]));
+        plan.add("/etc", MountKind::Copy(vec!["/etc".into()]));
+        plan.add("/bin", MountKind::Symlink("usr/bin".into()));
+        plan.add("/a place", MountKind::ReadOnly("/another".into()));
+        plan.add("/usr/bin", MountKind::ReadOnlyEntry("/usr/bin".into()));
+        plan.add("/log", MountKind::Writable("/clients/1/out".into()));
+        plan.add("/tmp", MountKind::Private(0o1777));
+        plan.add("/state", MountKind::Hidden);
+        plan.add("/dev", MountKind::Devices);
         let text = written(&plan).unwrap();
         assert_eq!(read(&text), Some(plan));
         assert_eq!(read(&text[..text.len() - 1]), None, "it is torn");
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_or_read_is_refused() {
         let mut plan = Plan::default();
-        plan.add("/a\tb", What::Nothing);
+        plan.add("/a\tb", MountKind::Hidden);
         assert!(written(&plan).is_err());
         for text in ["look\n", "look\t/x\n", "own\t/x\tlow\n", "over\t/x\n", "strange\t/x\n", "memory\tall\n", "\n"] {
             assert_eq!(read(text.as_bytes()), None, "{text:?}");

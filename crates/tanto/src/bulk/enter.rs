@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tanto_bulk::attempt::layers::{self, Order, Trouble};
-use tanto_exec::sandbox::{self, Entry, Place};
+use tanto_exec::sandbox::{self, Entry, SandboxDir};
 
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
 }
 
 /// What a package needs comes as layers as far as it can; what cannot, a line installs.
-fn provide(place: &Place, entry: &Entry, needs: &Path, all: &str) -> i32 {
+fn provide(place: &SandboxDir, entry: &Entry, needs: &Path, all: &str) -> i32 {
     let damaged = || io::Error::other("what is needed is not told");
     let order = fs::read_to_string(needs).and_then(|text| Order::read(&text).ok_or_else(damaged));
     match order.map_err(Trouble::Machine).and_then(|order| layers::provide(place, &order)) {
@@ -43,7 +43,7 @@ fn provide(place: &Place, entry: &Entry, needs: &Path, all: &str) -> i32 {
 }
 
 struct Asked {
-    place: Place,
+    place: SandboxDir,
     entry: Entry,
     /// Where it stands what the package needs.
     needs: Option<PathBuf>,
@@ -73,7 +73,7 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             None => (&arg[..], &b""[..]),
         };
         match name {
-            b"--place" => place = Some(Place::new(path(value))),
+            b"--place" => place = Some(SandboxDir::new(path(value))),
             b"--fresh" => entry.fresh = true,
             b"--hook" => entry.hook = Some(String::from_utf8(value.to_vec()).ok()?),
             b"--network" => entry.network = true,
@@ -104,7 +104,7 @@ mod tests {
         let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
         let entered = asked("--place=/a=b --fresh --hook=x --network --measure -- make").unwrap();
         assert_eq!(entered.what, What::Line("make".into()));
-        assert_eq!(entered.place, Place::new("/a=b"));
+        assert_eq!(entered.place, SandboxDir::new("/a=b"));
         let entry = Entry { fresh: true, hook: Some("x".into()), network: true, measures: true };
         assert_eq!(entered.entry, entry);
         assert_eq!(asked("--place=/p --fresh").unwrap().what, What::Begin);

@@ -11,7 +11,7 @@ use tanto_bulk::attempt::workdirs::Works;
 use tanto_bulk::config::Config;
 use tanto_exec::job::report::ProcessInfo;
 use tanto_exec::monitor::orphans;
-use tanto_exec::sandbox::Place;
+use tanto_exec::sandbox::SandboxDir;
 use tanto_sys::error;
 use tanto_sys::fs::dir_tree;
 
@@ -99,7 +99,7 @@ fn works(config: &Config) -> Result<(), Vec<u8>> {
 fn clients(config: &Config) -> Result<(), Vec<u8>> {
     let dir = Path::new(&config.state).join("clients");
     // Those that were left in order have none any more.
-    let count = names(&dir)?.iter().filter(|name| Place::new(dir.join(name)).scratch().exists()).count();
+    let count = names(&dir)?.iter().filter(|name| SandboxDir::new(dir.join(name)).scratch().exists()).count();
     if count > 0 {
         let what = if count == 1 { "a sandbox".into() } else { format!("{count} sandboxes") };
         told(&format!("what was written in {what}, {}", dir.display()), dir_tree::remove(&dir));

@@ -58,11 +58,11 @@ pub fn held(state: &StateDirs) -> Option<clang::Held> {
 }
 
 /// The checkpoints as the user wants them, kept by somebody in this directory; none if they are off.
-pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::Wanted> {
+pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
     let most = most_kept(kept);
     let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
     let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
-    (most > 0).then_some(clang::Wanted { place, most, may_start, doubted })
+    (most > 0).then_some(clang::CheckpointOptions { place, most, may_start, verify_every: doubted })
 }
 
 /// The worker as the user wants it, which remembers in `known` what it stands for. An error, for the user: there is none,
@@ -70,7 +70,7 @@ pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::Wa
 pub fn find(
     wanted: ClangWorker,
     known: PathBuf,
-    checkpoints: Option<clang::Wanted>,
+    checkpoints: Option<clang::CheckpointOptions>,
 ) -> Result<Option<clang::WorkerOptions>, Vec<u8>> {
     let required = wanted == ClangWorker::Require;
     if wanted == ClangWorker::Off {
@@ -80,7 +80,7 @@ pub fn find(
         return Err([b"--clang-worker=require: ", name, b" in the environment wants compilers as processes"].concat());
     }
     match places().into_iter().find(|place| is_there(place)) {
-        Some(program) => Ok(Some(clang::WorkerOptions { program, known, required, checkpoints })),
+        Some(program) => Ok(Some(clang::WorkerOptions { program, cache: known, required, checkpoints })),
         None if required => Err(nowhere()),
         None => Ok(None),
     }
@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn checkpoints_are_as_many_as_the_user_wants() {
         assert_eq!(checkpoints(Kept::AtMost(0), 1, PathBuf::new()), None);
-        let wanted = |kept| checkpoints(kept, 3, PathBuf::from("place")).map(|wanted| (wanted.most, wanted.doubted));
+        let wanted =
+            |kept| checkpoints(kept, 3, PathBuf::from("place")).map(|wanted| (wanted.most, wanted.verify_every));
         assert_eq!(wanted(Kept::Auto), Some((8, 3)));
         assert_eq!(wanted(Kept::AtMost(2)), Some((2, 3)));
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tanto_exec::event::Level;
 use tanto_exec::jobserver::makeflags::names_a_server;
 use tanto_exec::jobserver::server::{MOST_SLOTS, Server};
-use tanto_exec::jobserver::{self, Client, Jobserver};
+use tanto_exec::jobserver::{self, Client, Jobserver, JobserverError};
 use tanto_record::views::ninja::Verbosity;
 
 use super::Invocation;
@@ -85,13 +85,13 @@ impl Invocation<'_> {
         match if fifo { self.fifo(parallelism, builddir) } else { Server::pipe(parallelism) } {
             Ok(server) => Some(Jobserver::Server(server)),
             Err(why) => {
-                self.say(Level::Warning, &[b"no jobserver: ", &why[..]].concat());
+                self.say(Level::Warning, &[b"no jobserver: ", &why.message()[..]].concat());
                 None
             }
         }
     }
 
-    fn fifo(&self, parallelism: usize, builddir: &[u8]) -> Result<Server, Vec<u8>> {
+    fn fifo(&self, parallelism: usize, builddir: &[u8]) -> Result<Server, JobserverError> {
         let mut refusal = None;
         for path in self.fifo_places(builddir).iter().filter(|path| is_plain(path)) {
             match Server::fifo(parallelism, path) {
@@ -99,7 +99,7 @@ impl Invocation<'_> {
                 Err(why) => refusal = Some(why),
             }
         }
-        Err(refusal.unwrap_or_else(|| b"there is no place for a fifo without blanks in its path".to_vec()))
+        Err(refusal.unwrap_or(JobserverError::NoFifoPath))
     }
 
     /// The place of our own state, where nobody else is while we have our turn; then the system's place for such things.

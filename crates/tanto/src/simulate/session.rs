@@ -13,7 +13,7 @@ use crate::settings::Surroundings;
 /// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
 pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
     let all = Sessions::new(&Surroundings::of_process().state(None));
-    let name = all.find(wanted)?;
+    let name = all.find(wanted).map_err(|error| error.to_string().into_bytes())?;
     let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
     let build = build(&session);
     let commands = session.jobs.iter().filter(|job| !job.is_group).count();

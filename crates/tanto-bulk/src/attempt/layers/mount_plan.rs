@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tanto_exec::sandbox::{self, Place};
+use tanto_exec::sandbox::{self, SandboxDir};
 use tanto_sys::fs::dir_tree;
 use tanto_sys::process::lifecycle;
 
@@ -71,10 +71,10 @@ impl Order {
 }
 
 /// Brings what is needed into a sandbox that is mounted. Says what is to be run in it then, if anything is.
-pub fn provide(place: &Place, order: &Order) -> Result<Option<String>, Trouble> {
+pub fn provide(place: &SandboxDir, order: &Order) -> Result<Option<String>, Trouble> {
     lifecycle::exit_with_parent()?;
     let ground = order.store.ground();
-    let own = place.own();
+    let own = place.private();
     dir_tree::remove(&own)?;
     make_dir(&own)?;
     let nothing = own.join("nothing");

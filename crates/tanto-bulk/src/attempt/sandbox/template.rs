@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use tanto_exec::sandbox::{Mount, What};
+use tanto_exec::sandbox::{Mount, MountKind};
 use tanto_sys::fs::dir_tree;
 
 use super::masks::Masks;
@@ -63,18 +63,18 @@ impl Manner<'_> {
             let (from, at) = (self.root.join(&name), Path::new("/").join(&name));
             let data = fs::symlink_metadata(&from)?;
             if data.is_symlink() {
-                mounts.push(Mount { at, what: What::Link(fs::read_link(&from)?) });
+                mounts.push(Mount { at, kind: MountKind::Symlink(fs::read_link(&from)?) });
             } else if data.is_dir() {
                 let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
                 // Nobody but root may take a directory apart from what is mounted in it.
                 let may_be_layer = self.overlays && (!self.as_user || inner.is_empty());
                 let parts = self.parts(&at, &from);
-                let what = self.directory(&name, &at, from, (may_be_layer, parts.is_some()));
-                let is_layer = matches!(what, What::Over(_));
+                let kind = self.directory(&name, &at, from, (may_be_layer, parts.is_some()));
+                let is_layer = matches!(kind, MountKind::Overlay(_));
                 mounts.extend(self.hidden(&at));
-                match (what, parts) {
-                    (What::Look(_), Some(parts)) => mounts.extend(parts),
-                    (what, _) => mounts.push(Mount { at, what }),
+                match (kind, parts) {
+                    (MountKind::ReadOnly(_), Some(parts)) => mounts.extend(parts),
+                    (kind, _) => mounts.push(Mount { at, kind }),
                 }
                 if is_layer {
                     mounts.extend(inner.into_iter().filter_map(|path| self.inner(path)));
@@ -103,8 +103,8 @@ impl Manner<'_> {
         }
         let link = fs::read_link(from);
         if !self.private.iter().any(|it| it.starts_with(at)) {
-            let what = link.map_or_else(|_| What::Part(from.to_owned()), What::Link);
-            parts.push(Mount { at: at.to_owned(), what });
+            let kind = link.map_or_else(|_| MountKind::ReadOnlyEntry(from.to_owned()), MountKind::Symlink);
+            parts.push(Mount { at: at.to_owned(), kind });
             return Some(());
         }
         if link.is_ok() && !from.canonicalize().is_ok_and(|real| real.starts_with(self.root)) {
@@ -117,7 +117,7 @@ impl Manner<'_> {
         Some(())
     }
 
-    fn directory(&self, name: &str, at: &Path, from: PathBuf, (may_be_layer, has_parts): (bool, bool)) -> What {
+    fn directory(&self, name: &str, at: &Path, from: PathBuf, (may_be_layer, has_parts): (bool, bool)) -> MountKind {
         let kit = self.kit.map(|kit| kit.join(name)).filter(|dir| dir.is_dir());
         let mask = Some(self.masks.layer.join(name)).filter(|dir| dir.is_dir());
         let has_secrets = mask.is_some();
@@ -126,14 +126,14 @@ impl Manner<'_> {
         let layers = || mask.into_iter().chain(kit).chain([from.clone()]).collect();
         let is_enough = self.is_enough(name, at, has_parts);
         match name {
-            _ if is_enough && !self.written && !has_secrets && !is_own_var => What::Look(from),
-            _ if self.kind == SandboxKind::Overlay && may_be_layer => What::Over(layers()),
+            _ if is_enough && !self.written && !has_secrets && !is_own_var => MountKind::ReadOnly(from),
+            _ if self.kind == SandboxKind::Overlay && may_be_layer => MountKind::Overlay(layers()),
             // To copy it takes longer than to mount all the rest.
-            ETC if may_be_layer => What::Over(layers()),
-            ETC => What::Copy(layers()),
-            VAR => What::Copy(vec![self.var.to_owned()]),
-            _ if !is_enough && may_be_layer => What::Over(layers()),
-            _ => What::Look(from),
+            ETC if may_be_layer => MountKind::Overlay(layers()),
+            ETC => MountKind::Copy(layers()),
+            VAR => MountKind::Copy(vec![self.var.to_owned()]),
+            _ if !is_enough && may_be_layer => MountKind::Overlay(layers()),
+            _ => MountKind::ReadOnly(from),
         }
     }
 
@@ -149,13 +149,13 @@ impl Manner<'_> {
     /// What hides the secret directories in a directory of the template.
     fn hidden(&self, at: &Path) -> impl Iterator<Item = Mount> {
         let inside = self.masks.hidden.iter().filter(move |it| it.starts_with(at));
-        inside.map(|it| Mount { at: it.clone(), what: What::Nothing })
+        inside.map(|it| Mount { at: it.clone(), kind: MountKind::Hidden })
     }
 
     /// What is mounted in a directory of the template.
     fn inner(&self, path: &Path) -> Option<Mount> {
         let at = Path::new("/").join(path.strip_prefix(self.root).ok()?);
-        Some(Mount { at, what: What::Look(path.to_owned()) })
+        Some(Mount { at, kind: MountKind::ReadOnly(path.to_owned()) })
     }
 }
 
@@ -209,17 +209,17 @@ fn names(template: &Path) -> io::Result<Vec<String>> {
 }
 
 fn own(template: &Path) -> Vec<Mount> {
-    let own = |at: &str, mode| Mount { at: at.into(), what: What::Own(mode) };
+    let own = |at: &str, mode| Mount { at: at.into(), kind: MountKind::Private(mode) };
     let mut mounts = vec![own("/run", 0o755), own("/tmp", SHARED), own("/var/tmp", SHARED)];
-    mounts.push(Mount { at: "/dev".into(), what: What::Devices });
-    mounts.push(Mount { at: "/sys".into(), what: What::Look("/sys".into()) });
+    mounts.push(Mount { at: "/dev".into(), kind: MountKind::Devices });
+    mounts.push(Mount { at: "/sys".into(), kind: MountKind::ReadOnly("/sys".into()) });
     // Where it names servers in a directory that is each one's own.
     let names = Path::new("/etc/resolv.conf");
     if let Ok(real) = names.canonicalize()
         && template == Path::new("/")
         && real.starts_with("/run")
     {
-        mounts.push(Mount { at: real.clone(), what: What::Look(real) });
+        mounts.push(Mount { at: real.clone(), kind: MountKind::ReadOnly(real) });
     }
     mounts
 }
@@ -311,25 +311,25 @@ mod tests {
             let mounts = manner.mounts().unwrap();
             let of_template = mounts.iter().filter(|it| it.at.starts_with("/usr") || it.at.starts_with("/opt"));
             let mut shown: Vec<String> =
-                of_template.map(|it| format!("{} {:?}", it.at.display(), it.what).replace(place.text(), "")).collect();
+                of_template.map(|it| format!("{} {:?}", it.at.display(), it.kind).replace(place.text(), "")).collect();
             shown.sort_unstable();
             shown
         };
         let parts = [
-            r#"/usr/bin Part("/system/usr/bin")"#,
-            r#"/usr/file Part("/system/usr/file")"#,
-            r#"/usr/local/y Part("/system/usr/local/y")"#,
-            r#"/usr/sbin Link("bin")"#,
+            r#"/usr/bin ReadOnlyEntry("/system/usr/bin")"#,
+            r#"/usr/file ReadOnlyEntry("/system/usr/file")"#,
+            r#"/usr/local/y ReadOnlyEntry("/system/usr/local/y")"#,
+            r#"/usr/sbin Symlink("bin")"#,
         ];
         assert_eq!(shown(&manner), parts);
         assert_eq!(shown(&Manner { overlays: false, ..manner }), parts);
         assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, written: false, ..manner }), parts);
-        let layered = [r#"/opt Over(["/system/opt"])"#, r#"/usr Over(["/system/usr"])"#];
+        let layered = [r#"/opt Overlay(["/system/opt"])"#, r#"/usr Overlay(["/system/usr"])"#];
         assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, ..manner }), layered);
         for number in 0..MOST_PARTS {
             place.write(&format!("system/usr/local/{number}"), "");
         }
-        assert_eq!(shown(&manner), [r#"/usr Over(["/system/usr"])"#], "so many are shown as a whole");
+        assert_eq!(shown(&manner), [r#"/usr Overlay(["/system/usr"])"#], "so many are shown as a whole");
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
         let layers = |manner: &Manner<'_>| {
             let mounts = manner.mounts().unwrap();
             let is_layer =
-                |at: &str| mounts.iter().any(|it| it.at == Path::new(at) && matches!(it.what, What::Over(_)));
+                |at: &str| mounts.iter().any(|it| it.at == Path::new(at) && matches!(it.kind, MountKind::Overlay(_)));
             ["/etc", "/opt", "/usr"].map(is_layer)
         };
         assert_eq!(layers(&manner), [true, true, true]);

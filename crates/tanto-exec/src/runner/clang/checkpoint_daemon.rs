@@ -15,8 +15,8 @@ use tanto_sys::ipc::unix_socket;
 use tanto_sys::process::{Environment, Launcher, Program};
 use tanto_sys::user;
 
-use super::connection::Link;
-use super::frames::{STOP, Said, Without};
+use super::connection::WorkerConnection;
+use super::frames::{Reply, STOP, Without};
 use super::identity::Stamp;
 use super::zygote::words;
 
@@ -29,13 +29,13 @@ const NUMBER: &str = "pid";
 /// Poll interval for a daemon that is starting.
 const MOMENT: Duration = Duration::from_millis(20);
 /// Timeout of all replies.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Seconds without a build after which it exits.
 const IDLE: &[u8] = b"1800";
 
 /// A running daemon, and its state when it was found.
-pub(super) struct Keeper {
-    pub(super) link: Link,
+pub(super) struct DaemonConnection {
+    pub(super) connection: WorkerConnection,
     pub(super) pid: u32,
     pub(super) held: Held,
 }
@@ -55,9 +55,9 @@ pub struct Held {
     pub without: Vec<Without>,
 }
 
-impl Keeper {
+impl DaemonConnection {
     /// Connects to the daemon of this directory. Fails if there is none, or it belongs to another user.
-    pub(super) fn find(place: &Path) -> io::Result<Keeper> {
+    pub(super) fn find(place: &Path) -> io::Result<DaemonConnection> {
         let mut address = Vec::new();
         File::open(place.join(ADDRESS))?.take(LONGEST_ADDRESS).read_to_end(&mut address)?;
         let socket = SeqpacketSocket::connect(address.trim_ascii_end())?;
@@ -65,12 +65,12 @@ impl Keeper {
         if who.user != user::effective() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let mut link = Link::greeted(socket, PATIENCE)?;
-        let Said::Holding { most, wanted, memory_kib, files, without } = link.next()? else {
+        let mut connection = WorkerConnection::connect(socket, TIMEOUT)?;
+        let Reply::Holding { most, wanted, memory_kib, files, without } = connection.next()? else {
             return Err(io::Error::other("it does not say what it holds"));
         };
         let held = Held { pid: who.pid, most, wanted, memory_kib, files, without };
-        Ok(Keeper { link, pid: who.pid, held })
+        Ok(DaemonConnection { connection, pid: who.pid, held })
     }
 
     /// Returns whether the daemon runs this program in its current version.
@@ -80,7 +80,7 @@ impl Keeper {
     }
 
     pub(super) fn stop(&self) -> io::Result<()> {
-        self.link.socket().send(&STOP, &[])
+        self.connection.socket().send(&STOP, &[])
     }
 
     /// Starts a daemon, and returns a socket to which requests can be written at once.
@@ -106,20 +106,20 @@ impl Keeper {
 
 /// Returns the state of this directory's daemon; `None` if there is none.
 pub fn held(place: &Path) -> Option<Held> {
-    awaited(place).map(|keeper| keeper.held)
+    awaited(place).map(|daemon| daemon.held)
 }
 
 /// Stops the daemon of this directory. Returns false if there is none.
 pub fn stop(place: &Path) -> bool {
-    awaited(place).is_some_and(|keeper| keeper.stop().is_ok())
+    awaited(place).is_some_and(|daemon| daemon.stop().is_ok())
 }
 
 /// Connects to the daemon of this directory. One that was just started listens a moment later.
-fn awaited(place: &Path) -> Option<Keeper> {
-    let until = Instant::now() + PATIENCE;
+fn awaited(place: &Path) -> Option<DaemonConnection> {
+    let until = Instant::now() + TIMEOUT;
     loop {
-        match Keeper::find(place) {
-            Ok(keeper) => return Some(keeper),
+        match DaemonConnection::find(place) {
+            Ok(daemon) => return Some(daemon),
             Err(error)
                 if listens_not(&error) && Instant::now() < until && number(place).is_some_and(is_checkpoint_daemon) =>
             {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::ipc::poll::Watch;
 
-use super::checkpoint_daemon::Keeper;
-use super::frames::{self, Run, Said};
+use super::checkpoint_daemon::DaemonConnection;
+use super::frames::{self, Reply, Run};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct CheckpointOptions {
     /// Directory of the daemon; created when needed.
     pub place: PathBuf,
     /// Maximum number of checkpoints.
@@ -19,20 +19,20 @@ pub struct Wanted {
     /// A daemon may be started.
     pub may_start: bool,
     /// Compares one in this many commands from checkpoints with a process; 0: none.
-    pub doubted: u32,
+    pub verify_every: u32,
 }
 
 enum State {
     /// Not needed so far.
     Unknown,
-    Found(Box<Keeper>),
+    Found(Box<DaemonConnection>),
     /// There is none, or none any more.
-    Nobody,
+    Gone,
 }
 
 /// Tanto's side of the checkpoints.
 pub(super) struct Checkpoints {
-    wanted: Wanted,
+    wanted: CheckpointOptions,
     state: State,
     /// Frames of recent compiles, the last one first.
     recent: VecDeque<Vec<u8>>,
@@ -41,7 +41,7 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(wanted: Wanted) -> Checkpoints {
+    pub(super) fn new(wanted: CheckpointOptions) -> Checkpoints {
         Checkpoints { wanted, state: State::Unknown, recent: VecDeque::new(), used: 0 }
     }
 
@@ -57,48 +57,48 @@ impl Checkpoints {
         if matches!(self.state, State::Unknown) {
             self.state = find(program, &self.wanted.place);
         }
-        let State::Found(keeper) = &mut self.state else { return None };
-        match keeper.link.run(id, frame, with) {
+        let State::Found(daemon) = &mut self.state else { return None };
+        match daemon.connection.run(id, frame, with) {
             Ok(started) => {
                 self.used += u32::from(started.is_ok());
                 started.ok()
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(_) => {
-                self.state = State::Nobody;
+                self.state = State::Gone;
                 None
             }
         }
     }
 
     /// Returns whether the last command from a checkpoint is to be compared with a process.
-    pub(super) fn doubts(&self) -> bool {
-        self.wanted.doubted != 0 && self.used.is_multiple_of(self.wanted.doubted)
+    pub(super) fn is_verified_next(&self) -> bool {
+        self.wanted.verify_every != 0 && self.used.is_multiple_of(self.wanted.verify_every)
     }
 
     pub(super) fn watch(&self) -> Watch {
         match &self.state {
-            State::Found(keeper) => keeper.link.watch(),
-            State::Unknown | State::Nobody => Watch::none(),
+            State::Found(daemon) => daemon.connection.watch(),
+            State::Unknown | State::Gone => Watch::none(),
         }
     }
 
     pub(super) fn are_gone(&self) -> bool {
-        matches!(self.state, State::Nobody)
+        matches!(self.state, State::Gone)
     }
 
-    pub(super) fn said(&mut self) -> Option<Said> {
-        let State::Found(keeper) = &mut self.state else { return None };
-        keeper.link.said().unwrap_or_else(|_| {
-            self.state = State::Nobody;
+    pub(super) fn try_next(&mut self) -> Option<Reply> {
+        let State::Found(daemon) = &mut self.state else { return None };
+        daemon.connection.try_next().unwrap_or_else(|_| {
+            self.state = State::Gone;
             None
         })
     }
 
     pub(super) fn wait(&self) -> io::Result<()> {
         match &self.state {
-            State::Found(keeper) => keeper.link.wait(),
-            State::Unknown | State::Nobody => Err(io::ErrorKind::NotConnected.into()),
+            State::Found(daemon) => daemon.connection.wait(),
+            State::Unknown | State::Gone => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -111,15 +111,15 @@ impl Checkpoints {
         }
         let started;
         let socket = match &self.state {
-            State::Found(keeper) => keeper.link.socket(),
-            State::Unknown | State::Nobody if self.wanted.may_start => {
-                match Keeper::start(program, &self.wanted.place) {
+            State::Found(daemon) => daemon.connection.socket(),
+            State::Unknown | State::Gone if self.wanted.may_start => {
+                match DaemonConnection::start(program, &self.wanted.place) {
                     Ok(socket) => started = socket,
                     Err(_) => return,
                 }
                 &started
             }
-            State::Unknown | State::Nobody => return,
+            State::Unknown | State::Gone => return,
         };
         // The last request is served first. Requests that do not fit into the socket are dropped.
         for frame in recent.iter().rev() {
@@ -132,14 +132,14 @@ impl Checkpoints {
 
 /// Stops a daemon that runs another version of the worker.
 fn find(program: &Path, place: &Path) -> State {
-    match Keeper::find(place) {
-        Ok(keeper) if keeper.is(program) => State::Found(Box::new(keeper)),
+    match DaemonConnection::find(place) {
+        Ok(daemon) if daemon.is(program) => State::Found(Box::new(daemon)),
         Ok(stranger) => {
             // It may be gone already.
             let _ = stranger.stop();
-            State::Nobody
+            State::Gone
         }
-        Err(_) => State::Nobody,
+        Err(_) => State::Gone,
     }
 }
 

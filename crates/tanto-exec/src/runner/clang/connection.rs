@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tanto_sys::ipc::poll::Watch;
 use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 
-use super::frames::{self, MOST_BYTES, PROTOCOL, Said};
+use super::frames::{self, MOST_BYTES, PROTOCOL, Reply};
 
-pub(super) struct Link {
+pub(super) struct WorkerConnection {
     socket: SeqpacketSocket,
     /// First line of the peer's `clang --version`.
     pub(super) clang: Vec<u8>,
@@ -19,23 +19,25 @@ pub(super) struct Link {
     /// GNU build-ids of the programs and libraries that the peer replaces.
     pub(super) builds: Vec<Vec<u8>>,
     /// Timeout of replies.
-    patience: Duration,
+    timeout: Duration,
     /// Messages about other commands that arrived while waiting for a reply.
-    unheard: VecDeque<Said>,
-    room: Vec<u8>,
+    queued: VecDeque<Reply>,
+    buffer: Vec<u8>,
 }
 
-impl Link {
+impl WorkerConnection {
     /// Waits for the peer's greeting.
-    pub(super) fn greeted(socket: SeqpacketSocket, patience: Duration) -> io::Result<Link> {
-        let (unheard, room) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
+    pub(super) fn connect(socket: SeqpacketSocket, timeout: Duration) -> io::Result<WorkerConnection> {
+        let (queued, buffer) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
         let (clang, lld, builds) = (Vec::new(), Vec::new(), Vec::new());
-        let mut link = Link { socket, clang, lld, builds, patience, unheard, room };
-        let Said::Hello { version: PROTOCOL, clang, lld, builds } = link.hear(Instant::now() + patience)? else {
-            return Err(io::Error::other("it speaks another protocol"));
+        let mut connection = WorkerConnection { socket, clang, lld, builds, timeout, queued, buffer };
+        let Reply::Hello { version: PROTOCOL, clang, lld, builds } =
+            connection.receive_until(Instant::now() + timeout)?
+        else {
+            return Err(io::Error::other("unsupported protocol version"));
         };
-        (link.clang, link.lld, link.builds) = (clang, lld, builds);
-        Ok(link)
+        (connection.clang, connection.lld, connection.builds) = (clang, lld, builds);
+        Ok(connection)
     }
 
     pub(super) fn socket(&self) -> &SeqpacketSocket {
@@ -57,38 +59,38 @@ impl Link {
     /// Sends a command and waits until it is started: returns its process ID, or why the peer declines.
     pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Result<u32, Vec<u8>>> {
         self.socket.send(frame, with)?;
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         loop {
-            match self.hear(until)? {
-                Said::Started { id: its, pid } if its == id => return Ok(Ok(pid)),
-                Said::Declined { id: its, why } if its == id => return Ok(Err(why)),
-                other => self.unheard.push_back(other),
+            match self.receive_until(until)? {
+                Reply::Started { id: its, pid } if its == id => return Ok(Ok(pid)),
+                Reply::Declined { id: its, why } if its == id => return Ok(Err(why)),
+                other => self.queued.push_back(other),
             }
         }
     }
 
     /// Returns the next message, if there is one. An error means that the peer is gone.
-    pub(super) fn said(&mut self) -> io::Result<Option<Said>> {
-        match self.unheard.pop_front() {
+    pub(super) fn try_next(&mut self) -> io::Result<Option<Reply>> {
+        match self.queued.pop_front() {
             None => self.receive(),
-            said => Ok(said),
+            reply => Ok(reply),
         }
     }
 
     /// Waits for a message, up to the timeout.
     pub(super) fn wait(&self) -> io::Result<()> {
-        self.socket.wait(Some(self.patience))
+        self.socket.wait(Some(self.timeout))
     }
 
     /// Waits for the next message, and does not look at queued ones.
-    pub(super) fn next(&mut self) -> io::Result<Said> {
-        self.hear(Instant::now() + self.patience)
+    pub(super) fn next(&mut self) -> io::Result<Reply> {
+        self.receive_until(Instant::now() + self.timeout)
     }
 
-    fn hear(&mut self, until: Instant) -> io::Result<Said> {
+    fn receive_until(&mut self, until: Instant) -> io::Result<Reply> {
         loop {
-            if let Some(said) = self.receive()? {
-                return Ok(said);
+            if let Some(reply) = self.receive()? {
+                return Ok(reply);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -98,13 +100,13 @@ impl Link {
         }
     }
 
-    fn receive(&mut self) -> io::Result<Option<Said>> {
-        match self.socket.receive(&mut self.room)? {
+    fn receive(&mut self) -> io::Result<Option<Reply>> {
+        match self.socket.receive(&mut self.buffer)? {
             None => Ok(None),
             Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Some(length) => {
-                let said = frames::decode(&self.room[..length]);
-                said.map(Some).ok_or_else(|| io::Error::other("it said what nobody understands"))
+                let reply = frames::decode(&self.buffer[..length]);
+                reply.map(Some).ok_or_else(|| io::Error::other("malformed message"))
             }
         }
     }

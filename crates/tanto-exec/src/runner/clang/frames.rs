@@ -38,7 +38,7 @@ pub(super) struct Used {
 
 /// A message of the worker or the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Said {
+pub(super) enum Reply {
     /// It is ready. `builds`: GNU build-ids of the programs and libraries that it replaces, in hexadecimal digits.
     Hello {
         version: u32,
@@ -128,24 +128,24 @@ fn number(length: usize) -> u32 {
 }
 
 /// Decodes a message; `None` if it is malformed.
-pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
     let mut from = Reader(bytes);
     let length = usize::try_from(from.small()?).ok()?;
     if bytes.len() > MOST_BYTES || length + 4 != bytes.len() {
         return None;
     }
-    let said = match from.take(1)?[0] {
-        0 => Said::Hello {
+    let reply = match from.take(1)?[0] {
+        0 => Reply::Hello {
             version: from.small()?,
             clang: from.text()?,
             lld: from.text()?,
             builds: from.list(MOST_BUILDS, Reader::text)?,
         },
-        2 => Said::Started { id: from.large()?, pid: from.small()? },
-        3 => Said::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
-        4 => Said::Declined { id: from.large()?, why: from.text()? },
-        5 => (Said::Gone { id: from.large()? }, from.small()?).0,
-        8 => Said::Holding {
+        2 => Reply::Started { id: from.large()?, pid: from.small()? },
+        3 => Reply::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
+        4 => Reply::Declined { id: from.large()?, why: from.text()? },
+        5 => (Reply::Gone { id: from.large()? }, from.small()?).0,
+        8 => Reply::Holding {
             most: from.small()?,
             wanted: from.small()?,
             memory_kib: from.large()?,
@@ -154,7 +154,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Said> {
         },
         _ => return None,
     };
-    from.0.is_empty().then_some(said)
+    from.0.is_empty().then_some(reply)
 }
 
 struct Reader<'a>(&'a [u8]);

@@ -11,7 +11,7 @@ use tanto_sys::process::{Environment, ExitStatus, Launcher, Program};
 
 use crate::elf;
 
-use super::connection::Link;
+use super::connection::WorkerConnection;
 use super::zygote::words;
 
 /// Identifies the version of a file: device, inode, size, mtime and ctime in nanoseconds.
@@ -98,21 +98,22 @@ pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
 
 /// Runs this program to find out whether the worker replaces it. The version is not enough: distributions patch without
 /// changing it.
-pub(super) fn ask(program: &Path, link: &Link) -> Option<Identity> {
+pub(super) fn ask(program: &Path, connection: &WorkerConnection) -> Option<Identity> {
     let dir = program.parent()?;
     let told = output(program)?;
     let mut lines = told.split(|&byte| byte == b'\n');
-    let same_version = lines.next() == Some(&link.clang[..]);
+    let same_version = lines.next() == Some(&connection.clang[..]);
     // A wrapper prints the same version, but not this.
     let installed = lines.find_map(|line| line.strip_prefix(b"InstalledDir: "));
     let mut files = vec![program.to_path_buf()];
     files.extend(libraries(program)?);
     let mut builds = Vec::new();
-    let ours =
-        same_version && installed == Some(dir.as_os_str().as_bytes()) && are_linked(&files, &link.builds, &mut builds);
-    let lld = if ours { lld_beside(dir, &link.lld) } else { None };
+    let ours = same_version
+        && installed == Some(dir.as_os_str().as_bytes())
+        && are_linked(&files, &connection.builds, &mut builds);
+    let lld = if ours { lld_beside(dir, &connection.lld) } else { None };
     let with_libraries = |lld: PathBuf| Some([vec![lld.clone()], libraries(&lld)?].concat());
-    let linker = lld.clone().and_then(with_libraries).filter(|its| are_linked(its, &link.builds, &mut builds));
+    let linker = lld.clone().and_then(with_libraries).filter(|its| are_linked(its, &connection.builds, &mut builds));
     let lld = lld.filter(|_| linker.is_some());
     files.extend(linker.into_iter().flatten());
     let files = files.into_iter().map(|path| Stamp::of(&path).map(|stamp| (path, stamp))).collect::<Option<_>>()?;
@@ -174,11 +175,11 @@ fn run(program: &Path, extra: &[(OsString, OsString)]) -> Option<Vec<u8>> {
     let words = words(&[program.as_os_str().as_bytes(), b"--version"]);
     let mut child = launcher.spawn_piped(Program::Argv(&words)).ok()?;
     let mut text = Vec::new();
-    let mut room = [0; 4096];
+    let mut buffer = [0; 4096];
     loop {
-        match child.read_output(&mut room) {
+        match child.read_output(&mut buffer) {
             Ok(0) => break,
-            Ok(length) if text.len() < MOST => text.extend_from_slice(&room[..length]),
+            Ok(length) if text.len() < MOST => text.extend_from_slice(&buffer[..length]),
             _ => child.close_output(),
         }
     }

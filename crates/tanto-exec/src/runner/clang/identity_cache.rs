@@ -20,16 +20,16 @@ const LARGEST: u64 = 64 << 10;
 const MOST: usize = 8;
 
 /// Reads the programs that were cached in the same surroundings: this worker and this library path.
-pub(super) fn read(file: &Path, surroundings: &str) -> Vec<Identity> {
-    whole(file).ok().and_then(|text| parse(&text, surroundings)).unwrap_or_default()
+pub(super) fn read(file: &Path, cache_key: &str) -> Vec<Identity> {
+    whole(file).ok().and_then(|text| parse(&text, cache_key)).unwrap_or_default()
 }
 
 /// Returns the clangs in the cache, the most recent last, and whether each of them ran in the worker.
 pub fn programs(file: &Path) -> Vec<(PathBuf, bool)> {
     let text = whole(file).unwrap_or_default();
-    let surroundings = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());
-    let known = surroundings.and_then(|surroundings| parse(&text, surroundings)).unwrap_or_default();
-    known.into_iter().map(|it| (it.program, it.ours)).collect()
+    let cache_key = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());
+    let cache = cache_key.and_then(|cache_key| parse(&text, cache_key)).unwrap_or_default();
+    cache.into_iter().map(|it| (it.program, it.ours)).collect()
 }
 
 fn whole(file: &Path) -> io::Result<Vec<u8>> {
@@ -39,9 +39,9 @@ fn whole(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Replaces the file. Errors only lose the cache.
-pub(super) fn write(file: &Path, surroundings: &str, known: &[Identity]) -> io::Result<()> {
-    let mut text = format!("{HEAD}\n{surroundings}\n").into_bytes();
-    for identity in &known[known.len().saturating_sub(MOST)..] {
+pub(super) fn write(file: &Path, cache_key: &str, cache: &[Identity]) -> io::Result<()> {
+    let mut text = format!("{HEAD}\n{cache_key}\n").into_bytes();
+    for identity in &cache[cache.len().saturating_sub(MOST)..] {
         put(&mut text, if identity.ours { "ours" } else { "other" }, &identity.program);
         if let Some(lld) = &identity.lld {
             put(&mut text, "lld", lld);
@@ -71,30 +71,30 @@ fn put(text: &mut Vec<u8>, words: &str, path: &Path) {
     text.push(b'\n');
 }
 
-fn parse(text: &[u8], surroundings: &str) -> Option<Vec<Identity>> {
+fn parse(text: &[u8], cache_key: &str) -> Option<Vec<Identity>> {
     // An incomplete last line is torn.
     let mut lines = text.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
-    if lines.next()? != HEAD.as_bytes() || lines.next()? != surroundings.as_bytes() {
+    if lines.next()? != HEAD.as_bytes() || lines.next()? != cache_key.as_bytes() {
         return None;
     }
-    let mut known: Vec<Identity> = Vec::new();
+    let mut cache: Vec<Identity> = Vec::new();
     for line in lines {
         let (word, rest) = cut(line)?;
         match word {
             b"ours" | b"other" => {
                 let (program, ours) = (path(rest), word == b"ours");
-                known.push(Identity { program, ours, lld: None, files: Vec::new(), builds: Vec::new() });
+                cache.push(Identity { program, ours, lld: None, files: Vec::new(), builds: Vec::new() });
             }
-            b"lld" => known.last_mut()?.lld = Some(path(rest)),
-            b"file" => known.last_mut()?.files.push(stamped(rest)?),
+            b"lld" => cache.last_mut()?.lld = Some(path(rest)),
+            b"file" => cache.last_mut()?.files.push(stamped(rest)?),
             b"build" => {
                 let (build, rest) = cut(rest)?;
-                known.last_mut()?.builds.push((path(rest), build.to_vec()));
+                cache.last_mut()?.builds.push((path(rest), build.to_vec()));
             }
             _ => return None,
         }
     }
-    known.iter().all(|it| !it.files.is_empty() && it.ours <= !it.builds.is_empty()).then_some(known)
+    cache.iter().all(|it| !it.files.is_empty() && it.ours <= !it.builds.is_empty()).then_some(cache)
 }
 
 fn stamped(mut rest: &[u8]) -> Option<(PathBuf, Stamp)> {

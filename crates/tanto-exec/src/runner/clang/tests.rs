@@ -5,7 +5,7 @@ use tanto_testing::Scratch;
 
 fn worker(program: &str, required: bool) -> Worker {
     let options =
-        WorkerOptions { program: program.into(), known: "/nowhere/known".into(), required, checkpoints: None };
+        WorkerOptions { program: program.into(), cache: "/nowhere/known".into(), required, checkpoints: None };
     Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
@@ -33,7 +33,7 @@ fn without_a_worker_commands_are_processes() {
     for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
         let mut worker = worker(program, false);
         assert!(worker.start(&clang(&dir), &environment, &[]).unwrap().is_err());
-        assert!(worker.is_gone(false) && worker.pid().is_none() && worker.news().is_none(), "{program}");
+        assert!(worker.is_gone(false) && worker.pid().is_none() && worker.next_message().is_none(), "{program}");
     }
 }
 
@@ -48,7 +48,7 @@ fn a_required_worker_that_does_not_start_is_an_error() {
 #[test]
 fn a_variable_can_forbid_it() {
     let options =
-        WorkerOptions { program: "/bin/true".into(), known: "/nowhere".into(), required: false, checkpoints: None };
+        WorkerOptions { program: "/bin/true".into(), cache: "/nowhere".into(), required: false, checkpoints: None };
     let environment = Environment::inherit_with(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 use tanto_sys::process::{Argv, Child, Environment, Launcher, Program};
 
-use super::connection::Link;
+use super::connection::WorkerConnection;
 
 pub(super) struct Zygote {
     process: Child,
-    pub(super) link: Link,
+    pub(super) connection: WorkerConnection,
 }
 
 /// Timeout of its greeting.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time to exit before it is killed.
-const LAST_MOMENT: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
 
 impl Zygote {
@@ -33,10 +33,10 @@ impl Zygote {
             launcher.spawn_piped(Program::Argv(&words))?
         };
         drop(its);
-        match Link::greeted(socket, PATIENCE) {
-            Ok(link) => Ok(Zygote { process, link }),
+        match WorkerConnection::connect(socket, TIMEOUT) {
+            Ok(connection) => Ok(Zygote { process, connection }),
             Err(error) => {
-                see_off(&mut process);
+                wait_for_exit(&mut process);
                 Err(error)
             }
         }
@@ -50,15 +50,15 @@ impl Zygote {
 impl Drop for Zygote {
     /// It exits with its forks when this end of the socket is closed. A hung one is killed.
     fn drop(&mut self) {
-        self.link.close();
-        see_off(&mut self.process);
+        self.connection.close();
+        wait_for_exit(&mut self.process);
     }
 }
 
 /// Waits until it has exited.
-fn see_off(process: &mut Child) {
+fn wait_for_exit(process: &mut Child) {
     process.close_output();
-    let until = Instant::now() + LAST_MOMENT;
+    let until = Instant::now() + EXIT_TIMEOUT;
     let mut pause = Duration::from_micros(100);
     while matches!(process.try_wait(), Ok(None)) {
         if Instant::now() >= until {

@@ -12,46 +12,49 @@ use super::shell_split;
 use crate::job::{Command, Exit};
 
 /// Result of the first run.
-pub(super) struct Twin {
+pub(super) struct FirstRun {
     exit: Exit,
     printed: Vec<u8>,
     /// Output files; `None` for missing ones.
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
-impl Twin {
-    pub(super) fn of(command: &Command, exit: Exit, output: &Output) -> Twin {
+impl FirstRun {
+    pub(super) fn record(command: &Command, exit: Exit, output: &Output) -> FirstRun {
         let mut words = Argv::default();
         let files = match shell_split::split(&command.line, &mut words) {
-            true => made_by(&words.iter().collect::<Vec<_>>()),
+            true => outputs_of(&words.iter().collect::<Vec<_>>()),
             false => Vec::new(),
         };
         let files = files.into_iter().map(|path| (fs::read(&path).ok(), path)).map(|(it, path)| (path, it)).collect();
-        Twin { exit, printed: output.so_far(), files }
+        FirstRun { exit, printed: output.so_far(), files }
     }
 
     /// Compares the second run. Returns its exit or, if the runs differ, a failure that is explained in the output.
     pub(super) fn compare(&self, exit: Exit, output: &mut Output, overflow: Option<&Overflow>) -> Exit {
-        let mut wrong = Vec::new();
+        let mut differences = Vec::new();
         if self.exit != exit {
-            wrong.push(format!("it ended as {:?}, and now as {exit:?}", self.exit));
+            differences.push(format!("exit {:?} instead of {exit:?}", self.exit));
         }
         if self.printed != output.so_far() {
-            wrong.push("it printed something else".to_owned());
+            differences.push("different output".to_owned());
         }
         let differ = self.files.iter().filter(|(path, content)| fs::read(path).ok() != *content);
-        wrong.extend(differ.map(|(path, _)| format!("{} is another", path.display())));
-        if wrong.is_empty() {
+        differences.extend(differ.map(|(path, _)| format!("{} differs", path.display())));
+        if differences.is_empty() {
             return exit;
         }
-        let told = format!("tanto: error: the compile from a checkpoint was wrong: {}\n", wrong.join(", "));
-        output.push(told.as_bytes(), overflow);
+        let message = format!(
+            "tanto: error: the compile from a checkpoint differs from a full compile: {}\n",
+            differences.join(", ")
+        );
+        output.push(message.as_bytes(), overflow);
         Exit::Code(1)
     }
 }
 
 /// Returns the object and depfile of a compile, as far as they are in its arguments.
-fn made_by(words: &[&[u8]]) -> Vec<PathBuf> {
+fn outputs_of(words: &[&[u8]]) -> Vec<PathBuf> {
     let path = |word: &[u8]| PathBuf::from(OsStr::from_bytes(word));
     let after = |wanted: &[u8]| words.windows(2).find(|two| two[0] == wanted).map(|two| path(two[1]));
     let object = after(b"-o");
@@ -65,7 +68,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_difference_is_told_and_fails() {
+    fn difference_is_reported_and_fails() {
         let dir = Scratch::new("twin");
         let (object, depfile) = (dir.at("a.o"), dir.at("deps"));
         fs::write(&object, "object").unwrap();
@@ -73,24 +76,24 @@ mod tests {
         let command = Command { line: line.into(), ..Command::default() };
         let mut output = Output::new(None);
         output.push(b"warning", None);
-        let twin = Twin::of(&command, Exit::Code(0), &output);
-        assert_eq!(twin.compare(Exit::Code(0), &mut output, None), Exit::Code(0));
+        let first_run = FirstRun::record(&command, Exit::Code(0), &output);
+        assert_eq!(first_run.compare(Exit::Code(0), &mut output, None), Exit::Code(0));
         assert_eq!(output.so_far(), b"warning");
         fs::write(&depfile, "a.o: a.c").unwrap();
-        assert_eq!(twin.compare(Exit::Code(0), &mut output, None), Exit::Code(1));
-        let told = String::from_utf8(output.so_far()).unwrap();
-        assert!(told.ends_with(&format!("was wrong: {} is another\n", depfile.display())), "{told}");
+        assert_eq!(first_run.compare(Exit::Code(0), &mut output, None), Exit::Code(1));
+        let message = String::from_utf8(output.so_far()).unwrap();
+        assert!(message.ends_with(&format!("full compile: {} differs\n", depfile.display())), "{message}");
         let mut output = Output::new(None);
         fs::remove_file(&depfile).unwrap();
-        assert_eq!(twin.compare(Exit::Code(1), &mut output, None), Exit::Code(1));
+        assert_eq!(first_run.compare(Exit::Code(1), &mut output, None), Exit::Code(1));
         assert!(
-            String::from_utf8(output.so_far()).unwrap().contains("ended as Code(0), and now as Code(1), it printed")
+            String::from_utf8(output.so_far()).unwrap().contains("exit Code(0) instead of Code(1), different output")
         );
     }
 
     #[test]
-    fn what_a_compile_makes_stands_in_its_words() {
-        let made = |line: &str| made_by(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    fn outputs_of_a_compile_are_found_in_its_arguments() {
+        let made = |line: &str| outputs_of(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(made("clang -c a.c -o b/a.o"), paths(&["b/a.o", "b/a.d"]));
         assert_eq!(made("clang -c a.c -o b/a.o -MD -MF a.o.d"), paths(&["b/a.o", "a.o.d"]));

@@ -8,7 +8,7 @@ use tanto_sys::process::namespaces::NamespaceEntry;
 use tanto_sys::process::{Argv, Child, Environment, ExitStatus, Launcher, Program};
 use tanto_sys::signals;
 
-use super::shell_split;
+use super::{shell_split, task};
 use crate::job::{Command, Exit};
 use crate::runner::clang::{self, Fork, Worker};
 
@@ -18,12 +18,12 @@ pub(super) struct Starter {
     /// The environment allows commands without a shell.
     direct: bool,
     words: Argv,
-    entrances: Vec<File>,
+    cgroup_files: Vec<File>,
     /// Commands run in other namespaces, where the clang worker is not.
-    is_shut_in: bool,
+    has_namespaces: bool,
     worker: Option<Worker>,
     /// Whether `/bin/sh` reports a signal that killed its command and exits, instead of dying of it.
-    outlives: Option<bool>,
+    shell_outlives_command: Option<bool>,
 }
 
 /// Variable with the descriptors of the command's job tokens: `READ,WRITE`, or empty.
@@ -34,19 +34,19 @@ const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
 const NOTHING: [RawFd; 2] = [-1, -1];
 
 /// Identifies a job of the clang worker or the checkpoint daemon.
-pub(super) struct Mark {
+pub(super) struct WorkerJobId {
     pub(super) id: u64,
     /// It continues from a checkpoint.
-    pub(super) is_kept: bool,
+    pub(super) from_checkpoint: bool,
     /// Its result is compared with that of a process.
-    pub(super) is_doubted: bool,
+    pub(super) is_verified: bool,
 }
 
 pub(super) struct Started {
     pub(super) child: Child,
     /// Without a shell.
     pub(super) direct: bool,
-    pub(super) fork: Option<Mark>,
+    pub(super) fork: Option<WorkerJobId>,
 }
 
 impl Starter {
@@ -54,8 +54,8 @@ impl Starter {
         let direct = shell_split::wants_the_shell(&environment).is_none();
         let worker = worker.and_then(|options| Worker::new(options, &environment));
         let launcher = Launcher::new(environment);
-        let (words, entrances) = (Argv::default(), Vec::new());
-        Starter { launcher, direct, words, entrances, is_shut_in: false, worker, outlives: None }
+        let (words, cgroup_files) = (Argv::default(), Vec::new());
+        Starter { launcher, direct, words, cgroup_files, has_namespaces: false, worker, shell_outlives_command: None }
     }
 
     pub(super) fn worker(&mut self) -> Option<&mut Worker> {
@@ -68,24 +68,24 @@ impl Starter {
     }
 
     /// Makes further commands join these control groups. The files stay open until the next call.
-    pub(super) fn enter(&mut self, entrances: Vec<File>) {
-        self.launcher.set_cgroups(&entrances);
-        self.entrances = entrances;
+    pub(super) fn set_cgroups(&mut self, cgroup_files: Vec<File>) {
+        self.launcher.set_cgroups(&cgroup_files);
+        self.cgroup_files = cgroup_files;
     }
 
     /// Makes further commands enter these namespaces, which must stay open until the next call.
-    pub(super) fn shut_in(&mut self, entrance: Option<&NamespaceEntry>) {
-        self.launcher.set_namespaces(entrance);
-        self.is_shut_in = entrance.is_some();
+    pub(super) fn set_namespaces(&mut self, namespaces: Option<&NamespaceEntry>) {
+        self.launcher.set_namespaces(namespaces);
+        self.has_namespaces = namespaces.is_some();
     }
 
     /// Makes further commands inherit these descriptors.
-    pub(super) fn hand_on(&mut self, descriptors: [RawFd; 2]) {
+    pub(super) fn inherit(&mut self, descriptors: [RawFd; 2]) {
         self.launcher.set_inherited_descriptors(descriptors);
     }
 
     /// Passes the descriptors of job tokens to the next command.
-    pub(super) fn share(&mut self, descriptors: Option<[RawFd; 2]>) {
+    pub(super) fn set_tokens(&mut self, descriptors: Option<[RawFd; 2]>) {
         let auth = descriptors.map(|[reader, writer]| format!("{reader},{writer}")).unwrap_or_default();
         let flags =
             if auth.is_empty() { String::new() } else { format!("-j --jobserver-fds={auth} --jobserver-auth={auth}") };
@@ -98,24 +98,31 @@ impl Starter {
     /// console commands, whose shell has to receive the terminal's signals.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
-            if let Some(worker) = self.worker.as_mut().filter(|_| !self.is_shut_in) {
-                match worker.start(&self.words, self.launcher.environment(), &self.entrances)? {
-                    Ok(Fork { child, id, is_kept, is_doubted }) => {
-                        return Ok(Started { child, direct: true, fork: Some(Mark { id, is_kept, is_doubted }) });
+            if let Some(worker) = self.worker.as_mut().filter(|_| !self.has_namespaces) {
+                match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files)? {
+                    Ok(Fork { child, id, from_checkpoint, is_verified }) => {
+                        return Ok(Started {
+                            child,
+                            direct: true,
+                            fork: Some(WorkerJobId { id, from_checkpoint, is_verified }),
+                        });
                     }
-                    Err(why) => worker.insist(&command.line, &why)?,
+                    Err(why) => worker.check_required(&command.line, &why)?,
                 }
             }
             return self.start_program(command);
         }
         if let Some(worker) = &self.worker {
-            worker.insist(&command.line, if command.console { b"it has the console" } else { b"it needs a shell" })?;
+            worker.check_required(
+                &command.line,
+                if command.console { b"it has the console" } else { b"it needs a shell" },
+            )?;
         }
         self.start_shell(command)
     }
 
     /// Starts a command as a process, not in the clang worker.
-    pub(super) fn start_alone(&mut self, command: &Command) -> io::Result<Started> {
+    pub(super) fn start_process(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             return self.start_program(command);
         }
@@ -138,9 +145,9 @@ impl Starter {
     }
 
     /// Returns the exit of a shell whose command was killed by a signal, and appends the shell's message.
-    pub(super) fn death(&mut self, signal: i32, dumped: bool, output: &mut Vec<u8>) -> Exit {
-        if !*self.outlives.get_or_insert_with(|| outlives_its_command(&mut self.launcher)) {
-            return super::exit(ExitStatus::Killed { signal, dumped });
+    pub(super) fn exit_of_killed(&mut self, signal: i32, dumped: bool, output: &mut Vec<u8>) -> Exit {
+        if !*self.shell_outlives_command.get_or_insert_with(|| probe_shell_outlives_command(&mut self.launcher)) {
+            return task::exit(ExitStatus::Killed { signal, dumped });
         }
         if !signals::is_silent(signal) {
             output.extend_from_slice(&signals::description(signal));
@@ -151,7 +158,7 @@ impl Starter {
 }
 
 /// True for dash; bash replaces itself with its only command.
-fn outlives_its_command(launcher: &mut Launcher) -> bool {
+fn probe_shell_outlives_command(launcher: &mut Launcher) -> bool {
     const KILLED: ExitStatus = ExitStatus::Code(128 + 9);
     let probe = launcher.spawn_piped(Program::Shell(b"/bin/sh -c 'kill -KILL $$'"));
     probe.and_then(|mut child| child.wait()).is_ok_and(|ended| ended.status == KILLED)

@@ -5,7 +5,7 @@ use crate::job::JobLimits;
 use crate::job::ResourceLimits;
 use crate::jobserver::broker::TokenBroker;
 use crate::jobserver::server::Server;
-use crate::jobserver::{Client, Place};
+use crate::jobserver::{Address, Client};
 use crate::monitor::watcher::{CgroupUse, Leftovers};
 use crate::testing::named_pipe;
 use std::fs;
@@ -124,7 +124,7 @@ fn a_console_job_ends_beside_another() {
 #[test]
 fn ends_are_seen_where_they_cannot_be_polled_for() {
     let mut runner = runner();
-    runner.machine.exit_fd = |_| Err(io::ErrorKind::Unsupported.into());
+    runner.system_calls.exit_fd = |_| Err(io::ErrorKind::Unsupported.into());
     start_console(&mut runner, 0, "exit 5");
     assert_eq!(next(&mut runner), (0, Exit::Code(5), String::new()));
     start(&mut runner, 1, "exec >&- 2>&-; exit 6");
@@ -196,14 +196,14 @@ fn parallelism_limits_what_runs() {
 fn load_limits_what_runs() {
     let options = RunnerOptions { parallelism: 8, max_load: Some(4.5), ..RunnerOptions::default() };
     let mut runner = ProcessRunner::new(options).unwrap();
-    runner.machine.load = || 1.0;
+    runner.system_calls.load = || 1.0;
     assert_eq!(runner.capacity(), 3);
-    runner.machine.load = || 1e9;
+    runner.system_calls.load = || 1e9;
     assert_eq!(runner.capacity(), 1, "with none running one may");
     start(&mut runner, 0, "sleep 100");
     assert!(!runner.is_load_limited());
     assert_eq!((runner.capacity(), runner.is_load_limited()), (0, true));
-    runner.machine.load = || 0.0;
+    runner.system_calls.load = || 0.0;
     assert_eq!((runner.capacity(), runner.is_load_limited()), (4, false));
     runner.parallelism = 0;
     runner.max_load = None;
@@ -215,7 +215,7 @@ fn load_limits_what_runs() {
 fn sharing(fifo: &Path, tokens: &[u8]) -> (ProcessRunner, TokenPipe) {
     let pool = TokenPipe::open(fifo).unwrap();
     tokens.iter().for_each(|&token| pool.put(token).unwrap());
-    let place = Place::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
+    let place = Address::Fifo(fifo.as_os_str().as_encoded_bytes().to_vec());
     let jobserver = Some(Jobserver::Client(Client::open(&place).unwrap()));
     (ProcessRunner::new(RunnerOptions { parallelism: 1, jobserver, ..RunnerOptions::default() }).unwrap(), pool)
 }
@@ -284,7 +284,7 @@ fn a_free_slot_does_not_wake_who_may_start_nothing() {
     start(&mut runner, 0, &hold(&held));
     assert_eq!(runner.capacity(), 0, "no slot is free");
     runner.max_load = Some(1.0);
-    runner.machine.load = || 1e9;
+    runner.system_calls.load = || 1e9;
     assert_eq!(runner.capacity(), 0, "nor would one help");
     pool.put(b'z').unwrap();
     assert_eq!(runner.wait(Some(Duration::from_millis(1))).unwrap(), Wakeup::TimedOut);
@@ -304,7 +304,7 @@ fn who_has_all_of_its_own_slots_asks_for_none() {
         start(&mut runner, job, &hold(fifo));
     }
     assert_eq!(runner.capacity(), 0);
-    assert!(!runner.purse.as_ref().unwrap().hungry);
+    assert!(!runner.slots.as_ref().unwrap().is_waiting);
     for (job, fifo) in (0..).zip(&holds) {
         release(fifo);
         assert_eq!(next(&mut runner), ok(job, ""));
@@ -349,7 +349,7 @@ fn a_refused_start_keeps_the_slot_in_hand() {
 /// A runner that can start at most this many processes.
 fn short_of_processes(most: usize) -> ProcessRunner {
     let mut runner = runner();
-    runner.machine.start = match most {
+    runner.system_calls.start = match most {
         0 => |_, _| Err(io::Error::from_raw_os_error(11)),
         _ => |starter, command| match std::str::from_utf8(&command.line).is_ok_and(|line| line.contains("held")) {
             true if REFUSALS.replace(REFUSALS.get() - 1) > 0 => Err(io::Error::from_raw_os_error(11)),
@@ -364,7 +364,7 @@ thread_local!(static REFUSALS: std::cell::Cell<i32> = const { std::cell::Cell::n
 #[test]
 fn some_descriptors_are_left() {
     let mut runner = runner();
-    runner.most_descriptors = 0;
+    runner.max_descriptors = 0;
     assert!(runner.capacity() > 1);
     for job in 0..2 {
         start(&mut runner, job, "true");
@@ -501,7 +501,8 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
         assert!(ended.output.starts_with(b"said\n"), "{ended:?}");
         let report = ended.report.unwrap();
         assert!(report.leftovers_killed && report.termination.is_none());
-        let is_sleep = |seen: &ProcessInfo| seen.command.starts_with(b"sleep") || seen.command.starts_with(b"/bin/sh");
+        let is_sleep =
+            |result: &ProcessInfo| result.command.starts_with(b"sleep") || result.command.starts_with(b"/bin/sh");
         assert!(!report.leftovers.is_empty() && report.leftovers.iter().all(is_sleep), "{report:?}");
     }
     // Processes that exit soon are not reported.
@@ -545,10 +546,10 @@ fn commands_have_tokens_of_their_own() {
     // The next command of the same job gets its slot without `capacity`.
     start(&mut shared, 1, HAS_TOKENS);
     assert_eq!((shared.capacity(), next(&mut shared)), (1, ok(1, "yes\n")));
-    let mut alone = dealt(3, 1);
-    assert_eq!(alone.capacity(), 1);
-    start(&mut alone, 1, HAS_TOKENS);
-    assert_eq!(next(&mut alone), ok(1, "no\n"));
+    let mut as_process = dealt(3, 1);
+    assert_eq!(as_process.capacity(), 1);
+    start(&mut as_process, 1, HAS_TOKENS);
+    assert_eq!(next(&mut as_process), ok(1, "no\n"));
 }
 
 #[test]

@@ -4,17 +4,19 @@ use std::io;
 
 use tanto_sys::process::ExitReport;
 
-use super::double_run::Twin;
-use super::launch::Mark;
-use super::{Output, ProcessRunner, Ready, Task};
+use super::double_run::FirstRun;
+use super::launch::WorkerJobId;
+use super::output::Output;
+use super::task::{self, Task};
+use super::{ProcessRunner, Ready};
 use crate::job::Cost;
 use crate::job::report::TerminationReason;
 use crate::job::{Command, Exit, Usage};
-use crate::runner::clang::News;
+use crate::runner::clang::WorkerMessage;
 
 /// State of a command in the clang worker.
-pub(super) struct Forked {
-    mark: Mark,
+pub(super) struct WorkerJob {
+    mark: WorkerJobId,
     /// For another run.
     command: Command,
     expected: Cost,
@@ -34,21 +36,21 @@ enum Verdict {
     Twice(ExitReport),
 }
 
-impl Forked {
-    pub(super) fn new(mark: Mark, command: Command, expected: Cost, is_counted: bool) -> Forked {
-        Forked { mark, command, expected, is_counted, ended: None, declined: None, gone: false }
+impl WorkerJob {
+    pub(super) fn new(mark: WorkerJobId, command: Command, expected: Cost, is_counted: bool) -> WorkerJob {
+        WorkerJob { mark, command, expected, is_counted, ended: None, declined: None, gone: false }
     }
 
     /// Whether it continues from a checkpoint.
-    pub(super) fn is_kept(&self) -> bool {
-        self.mark.is_kept
+    pub(super) fn continues_from_checkpoint(&self) -> bool {
+        self.mark.from_checkpoint
     }
 
-    fn hear(&mut self, news: News) {
+    fn record(&mut self, news: WorkerMessage) {
         match news {
-            News::Ended(ended) => self.ended = Some(ended),
-            News::Declined(why) => self.declined = Some(why),
-            News::Gone => self.gone = true,
+            WorkerMessage::Ended(ended) => self.ended = Some(ended),
+            WorkerMessage::Declined(why) => self.declined = Some(why),
+            WorkerMessage::Gone => self.gone = true,
         }
     }
 
@@ -56,7 +58,7 @@ impl Forked {
     fn verdict(&self, worker_is_gone: bool) -> Option<Verdict> {
         let gone = self.gone || worker_is_gone;
         match self.ended {
-            Some(ended) if self.mark.is_doubted => gone.then_some(Verdict::Twice(ended)),
+            Some(ended) if self.mark.is_verified => gone.then_some(Verdict::Twice(ended)),
             Some(ended) if gone || !self.is_counted => Some(Verdict::Done(ended)),
             None if gone || self.declined.is_some() => Some(Verdict::Again),
             _ => None,
@@ -66,19 +68,19 @@ impl Forked {
 
 impl ProcessRunner {
     /// Handles messages of the clang worker.
-    pub(super) fn hear(&mut self) -> io::Result<()> {
+    pub(super) fn read_worker_messages(&mut self) -> io::Result<()> {
         let Some(worker) = self.starter.worker() else { return Ok(()) };
-        while let Some((id, news)) = worker.news() {
+        while let Some((id, news)) = worker.next_message() {
             let mut forks = self.running.iter_mut().filter_map(|task| task.fork.as_mut());
             if let Some(fork) = forks.find(|fork| fork.mark.id == id) {
-                fork.hear(news);
+                fork.record(news);
             }
         }
         let is_gone = [worker.is_gone(false), worker.is_gone(true)];
         let mut index = 0;
         while let Some(task) = self.running.get_mut(index) {
             let over = task.fork.as_ref().filter(|_| task.child.output().is_none());
-            match over.and_then(|fork| fork.verdict(is_gone[usize::from(fork.is_kept())])) {
+            match over.and_then(|fork| fork.verdict(is_gone[usize::from(fork.continues_from_checkpoint())])) {
                 Some(Verdict::Done(ended)) => self.finish(index, ended),
                 Some(Verdict::Again) => {
                     let task = self.running.remove(index);
@@ -87,8 +89,9 @@ impl ProcessRunner {
                 Some(Verdict::Twice(ended)) => {
                     let task = self.running.remove(index);
                     let fork = task.fork.as_ref();
-                    let twin = fork.map(|fork| Twin::of(&fork.command, super::exit(ended.status), &task.output));
-                    self.run_again(task, twin)?;
+                    let first_run =
+                        fork.map(|fork| FirstRun::record(&fork.command, task::exit(ended.status), &task.output));
+                    self.run_again(task, first_run)?;
                 }
                 None => index += 1,
             }
@@ -97,30 +100,30 @@ impl ProcessRunner {
     }
 
     /// Runs a command again as a process, and drops its output so far.
-    fn run_again(&mut self, mut task: Task, twin: Option<Twin>) -> io::Result<()> {
+    fn run_again(&mut self, mut task: Task, first_run: Option<FirstRun>) -> io::Result<()> {
         task.output = Output::new(task.limits.output_bytes);
         let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(task.job));
         let fork = match task.fork.take() {
             Some(fork) if why.is_none() => fork,
             // It was terminated by the monitor.
             _ => {
-                self.tell(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
+                self.complete(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 return Ok(());
             }
         };
-        if let Err(error) = self.insist(&fork) {
+        if let Err(error) = self.check_required(&fork) {
             task.output.push(format!("tanto: error: {error}\n").as_bytes(), self.overflow.as_ref());
-            self.tell(task, Exit::Code(1), Usage::default());
+            self.complete(task, Exit::Code(1), Usage::default());
             return Ok(());
         }
         if let Some(watcher) = &mut self.watcher {
             watcher.ended(task.job);
         }
-        if let Some(purse) = &mut self.purse {
-            purse.share.leave(task.job);
+        if let Some(slots) = &mut self.slots {
+            slots.jobserver.remove_command(task.job);
         }
-        let Forked { command, expected, .. } = fork;
-        let ready = Ready { job: task.job, command, expected, slot: task.slot, alone: true, twin };
+        let WorkerJob { command, expected, .. } = fork;
+        let ready = Ready { job: task.job, command, expected, slot: task.slot, as_process: true, first_run };
         self.launch(ready).map_err(|(error, slot)| {
             self.release(slot);
             error
@@ -128,15 +131,17 @@ impl ProcessRunner {
     }
 
     /// Returns an error if the command must not run as a process.
-    fn insist(&mut self, fork: &Forked) -> io::Result<()> {
+    fn check_required(&mut self, fork: &WorkerJob) -> io::Result<()> {
         match (self.starter.worker(), &fork.declined) {
-            (Some(worker), Some(why)) if !fork.is_kept() => worker.insist(&fork.command.line, why),
+            (Some(worker), Some(why)) if !fork.continues_from_checkpoint() => {
+                worker.check_required(&fork.command.line, why)
+            }
             _ => Ok(()),
         }
     }
 
     /// Excludes the clang worker from all jobs.
-    pub(super) fn spare_worker(&mut self) {
+    pub(super) fn ignore_worker(&mut self) {
         let pid = self.starter.worker().and_then(|worker| worker.pid());
         if let (Some(watcher), Some(pid)) = (&mut self.watcher, pid) {
             watcher.ignore(pid);
@@ -144,11 +149,11 @@ impl ProcessRunner {
     }
 
     /// Waits until the processes of these commands are gone.
-    pub(super) fn bury(&mut self, tasks: &[Task]) {
+    pub(super) fn wait_until_gone(&mut self, tasks: &[Task]) {
         let forks = tasks.iter().filter_map(|task| task.fork.as_ref());
-        let ids = forks.filter(|fork| !fork.gone).map(|fork| (fork.mark.id, fork.mark.is_kept)).collect();
+        let ids = forks.filter(|fork| !fork.gone).map(|fork| (fork.mark.id, fork.mark.from_checkpoint)).collect();
         if let Some(worker) = self.starter.worker() {
-            worker.bury(ids);
+            worker.wait_until_gone(ids);
         }
     }
 }

@@ -7,7 +7,7 @@ use tanto_testing::Scratch;
 
 fn checkpoints(dir: &Scratch, most: u32) -> Checkpoints {
     let place = dir.path().join("checkpoints");
-    Checkpoints::new(Wanted { place, most, may_start: false, doubted: 2 })
+    Checkpoints::new(CheckpointOptions { place, most, may_start: false, verify_every: 2 })
 }
 
 fn run(words: &Argv) -> Run<'_> {
@@ -37,7 +37,7 @@ fn without_anybody_commands_run_as_ever_and_nobody_is_started_unasked() {
     let words = words(&[b"clang", b"-c", b"a.c", b"-o", b"a.o"]);
     checkpoints.note(&run(&words));
     assert_eq!(checkpoints.run(Path::new("/bin/true"), 1, b"", &[]), None);
-    assert!(checkpoints.are_gone() && checkpoints.said().is_none() && checkpoints.wait().is_err());
+    assert!(checkpoints.are_gone() && checkpoints.try_next().is_none() && checkpoints.wait().is_err());
     checkpoints.rest(Path::new("/bin/true"), &[]);
     assert!(!dir.path().join("checkpoints").exists());
 }
@@ -46,11 +46,11 @@ fn without_anybody_commands_run_as_ever_and_nobody_is_started_unasked() {
 fn one_in_so_many_is_doubted() {
     let dir = Scratch::new("doubted");
     let mut checkpoints = checkpoints(&dir, 2);
-    let doubted: Vec<bool> = (1..=4)
+    let verify_every: Vec<bool> = (1..=4)
         .map(|used| {
             checkpoints.used = used;
-            checkpoints.doubts()
+            checkpoints.is_verified_next()
         })
         .collect();
-    assert_eq!(doubted, [false, true, false, true]);
+    assert_eq!(verify_every, [false, true, false, true]);
 }

@@ -84,20 +84,20 @@ fn answers_are_the_golden_ones() {
     let expected = [
         (
             "hello",
-            Said::Hello {
+            Reply::Hello {
                 version: PROTOCOL,
                 clang: b"Debian clang version 19.1.7 (3~deb12u1)".to_vec(),
                 lld: b"Debian LLD 19.1.7".to_vec(),
                 builds: vec![b"f29c6d9c".to_vec(), b"99af4b93".to_vec()],
             },
         ),
-        ("started", Said::Started { id: 7, pid: 4242 }),
-        ("ended", Said::Ended { id: 7, code: 1, used }),
-        ("declined", Said::Declined { id: 8, why: b"its jobs are not one".to_vec() }),
-        ("gone", Said::Gone { id: 9 }),
+        ("started", Reply::Started { id: 7, pid: 4242 }),
+        ("ended", Reply::Ended { id: 7, code: 1, used }),
+        ("declined", Reply::Declined { id: 8, why: b"its jobs are not one".to_vec() }),
+        ("gone", Reply::Gone { id: 9 }),
         (
             "holding",
-            Said::Holding {
+            Reply::Holding {
                 most: 8,
                 wanted: 1,
                 memory_kib: 123_456,
@@ -108,8 +108,8 @@ fn answers_are_the_golden_ones() {
     ];
     let golden = golden();
     assert_eq!(golden.len(), expected.len() + 5, "with two commands, a wish, an end, and what is not said to us");
-    for (name, said) in expected {
-        assert_eq!(decode(&golden[name]), Some(said), "{name}");
+    for (name, receive) in expected {
+        assert_eq!(decode(&golden[name]), Some(receive), "{name}");
     }
 }
 

@@ -14,9 +14,9 @@ fn identity(name: &str, ours: bool) -> Identity {
 fn what_is_written_is_read() {
     let dir = Scratch::new("known");
     let file = dir.at("sub/known");
-    let known = [identity("/bin/clang", true), identity("/opt/a b/clang", false)];
-    write(&file, "here", &known).unwrap();
-    assert_eq!(read(&file, "here"), known);
+    let cache = [identity("/bin/clang", true), identity("/opt/a b/clang", false)];
+    write(&file, "here", &cache).unwrap();
+    assert_eq!(read(&file, "here"), cache);
     assert_eq!(read(&file, "elsewhere"), []);
     assert_eq!(read(&dir.at("none"), "here"), []);
     let met = [("/bin/clang".into(), true), ("/opt/a b/clang".into(), false)];
@@ -28,22 +28,22 @@ fn what_is_written_is_read() {
 fn only_the_last_are_kept() {
     let dir = Scratch::new("known-last");
     let file = dir.at("known");
-    let known: Vec<_> = (0..MOST + 2).map(|i| identity(&format!("/bin/{i}"), true)).collect();
-    write(&file, "", &known).unwrap();
-    assert_eq!(read(&file, ""), known[2..]);
+    let cache: Vec<_> = (0..MOST + 2).map(|i| identity(&format!("/bin/{i}"), true)).collect();
+    write(&file, "", &cache).unwrap();
+    assert_eq!(read(&file, ""), cache[2..]);
 }
 
 #[test]
 fn a_torn_file_holds_nothing_wrong() {
     let dir = Scratch::new("known-torn");
     let file = dir.at("known");
-    let known = [identity("/bin/clang", true), identity("/opt/clang", false)];
-    write(&file, "here", &known).unwrap();
+    let cache = [identity("/bin/clang", true), identity("/opt/clang", false)];
+    write(&file, "here", &cache).unwrap();
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
         // If it is cut before one of the files of the last program, that file is not checked.
         let read = read(&file, "here");
-        assert!(read.iter().zip(&known).all(|(one, other)| one.program == other.program && one.ours == other.ours));
+        assert!(read.iter().zip(&cache).all(|(one, other)| one.program == other.program && one.ours == other.ours));
     }
 }

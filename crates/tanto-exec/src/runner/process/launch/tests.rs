@@ -14,8 +14,8 @@ fn run(starter: &mut Starter, line: &str) -> Outcome {
         output.extend_from_slice(&buffer[..length]);
     }
     let exit = match child.wait().unwrap().status {
-        ExitStatus::Killed { signal, dumped } if direct => starter.death(signal, dumped, &mut output),
-        status => crate::runner::process::exit(status),
+        ExitStatus::Killed { signal, dumped } if direct => starter.exit_of_killed(signal, dumped, &mut output),
+        status => crate::runner::process::task::exit(status),
     };
     (exit, String::from_utf8_lossy(&output).into_owned(), direct)
 }
@@ -98,7 +98,7 @@ fn a_death_is_told_as_the_shell_tells_it() {
 fn a_shell_that_its_commands_end_with_leaves_their_deaths_as_they_are() {
     let dir = Scratch::new("bash");
     let mut starter = Pair::new(&dir).free;
-    starter.outlives = Some(false);
+    starter.shell_outlives_command = Some(false);
     assert_eq!(run(&mut starter, "die TERM"), (Exit::Signal(15), "TERM\n".into(), true));
 }
 
